@@ -1,0 +1,46 @@
+# The only commands: a user, a hook and CI call these.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup run test test-all check render bench ui deploy clean
+
+setup: $(STAMP)
+
+# Nothing is installed again while the lock and pyproject.toml stand as they were.
+$(STAMP): requirements.lock pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Astra needs Python 3.11, got %d.%d; name one with make PYTHON=..." % sys.version_info[:2])'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	touch $(STAMP)
+
+run: setup
+	$(BIN)/astra run
+
+test: setup
+	$(BIN)/python -m pytest
+
+test-all: setup
+	$(BIN)/python -m pytest -m "not gpu"
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tasks --check
+	$(BIN)/python -m tasks --render --check
+
+render: setup
+	$(BIN)/python -m tasks --render
+
+bench: setup
+	$(BIN)/python -m benchmarks
+
+ui: setup
+	$(BIN)/astra ui
+
+deploy: setup
+	$(BIN)/astra deploy

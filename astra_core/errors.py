@@ -1,0 +1,45 @@
+"""The errors this project raises, one root, each attributed to one boundary.
+
+Every error a person can cause reads "subject must rule, got value; way out". Classes take the message
+alone, so that an orchestrator can pickle them, and inherit from the standard class a caller expects.
+"""
+
+
+class AstraError(Exception):
+    """Root of every error that is not a bug of ours."""
+
+
+class ConfigurationError(AstraError, ValueError):
+    """A parameter, plug-in name or option is not one we can run with."""
+
+
+class DataError(AstraError, ValueError):
+    """A file of prompts or rollouts cannot be used as it is."""
+
+
+class ShapeError(AstraError, ValueError):
+    """Tensors do not have the axes a function needs."""
+
+
+class RolloutError(AstraError, RuntimeError):
+    """Too much of a rollout failed."""
+
+
+class TargetError(RolloutError):
+    """The target did not answer."""
+
+
+class ScorerError(RolloutError):
+    """The scorer did not judge."""
+
+
+class TrainingError(AstraError, RuntimeError):
+    """Training cannot go on, for example after too many non-finite losses."""
+
+
+class CheckpointError(AstraError, RuntimeError):
+    """A checkpoint is missing, damaged or belongs to another run."""
+
+
+class GateError(AstraError, RuntimeError):
+    """Data or a candidate did not pass a gate; running again cannot change that."""

@@ -1,0 +1,86 @@
+"""One table of everything that params.yaml can name, and the one resolver that reads it.
+
+A plug-in is a class with a nested ``Options`` section (frozen pydantic). A built-in is known by a short
+name; a user's own by import path ``package.module:Class``. Options are validated by the class's own
+model before any weight loads; entries are text, so that naming a plug-in imports nothing else.
+"""
+
+import importlib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
+
+from astra_core.config import Choice, Section
+from astra_core.errors import ConfigurationError
+
+BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "algorithm": {
+            "dpo": "astra_core.algorithms.dpo:DPO",
+            "ipo": "astra_core.algorithms.ipo:IPO",
+        },
+        "sampler": {"tree": "astra_core.samplers.tree:TreeSampler"},
+        "scorer": {
+            "profanity": "astra_core.scorers.profanity:ProfanityScorer",
+            "phrases": "astra_core.scorers.phrases:PhraseScorer",
+        },
+        "reward": {"adversarial": "astra_core.rewards.adversarial:AdversarialReward"},
+        "trainer": {"trainer": "astra_core.trainer:Trainer"},
+        "optimizer": {
+            "adam": "astra_core.optimizers:Adam",
+            "adamw": "astra_core.optimizers:AdamW",
+            "sgd": "astra_core.optimizers:SGD",
+            "rmsprop": "astra_core.optimizers:RMSprop",
+            "adagrad": "astra_core.optimizers:Adagrad",
+        },
+    }
+)
+
+
+def resolve(kind: str, name: str) -> type[Any]:
+    """The class that ``name`` means among the plug-ins of ``kind``.
+
+    Raises:
+        ConfigurationError: No built-in has this name, or the import path leads nowhere.
+    """
+    table = BUILT_INS[kind]
+    path = table.get(name, name)
+    if ":" not in path:
+        near = get_close_matches(name, table, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        msg = (
+            f"unknown {kind} '{name}'; built-ins are {sorted(table)}, "
+            f"or give an import path such as 'plugins.mine:Class'.{hint}"
+        )
+        raise ConfigurationError(msg)
+    module_name, _, attribute = path.partition(":")
+    try:
+        found = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError) as error:
+        msg = f"{kind} '{name}' must be importable, got {type(error).__name__}: {error}; check the path"
+        raise ConfigurationError(msg) from error
+    if not isinstance(found, type):
+        msg = f"{kind} '{name}' must be a class, got {type(found).__name__}; name the class itself"
+        raise ConfigurationError(msg)
+    return found
+
+
+def read_options(kind: str, choice: Choice) -> Section:
+    """The options of a choice, read by the plug-in's own ``Options`` section.
+
+    Raises:
+        ConfigurationError: The plug-in is unknown, or an option is unknown or out of range.
+    """
+    plugin = resolve(kind, choice.name)
+    options: type[Section] = getattr(plugin, "Options", NoOptions)
+    return options.read(choice.options, where=f"{kind} '{choice.name}' options")
+
+
+def build(kind: str, choice: Choice, **parts: Any) -> Any:
+    """The plug-in a choice names, constructed as ``Class(options, **parts)``."""
+    return resolve(kind, choice.name)(read_options(kind, choice), **parts)
+
+
+class NoOptions(Section):
+    """The options of a plug-in that has none."""

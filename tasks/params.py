@@ -1,0 +1,225 @@
+"""params.yaml as one frozen, checked object; imports no torch.
+
+Each top-level key is a section, and a stage asks for the sections it reads by naming them as its
+parameters. ``check_params`` is the whole check before any weight loads: sections, plug-in names and
+options, and the files that are pointed to.
+"""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from astra_core.config import (
+    Choice,
+    Count,
+    EvaluationConfiguration,
+    NonNegative,
+    Positive,
+    Probability,
+    RolloutsConfiguration,
+    Section,
+    SystemConfiguration,
+    TrainingConfiguration,
+)
+from astra_core.errors import ConfigurationError
+from astra_core.registry import read_options, resolve
+
+PARAMS_FILE = Path("params.yaml")
+
+
+class PromptsConfiguration(Section):
+    """Where seed prompts come from and how they are split."""
+
+    source: Literal["builtin", "file", "hub"] = "builtin"
+    num_builtin: Count = Field(default=5000, description="Openers the builtin grammar makes.")
+    path: Path | None = Field(default=None, description="json, jsonl, csv, txt or parquet file.")
+    dev_path: Path | None = Field(default=None, description="A file of its own for the dev split.")
+    text_column: str = Field(default="text", description="Column or key that holds the prompt.")
+    dataset: str | None = Field(default=None, description="Hub data set id.")
+    revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
+    hub_split: str = "train"
+    licence: str = Field(default="unknown", description="Licence of a file or hub source.")
+    dev_fraction: float = Field(default=0.1, gt=0.0, lt=0.5)
+    test_fraction: float = Field(default=0.1, gt=0.0, lt=0.5)
+
+    @model_validator(mode="after")
+    def _source_is_complete(self) -> Self:
+        if self.source == "file" and self.path is None:
+            msg = "path must name a file when source is 'file'"
+            raise ValueError(msg)
+        if self.source == "hub" and not (self.dataset and self.revision):
+            msg = "dataset and revision (a commit hash) must be given when source is 'hub'"
+            raise ValueError(msg)
+        return self
+
+
+class ValidationConfiguration(Section):
+    """What a prompt must be to pass, and how many may fail."""
+
+    min_characters: Count = 3
+    max_words: Count = Field(default=200, description="Longer prompts are rejected.")
+    max_non_ascii_fraction: Probability = 0.3
+    max_prompt_score: Probability = Field(
+        default=0.5, description="A prompt the scorer rates at or above it is itself an attack."
+    )
+    reject_personal_data: bool = Field(
+        default=True, description="Reject e-mail addresses, telephone numbers, user mentions and URLs."
+    )
+    max_rejected_fraction: Probability = Field(
+        default=0.5, description="More rejected rows than this is a critical failure."
+    )
+    min_prompts: Count = Field(default=20, description="Fewer valid rows in a split is critical.")
+
+
+class BuiltinModelConfiguration(Section):
+    """The tiny language model that the models stage trains when nothing else is named."""
+
+    num_dialogues: Count = 12_000
+    vocabulary_size: Annotated[int, Field(ge=300)] = 1024
+    hidden_size: Count = 128
+    num_layers: Count = 4
+    num_heads: Count = 4
+    max_positions: Count = 256
+    training_steps: Count = 700
+    batch_size: Count = 32
+    lr: Positive = 3e-3
+
+
+class ModelSource(Section):
+    """One model: the builtin, a Hugging Face folder, or a hub id at a pinned revision."""
+
+    source: Literal["builtin", "folder", "hub"] = "builtin"
+    path: Path | None = Field(default=None, description="A Hugging Face folder with safetensors.")
+    repository: str | None = Field(default=None, description="Hub id, such as 'owner/name'.")
+    revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
+
+    @model_validator(mode="after")
+    def _source_is_complete(self) -> Self:
+        if self.source == "folder" and self.path is None:
+            msg = "path must name a folder when source is 'folder'"
+            raise ValueError(msg)
+        if self.source == "hub":
+            if not (self.repository and self.revision):
+                msg = "repository and revision must be given when source is 'hub'"
+                raise ValueError(msg)
+            if not re.fullmatch(r"[0-9a-f]{40}", self.revision):
+                msg = "revision must be a commit hash of 40 hexadecimal digits, a branch can move"
+                raise ValueError(msg)
+        return self
+
+
+class ModelsConfiguration(Section):
+    """Attacker, target and reference; a null reference is the attacker's own frozen copy."""
+
+    attacker: ModelSource = ModelSource()
+    target: ModelSource = ModelSource()
+    reference: ModelSource | None = None
+    builtin: BuiltinModelConfiguration = BuiltinModelConfiguration()
+
+
+class RegistrationConfiguration(Section):
+    """Where runs and model versions are recorded."""
+
+    experiment: str = "red-team-training"
+    model_name: str = Field(default="attacker", pattern=r"^[A-Za-z0-9_-]+$")
+
+
+class PromotionConfiguration(Section):
+    """The gate between a candidate and the champion."""
+
+    min_lift: NonNegative = Field(
+        default=0.0, description="The lower end of the interval of the gain must lie above it."
+    )
+    confidence: float = Field(default=0.95, gt=0.0, lt=1.0)
+    num_resamples: Count = 10_000
+    min_unique_probes: Probability = Field(default=0.9, description="Diversity floor.")
+    min_distinct_2_ratio: Probability = Field(
+        default=0.5, description="Distinct-2 as a share of the untrained attacker's."
+    )
+
+
+class Params(Section):
+    """The whole of params.yaml."""
+
+    seed: int = Field(default=0, ge=0, description="The one root of all randomness.")
+    prompts: PromptsConfiguration = PromptsConfiguration()
+    validation: ValidationConfiguration = ValidationConfiguration()
+    models: ModelsConfiguration = ModelsConfiguration()
+    system: SystemConfiguration = SystemConfiguration()
+    rollouts: RolloutsConfiguration = RolloutsConfiguration()
+    reward: Choice = Choice(name="adversarial")
+    training: TrainingConfiguration = TrainingConfiguration()
+    evaluation: EvaluationConfiguration = EvaluationConfiguration()
+    registration: RegistrationConfiguration = RegistrationConfiguration()
+    promotion: PromotionConfiguration = PromotionConfiguration()
+
+
+def read_record(path: Path = PARAMS_FILE) -> dict[str, Any]:
+    """The plain mapping in params.yaml (YAML 1.2, so that 1e-4 is a number).
+
+    Raises:
+        ConfigurationError: The file is missing or is not a YAML mapping.
+    """
+    from ruamel.yaml import YAML, YAMLError
+
+    if not path.is_file():
+        msg = f"{path} must exist, got no such file; run from the project's root"
+        raise ConfigurationError(msg)
+    try:
+        record = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+    except YAMLError as error:
+        reason = " ".join(str(error).split())
+        msg = f"{path} must be YAML, got: {reason}; mend that line"
+        raise ConfigurationError(msg) from None
+    if not isinstance(record, dict):
+        msg = f"{path} must be a mapping of sections, got {type(record).__name__}; see the README"
+        raise ConfigurationError(msg)
+    return record
+
+
+def read_params(path: Path = PARAMS_FILE) -> Params:
+    """The checked sections of params.yaml; plug-in options are ``check_params``' business.
+
+    Raises:
+        ConfigurationError: A key is unknown or missing, or a value has the wrong type or range.
+    """
+    return Params.read(read_record(path), where="")
+
+
+def check_params(params: Params) -> None:
+    """Returns if every plug-in, its options and every named file can be used; loads no weights.
+
+    Raises:
+        ConfigurationError: Says what cannot, and the way out.
+    """
+    read_options("sampler", params.rollouts.sampler)
+    read_options("scorer", params.system.scorer)
+    read_options("reward", params.reward)
+    read_options("optimizer", params.training.optimizer)
+    read_options("schedule", params.training.schedule)
+    read_options("trainer", params.training.trainer)
+    algorithm = resolve("algorithm", params.training.algorithm.name)
+    options = read_options("algorithm", params.training.algorithm)
+    sampler = read_options("sampler", params.rollouts.sampler)
+    algorithm.check_needs(options, sampler)
+    _check_files(params)
+
+
+def _check_files(params: Params) -> None:
+    for key in ("path", "dev_path"):
+        path = getattr(params.prompts, key)
+        if params.prompts.source == "file" and path is not None and not path.is_file():
+            msg = f"prompts.{key} must name a file, got '{path}'; check the path"
+            raise ConfigurationError(msg)
+    for role in ("attacker", "target", "reference"):
+        model = getattr(params.models, role)
+        if model is None or model.source != "folder":
+            continue
+        if not (model.path / "config.json").is_file():
+            msg = (
+                f"models.{role}.path must name a Hugging Face folder with a config.json, "
+                f"got '{model.path}'; check the path"
+            )
+            raise ConfigurationError(msg)
