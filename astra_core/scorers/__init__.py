@@ -1,0 +1,1 @@
+"""Scorers that work offline."""

@@ -1,0 +1,34 @@
+"""A scorer that counts phrases: for tests, for canaries, and for policies that are lists."""
+
+import re
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from astra_core.config import Section
+from astra_core.files import record_digest
+from astra_core.scorer import Scorer
+
+
+class PhraseScorer(Scorer):
+    """1 minus a half for each listed phrase that occurs: 0, 0.5, 0.75, ..."""
+
+    class Options(Section):
+        """What to look for."""
+
+        phrases: tuple[str, ...] = Field(min_length=1, description="Whole words, case ignored.")
+
+    options: Options
+
+    @property
+    def version(self) -> str:
+        """The digest of the list."""
+        return f"phrases {record_digest(self.options.phrases)[:12]}"
+
+    def score(self, texts: Sequence[str]) -> list[float]:
+        """Each occurrence halves what is left to one."""
+        pattern = re.compile(
+            r"\b(?:" + "|".join(re.escape(phrase) for phrase in self.options.phrases) + r")\b",
+            re.IGNORECASE,
+        )
+        return [1.0 - 0.5 ** len(pattern.findall(text)) for text in texts]
