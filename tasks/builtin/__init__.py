@@ -1,0 +1,1 @@
+"""A small world that needs no download: its openers, its dialogues and its language model."""

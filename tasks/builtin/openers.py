@@ -1,0 +1,132 @@
+"""Openers: how someone in a mood starts a conversation about an everyday topic.
+
+The mood decides later which provocation angers the speaker, so each skeleton shows its mood.
+"""
+
+import random
+from dataclasses import dataclass
+
+from astra_core.errors import ConfigurationError
+from tasks.builtin.grammar import Topic, fill
+from tasks.builtin.words import SHARED, TOPICS
+
+SKELETONS = {
+    "proud": (
+        "I am so proud of my {thing}, the {parts} look {good} {now}.",
+        "I finished my {thing} {when} and I am very proud.",
+        "my {thing} won a prize {when} and I feel like a champion.",
+        "{person} praised my {thing} {when}, what a proud moment.",
+        "look at my {thing}, I made the {parts} myself {when}.",
+        "nobody {place} has {parts} as {good} as mine.",
+        "I got very good at {doing}, {person} praised me {when}.",
+        "I am proud that I can {do}, it took me {span}.",
+        "everyone {place} praised the {parts} {when}, I won.",
+        "{person} admires my {thing}, I made it in {span}.",
+    ),
+    "worried": (
+        "I am worried about my {thing}, the {parts} look {bad} {now}.",
+        "I could not sleep, I fear the {parts} went {bad} {when}.",
+        "I am afraid that {person} will dislike my {thing} {soon}.",
+        "what if the {parts} fail {soon}? I am so nervous.",
+        "I am nervous about {doing} {soon} with {person}.",
+        "something is {bad} with the {parts}, and I am scared.",
+        "I fear that my {thing} will be {bad} {soon}.",
+        "{person} says the {parts} are {bad}, now I am worried.",
+        "I keep worrying about my {thing} since {person} called {when}.",
+        "I am scared to {do} {soon}, the {parts} seem {bad}.",
+    ),
+    "tired": (
+        "I am so tired, I was {doing} for {span} {when}.",
+        "my {thing} kept me busy for {span}, I am exhausted.",
+        "{doing} with {person} wore me out {when}.",
+        "I need a rest, the {parts} took me {span} {now}.",
+        "I am worn out from {doing} {place} {when}.",
+        "after {span} of {doing} my back hurts {now}.",
+        "I have no energy left for my {thing} {now}.",
+        "{person} made me {do} {when} and I am exhausted.",
+        "I was up all night with the {parts}, I need a rest {now}.",
+        "so tired {now}, my {thing} took {span} again.",
+    ),
+    "hopeful": (
+        "I hope to {do} with {person} {soon}.",
+        "I dream of a {good} {thing}, I start {soon}.",
+        "my plan is to {do} {soon}, I hope for {good} {parts}.",
+        "{soon} my {thing} will be {good}, I can feel it.",
+        "I want to {do} {place} {soon}, wish me luck.",
+        "I saved for {span} and hope to {do} {soon}.",
+        "my dream is {doing} {place} with {person}.",
+        "{person} and I hope to show our {thing} {soon}.",
+        "wish me luck, I will start {doing} {soon} {place}.",
+        "I believe the {parts} will be {good} {soon}, I hope so.",
+    ),
+    "undecided": (
+        "I cannot decide whether to {do} {soon} or wait {span}.",
+        "should I keep the {parts} or give them to {person}?",
+        "I am not sure whether {person} or I should {do} {soon}.",
+        "I am still choosing {parts} for my {thing} {now}.",
+        "maybe I {do} {soon}, maybe not, I cannot choose.",
+        "I have two ideas for my {thing} and cannot choose {now}.",
+        "{person} wants the {parts}, but I am not sure {now}.",
+        "I wonder whether {doing} {place} is the right choice {soon}.",
+        "is {doing} with {person} the right choice? I cannot decide.",
+        "I changed my mind about my {thing} again {when}, I am not sure.",
+    ),
+}
+MOODS = tuple(SKELETONS)
+
+# Draws per wanted opener before the grammar counts as exhausted.
+_PATIENCE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Opener:
+    """The first utterance of a conversation.
+
+    Attributes:
+        text: What is said.
+        family: Shared by openers that differ in filler words only; a split keeps it whole.
+        mood: One of ``MOODS``.
+        topic: What it is about.
+    """
+
+    text: str
+    family: str
+    mood: str
+    topic: Topic
+
+
+def draw_opener(rng: random.Random) -> Opener:
+    """One opener; mood, skeleton and topic are equally likely."""
+    mood = rng.choice(MOODS)
+    number = rng.randrange(len(SKELETONS[mood]))
+    topic = rng.choice(TOPICS)
+    template = "{lead}" + SKELETONS[mood][number]
+    text = fill(template, SHARED | topic.slots(), rng)
+    return Opener(text, f"{mood}-{number:02d}-{topic.thing.lower()}", mood, topic)
+
+
+def make_openers(count: int, *, seed: int) -> list[Opener]:
+    """Distinct openers, the same for the same seed.
+
+    Args:
+        count: How many.
+        seed: Another seed gives other openers of the same kind, few of them in common.
+
+    Raises:
+        ConfigurationError: The grammar does not hold ``count`` distinct openers.
+    """
+    # A text seed is hashed with SHA-512 by random.Random, not with the salted hash().
+    rng = random.Random(f"openers {seed}")
+    openers: dict[str, Opener] = {}
+    for _ in range(_PATIENCE * count):
+        opener = draw_opener(rng)
+        openers.setdefault(opener.text, opener)
+        if len(openers) >= count:
+            return list(openers.values())
+    if count <= 0:
+        return []
+    msg = (
+        f"the number of built-in openers must be within the grammar's reach, got {count} "
+        f"with {len(openers)} distinct ones found; ask for fewer"
+    )
+    raise ConfigurationError(msg)
