@@ -1,0 +1,87 @@
+"""Why a stage failed, in a file that the flow reads, because only an exit status crosses DVC."""
+
+import signal
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+
+from astra_core.errors import AstraError, GateError, RolloutError
+from astra_core.files import read_json, write_json
+
+FAILURES = Path(".astra/failures")
+LOGS = Path(".astra/logs")
+
+EXIT_BUG = 1
+EXIT_MISTAKE = 2
+EXIT_GATE = 3
+
+
+class Stopped(BaseException):
+    """Somebody asked the process to end; like KeyboardInterrupt it is no error."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The stage's own words for what went wrong."""
+
+    error: str
+    message: str
+    retryable: bool
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What to tell the flow about an exception."""
+    if isinstance(error, Stopped | KeyboardInterrupt):
+        message = f"stopped by {signal.Signals(_number(error)).name}; start again to resume"
+        return Failure("Stopped", message, retryable=True)
+    message = str(error) or "no message"
+    return Failure(type(error).__name__, message, retryable=_can_pass(error))
+
+
+def exit_status(error: BaseException) -> int:
+    """The exit status of a stage that ended with this exception; 128 + signal as a shell has it."""
+    if isinstance(error, Stopped | KeyboardInterrupt):
+        return 128 + _number(error)
+    if isinstance(error, GateError):
+        return EXIT_GATE
+    return EXIT_MISTAKE if isinstance(error, AstraError) else EXIT_BUG
+
+
+def write_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> None:
+    """Leaves the failure where ``read_failure`` finds it."""
+    write_json(asdict(failure), folder / f"{stage}.json")
+
+
+def clear_failure(stage: str, *, folder: Path = FAILURES) -> None:
+    """Forgets the failure of an earlier try."""
+    (folder / f"{stage}.json").unlink(missing_ok=True)
+
+
+def read_failure(stage: str, *, folder: Path = FAILURES) -> Failure | None:
+    """The failure the last try left, or nothing: it passed, or was killed too hard to write."""
+    path = folder / f"{stage}.json"
+    return Failure(**read_json(path)) if path.is_file() else None
+
+
+def stop_on_terminate() -> None:
+    """Makes SIGTERM unwind the stack, so that drafts are removed and checkpoints closed."""
+    signal.signal(signal.SIGTERM, _stop)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signal's signature
+    raise Stopped(number)
+
+
+def _number(error: BaseException) -> int:
+    return error.number if isinstance(error, Stopped) else signal.SIGINT
+
+
+def _can_pass(error: BaseException) -> bool:
+    """Whether the same stage could do better a minute later: a peer or the network was at fault."""
+    if isinstance(error, FileNotFoundError | PermissionError):
+        return False
+    return isinstance(error, RolloutError | OSError)

@@ -1,0 +1,136 @@
+"""The stages in their order, and dvc.yaml as their signatures describe it."""
+
+import importlib
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+from tasks.stage import Stage, stage_of
+
+STAGE_NAMES = (
+    "prompts",
+    "validation",
+    "models",
+    "rollouts",
+    "training",
+    "evaluation",
+    "registration",
+)
+PIPELINE_FILE = Path("dvc.yaml")
+HEADER = "# Rendered from the stage signatures in tasks/ by `make render`; do not edit.\n"
+
+
+def stages(names: Iterable[str] = STAGE_NAMES) -> dict[str, Stage]:
+    """Every stage by name, in the order in which they can run; imports no torch.
+
+    Raises:
+        ConfigurationError: A stage module is missing, or the stages do not fit together.
+    """
+    found = {name: find_stage(name) for name in names}
+    _check_order(found)
+    return found
+
+
+def find_stage(name: str) -> Stage:
+    """The one stage called ``name``; only its own module is imported.
+
+    Raises:
+        ConfigurationError: There is no such stage, or its module describes none or several.
+    """
+    if name not in STAGE_NAMES:
+        near = get_close_matches(name, STAGE_NAMES, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        msg = f"unknown stage '{name}'; stages are {list(STAGE_NAMES)}.{hint}"
+        raise ConfigurationError(msg)
+    return read_stage(f"tasks.{name}")
+
+
+def read_stage(module_name: str) -> Stage:
+    """The stage that a module describes; its name is the module's.
+
+    Raises:
+        ConfigurationError: The module is missing, or describes none or several.
+    """
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name:
+            raise
+        msg = f"stage module {module_name} must exist, got none; restore its file"
+        raise ConfigurationError(msg) from None
+    own = [
+        value for value in vars(module).values() if getattr(value, "__module__", "") == module_name
+    ]
+    found = [described for value in own if (described := stage_of(value)) is not None]
+    if len(found) != 1:
+        msg = f"{module_name} must hold one function under @stage, got {len(found)}; split it"
+        raise ConfigurationError(msg)
+    return found[0]
+
+
+def render(pipeline: dict[str, Stage] | None = None) -> str:
+    """The text of dvc.yaml."""
+    import yaml
+
+    entries = {name: _entry(stage) for name, stage in (pipeline or stages()).items()}
+    return HEADER + yaml.safe_dump({"stages": entries}, sort_keys=False, width=100)
+
+
+def drift(path: Path = PIPELINE_FILE, *, pipeline: dict[str, Stage] | None = None) -> str | None:
+    """The first place where the file differs from ``render()``, in one line, or nothing."""
+    wanted = render(pipeline).splitlines()
+    if not path.is_file():
+        return f"{path} must exist, got no such file; run 'make render'"
+    written = path.read_text(encoding="utf-8").splitlines()
+    if wanted == written:
+        return None
+    same = [left == right for left, right in zip(wanted, written, strict=False)]
+    line = same.index(False) if False in same else len(same)
+    want, got = (
+        text[line].strip() if line < len(text) else "its end" for text in (wanted, written)
+    )
+    return f"{path}:{line + 1} must be '{want}', got '{got}'; run 'make render'"
+
+
+def _entry(stage: Stage) -> dict[str, Any]:
+    """One stage as DVC reads it.
+
+    Everything but receipts is cached: one uncached output would keep DVC from restoring the whole
+    stage out of its run cache after a parameter is set back.
+    """
+    entry: dict[str, Any] = {
+        "desc": stage.description,
+        # Not ``python``: what that means depends on the caller's shell. See the script.
+        "cmd": f"sh tasks/stage.sh {stage.name}",
+        "params": list(stage.params),
+        "deps": [*stage.code, *(path.as_posix() for path in stage.deps)],
+        "outs": [
+            *(path.as_posix() for path in stage.outs),
+            *({path.as_posix(): {"cache": False}} for path in stage.receipts),
+        ],
+        "metrics": [path.as_posix() for path in stage.metrics],
+        "plots": [path.as_posix() for path in stage.plots],
+    }
+    return {key: value for key, value in entry.items() if value}
+
+
+def _check_order(pipeline: dict[str, Stage]) -> None:
+    """Each path is written by one stage, before those that read it."""
+    writers: dict[Path, str] = {}
+    for stage in pipeline.values():
+        for path in stage.deps:
+            if path not in writers:
+                msg = (
+                    f"stage {stage.name} must read what an earlier stage writes, got {path}; "
+                    f"written so far are {sorted(map(str, writers))}"
+                )
+                raise ConfigurationError(msg)
+        for path in stage.products:
+            if path in writers:
+                msg = (
+                    f"{path} must have one writer, got {writers[path]} and {stage.name}; rename one"
+                )
+                raise ConfigurationError(msg)
+            writers[path] = stage.name
