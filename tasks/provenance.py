@@ -1,0 +1,82 @@
+"""Where a result came from: commit, package versions, DVC's names for it; nothing raises."""
+
+import os
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+UNKNOWN = "unknown"
+_PACKAGES = (
+    "torch",
+    "transformers",
+    "tokenizers",
+    "peft",
+    "numpy",
+    "pandas",
+    "mlflow",
+    "dvc",
+    "prefect",
+    "great-expectations",
+)
+# What DVC tells a stage about itself; its settings (DVC_NO_ANALYTICS ...) say nothing about a run.
+_DVC_VARIABLES = ("DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV", "DVC_ROOT")
+_GIT_TIMEOUT_S = 10
+
+
+def provenance(folder: Path = Path()) -> dict[str, str]:
+    """Tags that say which code, packages and DVC stage a run belongs to.
+
+    Args:
+        folder: Anywhere inside the git repository, if there is one.
+    """
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    commit = _git(folder, "rev-parse", "HEAD")
+    tags = {
+        "git.commit": commit or UNKNOWN,
+        "git.dirty": UNKNOWN if changes is None else str(bool(changes)).lower(),
+    }
+    if commit:
+        tags["mlflow.source.git.commit"] = commit  # The name under which MLflow's pages show it.
+    for package in _PACKAGES:
+        tags[f"version.{package}"] = _installed_version(package)
+    for name in _DVC_VARIABLES:
+        if value := os.environ.get(name):
+            tags[name.lower().replace("_", ".", 1)] = value
+    return tags
+
+
+def dvc_digests(lock: Path = Path("dvc.lock")) -> dict[str, str]:
+    """MD5 by path of each output in DVC's lock file; empty without a readable one."""
+    import yaml
+
+    try:
+        record = yaml.safe_load(lock.read_text(encoding="utf-8"))
+        stages = record["stages"].values()
+        outputs = [output for stage in stages for output in stage.get("outs", [])]
+        return {output["path"]: output["md5"] for output in outputs if "md5" in output}
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError):
+        return {}
+
+
+def requirements(*packages: str) -> list[str]:
+    """``package==version`` for each installed package, without local labels such as ``+cpu``."""
+    return [f"{package}=={_installed_version(package).partition('+')[0]}" for package in packages]
+
+
+def _installed_version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return UNKNOWN
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    """What git prints, or None where there is no git, no repository or no commit."""
+    command = ["git", "-C", str(folder.absolute()), *arguments]
+    try:
+        answer = subprocess.run(  # noqa: S603 - fixed words and a folder, no shell
+            command, capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()
