@@ -1,9 +1,9 @@
 """A stage is one typed function; everything else about it is derived from the signature.
 
-Parameters without a role are sections of params.yaml and their names are the keys. Parameters with
-a role (``Dep``, ``Out``, ``Metric``, ``Plot``, ``Receipt``) are paths relative to the project's root.
-From this come the entry in dvc.yaml, the command ``python -m tasks NAME`` and the flow's task, while
-a test calls the plain function on a temporary folder.
+Parameters without a role are sections of params.yaml and their names are the keys. Parameters
+with a role (``Dep``, ``Out``, ``Metric``, ``Plot``, ``Receipt``) are paths relative to the
+project's root. From this come the entry in dvc.yaml, the command ``python -m tasks NAME`` and the
+flow's task, while a test calls the plain function on a temporary folder.
 """
 
 import inspect
@@ -139,7 +139,7 @@ def _checked_section(parameter: inspect.Parameter, hint: Any, where: str) -> str
     if field is None:
         msg = (
             f"{where}: parameter '{parameter.name}' must be a path with a role or one of the "
-            f"sections {sorted(Params.model_fields)}; annotate it or add the section to tasks/params.py"
+            f"sections {sorted(Params.model_fields)}; annotate it or add a section to Params"
         )
         raise ConfigurationError(msg)
     if hint != field.annotation:
