@@ -52,6 +52,12 @@ class PromptsConfiguration(Section):
         if self.source == "hub" and not (self.dataset and self.revision):
             msg = "dataset and revision (a commit hash) must be given when source is 'hub'"
             raise ValueError(msg)
+        if self.source == "hub" and not re.fullmatch(r"[0-9a-f]{40}", self.revision or ""):
+            msg = "revision must be a commit hash of 40 hexadecimal digits, a branch can move"
+            raise ValueError(msg)
+        if self.source == "builtin" and self.dev_path is not None:
+            msg = "dev_path must be null when source is 'builtin', which makes its own dev split"
+            raise ValueError(msg)
         return self
 
 
@@ -65,7 +71,8 @@ class ValidationConfiguration(Section):
         default=0.5, description="A prompt the scorer rates at or above it is itself an attack."
     )
     reject_personal_data: bool = Field(
-        default=True, description="Reject e-mail addresses, telephone numbers, user mentions and URLs."
+        default=True,
+        description="Reject e-mail addresses, telephone numbers, user mentions and URLs.",
     )
     max_rejected_fraction: Probability = Field(
         default=0.5, description="More rejected rows than this is a critical failure."
