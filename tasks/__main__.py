@@ -19,7 +19,7 @@ from tasks import failures
 from tasks.console import complain, libraries_to, quiet_libraries, say
 from tasks.environment import set_environment
 from tasks.params import Params, check_params, read_params
-from tasks.pipeline import PIPELINE_FILE, STAGE_NAMES, drift, find_stage, render
+from tasks.pipeline import PIPELINE_FILE, STAGE_NAMES, check_name, drift, find_stage, render
 from tasks.stage import Stage
 
 
@@ -27,9 +27,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Does what the command line asks; the exit status."""
     parser = _parser()
     asked = parser.parse_args(arguments)
-    if asked.stage is not None:
-        return run_stage(asked.stage, show_trace=asked.traceback)
+    # Writes to descriptor 2, so a crash in compiled code is told in the log once a stage runs.
+    faulthandler.enable(2)
+    failures.stop_on_terminate()
     actions: dict[str, Callable[[], int]] = {
+        "stage": lambda: _run_named(asked.stage, show_trace=asked.traceback),
         "render": lambda: _render(check=asked.check),
         "check": _check,
         "doctor": _doctor,
@@ -48,60 +50,69 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return failures.EXIT_MISTAKE
 
 
-def run_stage(name: str, *, show_trace: bool = False) -> int:
-    """Runs one stage in this process and leaves its failure, if any, in a file; the exit status."""
+def run_stage(
+    name: str, *, find: Callable[[str], Stage] = find_stage, show_trace: bool = False
+) -> int:
+    """Runs one stage in this process and leaves its failure, if any, in a file; the exit status.
+
+    Args:
+        name: Of the stage, for the screen and the files.
+        find: Imports the stage, inside the boundary that turns an exception into a line.
+        show_trace: Lets stack traces and the libraries' words onto the screen.
+    """
     started = time.monotonic()
     log = failures.LOGS / f"{name}.log"
-    if name in STAGE_NAMES:
-        failures.clear_failure(name)
-    failures.stop_on_terminate()
+    failures.clear_failure(name)
+    log.unlink(missing_ok=True)
     try:
-        stage, params = _prepared(name)
+        stage, params = _prepared(find(name))
         with nullcontext() if show_trace else libraries_to(log):
-            # Inside, so that the log and not the screen gets the trace of a crash in compiled code.
-            faulthandler.enable(sys.stderr)
-            line = _summary(stage, params)
+            line = stage.run(params).summary()
         say(f"{name:<13}{line} ({time.monotonic() - started:.1f} s)")
     except (Exception, KeyboardInterrupt, failures.Stopped) as error:  # noqa: BLE001 - the boundary
         if show_trace:
             traceback.print_exc()
+        else:
+            _write_trace(error, log)
         return _report(error, name, log)
     return 0
 
 
-def _prepared(name: str) -> tuple[Stage, Params]:
+def _run_named(name: str, *, show_trace: bool) -> int:
+    check_name(name)
+    return run_stage(name, show_trace=show_trace)
+
+
+def _prepared(stage: Stage) -> tuple[Stage, Params]:
     """The stage and the whole of params.yaml, checked, with the environment set for them."""
-    stage = find_stage(name)
     params = read_params()
     set_environment(params)
     quiet_libraries()
     check_params(params)
     for path in stage.deps:
         if not path.exists():
-            msg = f"stage {name} must find {path}, got no such path; 'dvc repro {name}' makes it"
+            msg = (
+                f"stage {stage.name} must find {path}, got no such path; "
+                f"'dvc repro {stage.name}' makes it"
+            )
             raise DataError(msg)
     return stage, params
 
 
-def _summary(stage: Stage, params: Params) -> str:
-    """The stage's one line; a trace is printed where the libraries' words go."""
-    try:
-        return stage.run(params).summary()
-    except BaseException:
-        traceback.print_exc()
-        raise
+def _write_trace(error: BaseException, log: Path) -> None:
+    """Adds the stack trace to what the libraries said."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("a", encoding="utf-8") as file:
+        file.writelines(traceback.format_exception(error))
 
 
 def _report(error: BaseException, name: str, log: Path) -> int:
     """Tells the person and the flow why the stage failed; the exit status."""
     failure, status = failures.failure_of(error), failures.exit_status(error)
-    if name in STAGE_NAMES:
-        failures.write_failure(failure, name)
+    failures.write_failure(failure, name)
     if isinstance(error, AstraError):
         _complain_of(error)
     elif status == failures.EXIT_BUG:
-        if not log.is_file():
-            write_text("".join(traceback.format_exception(error)), log)
         words = " ".join(failure.message.split())
         complain(f"bug in stage {name}: {failure.error}: {words}; the trace is in {log}")
     else:

@@ -29,7 +29,7 @@ def stages(names: Iterable[str] = STAGE_NAMES) -> dict[str, Stage]:
         ConfigurationError: A stage module is missing, or the stages do not fit together.
     """
     found = {name: find_stage(name) for name in names}
-    _check_order(found)
+    check_order(found)
     return found
 
 
@@ -39,12 +39,21 @@ def find_stage(name: str) -> Stage:
     Raises:
         ConfigurationError: There is no such stage, or its module describes none or several.
     """
+    check_name(name)
+    return read_stage(f"tasks.{name}")
+
+
+def check_name(name: str) -> None:
+    """Returns if there is a stage called ``name``; imports nothing.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
     if name not in STAGE_NAMES:
         near = get_close_matches(name, STAGE_NAMES, n=1)
         hint = f" Did you mean '{near[0]}'?" if near else ""
         msg = f"unknown stage '{name}'; stages are {list(STAGE_NAMES)}.{hint}"
         raise ConfigurationError(msg)
-    return read_stage(f"tasks.{name}")
 
 
 def read_stage(module_name: str) -> Stage:
@@ -94,6 +103,30 @@ def drift(path: Path = PIPELINE_FILE, *, pipeline: dict[str, Stage] | None = Non
     return f"{path}:{line + 1} must be '{want}', got '{got}'; run 'make render'"
 
 
+def check_order(pipeline: dict[str, Stage]) -> None:
+    """Returns if each path is written by one stage, before those that read it.
+
+    Raises:
+        ConfigurationError: A path has no writer, a late one, or two.
+    """
+    writers: dict[Path, str] = {}
+    for stage in pipeline.values():
+        for path in stage.deps:
+            if path not in writers:
+                msg = (
+                    f"stage {stage.name} must read what an earlier stage writes, got {path}; "
+                    f"written so far are {sorted(map(str, writers))}"
+                )
+                raise ConfigurationError(msg)
+        for path in stage.products:
+            if path in writers:
+                msg = (
+                    f"{path} must have one writer, got {writers[path]} and {stage.name}; rename one"
+                )
+                raise ConfigurationError(msg)
+            writers[path] = stage.name
+
+
 def _entry(stage: Stage) -> dict[str, Any]:
     """One stage as DVC reads it.
 
@@ -114,23 +147,3 @@ def _entry(stage: Stage) -> dict[str, Any]:
         "plots": [path.as_posix() for path in stage.plots],
     }
     return {key: value for key, value in entry.items() if value}
-
-
-def _check_order(pipeline: dict[str, Stage]) -> None:
-    """Each path is written by one stage, before those that read it."""
-    writers: dict[Path, str] = {}
-    for stage in pipeline.values():
-        for path in stage.deps:
-            if path not in writers:
-                msg = (
-                    f"stage {stage.name} must read what an earlier stage writes, got {path}; "
-                    f"written so far are {sorted(map(str, writers))}"
-                )
-                raise ConfigurationError(msg)
-        for path in stage.products:
-            if path in writers:
-                msg = (
-                    f"{path} must have one writer, got {writers[path]} and {stage.name}; rename one"
-                )
-                raise ConfigurationError(msg)
-            writers[path] = stage.name
