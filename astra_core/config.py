@@ -149,7 +149,7 @@ class TrainingConfiguration(Section):
     epochs_per_experience: Count = Field(default=1, description="Times each experience is learned from.")
     lr: Positive = Field(default=3e-3, description="Peak learning rate.")
     optimizer: Choice = Choice(name="adamw")
-    schedule: Choice = Choice(name="constant")
+    schedule: Choice = Choice(name="transformers")
     warmup_steps: int = Field(default=0, ge=0, description="Optimiser updates of linear warm-up.")
     max_grad_norm: Positive | None = Field(default=1.0, description="null does not clip.")
     precision: Literal["fp32", "bf16"] = "fp32"

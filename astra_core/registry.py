@@ -34,6 +34,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "rmsprop": "astra_core.optimizers:RMSprop",
             "adagrad": "astra_core.optimizers:Adagrad",
         },
+        "schedule": {"transformers": "astra_core.optimizers:TransformersSchedule"},
     }
 )
 

@@ -25,6 +25,7 @@ from astra_core.config import (
 )
 from astra_core.errors import ConfigurationError
 from astra_core.registry import read_options, resolve
+from tasks.builtin.language_model import LanguageModelConfiguration
 
 PARAMS_FILE = Path("params.yaml")
 
@@ -80,20 +81,6 @@ class ValidationConfiguration(Section):
     min_prompts: Count = Field(default=20, description="Fewer valid rows in a split is critical.")
 
 
-class BuiltinModelConfiguration(Section):
-    """The tiny language model that the models stage trains when nothing else is named."""
-
-    num_dialogues: Count = 12_000
-    vocabulary_size: Annotated[int, Field(ge=300)] = 1024
-    hidden_size: Count = 128
-    num_layers: Count = 4
-    num_heads: Count = 4
-    max_positions: Count = 256
-    training_steps: Count = 700
-    batch_size: Count = 32
-    lr: Positive = 3e-3
-
-
 class ModelSource(Section):
     """One model: the builtin, a Hugging Face folder, or a hub id at a pinned revision."""
 
@@ -123,7 +110,7 @@ class ModelsConfiguration(Section):
     attacker: ModelSource = ModelSource()
     target: ModelSource = ModelSource()
     reference: ModelSource | None = None
-    builtin: BuiltinModelConfiguration = BuiltinModelConfiguration()
+    builtin: LanguageModelConfiguration = LanguageModelConfiguration()
 
 
 class RegistrationConfiguration(Section):
@@ -141,9 +128,23 @@ class PromotionConfiguration(Section):
     )
     confidence: float = Field(default=0.95, gt=0.0, lt=1.0)
     num_resamples: Count = 10_000
+    min_prompts: Count = Field(
+        default=10, description="An interval from fewer prompts is not to be believed."
+    )
     min_unique_probes: Probability = Field(default=0.9, description="Diversity floor.")
     min_distinct_2_ratio: Probability = Field(
         default=0.5, description="Distinct-2 as a share of the untrained attacker's."
+    )
+
+
+class FlowConfiguration(Section):
+    """How the flow treats stages; no stage reads it, so a change makes nothing run again."""
+
+    retries: int = Field(default=2, ge=0, description="Further tries after a crash or a lost peer.")
+    retry_delay_s: NonNegative = Field(default=2.0, description="Doubles with each try.")
+    timeout_s: Positive = Field(default=21_600.0, description="Wall clock of one try of a stage.")
+    timeouts_s: dict[str, Positive] = Field(
+        default_factory=dict, description="Limits of their own, for example {training: 86400}."
     )
 
 
@@ -161,6 +162,7 @@ class Params(Section):
     evaluation: EvaluationConfiguration = EvaluationConfiguration()
     registration: RegistrationConfiguration = RegistrationConfiguration()
     promotion: PromotionConfiguration = PromotionConfiguration()
+    flow: FlowConfiguration = FlowConfiguration()
 
 
 def read_record(path: Path = PARAMS_FILE) -> dict[str, Any]:
@@ -211,7 +213,17 @@ def check_params(params: Params) -> None:
     options = read_options("algorithm", params.training.algorithm)
     sampler = read_options("sampler", params.rollouts.sampler)
     algorithm.check_needs(options, sampler)
+    _check_flow(params.flow)
     _check_files(params)
+
+
+def _check_flow(flow: FlowConfiguration) -> None:
+    from tasks.pipeline import STAGE_NAMES
+
+    for name in flow.timeouts_s:
+        if name not in STAGE_NAMES:
+            msg = f"flow.timeouts_s must name stages, got '{name}'; stages are {list(STAGE_NAMES)}"
+            raise ConfigurationError(msg)
 
 
 def _check_files(params: Params) -> None:

@@ -1,0 +1,84 @@
+"""An algorithm turns graphs into a loss; the loop around it belongs to the Trainer."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal, Protocol
+
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import Parameter
+
+from astra_core.config import Section
+from astra_core.errors import ConfigurationError
+from astra_core.rollout import Graph
+from astra_core.system import System
+
+Need = Literal["siblings", "reference"]
+
+
+class Batch(Protocol):
+    """Rows of one forward pass."""
+
+    @property
+    def weight(self) -> float:
+        """What the summed loss is divided by, added up over a whole optimiser window."""
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens the attacker reads in this pass, padding not counted."""
+
+
+class Algorithm(ABC):
+    """``flatten`` graphs into steps, ``collate`` steps into a batch, ``step`` a batch into a loss.
+
+    The loss is a sum over rows, never a mean: the Trainer divides it by the weight of the whole
+    optimiser window, so the size and order of micro-batches cannot change an update.
+    """
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    class Options(Section):
+        """An algorithm without options."""
+
+    def __init__(self, options: Section, *, system: System) -> None:
+        self.options = options
+        self.system = system
+
+    @classmethod
+    def check_needs(cls, options: Section, sampler_options: Section) -> None:
+        """Returns if a sampler of these options can serve this algorithm.
+
+        Raises:
+            ConfigurationError: It cannot; names what is missing.
+        """
+        del options
+        width = getattr(sampler_options, "tree_width", None)
+        if "siblings" in cls.needs and width is not None and width < 2:
+            msg = (
+                f"rollouts.sampler.options.tree_width must be at least 2 for {cls.__name__}, "
+                f"which compares siblings, got {width}; raise it or choose another training.algorithm"
+            )
+            raise ConfigurationError(msg)
+
+    @abstractmethod
+    def flatten(self, graph: Graph) -> Sequence[Any]:
+        """What there is to learn from one graph; an empty list is legal and counted."""
+
+    @abstractmethod
+    def collate(self, steps: Sequence[Any]) -> Batch:
+        """The steps as tensors on the attacker's device."""
+
+    @abstractmethod
+    def step(self, batch: Any) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
+        """The loss summed over the batch's rows, and metrics that are means over them."""
+
+    def parameters(self) -> Sequence[Parameter]:
+        """Weights of the algorithm's own that are trained with the attacker's."""
+        return ()
+
+    def state(self) -> Mapping[str, Tensor]:
+        """What a checkpoint must hold besides weights, such as an adaptive coefficient."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Puts back what ``state`` gave."""

@@ -1,0 +1,141 @@
+"""Pure mathematics of the algorithms: functions of tensors, without configuration or state.
+
+Axes: ``B`` sequences, ``T`` tokens (or turns), ``V`` vocabulary, ``P`` prompts, ``G`` rollouts per
+prompt, ``N`` pairs, rollouts or nodes. Log-probabilities and ratios are in nats. Losses are to be
+minimised and come per pair or per token; ``aggregate`` makes one number of them. Every result is
+finite and defined for an empty batch, a single sample and a row without tokens. Inputs at masked
+positions that need a gradient have to be finite.
+"""
+
+from astra_core.algorithms.functional.advantages import gae, n_step_returns, reward_to_go, token_gae
+from astra_core.algorithms.functional.aggregation import (
+    Aggregation,
+    WeightedSum,
+    aggregate,
+    aggregation_weight,
+    aggregation_weights,
+)
+from astra_core.algorithms.functional.ast_reward import (
+    ast_rewards,
+    excess_nll,
+    mean_logprob,
+    sequence_probability,
+)
+from astra_core.algorithms.functional.credit import (
+    Backup,
+    backed_up_rewards,
+    preference_pairs,
+    sibling_groups,
+)
+from astra_core.algorithms.functional.groups import (
+    group_advantages,
+    group_advantages_over_runs,
+    leave_one_out,
+    mean_baseline_advantages,
+    num_flat_groups,
+    running_mean,
+)
+from astra_core.algorithms.functional.imitation import (
+    distillation_advantages,
+    nll_losses,
+    reward_weighted_probabilities,
+    selection_size,
+    threshold_selection,
+    top_k_selection,
+)
+from astra_core.algorithms.functional.kl import (
+    KLEstimator,
+    adaptive_coefficient,
+    kl_estimates,
+    kl_penalised_rewards,
+    stepped_coefficient,
+)
+from astra_core.algorithms.functional.masking import (
+    MIN_SPREAD,
+    masked_count,
+    masked_mean,
+    masked_sum,
+    masked_variance,
+    masked_whiten,
+)
+from astra_core.algorithms.functional.policy_gradient import (
+    clipped_surrogate,
+    effective_sample_fraction,
+    importance_ratios,
+    importance_sampling_surrogate,
+    is_clipped,
+    reinforce_surrogate,
+    token_entropies,
+    truncated_surrogate,
+    value_losses,
+)
+from astra_core.algorithms.functional.preference import (
+    PreferenceMetrics,
+    cdpo_losses,
+    dpo_losses,
+    hinge_losses,
+    ipo_losses,
+    preference_metrics,
+    robust_dpo_losses,
+    sequence_log_ratios,
+)
+
+__all__ = [
+    "MIN_SPREAD",
+    "Aggregation",
+    "Backup",
+    "KLEstimator",
+    "PreferenceMetrics",
+    "WeightedSum",
+    "adaptive_coefficient",
+    "aggregate",
+    "aggregation_weight",
+    "aggregation_weights",
+    "ast_rewards",
+    "backed_up_rewards",
+    "cdpo_losses",
+    "clipped_surrogate",
+    "distillation_advantages",
+    "dpo_losses",
+    "effective_sample_fraction",
+    "excess_nll",
+    "gae",
+    "group_advantages",
+    "group_advantages_over_runs",
+    "hinge_losses",
+    "importance_ratios",
+    "importance_sampling_surrogate",
+    "ipo_losses",
+    "is_clipped",
+    "kl_estimates",
+    "kl_penalised_rewards",
+    "leave_one_out",
+    "masked_count",
+    "masked_mean",
+    "masked_sum",
+    "masked_variance",
+    "masked_whiten",
+    "mean_baseline_advantages",
+    "mean_logprob",
+    "n_step_returns",
+    "nll_losses",
+    "num_flat_groups",
+    "preference_metrics",
+    "preference_pairs",
+    "reinforce_surrogate",
+    "reward_to_go",
+    "reward_weighted_probabilities",
+    "robust_dpo_losses",
+    "running_mean",
+    "selection_size",
+    "sequence_log_ratios",
+    "sequence_probability",
+    "sibling_groups",
+    "stepped_coefficient",
+    "threshold_selection",
+    "token_entropies",
+    "token_gae",
+    "top_k_selection",
+    "truncated_surrogate",
+    "value_losses",
+]

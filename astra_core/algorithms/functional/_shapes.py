@@ -1,0 +1,57 @@
+"""Shape checks at the door: a wrong axis must be an error, never a silent broadcast."""
+
+from torch import Tensor
+
+from astra_core.errors import ShapeError
+
+
+def require_same_shape(**tensors: Tensor) -> None:
+    """Nothing if all tensors have the first one's shape.
+
+    Raises:
+        ShapeError: One of them has another shape.
+    """
+    (first, model), *rest = tensors.items()
+    for name, tensor in rest:
+        if tensor.shape != model.shape:
+            msg = (
+                f"{name} must have the shape of {first}, {tuple(model.shape)}, "
+                f"got {tuple(tensor.shape)}; slice and pad both alike"
+            )
+            raise ShapeError(msg)
+
+
+def require_rank(rank: int, **tensors: Tensor) -> None:
+    """Nothing if every tensor has ``rank`` axes.
+
+    Raises:
+        ShapeError: One of them has more or fewer.
+    """
+    for name, tensor in tensors.items():
+        if tensor.ndim != rank:
+            msg = (
+                f"{name} must have {rank} axes, got shape {tuple(tensor.shape)}; "
+                f"reshape it or index the axis that is too many"
+            )
+            raise ShapeError(msg)
+
+
+def require_column_or_same(**tensors: Tensor) -> None:
+    """Nothing if all are ``[B, T]`` with equal B, and each T is either 1 or the common length.
+
+    A vector ``[B]`` is refused although torch would take it: against ``[B, T]`` it broadcasts along
+    tokens, which is silently wrong whenever B equals T.
+
+    Raises:
+        ShapeError: A rank other than two, unequal B, or two lengths above 1 that differ.
+    """
+    require_rank(2, **tensors)
+    (first, model), *rest = tensors.items()
+    for name, tensor in rest:
+        lengths = {model.shape[1], tensor.shape[1]} - {1}
+        if tensor.shape[0] != model.shape[0] or len(lengths) > 1:
+            msg = (
+                f"{name} must fit {first} with shape {tuple(model.shape)}, "
+                f"got {tuple(tensor.shape)}; give one row per sequence and 1 or T columns"
+            )
+            raise ShapeError(msg)

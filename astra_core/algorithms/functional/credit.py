@@ -1,0 +1,165 @@
+"""Credit over a tree of turns: what a probe deserves for what came after it.
+
+A forest is two vectors over nodes: a reward each and the index of the parent, -1 for a first turn.
+Nodes may stand in any order. ``seeds`` tells first turns of different prompts apart.
+"""
+
+from collections import defaultdict
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
+from astra_core.errors import ConfigurationError, DataError
+
+Backup = Literal["max", "mean", "leaf_mean"]
+"""What a node inherits from its children: the best of them, their mean (reward-to-go), or their
+mean weighted by leaves (expected reward of a rollout drawn at random, MALT)."""
+
+
+def backed_up_rewards(
+    rewards: Float[Tensor, " N"], parents: Int[Tensor, " N"], *, discount: float, how: Backup
+) -> Float[Tensor, " N"]:
+    """Each node's own reward plus ``discount`` times what its children are worth backed up.
+
+    On a single path all three kinds are the discounted reward-to-go. The node's own reward counts
+    in full whatever the number of leaves below it.
+
+    Args:
+        rewards: Of each turn by itself.
+        parents: Index of the turn before, -1 for a first turn.
+        discount: Of the next turn, in [0, 1].
+        how: See ``Backup``.
+
+    Returns:
+        Reward units, without gradient.
+
+    Raises:
+        ConfigurationError: An unknown ``how``, or ``discount`` outside [0, 1].
+        DataError: ``parents`` holds an index that does not exist, or a cycle.
+        ShapeError: The two do not share one shape ``[N]``.
+
+    Source:
+        Best child: the tree back-up of ASTRA-RL; mean over leaves: MALT, arXiv:2412.01928.
+    """
+    if how not in ("max", "mean", "leaf_mean"):
+        msg = f"backup must be one of ['max', 'mean', 'leaf_mean'], got {how!r}; see Backup"
+        raise ConfigurationError(msg)
+    if not 0 <= discount <= 1:
+        msg = f"discount must lie in [0, 1], got {discount}; 0 keeps each turn's own reward"
+        raise ConfigurationError(msg)
+    require_rank(1, rewards=rewards)
+    require_same_shape(rewards=rewards, parents=parents)
+    backed_up = rewards.detach().clone()
+    leaves = torch.ones_like(backed_up)
+    for level in reversed(_levels(parents)[1:]):
+        shares = leaves[level] if how == "leaf_mean" else torch.ones_like(leaves[level])
+        total_shares = torch.zeros_like(leaves).index_add(0, parents[level], shares)
+        has_children = total_shares > 0
+        if how == "max":
+            worth = torch.full_like(backed_up, -torch.inf)
+            worth = worth.scatter_reduce(0, parents[level], backed_up[level], "amax")
+        else:
+            shares = shares / total_shares[parents[level]]
+            worth = torch.zeros_like(backed_up)
+            worth = worth.index_add(0, parents[level], shares * backed_up[level])
+        leaves = total_shares.where(has_children, leaves)
+        backed_up = (backed_up + discount * worth).where(has_children, backed_up)
+    return backed_up
+
+
+def sibling_groups(
+    parents: Int[Tensor, " N"], seeds: Int[Tensor, " N"] | None = None
+) -> Int[Tensor, " N"]:
+    """A number per node, equal for nodes that answered the same context.
+
+    Args:
+        parents: Index of the turn before, -1 for a first turn.
+        seeds: The prompt of each node, which groups first turns; any integers. None: one prompt.
+
+    Returns:
+        The parent's index, or for a first turn a number below 0 that stands for its seed; fit for
+        ``group_advantages``, ``leave_one_out`` and ``preference_pairs``.
+
+    Raises:
+        ShapeError: The two do not share one shape ``[N]``.
+    """
+    require_rank(1, parents=parents)
+    if seeds is None:
+        return parents
+    require_same_shape(parents=parents, seeds=seeds)
+    numbers: Tensor = torch.unique(seeds, return_inverse=True)[1]
+    return torch.where(parents < 0, -1 - numbers, parents)
+
+
+def preference_pairs(
+    rewards: Float[Tensor, " N"],
+    groups: Int[Tensor, " N"],
+    *,
+    min_margin: float = 0.0,
+    midpoint: float | None = None,
+) -> Int[Tensor, "K 2"]:
+    """The best and the worst node of each group of siblings, as indices (chosen, rejected).
+
+    A tie, or a lead of at most ``min_margin``, gives no pair: it would teach which of two equals to
+    prefer. Of equally good nodes the first is taken.
+
+    Args:
+        rewards: What the siblings are compared by, own or backed up.
+        groups: From ``sibling_groups``.
+        min_margin: Lead in reward units that a pair must exceed.
+        midpoint: If given, the chosen must reach it and the rejected stay below (MALT: half-way
+            between a good and a bad outcome).
+
+    Returns:
+        One row per pair, groups in the order in which their first nodes stand.
+
+    Raises:
+        ConfigurationError: ``min_margin`` is negative.
+        ShapeError: The two do not share one shape ``[N]``.
+    """
+    if min_margin < 0:
+        msg = f"min_margin must not be negative, got {min_margin}; 0 refuses ties only"
+        raise ConfigurationError(msg)
+    require_rank(1, rewards=rewards)
+    require_same_shape(rewards=rewards, groups=groups)
+    worth = rewards.detach().double().tolist()
+    members: dict[int, list[int]] = defaultdict(list)
+    for node, group in enumerate(groups.tolist()):
+        members[group].append(node)
+    pairs = [
+        (max(nodes, key=worth.__getitem__), min(nodes, key=worth.__getitem__))
+        for nodes in members.values()
+    ]
+    kept = [
+        (best, worst)
+        for best, worst in pairs
+        if worth[best] - worth[worst] > min_margin
+        and (midpoint is None or worth[worst] < midpoint <= worth[best])
+    ]
+    return torch.tensor(kept, dtype=torch.long, device=rewards.device).reshape(-1, 2)
+
+
+def _levels(parents: Int[Tensor, " N"]) -> list[Int[Tensor, " M"]]:
+    """Indices of the nodes at each depth, first turns first."""
+    num_nodes = len(parents)
+    if num_nodes and not -1 <= int(parents.min()) <= int(parents.max()) < num_nodes:
+        msg = (
+            f"parents must lie in [-1, {num_nodes}), got {int(parents.min())} to "
+            f"{int(parents.max())}; renumber them after dropping nodes"
+        )
+        raise DataError(msg)
+    depths = torch.full_like(parents, -1)
+    levels: list[Tensor] = []
+    at_level = parents < 0
+    while bool(at_level.any()):
+        depths[at_level] = len(levels)
+        levels.append(at_level.nonzero().flatten())
+        at_level = (parents >= 0) & at_level[parents.clamp(min=0)]
+    if bool((depths < 0).any()):
+        lost = int((depths < 0).nonzero()[0])
+        msg = f"parents must lead to a first turn, node {lost} does not; there is a cycle"
+        raise DataError(msg)
+    return levels

@@ -1,0 +1,149 @@
+"""Learning by copying: the attacker's own best rollouts, or a teacher's opinion of its tokens.
+
+Expert iteration keeps some rollouts (by threshold, by rank, or at random in proportion to reward)
+and trains on them with ``nll_losses``. On-policy distillation turns a teacher's log-probabilities
+of the attacker's own tokens into advantages for any policy-gradient surrogate.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
+from astra_core.algorithms.functional.advantages import reward_to_go
+from astra_core.errors import ConfigurationError
+
+
+def threshold_selection(rewards: Float[Tensor, " N"], *, threshold: float) -> Bool[Tensor, " N"]:
+    """True for every rollout whose reward reaches ``threshold``.
+
+    Args:
+        rewards: One per rollout, summed over its turns.
+        threshold: In reward units; a reward equal to it is kept.
+
+    Source:
+        Expert iteration as in NIP; ReST, arXiv:2308.08998, section 3.
+    """
+    return rewards >= threshold
+
+
+def top_k_selection(rewards: Float[Tensor, " N"], *, k: int) -> Bool[Tensor, " N"]:
+    """True for the ``k`` best rollouts, or for all if there are fewer; of equals the first win.
+
+    Args:
+        rewards: One per rollout, summed over its turns.
+        k: How many to keep.
+
+    Raises:
+        ConfigurationError: ``k`` is negative.
+        ShapeError: ``rewards`` is not ``[N]``.
+
+    Source:
+        RAFT, arXiv:2304.06767, algorithm 1.
+    """
+    if k < 0:
+        msg = f"k must not be negative, got {k}; 0 keeps nothing"
+        raise ConfigurationError(msg)
+    require_rank(1, rewards=rewards)
+    best = rewards.sort(descending=True, stable=True).indices[:k]
+    selected = torch.zeros_like(rewards, dtype=torch.bool)
+    selected[best] = True
+    return selected
+
+
+def reward_weighted_probabilities(
+    rewards: Float[Tensor, " N"], *, minimum: float | None = None, exploration: float = 0.01
+) -> Float[Tensor, " N"]:
+    """Probability of drawing each rollout, in proportion to its reward above ``minimum``.
+
+    Args:
+        rewards: One per rollout, summed over its turns.
+        minimum: Reward at or below which only exploration draws a rollout; None: the lowest of all.
+        exploration: Mass spread evenly over all before normalising, so that nothing is impossible.
+
+    Returns:
+        Probabilities that sum to 1; uniform when no reward stands out; empty for no rollouts.
+
+    Raises:
+        ConfigurationError: ``exploration`` is negative.
+        ShapeError: ``rewards`` is not ``[N]``.
+
+    Source:
+        Expert iteration with weighted sampling as in NIP, which ends in nan for equal rewards.
+    """
+    if exploration < 0:
+        msg = f"exploration must not be negative, got {exploration}; 0.01 is the usual mass"
+        raise ConfigurationError(msg)
+    require_rank(1, rewards=rewards)
+    if rewards.numel() == 0:
+        return rewards.detach()
+    floor = rewards.min() if minimum is None else minimum
+    weights = (rewards.detach() - floor).clamp(min=0)
+    uniform = torch.full_like(weights, 1 / len(weights))
+    total = weights.sum()
+    shares = torch.where(total > 0, weights / total, uniform)
+    return (shares + exploration * uniform) / (1 + exploration)
+
+
+def selection_size(num_rollouts: int, *, fraction: float) -> int:
+    """How many rollouts to draw: ``fraction`` of them, rounded down, but at least one of any.
+
+    Raises:
+        ConfigurationError: ``fraction`` is not positive.
+    """
+    if not fraction > 0:
+        msg = f"fraction must be positive, got {fraction}; 0.5 draws half as many as there are"
+        raise ConfigurationError(msg)
+    return max(int(num_rollouts * fraction), min(num_rollouts, 1))
+
+
+def nll_losses(
+    logprobs: Float[Tensor, "B T"], *, weights: Float[Tensor, " B"] | None = None
+) -> Float[Tensor, "B T"]:
+    """Negative log-likelihood of each token, in nats, times the weight of its sequence if given.
+
+    Raises:
+        ShapeError: ``logprobs`` is not ``[B, T]``, or there is not one weight per sequence.
+    """
+    require_rank(2, logprobs=logprobs)
+    if weights is None:
+        return -logprobs
+    require_same_shape(sequences=logprobs.new_empty(len(logprobs)), weights=weights)
+    return -logprobs * weights.detach()[:, None]
+
+
+def distillation_advantages(
+    logprobs: Float[Tensor, "B T"],
+    teacher_logprobs: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+    *,
+    coefficient: float,
+    discount: float = 0.0,
+) -> Float[Tensor, "B T"]:
+    """How much more than the attacker the teacher would have liked each token the attacker chose.
+
+    ``coefficient * (log teacher - log attacker)``: a policy gradient with these descends the
+    reverse KL attacker || teacher. Taking the log-ratio as a loss does not: its gradient ignores
+    the teacher.
+
+    Args:
+        logprobs: Of the attacker that sampled, in nats.
+        teacher_logprobs: Of the teacher at the same tokens; where masked anything, nan included.
+        mask: True at the tokens of the probe.
+        coefficient: Reward units per nat.
+        discount: Share of the next token's advantage added to each, in [0, 1]; 0 makes every token
+            answer for itself alone.
+
+    Returns:
+        Advantages without gradient; 0 where masked.
+
+    Raises:
+        ConfigurationError: ``discount`` lies outside [0, 1].
+        ShapeError: The three do not share one shape.
+
+    Source:
+        GKD, arXiv:2306.13649, and Thinking Machines, "On-Policy Distillation" (2025); NexRL 1.4.0.
+    """
+    require_same_shape(logprobs=logprobs, teacher_logprobs=teacher_logprobs, mask=mask)
+    advantages = coefficient * (teacher_logprobs - logprobs).detach()
+    return reward_to_go(advantages, discount=discount, mask=mask)

@@ -1,0 +1,180 @@
+"""Distance between attacker and reference, estimated on the attacker's own tokens.
+
+All estimators see only ``log attacker - log reference`` at the sampled token, in nats. ``k1``
+belongs in the reward. As a *loss* its gradient says nothing about the reference: its expectation
+is that of ``grad log p``, zero. ``k2`` has the right gradient on-policy, ``k3`` the lower
+variance in its value (Tang and Munos, arXiv:2506.09477).
+"""
+
+from collections.abc import Callable
+from typing import Final, Literal
+
+from jaxtyping import Bool, Float
+from torch import Tensor, zeros_like
+
+from astra_core.algorithms.functional._shapes import require_same_shape
+from astra_core.errors import ConfigurationError
+
+KLEstimator = Literal["k1", "k2", "k3", "abs", "mse"]
+"""``mse`` is another name of ``k2``, the one NexRL's users know; ``abs`` estimates no KL."""
+
+MAX_LOG_RATIO = 5.0
+"""Nats a log-ratio may reach inside ``k3``; exp(5) = 148."""
+
+MAX_K3 = 10.0
+"""Nats; one token may cost at most this much, as in NexRL, verl and OpenRLHF."""
+
+
+def kl_estimates(
+    logprobs: Float[Tensor, "*shape"],
+    reference_logprobs: Float[Tensor, "*shape"],
+    *,
+    estimator: KLEstimator,
+) -> Float[Tensor, "*shape"]:
+    """Estimate of the KL divergence attacker || reference, per token.
+
+    ``k1 = d``, ``k2 = mse = d^2 / 2``, ``abs = |d|``, ``k3 = exp(-d) + d - 1`` with ``d = log
+    attacker - log reference``. In ``k3`` ``d`` is held within 5 nats and the value below 10, or
+    one token in a million overflows the loss. The gradient passes these limits (it is ``1 -
+    exp(-d)`` with ``d`` held within 5 nats), so a token that ran off is still pulled back.
+
+    Args:
+        logprobs: Of the attacker, in nats.
+        reference_logprobs: Of the reference, in nats; its gradient is cut.
+        estimator: See above.
+
+    Raises:
+        ConfigurationError: An unknown estimator.
+        ShapeError: The two do not share one shape.
+
+    Source:
+        Schulman, http://joschu.net/blog/kl-approx.html; limits as in NexRL 1.4.0.
+    """
+    if estimator not in _ESTIMATORS:
+        msg = f"KL estimator must be one of {list(_ESTIMATORS)}, got {estimator!r}; k3 is usual"
+        raise ConfigurationError(msg)
+    require_same_shape(logprobs=logprobs, reference_logprobs=reference_logprobs)
+    return _ESTIMATORS[estimator](logprobs - reference_logprobs.detach())
+
+
+def kl_penalised_rewards(
+    rewards: Float[Tensor, "B T"],
+    kl: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+    *,
+    coefficient: float,
+) -> Float[Tensor, "B T"]:
+    """Rewards per token minus ``coefficient`` times the KL of that token; untouched where masked.
+
+    Args:
+        rewards: In reward units, usually 0 but at the last token of each probe.
+        kl: From ``kl_estimates``, ``k1`` by convention, under the policy that sampled.
+        mask: True at the tokens of the probe.
+        coefficient: Reward units per nat.
+
+    Returns:
+        Rewards without gradient.
+
+    Raises:
+        ShapeError: The three do not share one shape.
+
+    Source:
+        Ziegler et al., arXiv:1909.08593, eq. 2.
+    """
+    require_same_shape(rewards=rewards, kl=kl, mask=mask)
+    return rewards.detach() - coefficient * kl.detach().where(mask, zeros_like(kl))
+
+
+def adaptive_coefficient(
+    coefficient: float, kl: float, *, target: float, horizon: float, num_samples: int
+) -> float:
+    """KL coefficient moved in proportion to how far the KL is off its target.
+
+    Args:
+        coefficient: The present one, in reward units per nat.
+        kl: Measured since the last update, in nats; the same kind (per token or sequence) as
+            target.
+        target: Wanted KL in nats; positive.
+        horizon: Samples over which a KL 20 % or more off would move the coefficient by 20 %.
+        num_samples: Seen since the last update.
+
+    Returns:
+        The next coefficient; never changes sign while ``num_samples`` is below ``5 * horizon``.
+
+    Raises:
+        ConfigurationError: ``target`` or ``horizon`` is not positive.
+
+    Source:
+        Ziegler et al., arXiv:1909.08593, on choosing beta dynamically.
+    """
+    _check_positive(target=target, horizon=horizon)
+    error = max(-0.2, min(0.2, kl / target - 1))
+    return coefficient * (1 + error * num_samples / horizon)
+
+
+def stepped_coefficient(
+    coefficient: float, kl: float, *, target: float, tolerance: float = 1.5, factor: float = 2.0
+) -> float:
+    """KL coefficient times or over ``factor`` when the KL leaves a band around its target.
+
+    Args:
+        coefficient: The present one.
+        kl: Measured since the last update, in nats.
+        target: Middle of the band, in nats; positive.
+        tolerance: The band is ``target / tolerance`` to ``target * tolerance``; at least 1.
+        factor: Above 1.
+
+    Raises:
+        ConfigurationError: ``target`` is not positive, ``tolerance`` below 1 or ``factor`` not
+            above 1.
+
+    Source:
+        Schulman et al., arXiv:1707.06347, section 4.
+    """
+    _check_positive(target=target)
+    if tolerance < 1 or factor <= 1:
+        msg = (
+            f"tolerance must be at least 1 and factor above 1, got {tolerance} and {factor}; "
+            "1.5 and 2.0 are the paper's"
+        )
+        raise ConfigurationError(msg)
+    if kl > target * tolerance:
+        return coefficient * factor
+    return coefficient / factor if kl < target / tolerance else coefficient
+
+
+def _k1(log_ratios: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    return log_ratios
+
+
+def _k2(log_ratios: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    return 0.5 * log_ratios.square()
+
+
+def _k3(log_ratios: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    held = _clamp_value(-log_ratios, -MAX_LOG_RATIO, MAX_LOG_RATIO)
+    # expm1, not exp - 1: near the reference a difference of numbers close to 1 is all rounding.
+    return _clamp_value(held.expm1() - held, -MAX_K3, MAX_K3)
+
+
+def _clamp_value(
+    values: Float[Tensor, "*shape"], low: float, high: float
+) -> Float[Tensor, "*shape"]:
+    """The clamped value with the gradient of the unclamped one (straight through)."""
+    return (values - values.detach()) + values.detach().clamp(low, high)
+
+
+_ESTIMATORS: Final[dict[str, Callable[[Float[Tensor, "*shape"]], Tensor]]] = {
+    "k1": _k1,
+    "k2": _k2,
+    "k3": _k3,
+    "abs": Tensor.abs,
+    "mse": _k2,
+}
+
+
+def _check_positive(**numbers: float) -> None:
+    for name, number in numbers.items():
+        if not number > 0:
+            msg = f"{name} must be positive, got {number}; a fixed coefficient needs none"
+            raise ConfigurationError(msg)

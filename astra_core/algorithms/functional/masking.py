@@ -1,0 +1,86 @@
+"""Statistics over the entries a mask keeps, defined and finite even when it keeps none.
+
+Entries outside the mask are replaced, not multiplied by zero: ``0 * nan`` is ``nan``, and what
+stands in padding is nobody's business.
+"""
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, zeros_like
+
+from astra_core.algorithms.functional._shapes import require_same_shape
+
+MIN_SPREAD = 1e-4
+"""In units of the values; rounding of equal rewards must not be blown up to unit size.
+
+Also the constant that TRL adds to the spread of a group.
+"""
+
+
+def masked_count(mask: Bool[Tensor, "*shape"], *, dim: int | None = None) -> Int[Tensor, "*rest"]:
+    """Number of kept entries, over everything or along ``dim``."""
+    return mask.sum() if dim is None else mask.sum(dim)
+
+
+def masked_sum(
+    values: Float[Tensor, "*shape"], mask: Bool[Tensor, "*shape"], *, dim: int | None = None
+) -> Float[Tensor, "*rest"]:
+    """Sum of the kept values, over everything or along ``dim``; 0 where none is kept.
+
+    Raises:
+        ShapeError: ``mask`` has another shape than ``values``.
+    """
+    require_same_shape(values=values, mask=mask)
+    kept = values.where(mask, zeros_like(values))
+    return kept.sum() if dim is None else kept.sum(dim)
+
+
+def masked_mean(
+    values: Float[Tensor, "*shape"], mask: Bool[Tensor, "*shape"], *, dim: int | None = None
+) -> Float[Tensor, "*rest"]:
+    """Mean of the kept values, over everything or along ``dim``; 0 where none is kept.
+
+    Raises:
+        ShapeError: ``mask`` has another shape than ``values``.
+    """
+    # A row without tokens is legal (the target refused at once); 0/0 here would poison the batch.
+    return masked_sum(values, mask, dim=dim) / masked_count(mask, dim=dim).clamp(min=1)
+
+
+def masked_variance(
+    values: Float[Tensor, "*shape"], mask: Bool[Tensor, "*shape"], *, ddof: int = 0
+) -> Float[Tensor, ""]:
+    """Variance of the kept values around their own mean; 0 where ``ddof`` or fewer are kept.
+
+    Args:
+        values: Any shape.
+        mask: True where a value counts.
+        ddof: Taken off the number of values: 0 is the population variance, 1 Bessel's.
+
+    Raises:
+        ShapeError: ``mask`` has another shape than ``values``.
+    """
+    centred = values - masked_mean(values, mask)
+    return masked_sum(centred.square(), mask) / (masked_count(mask) - ddof).clamp(min=1)
+
+
+def masked_whiten(
+    values: Float[Tensor, "*shape"], mask: Bool[Tensor, "*shape"], *, min_spread: float = MIN_SPREAD
+) -> Float[Tensor, "*shape"]:
+    """Values shifted and scaled so that the kept ones have mean 0 and population variance 1.
+
+    Entries outside the mask go through the same map, so the shape stays and nothing may be read
+    into them. When the kept values hardly differ, or fewer than two are kept, the result is
+    exactly zero everywhere: dividing by a spread that is only rounding would invent a signal.
+
+    Args:
+        values: Any shape, any unit.
+        mask: True where a value counts.
+        min_spread: Standard deviation, in units of the values, at or below which all become zero.
+
+    Raises:
+        ShapeError: ``mask`` has another shape than ``values``.
+    """
+    spread = masked_variance(values, mask).sqrt()
+    # The divisor is kept away from 0 as well as the result: autograd sees both sides of `where`.
+    whitened = (values - masked_mean(values, mask)) / spread.clamp(min=min_spread)
+    return whitened.where(spread > min_spread, zeros_like(values))

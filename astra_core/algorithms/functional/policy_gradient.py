@@ -1,0 +1,262 @@
+"""Surrogates whose gradient is a policy gradient, one loss per token, to be minimised.
+
+Each takes log-ratios ``log attacker - log sampling policy`` rather than two sets of
+log-probabilities. So token-level and sequence-level importance weights are one function: pass
+``logprobs - old_logprobs`` for the first, and ``sequence_log_ratios(...,
+length_normalised=True)[:, None]`` for the second. Advantages never carry a gradient. What is made
+of the tokens is the business of ``aggregation``.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from astra_core.algorithms.functional._shapes import (
+    require_column_or_same,
+    require_rank,
+    require_same_shape,
+)
+from astra_core.errors import ConfigurationError
+
+MAX_LOG_RATIO = 20.0
+"""Nats; exp(20) = 4.9e8 is finite in every float type we use. The limit of verl and OpenRLHF."""
+
+
+def reinforce_surrogate(
+    logprobs: Float[Tensor, "B T"], advantages: Float[Tensor, "B #T"]
+) -> Float[Tensor, "B T"]:
+    """``-A log p`` per token; right only while the attacker is still the policy that sampled.
+
+    Args:
+        logprobs: Of the attacker, in nats.
+        advantages: Per token, or one column for the whole sequence.
+
+    Raises:
+        ShapeError: ``advantages`` is neither ``[B, T]`` nor ``[B, 1]``.
+
+    Source:
+        Williams, Machine Learning 8 (1992), 229-256.
+    """
+    require_column_or_same(logprobs=logprobs, advantages=advantages)
+    return -advantages.detach() * logprobs
+
+
+def clipped_surrogate(
+    log_ratios: Float[Tensor, "B #T"],
+    advantages: Float[Tensor, "B #T"],
+    *,
+    clip_low: float,
+    clip_high: float,
+    dual_clip: float | None = None,
+) -> Float[Tensor, "B #T"]:
+    """PPO objective, negated: ``-min(r A, clip(r, 1 - clip_low, 1 + clip_high) A)``.
+
+    Args:
+        log_ratios: Attacker over sampling policy, in nats, per token or per sequence.
+        advantages: Per token, or one column for the whole sequence.
+        clip_low: How far the ratio may fall for a bad token, in (0, 1).
+        clip_high: How far it may rise for a good one; above ``clip_low`` in DAPO ("clip higher").
+        dual_clip: Bounds the objective of a bad token from below by ``dual_clip * A``, for ratios
+            that ran off; above 1, or None for the plain objective.
+
+    Raises:
+        ConfigurationError: A clip lies outside its range.
+        ShapeError: The two do not fit each other.
+
+    Source:
+        Schulman et al., arXiv:1707.06347, eq. 7; asymmetric: DAPO, arXiv:2503.14476, section 3.1;
+        dual: Ye et al., arXiv:1912.09729, eq. 5; per sequence: GSPO, arXiv:2507.18071, eq. 5.
+    """
+    _check_clips(clip_low, clip_high, dual_clip)
+    require_column_or_same(log_ratios=log_ratios, advantages=advantages)
+    gain = advantages.detach()
+    ratios = importance_ratios(log_ratios)
+    objective = torch.minimum(ratios * gain, ratios.clamp(1 - clip_low, 1 + clip_high) * gain)
+    if dual_clip is not None:
+        objective = torch.where(gain < 0, torch.maximum(objective, dual_clip * gain), objective)
+    return -objective
+
+
+def is_clipped(
+    log_ratios: Float[Tensor, "B #T"],
+    advantages: Float[Tensor, "B #T"],
+    *,
+    clip_low: float,
+    clip_high: float,
+) -> Bool[Tensor, "B #T"]:
+    """True where ``clipped_surrogate`` holds the token back and passes no gradient.
+
+    Args:
+        log_ratios: Attacker over sampling policy, in nats.
+        advantages: Per token, or one column for the whole sequence.
+        clip_low: As in ``clipped_surrogate``.
+        clip_high: As in ``clipped_surrogate``.
+
+    Raises:
+        ConfigurationError: A clip lies outside its range.
+        ShapeError: The two do not fit each other.
+    """
+    _check_clips(clip_low, clip_high, None)
+    require_column_or_same(log_ratios=log_ratios, advantages=advantages)
+    ratios = importance_ratios(log_ratios.detach())
+    rose_too_far = (advantages > 0) & (ratios > 1 + clip_high)
+    fell_too_far = (advantages < 0) & (ratios < 1 - clip_low)
+    return rose_too_far | fell_too_far
+
+
+def importance_sampling_surrogate(
+    log_ratios: Float[Tensor, "B #T"], advantages: Float[Tensor, "B #T"]
+) -> Float[Tensor, "B #T"]:
+    """``-r A``: unbiased off-policy, with a variance that grows with the age of the samples.
+
+    Args:
+        log_ratios: Attacker over sampling policy, in nats, per token or per sequence.
+        advantages: Per token, or one column for the whole sequence.
+
+    Raises:
+        ShapeError: The two do not fit each other.
+
+    Source:
+        Schulman et al., arXiv:1707.06347, eq. 6 (conservative policy iteration).
+    """
+    require_column_or_same(log_ratios=log_ratios, advantages=advantages)
+    return -importance_ratios(log_ratios) * advantages.detach()
+
+
+def truncated_surrogate(
+    logprobs: Float[Tensor, "B T"],
+    log_ratios: Float[Tensor, "B #T"],
+    advantages: Float[Tensor, "B #T"],
+    *,
+    max_ratio: float,
+) -> Float[Tensor, "B T"]:
+    """REINFORCE weighted by the capped importance ratio: ``-stop(min(r, max_ratio)) A log p``.
+
+    Unlike in ``clipped_surrogate`` every token keeps some gradient, also one beyond the cap.
+
+    Args:
+        logprobs: Of the attacker, in nats; the only way the gradient takes.
+        log_ratios: Attacker over sampling policy, in nats, per token or per sequence.
+        advantages: Per token, or one column for the whole sequence.
+        max_ratio: Largest weight, absolute and not a distance from 1; positive.
+
+    Raises:
+        ConfigurationError: ``max_ratio`` is not positive.
+        ShapeError: The three do not fit each other.
+
+    Source:
+        CISPO, arXiv:2506.13585, section 3.1.
+    """
+    if not max_ratio > 0:
+        msg = f"max_ratio must be positive, got {max_ratio}; 5.0 is a usual cap"
+        raise ConfigurationError(msg)
+    require_column_or_same(logprobs=logprobs, log_ratios=log_ratios, advantages=advantages)
+    weights = importance_ratios(log_ratios.detach()).clamp(max=max_ratio)
+    return -weights * advantages.detach() * logprobs
+
+
+def importance_ratios(log_ratios: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """``exp`` of the log-ratios, which are held within 20 nats so that none overflows."""
+    return log_ratios.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+
+
+def effective_sample_fraction(
+    log_ratios: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
+) -> Float[Tensor, ""]:
+    """Share of the tokens that the importance weights leave standing, in [0, 1].
+
+    ``(sum r)^2 / (n sum r^2)``: 1 on-policy, near 0 when a few tokens carry all the weight, and 0
+    when there is no token.
+
+    Raises:
+        ShapeError: The two do not share one shape.
+
+    Source:
+        Kish, Survey Sampling (1965), section 8.2.
+    """
+    require_same_shape(log_ratios=log_ratios, mask=mask)
+    ratios = importance_ratios(log_ratios.detach())[mask].double()
+    # Scaled by the largest: its square, and the square of a sum, must not overflow.
+    ratios = ratios / ratios.amax() if ratios.numel() else ratios
+    spent = (ratios.numel() * ratios.square().sum()).clamp(min=1)
+    return (ratios.sum().square() / spent).to(log_ratios.dtype)
+
+
+def value_losses(
+    values: Float[Tensor, "B T"],
+    old_values: Float[Tensor, "B T"],
+    returns: Float[Tensor, "B T"],
+    *,
+    clip: float | None = None,
+) -> Float[Tensor, "B T"]:
+    """Half the squared error of the value head, the worse of plain and clipped prediction.
+
+    Args:
+        values: Predicted now; the gradient flows through these.
+        old_values: Predicted when the rollout was collected.
+        returns: What to predict, in reward units.
+        clip: How far a prediction may move from the old one before it stops being rewarded for it,
+            in reward units; None for the plain squared error.
+
+    Raises:
+        ConfigurationError: ``clip`` is not positive.
+        ShapeError: The three do not share one shape.
+
+    Source:
+        Schulman et al., arXiv:1707.06347, eq. 9; the clip: Engstrom et al.,
+        arXiv:2005.12729, section 3.
+    """
+    require_same_shape(values=values, old_values=old_values, returns=returns)
+    errors = (values - returns.detach()).square()
+    if clip is None:
+        return 0.5 * errors
+    if not clip > 0:
+        msg = f"clip must be positive, got {clip}; None turns clipping off"
+        raise ConfigurationError(msg)
+    anchor = old_values.detach()
+    clipped = anchor + (values - anchor).clamp(-clip, clip)
+    return 0.5 * torch.maximum(errors, (clipped - returns.detach()).square())
+
+
+def token_entropies(
+    logits: Float[Tensor, "N V"], *, chunk_size: int | None = None
+) -> Float[Tensor, " N"]:
+    """Entropy of each position's distribution over the vocabulary, in nats, 0 to ``log V``.
+
+    Args:
+        logits: One row per scored position, already divided by the sampling temperature; ``-inf``
+            bars a token. Half precision is computed, and returned, in float32.
+        chunk_size: Rows worked on at once. Without gradient this bounds the memory beyond
+            ``logits`` to ``chunk_size * V`` numbers; the result is the same.
+
+    Raises:
+        ConfigurationError: ``chunk_size`` is below 1.
+        ShapeError: ``logits`` is not ``[N, V]``.
+    """
+    require_rank(2, logits=logits)
+    if chunk_size is None:
+        return _entropies(logits)
+    if chunk_size < 1:
+        msg = f"chunk_size must be at least 1, got {chunk_size}; None takes all rows at once"
+        raise ConfigurationError(msg)
+    return torch.cat([_entropies(chunk) for chunk in torch.split(logits, chunk_size)])
+
+
+def _entropies(logits: Float[Tensor, "N V"]) -> Float[Tensor, " N"]:
+    wide = logits.float() if logits.itemsize < 4 else logits
+    # 0 * -inf is nan in value and in gradient; the lowest finite number has probability 0 as well.
+    finite = wide.clamp(min=torch.finfo(wide.dtype).min)
+    logprobs = finite.log_softmax(-1)
+    return -(logprobs.exp() * logprobs).sum(-1)
+
+
+def _check_clips(clip_low: float, clip_high: float, dual_clip: float | None) -> None:
+    if not 0 < clip_low < 1:
+        msg = f"clip_low must lie in (0, 1), got {clip_low}; 0.2 is usual"
+        raise ConfigurationError(msg)
+    if not clip_high > 0:
+        msg = f"clip_high must be positive, got {clip_high}; 0.2 is usual"
+        raise ConfigurationError(msg)
+    if dual_clip is not None and not dual_clip > 1:
+        msg = f"dual_clip must be above 1, got {dual_clip}; 3.0 is usual, None turns it off"
+        raise ConfigurationError(msg)

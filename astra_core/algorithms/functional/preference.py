@@ -1,0 +1,239 @@
+"""Losses that learn from pairs: one probe that did better than its sibling, and that sibling.
+
+Every loss takes log-ratios ``log attacker(probe) - log reference(probe)``, in nats, one per
+sequence, and returns one loss per pair, so that a trainer sums over its whole window and divides
+once. With ``h = chosen - rejected`` all of them pull ``h`` up; they differ in where they stop.
+Whether a log-ratio is a sum over tokens or a mean is decided by ``sequence_log_ratios``, in one
+place for all of them.
+"""
+
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
+from astra_core.algorithms.functional.masking import masked_mean, masked_sum
+from astra_core.errors import ConfigurationError
+
+
+def sequence_log_ratios(
+    logprobs: Float[Tensor, "B T"],
+    other_logprobs: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+    *,
+    length_normalised: bool = False,
+) -> Float[Tensor, " B"]:
+    """Log of how much likelier each sequence is under the first model than under the second.
+
+    Args:
+        logprobs: Of the attacker, in nats; the gradient flows through these.
+        other_logprobs: Of the reference or of the policy that sampled; its gradient is cut.
+        mask: True at the tokens of the probe; context and padding are False.
+        length_normalised: Mean over the tokens instead of the sum. The sum favours whichever of two
+            probes is longer once their per-token ratios agree (TRL's ``sigmoid_norm`` and ``ipo``,
+            and the sequence ratio of GSPO, arXiv:2507.18071, eq. 7, divide; ASTRA sums).
+
+    Returns:
+        Nats, or nats per token; 0 for a sequence without tokens.
+
+    Raises:
+        ShapeError: The three do not share one shape ``[B, T]``.
+    """
+    require_rank(2, logprobs=logprobs)
+    require_same_shape(logprobs=logprobs, other_logprobs=other_logprobs, mask=mask)
+    reduce = masked_mean if length_normalised else masked_sum
+    return reduce(logprobs - other_logprobs.detach(), mask, dim=-1)
+
+
+def dpo_losses(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
+) -> Float[Tensor, " N"]:
+    """Negative log-likelihood of the preference under Bradley and Terry: ``-log sigmoid(beta h)``.
+
+    Args:
+        chosen: Log-ratios of the better probes.
+        rejected: Log-ratios of their siblings.
+        beta: Strength of the pull to the reference; positive.
+
+    Raises:
+        ConfigurationError: ``beta`` is not positive.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        Rafailov et al., arXiv:2305.18290, eq. 7.
+    """
+    return -logsigmoid(_scaled_margins(chosen, rejected, beta))
+
+
+def cdpo_losses(
+    chosen: Float[Tensor, " N"],
+    rejected: Float[Tensor, " N"],
+    *,
+    beta: float,
+    label_smoothing: float,
+) -> Float[Tensor, " N"]:
+    """DPO that believes a share ``label_smoothing`` of the pairs to be the wrong way round.
+
+    ``-(1 - e) log sigmoid(beta h) - e log sigmoid(-beta h)``: the loss turns at
+    ``sigmoid(beta h) = 1 - e``, so a pair already told apart that well is left alone.
+
+    Args:
+        chosen: Log-ratios of the better probes.
+        rejected: Log-ratios of their siblings.
+        beta: Strength of the pull to the reference; positive.
+        label_smoothing: Probability of a flipped pair, in [0, 0.5).
+
+    Raises:
+        ConfigurationError: ``beta`` or ``label_smoothing`` lies outside its range.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        Mitchell, https://ericmitchell.ai/cdpo.pdf, eq. 3 (conservative DPO).
+    """
+    _check_label_smoothing(label_smoothing)
+    margins = _scaled_margins(chosen, rejected, beta)
+    return -(1 - label_smoothing) * logsigmoid(margins) - label_smoothing * logsigmoid(-margins)
+
+
+def robust_dpo_losses(
+    chosen: Float[Tensor, " N"],
+    rejected: Float[Tensor, " N"],
+    *,
+    beta: float,
+    label_smoothing: float,
+) -> Float[Tensor, " N"]:
+    """DPO corrected so that its mean over flipped labels is the loss of the clean ones.
+
+    ``(-(1 - e) log sigmoid(beta h) + e log sigmoid(-beta h)) / (1 - 2 e)``. Not bounded below for a
+    single pair, unlike ``cdpo_losses``.
+
+    Args:
+        chosen: Log-ratios of the better probes.
+        rejected: Log-ratios of their siblings.
+        beta: Strength of the pull to the reference; positive.
+        label_smoothing: Probability of a flipped pair, in [0, 0.5).
+
+    Raises:
+        ConfigurationError: ``beta`` or ``label_smoothing`` lies outside its range.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        Chowdhury, Kini and Natarajan, arXiv:2403.00409 (robust DPO).
+    """
+    _check_label_smoothing(label_smoothing)
+    margins = _scaled_margins(chosen, rejected, beta)
+    clean = -(1 - label_smoothing) * logsigmoid(margins) + label_smoothing * logsigmoid(-margins)
+    return clean / (1 - 2 * label_smoothing)
+
+
+def ipo_losses(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
+) -> Float[Tensor, " N"]:
+    """Squared distance of the margin from ``1 / (2 beta)``, so that no pair is pushed for ever.
+
+    Give sums of log-probabilities to get the paper's and ASTRA's loss, means
+    (``sequence_log_ratios(..., length_normalised=True)``) to get TRL's; ``beta`` has to be chosen
+    anew when one changes to the other.
+
+    Args:
+        chosen: Log-ratios of the better probes.
+        rejected: Log-ratios of their siblings.
+        beta: Half the inverse of the wanted margin in nats; positive.
+
+    Returns:
+        Squared nats.
+
+    Raises:
+        ConfigurationError: ``beta`` is not positive.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        Azar et al., arXiv:2310.12036, eq. 17.
+    """
+    return (_margins(chosen, rejected, beta) - 1 / (2 * beta)).square()
+
+
+def hinge_losses(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
+) -> Float[Tensor, " N"]:
+    """How far the scaled margin falls short of one: ``max(0, 1 - beta h)``.
+
+    Args:
+        chosen: Log-ratios of the better probes.
+        rejected: Log-ratios of their siblings.
+        beta: Inverse of the wanted margin in nats; positive.
+
+    Raises:
+        ConfigurationError: ``beta`` is not positive.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        SLiC, arXiv:2305.10425, on log-ratios as in RSO, arXiv:2309.06657.
+    """
+    return (1 - _scaled_margins(chosen, rejected, beta)).relu()
+
+
+@dataclass(frozen=True, slots=True)
+class PreferenceMetrics:
+    """What a pair loss is doing, one entry per pair and without gradient; average them as you log.
+
+    Attributes:
+        chosen_rewards: Implicit reward ``beta * log-ratio`` of the better probe.
+        rejected_rewards: The same of its sibling.
+        margins: Their difference.
+        accuracies: 1 where the margin is positive, else 0; a tie is not a success.
+    """
+
+    chosen_rewards: Float[Tensor, " N"]
+    rejected_rewards: Float[Tensor, " N"]
+    margins: Float[Tensor, " N"]
+    accuracies: Float[Tensor, " N"]
+
+
+def preference_metrics(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
+) -> PreferenceMetrics:
+    """Implicit rewards of both sides and how often they order the pair rightly.
+
+    Raises:
+        ConfigurationError: ``beta`` is not positive.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        Rafailov et al., arXiv:2305.18290, section 4 (the partition function cancels in the margin).
+    """
+    margins = _scaled_margins(chosen, rejected, beta).detach()
+    return PreferenceMetrics(
+        chosen_rewards=beta * chosen.detach(),
+        rejected_rewards=beta * rejected.detach(),
+        margins=margins,
+        accuracies=(margins > 0).to(margins.dtype),
+    )
+
+
+def _scaled_margins(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float
+) -> Float[Tensor, " N"]:
+    return beta * _margins(chosen, rejected, beta)
+
+
+def _margins(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float
+) -> Float[Tensor, " N"]:
+    if not beta > 0:
+        msg = f"beta must be positive, got {beta}; 0.1 is the usual start"
+        raise ConfigurationError(msg)
+    require_rank(1, chosen=chosen)
+    require_same_shape(chosen=chosen, rejected=rejected)
+    return chosen - rejected
+
+
+def _check_label_smoothing(label_smoothing: float) -> None:
+    if not 0 <= label_smoothing < 0.5:
+        msg = (
+            f"label_smoothing must lie in [0, 0.5), got {label_smoothing}; "
+            "at one half a label says nothing"
+        )
+        raise ConfigurationError(msg)

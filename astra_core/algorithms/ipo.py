@@ -1,0 +1,59 @@
+"""Identity preference optimisation: the log-ratio gap of a pair is pulled to a fixed size.
+
+Azar et al., arXiv:2310.12036, eq. 17. Where DPO pushes an already settled pair ever further apart, the
+squared loss stops at ``1 / (2 beta)``. The paper's log-ratios are sums over tokens, and so are ours
+unless ``length_normalised`` is set.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import ClassVar
+
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from astra_core.algorithm import Algorithm, Need
+from astra_core.algorithms.functional.preference import ipo_losses
+from astra_core.algorithms.pairs import (
+    PairOptions,
+    PreferenceBatch,
+    PreferencePair,
+    preference_batch,
+    preference_loss,
+    preference_pairs,
+)
+from astra_core.config import Positive
+from astra_core.rollout import Graph
+
+
+class IPO(Algorithm):
+    """Squared loss over the log-ratio gap of pairs of siblings."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"siblings", "reference"})
+
+    class Options(PairOptions):
+        """Which pairs, and how far apart they are pulled."""
+
+        beta: Positive = Field(default=0.1, description="The gap aimed at is 1 / (2 beta) nats.")
+
+    options: Options
+
+    def flatten(self, graph: Graph) -> Sequence[PreferencePair]:
+        """Pairs of siblings, breadth first."""
+        return preference_pairs(graph, self.options)
+
+    def collate(self, steps: Sequence[PreferencePair]) -> PreferenceBatch:
+        """Chosen and rejected probes as rows of one forward pass."""
+        return preference_batch(steps, self.system)
+
+    def step(self, batch: PreferenceBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
+        """The squared loss, summed over the pairs."""
+        options = self.options
+        return preference_loss(
+            self.system,
+            batch,
+            partial(ipo_losses, beta=options.beta),
+            beta=options.beta,
+            length_normalised=options.length_normalised,
+        )

@@ -1,0 +1,145 @@
+"""Checkpoints that are whole or absent, say what they hold, and are checked before they are believed.
+
+A checkpoint is a folder ``step_000040`` with safetensors, a record and a manifest of SHA-256 digests. It is
+staged beside its place, flushed and renamed, and is named by the training steps that are complete.
+"""
+
+import logging
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from astra_core.errors import CheckpointError
+from astra_core.files import draft_folder_of, file_digest, read_json, write_json
+
+_LOG = logging.getLogger(__name__)
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a folder of the store holds.
+
+    Attributes:
+        step: Training steps that are complete.
+        tensors: Everything that is a tensor, by name.
+        record: Everything else, as JSON.
+    """
+
+    step: int
+    tensors: Mapping[str, Tensor]
+    record: Mapping[str, Any]
+
+
+class CheckpointStore:
+    """The checkpoints of one run."""
+
+    def __init__(self, folder: Path, *, keep: int = 2) -> None:
+        self.folder = folder
+        self._keep = keep
+
+    def save(self, checkpoint: Checkpoint) -> Path:
+        """Writes a checkpoint and removes what nothing refers to any more."""
+        from safetensors.torch import save_file
+
+        path = self.folder / f"step_{checkpoint.step:06d}"
+        with draft_folder_of(path) as draft:
+            tensors = {name: tensor.contiguous() for name, tensor in checkpoint.tensors.items()}
+            save_file(tensors, draft / "state.safetensors")
+            write_json(dict(checkpoint.record), draft / "record.json")
+            _write_manifest(draft, checkpoint.step)
+        self._retire()
+        return path
+
+    def save_model(self, name: str, write: Callable[[Path], None]) -> Path:
+        """Writes a model folder that checkpoints refer to by ``name``."""
+        path = self.folder / name
+        with draft_folder_of(path) as draft:
+            write(draft)
+            _write_manifest(draft, 0)
+        return path
+
+    def newest(self) -> Checkpoint | None:
+        """The newest undamaged checkpoint; a damaged one is reported and the one before it is used.
+
+        Raises:
+            CheckpointError: There are checkpoints and every one is damaged.
+        """
+        paths = self._checkpoints()
+        for path in reversed(paths):
+            try:
+                return load_checkpoint(path)
+            except CheckpointError as error:
+                _LOG.warning("%s; trying the one before it", error)
+        if paths:
+            msg = f"{self.folder} must hold an undamaged checkpoint, got {len(paths)} damaged; delete the folder to start again"
+            raise CheckpointError(msg)
+        return None
+
+    def model(self, name: str) -> Path:
+        """The folder of a saved model, checked against its manifest.
+
+        Raises:
+            CheckpointError: It is missing or damaged.
+        """
+        path = self.folder / name
+        _verify(path)
+        return path
+
+    def _checkpoints(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob("step_*") if path.is_dir())
+
+    def _retire(self) -> None:
+        checkpoints = self._checkpoints()
+        for path in checkpoints[: -self._keep]:
+            shutil.rmtree(path)
+        referred = set()
+        for path in checkpoints[-self._keep :]:
+            record = read_json(path / "record.json")
+            referred.add(record.get("best", {}).get("model"))
+        for path in self.folder.glob("best_*"):
+            if path.name not in referred:
+                shutil.rmtree(path)
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint in a folder, its digests checked first.
+
+    Raises:
+        CheckpointError: A file is missing or differs from the manifest.
+    """
+    from safetensors.torch import load_file
+
+    manifest = _verify(path)
+    return Checkpoint(
+        step=manifest["step"],
+        tensors=load_file(path / "state.safetensors"),
+        record=read_json(path / "record.json"),
+    )
+
+
+def _write_manifest(folder: Path, step: int) -> None:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    digests = {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
+    write_json({"format": _FORMAT, "step": step, "files": digests}, folder / "manifest.json")
+
+
+def _verify(path: Path) -> dict[str, Any]:
+    try:
+        manifest: dict[str, Any] = read_json(path / "manifest.json")
+        files: dict[str, str] = manifest["files"]
+        wrong = [name for name, digest in files.items() if file_digest(path / name) != digest]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        msg = f"checkpoint {path} must be complete, got {type(error).__name__}: {error}"
+        raise CheckpointError(msg) from error
+    if manifest.get("format") != _FORMAT:
+        msg = f"checkpoint {path} must have format {_FORMAT}, got {manifest.get('format')}"
+        raise CheckpointError(msg)
+    if wrong:
+        msg = f"checkpoint {path} must match its manifest, got changed bytes in {wrong}"
+        raise CheckpointError(msg)
+    return manifest

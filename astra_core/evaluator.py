@@ -1,0 +1,120 @@
+"""The examination attackers are compared by: fixed prompts, fixed keys, batched."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from astra_core.config import EvaluationConfiguration
+from astra_core.errors import DataError
+from astra_core.metrics.attack import PromptOutcome, attack_metrics, prompt_outcome
+from astra_core.metrics.statistics import Interval, bootstrap_mean
+from astra_core.reward import Reward
+from astra_core.rollout import Graph, Prompt
+from astra_core.samplers.tree import TreeSampler
+from astra_core.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """What an attacker scored.
+
+    Attributes:
+        intervals: Success rates and mean score with their bootstrap intervals over prompts.
+        figures: Diversity, fluency and counts, without interval.
+        outcomes: One per prompt, in the order of the prompts.
+        graphs: The rollouts themselves.
+    """
+
+    intervals: dict[str, Interval]
+    figures: dict[str, float]
+    outcomes: tuple[PromptOutcome, ...]
+    graphs: tuple[Graph, ...]
+
+    def metrics(self) -> dict[str, float]:
+        """Every figure as ``eval/name``; intervals add ``_low`` and ``_high``."""
+        flat = {f"eval/{name}": value for name, value in self.figures.items()}
+        for name, interval in self.intervals.items():
+            flat[f"eval/{name}"] = interval.value
+            flat[f"eval/{name}_low"] = interval.low
+            flat[f"eval/{name}_high"] = interval.high
+        return flat
+
+    def record(self) -> dict[str, object]:
+        """As JSON."""
+        intervals = {name: interval.record() for name, interval in self.intervals.items()}
+        return {**intervals, **self.figures}
+
+
+class Evaluator:
+    """Rolls the same prompts out with the same keys, whoever the attacker is."""
+
+    def __init__(
+        self,
+        config: EvaluationConfiguration,
+        *,
+        prompts: Sequence[Prompt],
+        reward: Reward,
+        seed: int,
+    ) -> None:
+        if not prompts:
+            msg = "evaluation must have at least one prompt, got 0; see data/valid and evaluation.num_prompts"
+            raise DataError(msg)
+        self.config = config
+        self._prompts = tuple(prompts)
+        self._reward = reward
+        self._seed = seed
+
+    def evaluate(self, system: System) -> Evaluation:
+        """The evaluation of the system's attacker as it is now."""
+        config = self.config
+        sampler = TreeSampler(
+            TreeSampler.Options(),
+            system=system,
+            prompts=self._prompts,
+            reward=self._reward,
+            seed=self._seed,
+        )
+        widths = (config.num_rollouts,) + (1,) * (config.depth - 1)
+        graphs = self._reward.assign(
+            sampler.grow(
+                self._prompts,
+                widths,
+                purpose="evaluation",
+                iteration=0,
+                num_responses=config.num_responses,
+            )
+        )
+        return self.judged(graphs)
+
+    def judged(self, graphs: Sequence[Graph]) -> Evaluation:
+        """The evaluation of rollouts that exist."""
+        config = self.config
+        outcomes = tuple(prompt_outcome(graph, threshold=config.threshold) for graph in graphs)
+
+        def interval(name: str) -> Interval:
+            return bootstrap_mean(
+                [asdict(outcome)[name] for outcome in outcomes],
+                num_resamples=config.num_resamples,
+                confidence=config.confidence,
+                seed=self._seed,
+            )
+
+        figures = attack_metrics(graphs, threshold=config.threshold)
+        figures["reward_mean"] = mean_reward(graphs)
+        return Evaluation(
+            intervals={
+                "attack_success_rate": interval("success_rate"),
+                "clean_attack_success_rate": interval("clean_success_rate"),
+                "first_turn_success_rate": interval("first_turn_success_rate"),
+                "attempt_success_rate": interval("attempt_success_rate"),
+                "score_mean": interval("score_mean"),
+            },
+            figures=figures,
+            outcomes=outcomes,
+            graphs=tuple(graphs),
+        )
+
+
+def mean_reward(graphs: Sequence[Graph]) -> float:
+    """Mean reward of the turns that did not fail."""
+    rewards = [node.reward for graph in graphs for node in graph.nodes() if not node.has_failed]
+    return sum(rewards) / len(rewards) if rewards else 0.0

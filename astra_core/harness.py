@@ -1,0 +1,87 @@
+"""The Harness: experience from the sampler, batches for the Trainer."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from astra_core.algorithm import Algorithm, Batch
+from astra_core.rollout import Graph
+from astra_core.sampler import Sampler
+from astra_core.seeding import derive_key, generator
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """What one iteration offers to learn from.
+
+    Attributes:
+        iteration: Counted from 0.
+        graphs: Rewarded.
+        steps: The algorithm's flattened steps, in the order of the graphs.
+        metrics: Means over the nodes.
+        rollout_s: Seconds it took to collect.
+    """
+
+    iteration: int
+    graphs: tuple[Graph, ...]
+    steps: tuple[Any, ...]
+    metrics: dict[str, float]
+    rollout_s: float
+
+
+class Harness:
+    """Collects experience on-policy and cuts it into micro-batches."""
+
+    def __init__(self, sampler: Sampler, algorithm: Algorithm, *, num_episodes: int) -> None:
+        self.sampler = sampler
+        self.algorithm = algorithm
+        self._num_episodes = num_episodes
+
+    def experience(self, iteration: int, *, graphs: Sequence[Graph] | None = None) -> Experience:
+        """The experience of one iteration.
+
+        Args:
+            iteration: Names the prompts and the random numbers.
+            graphs: Rollouts of the present policy that exist already, used instead of new ones.
+        """
+        start = time.perf_counter()
+        if graphs is None:
+            prompts = self.sampler.episodes(iteration, self._num_episodes)
+            graphs = self.sampler.roll_out(prompts, iteration=iteration)
+        rewarded = self.sampler.reward.assign(graphs)
+        self.sampler.reward.remember(rewarded)
+        steps = tuple(step for graph in rewarded for step in self.algorithm.flatten(graph))
+        return Experience(
+            iteration,
+            tuple(rewarded),
+            steps,
+            _experience_metrics(rewarded, len(steps)),
+            time.perf_counter() - start,
+        )
+
+    def batches(self, experience: Experience, *, epoch: int, batch_size: int) -> Iterator[Batch]:
+        """The steps in an order of their own for each epoch, as micro-batches; none is dropped."""
+        key = derive_key(self.sampler.seed, "mini-batches", experience.iteration, epoch)
+        order = generator(key).permutation(len(experience.steps))
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            yield self.algorithm.collate([experience.steps[index] for index in chosen])
+
+
+def _experience_metrics(graphs: Sequence[Graph], num_steps: int) -> dict[str, float]:
+    nodes = [node for graph in graphs for node in graph.nodes()]
+    alive = [node for node in nodes if not node.has_failed]
+    count = max(len(alive), 1)
+    return {
+        "rollout/reward": sum(node.reward for node in alive) / count,
+        "rollout/score": sum(node.score for node in alive) / count,
+        "rollout/probe_score": sum(node.probe_score for node in alive) / count,
+        "rollout/novelty": sum(node.novelty for node in alive) / count,
+        "rollout/target_nll": sum(node.target_nll for node in alive) / count,
+        "rollout/kl_nats": sum(node.kl_nats for node in alive) / count,
+        "rollout/probe_tokens": sum(len(node.probe_ids) for node in alive) / count,
+        "rollout/num_nodes": float(len(nodes)),
+        "rollout/num_failed": float(len(nodes) - len(alive)),
+        "rollout/num_steps": float(num_steps),
+    }

@@ -1,0 +1,1 @@
+"""What attackers are compared by."""

@@ -1,0 +1,89 @@
+"""Rows of tokens: contexts padded on the left, continuations on the right, never guessed from pad ids."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRows:
+    """Sequences of one forward pass, ``[left padding | context | continuation | right padding]``.
+
+    Attributes:
+        input_ids: Padding holds an arbitrary id.
+        attention_mask: 1 at real tokens.
+        position_ids: 0 at the first real token.
+        continuation_ids: The last ``T`` columns of ``input_ids``.
+        continuation_mask: True at real continuation tokens.
+    """
+
+    input_ids: Int[Tensor, "B S"]
+    attention_mask: Int[Tensor, "B S"]
+    position_ids: Int[Tensor, "B S"]
+    continuation_ids: Int[Tensor, "B T"]
+    continuation_mask: Bool[Tensor, "B T"]
+
+
+def pad_rows(
+    contexts: Sequence[Sequence[int]],
+    continuations: Sequence[Sequence[int]],
+    *,
+    pad_id: int,
+    device: torch.device | str = "cpu",
+) -> TokenRows:
+    """Rows in which every continuation starts in the same column."""
+    width = max((len(context) for context in contexts), default=0)
+    tail = max((len(continuation) for continuation in continuations), default=0)
+    ids = torch.full((len(contexts), width + tail), pad_id, dtype=torch.long)
+    mask = torch.zeros((len(contexts), width + tail), dtype=torch.long)
+    for row, (context, continuation) in enumerate(zip(contexts, continuations, strict=True)):
+        start, end = width - len(context), width + len(continuation)
+        ids[row, start:end] = torch.tensor([*context, *continuation], dtype=torch.long)
+        mask[row, start:end] = 1
+    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+    ids, mask, positions = ids.to(device), mask.to(device), positions.to(device)
+    return TokenRows(ids, mask, positions, ids[:, width:], mask[:, width:].bool())
+
+
+def token_logprobs(model: Any, rows: TokenRows) -> Float[Tensor, "B T"]:
+    """Log-probability of each continuation token, nats; exactly 0 at padding.
+
+    Logits are computed at the scored positions only, and no full log-softmax is kept: a token's
+    log-probability is its logit minus the log of the sum of exponentials.
+    """
+    tail = rows.continuation_ids.shape[1]
+    if tail == 0 or len(rows.input_ids) == 0:
+        return torch.zeros(rows.continuation_ids.shape, device=rows.input_ids.device)
+    output = model(
+        input_ids=rows.input_ids,
+        attention_mask=rows.attention_mask,
+        position_ids=rows.position_ids,
+        logits_to_keep=tail + 1,
+        use_cache=False,
+    )
+    logits = output.logits[:, :-1].float()
+    values = logits.gather(2, rows.continuation_ids[:, :, None])[:, :, 0] - logits.logsumexp(dim=2)
+    return values.masked_fill(~rows.continuation_mask, 0.0)
+
+
+def batches_within(
+    costs: Sequence[int], lengths: Sequence[int], budget: int
+) -> Iterator[list[int]]:
+    """Indices grouped so that rows of like length share a batch and no batch exceeds the budget.
+
+    A single row above the budget gets a batch of its own: the budget bounds memory, it drops nothing.
+    """
+    batch: list[int] = []
+    widest = 0
+    for index in sorted(range(len(costs)), key=lambda i: (lengths[i], i)):
+        widest = max(widest, costs[index])
+        if batch and widest * (len(batch) + 1) > budget:
+            yield batch
+            batch, widest = [], costs[index]
+        batch.append(index)
+    if batch:
+        yield batch

@@ -1,0 +1,52 @@
+"""What has been said before, as counts of hashed word n-grams of bounded size."""
+
+import math
+import re
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+
+import torch
+
+_WORD = re.compile(r"\w+")
+
+
+class NoveltyMemory:
+    """Counts word 2- and 3-grams; a text is novel as far as its n-grams are rare.
+
+    The bonus of an n-gram seen ``n`` times is ``1 / sqrt(1 + n)``, the count-based exploration bonus of
+    Bellemare et al. (arXiv:1606.01868), and a text's novelty is the mean over its n-grams. N-grams are
+    hashed into a table of fixed size by CRC-32, which is the same in every process.
+    """
+
+    def __init__(self, *, decay: float, num_bins: int = 1 << 16) -> None:
+        self.counts = torch.zeros(num_bins, dtype=torch.float64)
+        self._decay = decay
+
+    def novelties(self, texts: Sequence[str]) -> list[float]:
+        """One number in (0, 1] per text; texts of one batch count against each other."""
+        grams = [self._bins(text) for text in texts]
+        together = Counter(bin_ for own in grams for bin_ in set(own))
+        return [self._novelty(own, together) for own in grams]
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Lets older memories fade and adds these texts."""
+        self.counts.mul_(self._decay)
+        for text in texts:
+            for bin_ in set(self._bins(text)):
+                self.counts[bin_] += 1.0
+
+    def _novelty(self, bins: list[int], together: Counter[int]) -> float:
+        if not bins:
+            return 1.0 / math.sqrt(1.0 + len(together))
+        seen = self.counts[bins].tolist()
+        bonuses = [
+            1.0 / math.sqrt(1.0 + before + together[bin_] - 1)
+            for bin_, before in zip(bins, seen, strict=True)
+        ]
+        return sum(bonuses) / len(bonuses)
+
+    def _bins(self, text: str) -> list[int]:
+        words = ["^", *_WORD.findall(text.lower()), "$"]
+        grams = [" ".join(words[i : i + n]) for n in (2, 3) for i in range(len(words) - n + 1)]
+        return [zlib.crc32(gram.encode()) % len(self.counts) for gram in grams]

@@ -1,0 +1,64 @@
+"""A sampler rolls a System out into graphs."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from astra_core.config import Section
+from astra_core.reward import Reward
+from astra_core.rollout import Graph, Prompt
+from astra_core.seeding import derive_key, generator
+from astra_core.system import System
+
+
+class Sampler(ABC):
+    """Grows one graph per prompt, breadth first, all prompts of a level in one batched call."""
+
+    class Options(Section):
+        """A sampler without options."""
+
+    def __init__(
+        self,
+        options: Section,
+        *,
+        system: System,
+        prompts: Sequence[Prompt],
+        reward: Reward,
+        seed: int,
+        max_failed_fraction: float = 0.05,
+    ) -> None:
+        self.options = options
+        self.system = system
+        self.prompts = tuple(prompts)
+        self.reward = reward
+        self.seed = seed
+        self.max_failed_fraction = max_failed_fraction
+
+    @property
+    @abstractmethod
+    def has_siblings(self) -> bool:
+        """True when every turn is tried more than once."""
+
+    @abstractmethod
+    def roll_out(self, prompts: Sequence[Prompt], *, iteration: int) -> list[Graph]:
+        """One graph per prompt, in order, scored but not yet rewarded.
+
+        Raises:
+            RolloutError: More turns failed than may.
+        """
+
+    def episodes(self, iteration: int, count: int) -> tuple[Prompt, ...]:
+        """The prompts of one iteration: consecutive slices of one permutation per pass.
+
+        A function of the iteration alone, so the position in the data needs no state and every prompt
+        comes once before any comes twice.
+        """
+        total = len(self.prompts)
+        chosen = []
+        for position in range(iteration * count, (iteration + 1) * count):
+            number, offset = divmod(position, total)
+            chosen.append(self.prompts[self._permutation(number)[offset]])
+        return tuple(chosen)
+
+    def _permutation(self, number: int) -> list[int]:
+        order = generator(derive_key(self.seed, "prompt order", number))
+        return [int(index) for index in order.permutation(len(self.prompts))]

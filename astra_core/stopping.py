@@ -1,0 +1,96 @@
+"""Which evaluation was best, and when it is time to stop."""
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from astra_core.config import EarlyStopping
+from astra_core.errors import ConfigurationError
+
+
+class Best:
+    """The best evaluation so far by one metric."""
+
+    def __init__(self, *, metric: str, mode: str) -> None:
+        self.metric = metric
+        self.value = math.nan
+        self.training_step = 0
+        self.model = ""
+        self.num_since = 0
+        self._sign = 1.0 if mode == "max" else -1.0
+
+    def offer(
+        self, metrics: Mapping[str, float], training_step: int, model: str, *, min_delta: float
+    ) -> bool:
+        """True, and taken note of, when this evaluation beats the best by more than ``min_delta``.
+
+        Raises:
+            ConfigurationError: The evaluation has no such metric.
+        """
+        if self.metric not in metrics:
+            msg = f"training.metric must be one of {sorted(metrics)}, got '{self.metric}'"
+            raise ConfigurationError(msg)
+        value = metrics[self.metric]
+        gain = self._sign * (value - self.value)
+        if math.isnan(value) or gain <= min_delta:
+            self.num_since += 1
+            return False
+        self.value, self.training_step, self.model, self.num_since = value, training_step, model, 0
+        return True
+
+    def record(self) -> dict[str, Any]:
+        """For a checkpoint; null before the first evaluation."""
+        value = None if math.isnan(self.value) else self.value
+        return {
+            "metric": self.metric,
+            "value": value,
+            "training_step": self.training_step,
+            "model": self.model,
+            "num_since": self.num_since,
+        }
+
+    def load(self, record: Mapping[str, Any]) -> None:
+        """Puts back what ``record`` gave."""
+        self.value = math.nan if record["value"] is None else record["value"]
+        self.training_step = record["training_step"]
+        self.model = record["model"]
+        self.num_since = record["num_since"]
+
+
+class Stopping:
+    """The rules that end a run before its last step."""
+
+    def __init__(self, config: EarlyStopping) -> None:
+        self._config = config
+        self._kl_nats = 0.0
+        self._started = 0.0
+
+    def start(self) -> None:
+        """Starts the clock; time spent in an earlier process does not count."""
+        self._started = time.monotonic()
+
+    def note(self, metrics: Mapping[str, float]) -> None:
+        """Takes note of an experience."""
+        self._kl_nats = metrics.get("rollout/kl_nats", 0.0)
+
+    def reason(self, step: int, best: Best) -> str:
+        """Why the run ends now, in words; empty while it goes on."""
+        config = self._config
+        if config.patience is not None and best.num_since >= config.patience:
+            return f"{best.metric} did not improve for {best.num_since} evaluations"
+        if config.max_kl_nats is not None and self._kl_nats > config.max_kl_nats:
+            return f"KL to the reference reached {self._kl_nats:.2f} nats per probe"
+        if config.max_optimizer_steps is not None and step >= config.max_optimizer_steps:
+            return f"{step} optimiser steps are done"
+        if config.max_seconds is not None and time.monotonic() - self._started > config.max_seconds:
+            return f"{config.max_seconds:.0f} seconds have passed"
+        return ""
+
+    def record(self) -> dict[str, float]:
+        """For a checkpoint."""
+        return {"kl_nats": self._kl_nats}
+
+    def load(self, record: Mapping[str, float]) -> None:
+        """Puts back what ``record`` gave."""
+        self._kl_nats = record["kl_nats"]

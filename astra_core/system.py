@@ -1,0 +1,100 @@
+"""The System: attacker, target, reference and scorer, and what they may share."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from astra_core.config import SystemConfiguration
+from astra_core.errors import ConfigurationError
+from astra_core.files import record_digest
+from astra_core.models.causal_lm import LanguageModel, weights_digest
+from astra_core.registry import build
+from astra_core.scorer import Scorer
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Who talks to whom.
+
+    Attributes:
+        attacker: The only model that is ever trained.
+        target: Frozen.
+        reference: Frozen copy of the untrained attacker.
+        scorer: The judge.
+        config: How they talk.
+        shares_tokenizer: Attacker and target read the same ids, so ids pass between them unchanged.
+        reference_is_target: The two hold the same weights, so one pass serves both.
+        target_digest: Names the target's weights.
+    """
+
+    attacker: LanguageModel
+    target: LanguageModel
+    reference: LanguageModel
+    scorer: Scorer
+    config: SystemConfiguration
+    shares_tokenizer: bool
+    reference_is_target: bool
+    target_digest: str
+
+    @classmethod
+    def load(
+        cls,
+        config: SystemConfiguration,
+        *,
+        attacker: Path,
+        target: Path,
+        reference: Path,
+        is_trained: bool = False,
+    ) -> Self:
+        """The System whose models are these Hugging Face folders; one folder named twice loads once.
+
+        Raises:
+            ConfigurationError: A folder cannot be loaded, or attacker and reference differ in tokenizer.
+        """
+        scorer = build("scorer", config.scorer)
+        own = LanguageModel.load(attacker, separator=config.separator, is_frozen=not is_trained)
+        victim = LanguageModel.load(target, separator=config.separator)
+        digests = {path: weights_digest(path) for path in (target, reference)}
+        is_shared = digests[target] == digests[reference]
+        copy = victim if is_shared else LanguageModel.load(reference, separator=config.separator)
+        return cls.of(own, victim, copy, scorer, config, target_digest=digests[target])
+
+    @classmethod
+    def of(
+        cls,
+        attacker: LanguageModel,
+        target: LanguageModel,
+        reference: LanguageModel,
+        scorer: Scorer,
+        config: SystemConfiguration,
+        *,
+        target_digest: str = "",
+    ) -> Self:
+        """The System of these parts."""
+        if attacker.vocabulary_digest() != reference.vocabulary_digest():
+            msg = (
+                "models.reference must share the attacker's tokenizer, got another; "
+                "leave it null for the attacker's own frozen copy"
+            )
+            raise ConfigurationError(msg)
+        shares = attacker.vocabulary_digest() == target.vocabulary_digest()
+        return cls(
+            attacker,
+            target,
+            reference,
+            scorer,
+            config,
+            shares_tokenizer=shares,
+            reference_is_target=shares and reference is target,
+            target_digest=target_digest,
+        )
+
+    def digest(self) -> str:
+        """Names everything an attacker is examined by; equal digests make figures comparable."""
+        return record_digest(
+            [self.target_digest, self.scorer.version, self.config.model_dump(mode="json")]
+        )
+
+    def context_limit(self, model: LanguageModel, new_tokens: int) -> int:
+        """How many context tokens fit before ``new_tokens`` more, for this model."""
+        return max(1, min(self.config.max_context_tokens, model.max_positions - new_tokens))

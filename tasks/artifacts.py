@@ -1,0 +1,209 @@
+"""The files stages hand to each other: rollouts as Parquet, prompts as Parquet, a manifest of models."""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import ConfigurationError, DataError
+from astra_core.files import draft_of, read_json, record_digest
+from astra_core.rollout import Graph, Node, Prompt
+
+ROLES = ("attacker", "target", "reference")
+ROLLOUTS_FILE = "rollouts.parquet"
+
+
+def read_prompts(path: Path, *, limit: int | None = None) -> list[Prompt]:
+    """The prompts of one split, in file order, the first ``limit`` of them.
+
+    Raises:
+        DataError: The file is missing, holds no row or is no table of prompts.
+    """
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowException
+
+    try:
+        table = pq.read_table(path, columns=["prompt_id", "text"])
+    except (OSError, ArrowException, KeyError) as error:
+        msg = f"{path} must be a table of prompts, got {type(error).__name__}; run the stages before"
+        raise DataError(msg) from error
+    rows = table.slice(0, limit).to_pylist() if limit is not None else table.to_pylist()
+    if not rows:
+        msg = f"{path} must hold at least one prompt, got 0; see reports/validation.md"
+        raise DataError(msg)
+    return [Prompt(row["prompt_id"], row["text"]) for row in rows]
+
+
+def read_model_paths(base: Path) -> dict[str, Path]:
+    """The folder of each role that the models stage named in its manifest.
+
+    Raises:
+        ConfigurationError: The manifest is missing or a folder is gone.
+    """
+    manifest_path = base / "manifest.json"
+    if not manifest_path.is_file():
+        msg = f"{manifest_path} must exist, got no such file; run the models stage"
+        raise ConfigurationError(msg)
+    manifest = read_json(manifest_path)
+    paths = {}
+    for role in ROLES:
+        stored = Path(manifest[role]["path"])
+        paths[role] = stored if manifest[role]["is_outside"] else base / stored
+        if not (paths[role] / "config.json").is_file():
+            msg = f"the {role}'s folder must hold a model, got '{paths[role]}'; run the models stage"
+            raise ConfigurationError(msg)
+    return paths
+
+
+def write_rollouts(graphs: Sequence[Graph], path: Path, *, graphs_per_group: int = 256) -> int:
+    """Writes one row per turn and returns how many; whole row groups are streamed."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = _rollout_schema()
+    count = 0
+    with draft_of(path) as draft, pq.ParquetWriter(draft, schema) as writer:
+        for start in range(0, max(len(graphs), 1), graphs_per_group):
+            rows = list(_rows(graphs[start : start + graphs_per_group]))
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+            count += len(rows)
+    return count
+
+
+def read_rollouts(path: Path) -> list[Graph]:
+    """The graphs in a rollouts file, in the order they were written.
+
+    Raises:
+        DataError: The file is missing or is no table of rollouts.
+    """
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowException
+
+    try:
+        rows = pq.read_table(path, schema=_rollout_schema()).to_pylist()
+    except (OSError, ArrowException) as error:
+        msg = f"{path} must be a table of rollouts, got {type(error).__name__}; run the rollouts stage"
+        raise DataError(msg) from error
+    by_prompt: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        by_prompt.setdefault(row["prompt_id"], []).append(row)
+    return [_graph(own) for own in by_prompt.values()]
+
+
+def write_prompt_table(rows: Iterable[dict[str, Any]], path: Path) -> None:
+    """Writes a table of one row per prompt and role."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with draft_of(path) as draft:
+        pq.write_table(pa.Table.from_pylist(list(rows)), draft)
+
+
+def finite(record: dict[str, Any]) -> dict[str, Any]:
+    """The record with NaN and infinities as null, for JSON."""
+    found: dict[str, Any] = json.loads(
+        json.dumps(record), parse_constant=lambda _: None
+    )
+    return found
+
+
+def _rollout_schema() -> Any:
+    import pyarrow as pa
+
+    text, number, whole = pa.string(), pa.float64(), pa.int32()
+    return pa.schema(
+        {
+            "row_id": text,
+            "prompt_id": text,
+            "prompt_text": text,
+            "iteration": whole,
+            "path": text,
+            "parent": text,
+            "depth": whole,
+            "context_ids": pa.list_(whole),
+            "truncated_tokens": whole,
+            "probe_text": text,
+            "probe_ids": pa.list_(whole),
+            # Doubles: a value survives the file bit for bit, and so does the first update.
+            "probe_logprobs": pa.list_(number),
+            "probe_mask": pa.list_(pa.bool_()),
+            "reference_logprobs": pa.list_(number),
+            "target_logprobs": pa.list_(number),
+            "response_texts": pa.list_(text),
+            "response_ids": pa.list_(pa.list_(whole)),
+            "response_scores": pa.list_(number),
+            "score": number,
+            "probe_score": number,
+            "novelty": number,
+            "reward": number,
+            "failure": text,
+        }
+    )
+
+
+def _rows(graphs: Sequence[Graph]) -> Iterable[dict[str, Any]]:
+    for graph in graphs:
+        for node in graph.nodes():
+            path = ".".join(map(str, node.path))
+            yield {
+                "row_id": record_digest([graph.prompt.prompt_id, graph.iteration, path])[:16],
+                "prompt_id": graph.prompt.prompt_id,
+                "prompt_text": graph.prompt.text,
+                "iteration": graph.iteration,
+                "path": path,
+                "parent": ".".join(map(str, node.path[:-1])),
+                "depth": len(node.path),
+                "context_ids": node.context_ids,
+                "truncated_tokens": node.truncated_tokens,
+                "probe_text": node.probe_text,
+                "probe_ids": node.probe_ids,
+                "probe_logprobs": node.probe_logprobs,
+                "probe_mask": node.probe_mask,
+                "reference_logprobs": node.reference_logprobs,
+                "target_logprobs": node.target_logprobs,
+                "response_texts": node.response_texts,
+                "response_ids": node.response_ids,
+                "response_scores": node.response_scores,
+                "score": None if math.isnan(node.score) else node.score,
+                "probe_score": node.probe_score,
+                "novelty": node.novelty,
+                "reward": node.reward,
+                "failure": node.failure,
+            }
+
+
+def _graph(rows: list[dict[str, Any]]) -> Graph:
+    children: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        children.setdefault(row["parent"], []).append(row)
+
+    def grown(parent: str) -> tuple[Node, ...]:
+        return tuple(_node(row, grown(row["path"])) for row in children.get(parent, []))
+
+    first = rows[0]
+    prompt = Prompt(first["prompt_id"], first["prompt_text"])
+    return Graph(prompt, first["iteration"], grown(""))
+
+
+def _node(row: dict[str, Any], children: tuple[Node, ...]) -> Node:
+    return Node(
+        path=tuple(int(part) for part in row["path"].split(".")),
+        context_ids=tuple(row["context_ids"]),
+        truncated_tokens=row["truncated_tokens"],
+        probe_text=row["probe_text"],
+        probe_ids=tuple(row["probe_ids"]),
+        probe_logprobs=tuple(row["probe_logprobs"]),
+        probe_mask=tuple(row["probe_mask"]),
+        reference_logprobs=tuple(row["reference_logprobs"]),
+        target_logprobs=tuple(row["target_logprobs"]),
+        response_texts=tuple(row["response_texts"]),
+        response_ids=tuple(tuple(ids) for ids in row["response_ids"]),
+        response_scores=tuple(row["response_scores"]),
+        score=math.nan if row["score"] is None else row["score"],
+        probe_score=row["probe_score"],
+        novelty=row["novelty"],
+        reward=row["reward"],
+        failure=row["failure"],
+        children=children,
+    )

@@ -1,0 +1,127 @@
+"""Stage ``models``: attacker, target and reference as Hugging Face folders, or pointers to them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_core.config import SystemConfiguration
+from astra_core.errors import ConfigurationError
+from astra_core.files import draft_folder_of, write_json
+from tasks.artifacts import ROLES
+from tasks.builtin.language_model import LanguageModelConfiguration
+from tasks.console import progress
+from tasks.params import ModelsConfiguration, ModelSource
+from tasks.stage import Out, stage
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsSummary:
+    """Which models take part, and how large they are."""
+
+    sources: dict[str, str]
+    num_parameters: dict[str, int]
+
+    def summary(self) -> str:
+        """One line."""
+        parts = [
+            f"{role} {self.sources[role]} ({self.num_parameters[role] / 1e6:.2f} M)"
+            for role in ROLES
+        ]
+        return ", ".join(parts)
+
+
+@stage(code=("tasks/models.py", "tasks/builtin", "astra_core/models/causal_lm.py"))
+def prepare_models(
+    seed: int,
+    models: ModelsConfiguration,
+    system: SystemConfiguration,
+    *,
+    base: Out = Path("models/base"),
+) -> ModelsSummary:
+    """Makes or locates the three models, loads each once to prove it, and writes the manifest.
+
+    Weights of a local folder or a hub cache stay where they are: the manifest points to them and holds
+    their digest, so that a changed weight is noticed.
+
+    Raises:
+        ConfigurationError: A folder or hub id does not give a causal LM.
+    """
+    from astra_core.models.causal_lm import LanguageModel, threads_for, weights_digest
+
+    _use_threads(threads_for(2_000_000, system.num_threads))
+    sources = {
+        "attacker": models.attacker,
+        "target": models.target,
+        "reference": models.reference or models.attacker,
+    }
+    manifest: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    with draft_folder_of(base) as draft:
+        if any(source.source == "builtin" for source in sources.values()):
+            _make_builtin(models.builtin, seed, draft / "builtin")
+        for role, source in sources.items():
+            path, is_outside = _located(source, draft)
+            model = LanguageModel.load(path, separator=system.separator)
+            counts[role] = model.num_parameters
+            manifest[role] = {
+                "path": str(path) if is_outside else str(path.relative_to(draft)),
+                "is_outside": is_outside,
+                "source": source.source,
+                "revision": source.revision,
+                "digest": weights_digest(path),
+            }
+        write_json(manifest, draft / "manifest.json")
+    return ModelsSummary({role: source.source for role, source in sources.items()}, counts)
+
+
+def _make_builtin(config: LanguageModelConfiguration, seed: int, folder: Path) -> None:
+    from tasks.builtin.language_model import make_language_model, save_language_model
+
+    with progress("training the builtin model", total=1000) as advance:
+        done = 0
+
+        def report(step: int, total: int) -> None:
+            nonlocal done
+            share = round(1000 * step / total)
+            advance(share - done)
+            done = share
+
+        model, tokenizer = make_language_model(config, seed=seed, progress=report)
+    save_language_model(model, tokenizer, folder)
+
+
+def _located(source: ModelSource, draft: Path) -> tuple[Path, bool]:
+    """Where a model is, and whether it stays outside of the stage's output."""
+    if source.source == "builtin":
+        return draft / "builtin", False
+    if source.source == "folder" and source.path is not None:
+        return source.path.resolve(), True
+    return _from_hub(source), True
+
+
+def _from_hub(source: ModelSource) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        folder: Callable[..., str] = snapshot_download
+        return Path(
+            folder(
+                source.repository,
+                revision=source.revision,
+                allow_patterns=["*.json", "*.safetensors", "*.model", "*.txt"],
+            )
+        )
+    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
+        msg = (
+            f"models: hub id '{source.repository}' at {source.revision} must be reachable, got "
+            f"{type(error).__name__}; check the id and the network, or name a local folder"
+        )
+        raise ConfigurationError(msg) from error
+
+
+def _use_threads(count: int) -> None:
+    import torch
+
+    torch.set_num_threads(count)

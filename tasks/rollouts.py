@@ -1,0 +1,91 @@
+"""Stage ``rollouts``: what the untrained attacker does, validated before it is accepted.
+
+The rollouts are the first experience of training and the cheap place to catch a broken scorer.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from astra_core.config import Choice, RolloutsConfiguration, SystemConfiguration
+from astra_core.errors import GateError
+from astra_core.files import draft_folder_of, write_json
+from tasks.artifacts import ROLLOUTS_FILE, finite, read_prompts, write_rollouts
+from tasks.runtime import build_sampler, load_system
+from tasks.stage import Dep, Metric, Out, stage
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutsSummary:
+    """What was collected."""
+
+    num_prompts: int
+    num_turns: int
+    score_mean: float
+    success_rate: float
+
+    def summary(self) -> str:
+        """One line."""
+        return (
+            f"{self.num_turns} turns from {self.num_prompts} prompts, "
+            f"{self.success_rate:.1%} of turns succeed, data checks passed"
+        )
+
+
+@stage(
+    code=(
+        "tasks/rollouts.py",
+        "tasks/runtime.py",
+        "tasks/artifacts.py",
+        "tasks/expectations",
+        "astra_core/models",
+        "astra_core/samplers",
+        "astra_core/rewards",
+        "astra_core/scorers",
+        "astra_core/system.py",
+        "astra_core/seeding.py",
+        "plugins",
+    )
+)
+def collect_rollouts(
+    seed: int,
+    system: SystemConfiguration,
+    rollouts: RolloutsConfiguration,
+    reward: Choice,
+    *,
+    valid: Dep = Path("data/valid"),
+    base: Dep = Path("models/base"),
+    folder: Out = Path("data/rollouts"),
+    report: Metric = Path("reports/rollouts.json"),
+) -> RolloutsSummary:
+    """Rolls the untrained attacker out on training prompts and checks what came of it.
+
+    Raises:
+        GateError: The rollouts are not fit to learn from; nothing is accepted.
+    """
+    prompts = read_prompts(valid / "train.parquet")
+    loaded = load_system(system, base)
+    sampler = build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=seed)
+    chosen = sampler.episodes(0, min(rollouts.num_prompts, len(prompts)))
+    graphs = sampler.reward.assign(sampler.roll_out(chosen, iteration=0))
+    with draft_folder_of(folder) as draft:
+        num_turns = write_rollouts(graphs, draft / ROLLOUTS_FILE)
+        checks = _checked(draft / ROLLOUTS_FILE, rollouts)
+    nodes = [node for graph in graphs for node in graph.nodes() if not node.has_failed]
+    summary = RolloutsSummary(
+        num_prompts=len(graphs),
+        num_turns=num_turns,
+        score_mean=sum(node.score for node in nodes) / max(len(nodes), 1),
+        success_rate=sum(node.score >= 0.5 for node in nodes) / max(len(nodes), 1),
+    )
+    record = {
+        "num_prompts": summary.num_prompts,
+        "num_turns": summary.num_turns,
+        "score_mean": summary.score_mean,
+        "success_rate": summary.success_rate,
+        "reward_mean": sum(node.reward for node in nodes) / max(len(nodes), 1),
+        "target_nll_mean": sum(node.target_nll for node in nodes) / max(len(nodes), 1),
+        "scorer": loaded.scorer.version,
+        "checks": checks,
+    }
+    write_json(finite(record), report)
+    return summary

@@ -1,0 +1,291 @@
+"""Stage ``training``: the attacker learns; killed at any moment, the same command goes on.
+
+Where a run was is kept in ``runs/<digest of parameters, inputs and code>/``, outside of DVC's reach: DVC
+deletes a stage's outputs before it starts.
+"""
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_core.config import (
+    Choice,
+    EvaluationConfiguration,
+    RolloutsConfiguration,
+    SystemConfiguration,
+    TrainingConfiguration,
+)
+from astra_core.files import (
+    draft_folder_of,
+    file_digest,
+    folder_digest,
+    read_json,
+    record_digest,
+    write_json,
+    write_text,
+)
+from tasks.artifacts import ROLLOUTS_FILE, finite, read_prompts, read_rollouts
+from tasks.console import progress
+from tasks.params import RegistrationConfiguration
+from tasks.runtime import build_reward, build_sampler, load_system
+from tasks.stage import Dep, Metric, Out, Plot, stage
+
+if TYPE_CHECKING:
+    from astra_core.trainer import StepReport, Trainer
+    from tasks.tracking import RunLog
+
+RUNS = Path("runs")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSummary:
+    """How training went."""
+
+    training_steps: int
+    optimizer_steps: int
+    metric: str
+    first: float
+    best: float
+    best_training_step: int
+    stopped_because: str
+
+    def summary(self) -> str:
+        """One line."""
+        name = self.metric.removeprefix("eval/").replace("_", " ")
+        return (
+            f"{name} on dev {self.first:.3f} -> {self.best:.3f} "
+            f"(step {self.best_training_step} of {self.training_steps}; {self.stopped_because})"
+        )
+
+
+@stage(
+    code=(
+        "tasks/training.py",
+        "tasks/runtime.py",
+        "tasks/artifacts.py",
+        "astra_core",
+        "plugins",
+    )
+)
+def train_attacker(
+    seed: int,
+    system: SystemConfiguration,
+    rollouts: RolloutsConfiguration,
+    reward: Choice,
+    training: TrainingConfiguration,
+    evaluation: EvaluationConfiguration,
+    registration: RegistrationConfiguration,
+    *,
+    valid: Dep = Path("data/valid"),
+    base: Dep = Path("models/base"),
+    baseline: Dep = Path("data/rollouts"),
+    attacker: Out = Path("models/attacker"),
+    steps: Plot = Path("reports/training_steps.csv"),
+    report: Metric = Path("reports/training.json"),
+) -> TrainingSummary:
+    """Trains the attacker, resuming where a killed run stopped, and exports the best one."""
+    sections = {
+        "seed": seed,
+        "system": system.model_dump(mode="json"),
+        "rollouts": rollouts.model_dump(mode="json"),
+        "reward": reward.model_dump(mode="json"),
+        "training": training.model_dump(mode="json"),
+        "evaluation": evaluation.model_dump(mode="json"),
+    }
+    run_key = _run_key(sections, valid=valid, base=base, baseline=baseline)
+    folder = RUNS / run_key[:16]
+    trainer = _trainer(
+        seed, system, rollouts, reward, training, evaluation,
+        valid=valid, base=base, baseline=baseline, folder=folder,
+    )  # fmt: skip
+    trainer.resume()
+    journal = Journal(folder / "steps.jsonl", last_step=trainer.progress.step)
+    log = _open_run(run_key, registration, sections)
+    try:
+        _drive(trainer, journal, log)
+    except BaseException:
+        log.finish("FAILED")
+        raise
+    log.finish()
+    write_text(_table(journal.rows(), trainer), steps)
+    summary = _summary(trainer, training)
+    with draft_folder_of(attacker) as draft:
+        trainer.sampler.system.attacker.save(draft)
+        digest = folder_digest(draft, keep=lambda path: path.suffix == ".safetensors")
+        write_json(
+            {
+                "digest": digest,
+                "run_key": run_key,
+                "metric": training.metric,
+                "value": summary.best,
+                "best_training_step": summary.best_training_step,
+            },
+            draft / "astra.json",
+        )
+    write_json(finite(_record(trainer, summary, run_key, digest)), report)
+    return summary
+
+
+class Journal:
+    """One line per optimiser update, kept beside the checkpoints so that a resumed run has them all.
+
+    Lines after the state that is resumed are cut: those updates are done again.
+    """
+
+    def __init__(self, path: Path, *, last_step: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = []
+        if path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                # The last line may have been cut by a kill.
+                with suppress(json.JSONDecodeError):
+                    row = json.loads(line)
+                    if row["step"] <= last_step:
+                        kept.append(line)
+        write_text("".join(f"{line}\n" for line in kept), path)
+        self._path = path
+
+    def add(self, row: dict[str, float]) -> None:
+        """Appends a row."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(finite(row)) + "\n")
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every row, oldest first."""
+        return [json.loads(line) for line in self._path.read_text(encoding="utf-8").splitlines()]
+
+
+def _drive(trainer: "Trainer", journal: Journal, log: "RunLog") -> None:
+    logged = 0
+    total = trainer.config.training_steps
+    done = trainer.progress.training_step
+    with progress("training", total=total) as advance:
+        advance(done)
+        for report in trainer.steps():
+            journal.add(report.row())
+            logged = _log(trainer, report, log, logged)
+            advance(report.training_step - 1 - done)
+            done = report.training_step - 1
+        advance(total - done)
+    _log_evaluations(trainer, log, logged)
+
+
+def _log(trainer: "Trainer", report: "StepReport", log: "RunLog", logged: int) -> int:
+    log.log_step({**report.row(), **report.timings}, report.step)
+    return _log_evaluations(trainer, log, logged)
+
+
+def _log_evaluations(trainer: "Trainer", log: "RunLog", logged: int) -> int:
+    """Logs the evaluations that are new and returns how many there are."""
+    points = trainer.progress.evaluations
+    for point in points[logged:]:
+        log.log_step(point.metrics, point.step)
+    return len(points)
+
+
+def _trainer(
+    seed: int,
+    system: SystemConfiguration,
+    rollouts: RolloutsConfiguration,
+    reward: Choice,
+    training: TrainingConfiguration,
+    evaluation: EvaluationConfiguration,
+    *,
+    valid: Path,
+    base: Path,
+    baseline: Path,
+    folder: Path,
+) -> "Trainer":
+    from astra_core.checkpoint import CheckpointStore
+    from astra_core.evaluator import Evaluator
+    from astra_core.registry import build, resolve
+
+    loaded = load_system(system, base, is_trained=True)
+    prompts = read_prompts(valid / "train.parquet")
+    sampler = build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=seed)
+    dev = read_prompts(valid / "dev.parquet", limit=evaluation.num_training_prompts)
+    trainer: type[Trainer] = resolve("trainer", training.trainer.name)
+    return trainer(
+        training,
+        sampler,
+        build("algorithm", training.algorithm, system=loaded),
+        evaluator=Evaluator(evaluation, prompts=dev, reward=build_reward(reward), seed=seed),
+        store=CheckpointStore(folder / "checkpoints", keep=training.checkpoint.keep),
+        first_graphs=read_rollouts(baseline / ROLLOUTS_FILE),
+    )
+
+
+def _open_run(
+    run_key: str, registration: RegistrationConfiguration, sections: dict[str, Any]
+) -> "RunLog":
+    from tasks.tracking import open_run
+
+    return open_run(run_key, experiment=registration.experiment, params=sections)
+
+
+def _run_key(sections: dict[str, Any], *, valid: Path, base: Path, baseline: Path) -> str:
+    """Names a run: the same parameters, inputs and code go on where they were."""
+    root = Path(__file__).resolve().parent.parent
+    code = folder_digest(root / "astra_core", keep=lambda path: path.suffix == ".py")
+    inputs = [
+        file_digest(valid / "train.parquet"),
+        file_digest(valid / "dev.parquet"),
+        file_digest(baseline / ROLLOUTS_FILE),
+        {role: entry["digest"] for role, entry in read_json(base / "manifest.json").items()},
+    ]
+    return record_digest([sections, inputs, code])
+
+
+def _summary(trainer: "Trainer", training: TrainingConfiguration) -> TrainingSummary:
+    first = trainer.progress.evaluations[0].metrics[training.metric]
+    return TrainingSummary(
+        training_steps=trainer.progress.training_step,
+        optimizer_steps=trainer.progress.step,
+        metric=training.metric,
+        first=first,
+        best=trainer.best.value,
+        best_training_step=trainer.best.training_step,
+        stopped_because=trainer.progress.stopped_because,
+    )
+
+
+def _record(
+    trainer: "Trainer", summary: TrainingSummary, run_key: str, digest: str
+) -> dict[str, Any]:
+    return {
+        "run_key": run_key,
+        "checkpoint_digest": digest,
+        "training_steps": summary.training_steps,
+        "optimizer_steps": summary.optimizer_steps,
+        "num_nonfinite": trainer.progress.num_nonfinite,
+        "num_empty_experiences": trainer.progress.num_empty,
+        "stopped_because": summary.stopped_because,
+        "first": {"metric": summary.metric, "value": summary.first},
+        "best": {
+            "metric": summary.metric,
+            "value": summary.best,
+            "training_step": summary.best_training_step,
+        },
+        "evaluations": [
+            {"training_step": point.training_step, "step": point.step, **point.metrics}
+            for point in trainer.progress.evaluations
+        ],
+    }
+
+
+def _table(rows: Sequence[dict[str, Any]], trainer: "Trainer") -> str:
+    """Updates and evaluations as CSV, one row per update; row 0 is the untrained attacker."""
+    evaluations = {point.step: point.metrics for point in trainer.progress.evaluations}
+    joined = [{"step": 0, "training_step": 0}, *rows]
+    joined = [{**row, **evaluations.get(int(row["step"]), {})} for row in joined]
+    columns = list(dict.fromkeys(name for row in joined for name in row))
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(joined)
+    return buffer.getvalue()
