@@ -1,0 +1,201 @@
+from inspect import unwrap
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from astra_core.algorithms import functional as fn
+from astra_core.errors import ConfigurationError, DataError, ShapeError
+
+LAWS = settings(max_examples=40, derandomize=True, deadline=None)
+BACKUPS = ["max", "mean", "leaf_mean"]
+
+
+def flattened(children, parent=-1, rows=None):
+    """Nodes of a nested tree as rows (reward, parent, context, probe), parents first."""
+    rows = [] if rows is None else rows
+    for node in children:
+        rows.append((node["reward"], parent, node["context"], node["probe"]))
+        flattened(node["children"], len(rows) - 1, rows)
+    return rows
+
+
+def columns(children):
+    rows = flattened(children)
+    rewards = torch.tensor([row[0] for row in rows], dtype=torch.float64)
+    return rewards, torch.tensor([row[1] for row in rows], dtype=torch.long), rows
+
+
+@st.composite
+def forests(draw):
+    size = draw(st.integers(0, 9))
+    parents = [draw(st.integers(-1, node - 1)) for node in range(size)]
+    rewards = [draw(st.floats(-3, 3)) for _ in range(size)]
+    return torch.tensor(rewards, dtype=torch.float64), torch.tensor(parents, dtype=torch.long)
+
+
+def test_best_child_back_up_matches_astra(cases):
+    for case in cases("astra_reward_backup"):
+        rewards, parents, _ = columns(case["graph"]["children"])
+        expected, _, _ = columns(case["expected"])
+        actual = fn.backed_up_rewards(rewards, parents, discount=case["gamma"], how="max")
+
+        torch.testing.assert_close(expected, actual)
+
+
+def test_expected_rewards_and_pairs_match_malt_with_its_bugs_corrected(cases):
+    for case in cases("nip_malt_tree"):
+        (left, right), (first, second) = case["level2_rewards"]
+        rewards = torch.tensor([*case["level1_own_reward"], left, right, first, second])
+        parents = torch.tensor([-1, -1, 0, 0, 1, 1])
+        expected = fn.backed_up_rewards(rewards, parents, discount=1.0, how="leaf_mean")
+
+        assert case["correct_level1_expected"] == expected[:2].tolist()
+        assert case["level2_expected"] == expected[2:].tolist()
+        positive = fn.threshold_selection(expected, threshold=case["threshold"])
+        assert case["level2_is_positive"] == positive[2:].tolist()
+        pairs = fn.preference_pairs(
+            expected, fn.sibling_groups(parents), midpoint=case["threshold"]
+        ).tolist()
+        with_pair = [parents[chosen].item() for chosen, _ in pairs]
+        assert case["level1_has_pair_among_children"] == [0 in with_pair, 1 in with_pair]
+        # the first round counts too: NIP never looked at the root
+        assert (positive[:2].tolist() == [True, False]) == ([0, 1] in pairs)
+
+
+def test_pairs_match_astra_but_for_ties(cases):
+    for case in cases("astra_dpo_flatten"):
+        rewards, parents, rows = columns(case["graph"]["children"])
+        expected = case.get("recommended_pairs", case.get("expected_pairs"))
+        pairs = fn.preference_pairs(rewards, fn.sibling_groups(parents)).tolist()
+        actual = [
+            {"prefix": rows[best][2], "chosen": rows[best][3], "rejected": rows[worst][3]}
+            for best, worst in pairs
+        ]
+
+        assert sorted(expected, key=str) == sorted(actual, key=str)
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        # children 1 (leaf) and 2 (with leaves 3, 4): worth 4 and 0 + 0.5 * best or mean of (2, 6)
+        ("max", [1 + 0.5 * 4, 4, 3, 2, 6]),
+        ("mean", [1 + 0.5 * (4 + 2) / 2, 4, 2, 2, 6]),
+        ("leaf_mean", [1 + 0.5 * (4 + 2 + 2) / 3, 4, 2, 2, 6]),
+    ],
+)
+def test_each_back_up_on_a_lopsided_tree(how, expected):
+    rewards = torch.tensor([1.0, 4.0, 0.0, 2.0, 6.0])
+    parents = torch.tensor([-1, 0, 0, 2, 2])
+    actual = fn.backed_up_rewards(rewards, parents, discount=0.5, how=how)
+
+    torch.testing.assert_close(torch.tensor(expected, dtype=torch.float32), actual)
+
+
+@LAWS
+@given(rewards=st.lists(st.floats(-3, 3), max_size=6), discount=st.floats(0, 1))
+@pytest.mark.parametrize("how", BACKUPS)
+def test_on_a_path_every_back_up_is_the_reward_to_go(how, rewards, discount):
+    path = torch.tensor(rewards, dtype=torch.float64)
+    parents = torch.arange(len(path)) - 1
+
+    torch.testing.assert_close(
+        fn.reward_to_go(path, discount=discount),
+        fn.backed_up_rewards(path, parents, discount=discount, how=how),
+    )
+
+
+@LAWS
+@given(forest=forests(), seed=st.integers(0, 2**31))
+@pytest.mark.parametrize("how", BACKUPS)
+def test_back_up_follows_any_order_of_the_nodes(how, forest, seed):
+    rewards, parents = forest
+    order = torch.randperm(len(rewards), generator=torch.Generator().manual_seed(seed))
+    place = torch.empty_like(order)
+    place[order] = torch.arange(len(order))
+    old_parents = parents[order]
+    new_parents = torch.where(old_parents < 0, -1, place[old_parents.clamp(min=0)])
+
+    torch.testing.assert_close(
+        fn.backed_up_rewards(rewards, parents, discount=0.9, how=how)[order],
+        fn.backed_up_rewards(rewards[order], new_parents, discount=0.9, how=how),
+    )
+
+
+@LAWS
+@given(forest=forests())
+def test_leaf_mean_of_the_first_turns_is_the_mean_return_of_all_paths(forest):
+    rewards, parents = forest
+    leaves = [n for n in range(len(rewards)) if n not in parents.tolist()]
+    totals, owners = [], []
+    for node in leaves:
+        step, total = node, rewards[node].item()
+        while (above := parents[step].item()) >= 0:
+            step, total = above, total + rewards[above].item()
+        totals.append(total)
+        owners.append(step)
+    expected = fn.backed_up_rewards(rewards, parents, discount=1.0, how="leaf_mean")
+
+    for first in (parents < 0).nonzero().flatten().tolist():
+        mine = [t for t, owner in zip(totals, owners, strict=True) if owner == first]
+        assert pytest.approx(sum(mine) / len(mine), abs=1e-9) == expected[first].item()
+
+
+def test_back_up_carries_no_gradient_and_leaves_its_input_alone():
+    rewards = torch.tensor([1.0, 2.0], requires_grad=True)
+    actual = fn.backed_up_rewards(rewards, torch.tensor([-1, 0]), discount=1.0, how="max")
+
+    assert actual.tolist() == [3.0, 2.0]
+    assert rewards.tolist() == [1.0, 2.0]
+    assert not actual.requires_grad
+
+
+def test_first_turns_of_different_prompts_are_no_siblings():
+    parents, seeds = torch.tensor([-1, -1, -1, 0, 0]), torch.tensor([8, 8, 3, 8, 8])
+
+    assert fn.sibling_groups(parents, seeds).tolist() == [-2, -2, -1, 0, 0]
+    assert fn.sibling_groups(parents).tolist() == [-1, -1, -1, 0, 0]
+
+
+def test_pairs_need_more_than_the_margin():
+    rewards, groups = torch.tensor([0.0, 0.25, 0.0, 1.0]), torch.tensor([0, 0, 1, 1])
+
+    assert fn.preference_pairs(rewards, groups).tolist() == [[1, 0], [3, 2]]
+    assert fn.preference_pairs(rewards, groups, min_margin=0.25).tolist() == [[3, 2]]
+
+
+def test_pairs_of_equally_good_nodes_take_the_first():
+    rewards, groups = torch.tensor([1.0, 0.0, 1.0, 0.0]), torch.zeros(4).long()
+
+    assert fn.preference_pairs(rewards, groups).tolist() == [[0, 1]]
+
+
+def test_pairs_of_nothing_are_an_empty_table():
+    assert fn.preference_pairs(torch.zeros(0), torch.zeros(0).long()).shape == (0, 2)
+
+
+@pytest.mark.parametrize("parents", [[-1, 2, 1], [0], [-1, 1, 0]])
+def test_cycles_are_refused(parents):
+    rewards = torch.zeros(len(parents))
+    with pytest.raises(DataError, match="there is a cycle"):
+        fn.backed_up_rewards(rewards, torch.tensor(parents), discount=1.0, how="max")
+
+
+@pytest.mark.parametrize("parents", [[-2, 0], [-1, 2]])
+def test_parents_that_do_not_exist_are_refused(parents):
+    with pytest.raises(DataError, match=r"parents must lie in \[-1, 2\)"):
+        fn.backed_up_rewards(torch.zeros(2), torch.tensor(parents), discount=1.0, how="max")
+
+
+def test_options_out_of_range_are_refused():
+    rewards, parents = torch.zeros(1), torch.tensor([-1])
+    with pytest.raises(ConfigurationError, match="discount must lie in"):
+        fn.backed_up_rewards(rewards, parents, discount=1.5, how="max")
+    with pytest.raises(ConfigurationError, match="backup must be one of"):
+        unwrap(fn.backed_up_rewards)(rewards, parents, discount=1.0, how="sum")
+    with pytest.raises(ConfigurationError, match="min_margin must not be negative"):
+        fn.preference_pairs(rewards, parents, min_margin=-0.1)
+    with pytest.raises(ShapeError, match="parents must have the shape of rewards"):
+        unwrap(fn.backed_up_rewards)(rewards, torch.tensor([-1, 0]), discount=1.0, how="max")

@@ -1,0 +1,181 @@
+import math
+from inspect import unwrap
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from astra_core.algorithms import functional as fn
+from astra_core.errors import ConfigurationError, ShapeError
+
+LAWS = settings(max_examples=50, derandomize=True, deadline=None)
+NEXRL_NAMES = {"kl": "k1", "low_var_kl": "k3"}
+
+
+def estimate(log_ratio, estimator):
+    logprobs = torch.tensor([log_ratio], dtype=torch.float64, requires_grad=True)
+    kl = fn.kl_estimates(logprobs, torch.zeros(1).double(), estimator=estimator)
+    kl.sum().backward()
+    return kl.item(), logprobs.grad.item()
+
+
+def test_kl_estimates_match_nexrl(cases):
+    for case in cases("nexrl_kl_penalty"):
+        name = NEXRL_NAMES.get(case["type"], case["type"])
+        pair = torch.tensor(case["logprob"]), torch.tensor(case["ref_logprob"])
+        if "expected_error" in case:
+            with pytest.raises(ConfigurationError, match="got 'nope'; k3 is usual"):
+                unwrap(fn.kl_estimates)(*pair, estimator=name)
+            continue
+        actual = fn.kl_estimates(*pair, estimator=name)
+
+        torch.testing.assert_close(torch.tensor(case["expected"]), actual, rtol=1e-5, atol=1e-6)
+
+
+def test_kl_in_the_reward_matches_nexrl(cases):
+    for case in cases("nexrl_kl_in_reward"):
+        rewards, mask = torch.tensor(case["scores"]).float(), torch.tensor(case["mask"]).bool()
+        logprobs = torch.tensor(case["old_log_probs"])
+        if case["ref_log_prob"] is None:  # NexRL goes on with a coefficient of 0; ours cannot
+            with pytest.raises(AttributeError):
+                unwrap(fn.kl_estimates)(logprobs, None, estimator="k1")
+            continue
+        kl = fn.kl_estimates(logprobs, torch.tensor(case["ref_log_prob"]), estimator="k1")
+        actual = fn.kl_penalised_rewards(rewards, kl, mask, coefficient=case["beta"])
+
+        torch.testing.assert_close(torch.tensor(case["expected_token_level_rewards"]), actual)
+        assert pytest.approx(case["expected_metrics"]["critic/kl"]) == (
+            fn.masked_mean(kl, mask, dim=-1).mean().item()
+        )
+
+
+def test_kl_in_the_reward_matches_the_documented_pattern(cases):
+    for case in cases("seed_doc_patterns", fn="kl_penalised_rewards"):
+        rewards = torch.tensor(case["rewards"])
+        kl = fn.kl_estimates(
+            torch.tensor(case["log_probs"]), torch.tensor(case["ref_log_probs"]), estimator="k1"
+        )
+        actual = fn.kl_penalised_rewards(
+            rewards, kl, torch.ones_like(rewards).bool(), coefficient=case["beta"]
+        )
+
+        torch.testing.assert_close(torch.tensor(case["expected"]), actual)
+
+
+@LAWS
+@given(d=st.floats(-4, 4))
+def test_kl_estimates_and_their_gradients_are_the_closed_forms(d):
+    # d = log attacker - log reference, inside the limits of k3 (exp(4) - 5 = 49 is not: value held)
+    assert pytest.approx((d, 1.0)) == estimate(d, "k1")
+    assert pytest.approx((d * d / 2, d)) == estimate(d, "k2")
+    assert pytest.approx((abs(d), math.copysign(1, d) if d else 0.0)) == estimate(d, "abs")
+    expected = min(math.expm1(-d) + d, 10.0), -math.expm1(-d)
+    assert pytest.approx(expected, abs=1e-12) == estimate(d, "k3")
+
+
+@pytest.mark.parametrize(
+    ("d", "value", "slope"),
+    [(-100.0, 10.0, 1 - math.exp(5)), (100.0, math.exp(-5) + 4, 1 - math.exp(-5))],
+)
+def test_k3_of_a_token_that_ran_off_is_bounded_and_still_pulled_back(d, value, slope):
+    """A plain clamp has no gradient there, so the token would be free (TRL issue 3015)."""
+    assert pytest.approx((value, slope)) == estimate(d, "k3")
+
+
+@LAWS
+@given(d=st.floats(-50, 50), estimator=st.sampled_from(["k2", "k3", "abs", "mse"]))
+def test_kl_estimates_but_k1_are_never_negative(d, estimator):
+    assert estimate(d, estimator)[0] >= 0
+
+
+def test_k1_and_k3_average_to_the_divergence():
+    # Sum over the vocabulary of p * estimate is KL(p || q) exactly, not only in the limit.
+    p = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
+    q = torch.tensor([0.2, 0.2, 0.6], dtype=torch.float64)
+    divergence = (p * (p / q).log()).sum().item()
+
+    for estimator in ("k1", "k3"):
+        estimates = fn.kl_estimates(p.log(), q.log(), estimator=estimator)
+        assert pytest.approx(divergence) == (p * estimates).sum().item()
+
+
+def test_kl_does_not_train_the_reference_and_the_reward_trains_nobody():
+    logprobs, reference = (
+        torch.ones(1, 2, requires_grad=True),
+        torch.zeros(1, 2, requires_grad=True),
+    )
+    kl = fn.kl_estimates(logprobs, reference, estimator="k3")
+    kl.sum().backward()
+    rewards = fn.kl_penalised_rewards(kl, kl, kl > 0, coefficient=0.1)
+
+    assert reference.grad is None
+    assert not rewards.requires_grad
+
+
+def test_masked_tokens_keep_their_reward_whatever_their_kl():
+    rewards = fn.kl_penalised_rewards(
+        torch.tensor([[1.0, 2.0]]),
+        torch.tensor([[math.nan, 1.0]]),
+        torch.tensor([[False, True]]),
+        coefficient=0.5,
+    )
+
+    assert torch.equal(torch.tensor([[1.0, 1.5]]), rewards)
+
+
+@pytest.mark.parametrize(
+    ("kl", "expected"),
+    [
+        (6.0, 0.1),
+        (6.6, 0.1 * (1 + 0.1 * 64 / 1000)),
+        (60.0, 0.1 * (1 + 0.2 * 64 / 1000)),  # error held at 0.2
+        (0.0, 0.1 * (1 - 0.2 * 64 / 1000)),
+    ],
+)
+def test_adaptive_coefficient_known_numbers(kl, expected):
+    actual = fn.adaptive_coefficient(0.1, kl, target=6.0, horizon=1000.0, num_samples=64)
+
+    assert pytest.approx(expected, rel=1e-12) == actual
+
+
+def test_adaptive_coefficient_finds_the_target():
+    """A KL that falls as 1 / coefficient is held at its target."""
+    coefficient = 0.01
+    for _ in range(400):
+        coefficient = fn.adaptive_coefficient(
+            coefficient, 0.6 / coefficient, target=6.0, horizon=1000.0, num_samples=100
+        )
+
+    assert pytest.approx(0.1, rel=1e-2) == coefficient
+
+
+@pytest.mark.parametrize(
+    ("kl", "expected"), [(0.010, 1.0), (0.0149, 1.0), (0.016, 2.0), (0.0067, 1.0), (0.006, 0.5)]
+)
+def test_stepped_coefficient_moves_outside_its_band(kl, expected):
+    assert expected == fn.stepped_coefficient(1.0, kl, target=0.01)
+
+
+def test_stepped_coefficient_options_change_the_step():
+    assert fn.stepped_coefficient(1.0, 0.02, target=0.01, factor=3.0) == 3.0
+    assert fn.stepped_coefficient(1.0, 0.02, target=0.01, tolerance=2.5) == 1.0
+
+
+@pytest.mark.parametrize("target", [0.0, -1.0, math.nan])
+def test_coefficients_need_a_target(target):
+    with pytest.raises(ConfigurationError, match="target must be positive"):
+        fn.adaptive_coefficient(0.1, 1.0, target=target, horizon=1.0, num_samples=1)
+    with pytest.raises(ConfigurationError, match="target must be positive"):
+        fn.stepped_coefficient(0.1, 1.0, target=target)
+
+
+@pytest.mark.parametrize("options", [{"tolerance": 0.5}, {"factor": 1.0}])
+def test_stepped_coefficient_refuses_a_step_that_goes_nowhere(options):
+    with pytest.raises(ConfigurationError, match="tolerance must be at least 1"):
+        fn.stepped_coefficient(0.1, 1.0, target=1.0, **options)
+
+
+def test_kl_of_unequal_shapes_is_refused():
+    with pytest.raises(ShapeError, match="reference_logprobs must have the shape"):
+        unwrap(fn.kl_estimates)(torch.zeros(2, 3), torch.zeros(2, 1), estimator="k1")

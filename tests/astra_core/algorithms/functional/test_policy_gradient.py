@@ -1,0 +1,245 @@
+import math
+from inspect import unwrap
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from astra_core.algorithms import functional as fn
+from astra_core.errors import ConfigurationError, ShapeError
+
+LAWS = settings(max_examples=30, derandomize=True, deadline=None)
+CLIP = {"clip_low": 0.2, "clip_high": 0.3}
+
+
+def log(*ratios):
+    return torch.tensor([ratios], dtype=torch.float64).log()
+
+
+def row(*numbers):
+    return torch.tensor([numbers], dtype=torch.float64)
+
+
+# ratio, advantage -> loss, slope in the ratio; the clip is [0.8, 1.3], the dual clip 3
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "loss", "slope"),
+    [
+        (1.0, 2.0, -2.0, -2.0),
+        (1.5, 2.0, -2.6, 0.0),  # good and already likelier than 1.3: held
+        (0.5, 2.0, -1.0, -2.0),  # good but fallen: pulled up
+        (0.5, -2.0, 1.6, 0.0),  # bad and already below 0.8: held
+        (1.5, -2.0, 3.0, 2.0),  # bad and risen: pushed down
+        (5.0, -2.0, 6.0, 0.0),  # bad and run off: the dual clip holds
+    ],
+)
+def test_clipped_surrogate_known_numbers(ratio, advantage, loss, slope):
+    log_ratios = log(ratio).requires_grad_()
+    actual = fn.clipped_surrogate(log_ratios, row(advantage), **CLIP, dual_clip=3.0)
+    actual.sum().backward()
+
+    assert pytest.approx(loss) == actual.item()
+    assert pytest.approx(slope * ratio) == log_ratios.grad.item()  # d r / d log r = r
+
+
+def test_without_dual_clip_a_bad_token_that_ran_off_is_not_held():
+    assert pytest.approx(10.0) == fn.clipped_surrogate(log(5.0), row(-2.0), **CLIP).item()
+
+
+def test_is_clipped_is_where_the_gradient_vanishes():
+    ratios = [0.5, 0.79, 0.81, 1.0, 1.29, 1.31, 2.0]
+    for sign in (-1.0, 0.0, 1.0):
+        log_ratios = log(*ratios).requires_grad_()
+        advantages = torch.full((1, len(ratios)), sign, dtype=torch.float64)
+        fn.clipped_surrogate(log_ratios, advantages, **CLIP).sum().backward()
+        held = fn.is_clipped(log_ratios, advantages, **CLIP)
+
+        expected = (log_ratios.grad == 0) & (advantages != 0)
+        assert torch.equal(expected, held)
+
+
+@LAWS
+@given(seed=st.integers(0, 2**31))
+def test_on_policy_all_surrogates_have_the_gradient_of_reinforce(seed):
+    generator = torch.Generator().manual_seed(seed)
+    old = torch.randn(3, 4, generator=generator, dtype=torch.float64)
+    advantages = torch.randn(3, 4, generator=generator, dtype=torch.float64)
+
+    def gradient(surrogate):
+        logprobs = old.clone().requires_grad_()
+        surrogate(logprobs).sum().backward()
+        return logprobs.grad
+
+    for surrogate in (
+        lambda lp: fn.reinforce_surrogate(lp, advantages),
+        lambda lp: fn.clipped_surrogate(lp - old, advantages, **CLIP),
+        lambda lp: fn.importance_sampling_surrogate(lp - old, advantages),
+        lambda lp: fn.truncated_surrogate(lp, lp - old, advantages, max_ratio=5.0),
+    ):
+        torch.testing.assert_close(-advantages, gradient(surrogate))
+
+
+def test_importance_sampling_and_truncation_differ_only_beyond_the_cap():
+    # -r A has the gradient -r A in log p; the truncated one -min(r, 2) A.
+    logprobs = torch.zeros(1, 3, dtype=torch.float64, requires_grad=True)
+    old, advantages = -log(0.5, 1.5, 4.0), row(1.0, -1.0, 2.0)
+    fn.importance_sampling_surrogate(logprobs - old, advantages).sum().backward()
+    plain, logprobs.grad = logprobs.grad, None
+    fn.truncated_surrogate(logprobs, logprobs - old, advantages, max_ratio=2.0).sum().backward()
+
+    torch.testing.assert_close(row(-0.5, 1.5, -8.0), plain)
+    torch.testing.assert_close(row(-0.5, 1.5, -4.0), logprobs.grad)
+
+
+def test_sequence_level_ratios_share_the_gradient_over_the_tokens():
+    # GSPO: the ratio is exp(mean of the log-ratios), so each of n tokens gets -r A / n.
+    logprobs = torch.tensor([[0.2, 0.4, 9.0]], dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[True, True, False]])
+    ratios = fn.sequence_log_ratios(
+        logprobs, torch.zeros_like(logprobs), mask, length_normalised=True
+    )
+    losses = fn.importance_sampling_surrogate(ratios[:, None], row(2.0))
+    fn.aggregate(losses, mask, mode="sequence_mean").mean().backward()
+
+    torch.testing.assert_close(row(-math.exp(0.3), -math.exp(0.3), 0.0), logprobs.grad)
+
+
+def test_surrogates_send_no_gradient_into_the_advantages():
+    """In ASTRA-RL the policy loss trained the value head (defect A17)."""
+    advantages = torch.ones(1, 2, requires_grad=True)
+    logprobs = torch.zeros(1, 2, requires_grad=True)
+    for losses in (
+        fn.reinforce_surrogate(logprobs, advantages),
+        fn.clipped_surrogate(logprobs, advantages, **CLIP, dual_clip=3.0),
+        fn.importance_sampling_surrogate(logprobs, advantages),
+        fn.truncated_surrogate(logprobs, logprobs, advantages, max_ratio=2.0),
+    ):
+        losses.sum().backward()
+
+    assert advantages.grad is None
+
+
+@pytest.mark.parametrize("distance", [1e4, -1e4])
+def test_surrogates_are_finite_however_far_the_policies_are_apart(distance):
+    log_ratios = torch.full((1, 1), distance, requires_grad=True)
+    losses = fn.importance_sampling_surrogate(log_ratios, torch.ones(1, 1))
+    losses.sum().backward()
+
+    assert torch.isfinite(losses).all()
+    assert torch.isfinite(log_ratios.grad).all()
+
+
+def test_each_clip_changes_the_loss():
+    log_ratios, advantages = log(0.5, 1.6, 4.0), row(-1.0, 1.0, -1.0)
+    plain = fn.clipped_surrogate(log_ratios, advantages, clip_low=0.2, clip_high=0.2)
+    lower = fn.clipped_surrogate(log_ratios, advantages, clip_low=0.3, clip_high=0.2)
+    higher = fn.clipped_surrogate(log_ratios, advantages, clip_low=0.2, clip_high=0.3)
+    dual = fn.clipped_surrogate(log_ratios, advantages, clip_low=0.2, clip_high=0.2, dual_clip=2.0)
+
+    torch.testing.assert_close(row(0.8, -1.2, 4.0), plain)
+    torch.testing.assert_close(row(0.7, -1.2, 4.0), lower)
+    torch.testing.assert_close(row(0.8, -1.3, 4.0), higher)
+    torch.testing.assert_close(row(0.8, -1.2, 2.0), dual)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"clip_low": 1.0, "clip_high": 0.2}, "clip_low must lie in"),
+        ({"clip_low": 0.2, "clip_high": 0.0}, "clip_high must be positive"),
+        ({"clip_low": 0.2, "clip_high": 0.2, "dual_clip": 1.0}, "dual_clip must be above 1"),
+    ],
+)
+def test_clips_out_of_range_are_refused(options, message):
+    with pytest.raises(ConfigurationError, match=message):
+        fn.clipped_surrogate(torch.zeros(1, 1), torch.zeros(1, 1), **options)
+
+
+def test_truncation_needs_a_positive_cap():
+    zero = torch.zeros(1, 1)
+    with pytest.raises(ConfigurationError, match="max_ratio must be positive"):
+        fn.truncated_surrogate(zero, zero, zero, max_ratio=0.0)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 1), (3, 2)])
+def test_advantages_that_would_broadcast_wrongly_are_refused(shape):
+    with pytest.raises(ShapeError, match="advantages must"):
+        unwrap(fn.reinforce_surrogate)(torch.zeros(3, 3), torch.zeros(shape))
+
+
+def test_effective_sample_fraction_known_numbers():
+    # weights 1 and 3: (1 + 3)^2 / (2 * (1 + 9)) = 0.8
+    mask = torch.tensor([[True, True, False]])
+
+    assert pytest.approx(0.8) == fn.effective_sample_fraction(log(1.0, 3.0, 99.0), mask).item()
+    assert fn.effective_sample_fraction(torch.full((1, 3), -500.0), mask).item() == 1.0
+    assert fn.effective_sample_fraction(torch.zeros(1, 3), ~(mask | True)).item() == 0.0
+
+
+# prediction, old prediction, return -> loss, slope; clip 0.2
+@pytest.mark.parametrize(
+    ("value", "old", "target", "loss", "slope"),
+    [
+        (0.1, 0.0, 1.0, 0.405, -0.9),  # inside the clip: plain
+        (0.5, 0.0, 1.0, 0.32, 0.0),  # moved 0.5 toward the return: held at 0.2
+        (-0.5, 0.0, 1.0, 1.125, -1.5),  # moved away: the plain error is the worse
+    ],
+)
+def test_value_losses_known_numbers(value, old, target, loss, slope):
+    values = row(value).requires_grad_()
+    actual = fn.value_losses(values, row(old), row(target), clip=0.2)
+    actual.sum().backward()
+
+    assert pytest.approx(loss) == actual.item()
+    assert pytest.approx(slope) == values.grad.item()
+
+
+def test_value_losses_without_clip_are_half_the_squared_error():
+    actual = fn.value_losses(row(3.0), row(0.0), row(1.0))
+
+    assert actual.item() == 2.0
+
+
+def test_value_losses_refuse_a_clip_of_zero():
+    with pytest.raises(ConfigurationError, match="clip must be positive"):
+        fn.value_losses(row(3.0), row(0.0), row(1.0), clip=0.0)
+
+
+def test_entropy_of_known_distributions():
+    logits = torch.tensor([[0.0, 0.0, 0.0, 0.0], [0.0, 0.0, -math.inf, -math.inf]])
+    logits = torch.cat([logits, torch.tensor([[0.0, -math.inf, -math.inf, -math.inf]])])
+    entropies = fn.token_entropies(logits)
+
+    torch.testing.assert_close(torch.tensor([math.log(4), math.log(2), 0.0]), entropies)
+
+
+def test_entropy_gradient_is_the_closed_form_also_where_tokens_are_barred():
+    # dH / dz_i = -p_i (log p_i + H)
+    logits = torch.tensor([[0.5, -1.0, 2.0, -math.inf]], dtype=torch.float64, requires_grad=True)
+    entropy = fn.token_entropies(logits)
+    entropy.sum().backward()
+    p = logits.detach().softmax(-1)
+
+    expected = -p * (p.clamp(min=1e-300).log() + entropy.detach())
+    torch.testing.assert_close(expected, logits.grad)
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3, 7, 100])
+def test_entropy_in_chunks_is_the_same(chunk_size):
+    logits = torch.randn(7, 11, generator=torch.Generator().manual_seed(0))
+
+    assert torch.equal(
+        fn.token_entropies(logits), fn.token_entropies(logits, chunk_size=chunk_size)
+    )
+
+
+def test_entropy_of_no_rows_and_of_half_precision():
+    assert fn.token_entropies(torch.zeros(0, 5), chunk_size=2).shape == (0,)
+    assert torch.float32 == fn.token_entropies(torch.zeros(1, 5, dtype=torch.bfloat16)).dtype
+
+
+def test_entropy_refuses_chunks_of_nothing_and_other_ranks():
+    with pytest.raises(ConfigurationError, match="chunk_size must be at least 1"):
+        fn.token_entropies(torch.zeros(1, 2), chunk_size=0)
+    with pytest.raises(ShapeError, match="logits must have 2 axes"):
+        unwrap(fn.token_entropies)(torch.zeros(1, 2, 3))
