@@ -1,0 +1,1 @@
+"""Prefect flows that compose the stages, their schedules, and the command line."""

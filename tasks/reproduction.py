@@ -1,0 +1,146 @@
+"""DVC asked whether a stage is up to date, and ``python -m tasks.reproduction STAGE`` to run it.
+
+The command is ``dvc repro --single-item STAGE`` with two differences. DVC's chatter goes to a log,
+so that the screen belongs to the stage; and whatever goes wrong, also in DVC itself, is left where
+``tasks.failures.read_failure`` finds it, with the word whether another try could help.
+"""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+from tasks import failures
+from tasks.console import complain, say
+
+STOP_GRACE_S = 5.0
+
+
+def is_current(stage: str) -> bool:
+    """Whether DVC finds nothing changed for one stage; takes tens of milliseconds, starts nothing.
+
+    Raises:
+        ConfigurationError: The folder is no DVC project, or knows no such stage.
+    """
+    from dvc.exceptions import DvcException
+    from dvc.lock import LockError
+    from dvc.repo import Repo
+
+    _hush_dvc()
+    try:
+        with Repo(".") as repo:
+            return not repo.status(targets=[stage])
+    except LockError:
+        # Another process works here: the stage's own process waits for it and tells.
+        return False
+    except DvcException as error:
+        msg = f"DVC must know stage '{stage}', got: {_one_line(error)}; see dvc.yaml"
+        raise ConfigurationError(msg) from error
+
+
+def reproduce(stage: str, *, force: bool = False) -> int:
+    """Runs the stage, or restores what DVC remembers of an equal run; the exit status."""
+    from dvc.lock import LockError
+    from dvc.repo import Repo
+
+    memory = _hush_dvc(failures.LOGS / f"{stage}.dvc.log")
+    failures.clear_failure(stage)
+    started = time.monotonic()
+    try:
+        with Repo(".") as repo:
+            repo.reproduce(targets=[stage], single_item=True, force=force)
+    except LockError as error:
+        return _tell(error, stage, retryable=True)
+    except Exception as error:  # noqa: BLE001 - the boundary to DVC
+        return _explain(error, stage)
+    if memory.restored:
+        say(f"{stage:<13}restored from DVC's cache ({time.monotonic() - started:.1f} s)")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Does what the command line asks; the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tasks.reproduction")
+    parser.add_argument("stage")
+    parser.add_argument("--force", action="store_true", help="run also what is up to date")
+    asked = parser.parse_args(arguments)
+    # The stage gets the same signal and ends; DVC then returns from it and frees its locks. A
+    # handler and not SIG_IGN, because an ignored signal would be inherited by the stage.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    return reproduce(asked.stage, force=asked.force)
+
+
+def _explain(error: Exception, stage: str) -> int:
+    """Tells why DVC gave up: the stage left its own words, or it could not, or DVC has some."""
+    from dvc.stage.exceptions import StageCmdFailedError
+
+    if failures.read_failure(stage) is not None:
+        return 1
+    cause = error.__cause__ or error
+    if not isinstance(cause, StageCmdFailedError):
+        return _tell(cause, stage, retryable=False)
+    status = _one_line(cause).rpartition(" ")[2]
+    message = f"stage {stage} was cut off with exit status {status}; {failures.LOGS}/{stage}.log"
+    failure = failures.Failure("StageCrash", f"{message} may say why", retryable=True)
+    failures.write_failure(failure, stage)
+    complain(f"error: {failure.message}")
+    return 1
+
+
+def _tell(error: BaseException, stage: str, *, retryable: bool) -> int:
+    message = f"DVC cannot run stage {stage}: {_one_line(error)}"
+    failures.write_failure(failures.Failure(type(error).__name__, message, retryable), stage)
+    complain(f"error: {message}")
+    return 1
+
+
+def _end_with_parent(parent: int) -> None:
+    """Stops this process group once ``parent`` is gone: a killed flow leaves no stage behind."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.killpg(os.getpgrp(), signal.SIGTERM)
+    time.sleep(STOP_GRACE_S)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+class _Memory(logging.Handler):
+    """Notices the one message of DVC's that a person wants to know about."""
+
+    restored = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.restored = self.restored or "is cached - skipping run" in str(record.msg)
+
+
+def _hush_dvc(log: Path | None = None) -> _Memory:
+    """Takes DVC's logs off the screen, into ``log`` if one is named."""
+    import dvc.logger
+    import dvc.progress  # noqa: F401 - its logger decides on progress bars
+
+    memory = _Memory()
+    handlers: list[logging.Handler] = [memory]
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(log, mode="w", encoding="utf-8"))
+    for name in ("dvc", "dvc_objects", "dvc_data"):
+        logger = logging.getLogger(name)
+        logger.handlers = list(handlers)
+        logger.propagate = False
+    logging.getLogger("dvc.progress").setLevel(logging.CRITICAL)
+    return memory
+
+
+def _one_line(error: Any) -> str:
+    return " ".join(str(error).split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
