@@ -66,6 +66,7 @@ class ValidationConfiguration(Section):
     """What a prompt must be to pass, and how many may fail."""
 
     min_characters: Count = 3
+    max_characters: Count = Field(default=4000, description="Longer prompts are rejected.")
     max_words: Count = Field(default=200, description="Longer prompts are rejected.")
     max_non_ascii_fraction: Probability = 0.3
     max_prompt_score: Probability = Field(

@@ -1,0 +1,119 @@
+"""Numbers about each row that the suites judge; lists and most texts never reach a suite."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tasks.prompts import prompt_id_of
+
+# log-softmax in float32 can end a rounding error above zero.
+_LOGPROB_SLACK = 1e-6
+_SCORE_SLACK = 1e-6
+
+
+def prompt_facts(frame: pd.DataFrame) -> pd.DataFrame:
+    """The prompts with their lengths, script and whether the id is that of the text."""
+    texts = ["" if pd.isna(text) else str(text) for text in frame["text"]]
+    lengths = [len(text) for text in texts]
+    ascii_lengths = [len(text.encode("ascii", "ignore")) for text in texts]
+    return frame.assign(
+        num_characters=lengths,
+        num_words=[len(text.split()) for text in texts],
+        non_ascii_fraction=[
+            1 - plain / length if length else 0.0
+            for plain, length in zip(ascii_lengths, lengths, strict=True)
+        ],
+        id_matches=[
+            prompt_id_of(text) == prompt_id
+            for text, prompt_id in zip(texts, frame["prompt_id"], strict=True)
+        ],
+    )
+
+
+def rollout_facts(frame: pd.DataFrame) -> pd.DataFrame:
+    """One row of plain values per node; ``ok`` says that the node did not fail."""
+    ok = frame["failure"] == ""
+    known = set(zip(frame["prompt_id"], frame["iteration"], frame["path"], strict=True))
+    parents = list(zip(frame["prompt_id"], frame["iteration"], frame["parent"], strict=True))
+    return pd.DataFrame(
+        {
+            "row_id": frame["row_id"],
+            "prompt_id": frame["prompt_id"],
+            "ok": ok,
+            "failed": (~ok).astype(float),
+            "truncated": (frame["truncated_tokens"] > 0).astype(float),
+            "depth_matches": frame["path"].map(_depth) == frame["depth"],
+            "parent_matches": frame["path"].map(_parent) == frame["parent"],
+            "parent_known": [not key[2] or key in known for key in parents],
+            "num_probe_ids": frame["probe_ids"].map(_size),
+            "num_probe_logprobs": frame["probe_logprobs"].map(_size),
+            "num_probe_mask": frame["probe_mask"].map(_size),
+            "reference_fits": _reference_fits(frame),
+            "logprobs_valid": _all(
+                frame, ("probe_logprobs", "reference_logprobs"), _logprobs_valid
+            ),
+            "target_logprobs_valid": frame["target_logprobs"].map(_logprobs_valid),
+            "min_probe_id": frame["probe_ids"].map(lambda ids: min(_items(ids), default=0)),
+            "max_probe_id": frame["probe_ids"].map(lambda ids: max(_items(ids), default=0)),
+            "num_responses": frame["response_texts"].map(_size),
+            "num_response_scores": frame["response_scores"].map(_size),
+            "response_characters": frame["response_texts"].map(_num_characters),
+            "scores_valid": frame["response_scores"].map(_scores_valid),
+            "score": frame["score"].astype(float),
+            "score_is_mean": _score_is_mean(frame),
+            "probe_score": frame["probe_score"].astype(float),
+            "reward_finite": np.isfinite(frame["reward"].astype(float)),
+        }
+    ).reset_index(drop=True)
+
+
+def _items(cell: Any) -> Sequence[Any]:
+    """The list in a cell, which parquet gives as an array and an absent one as None or NaN."""
+    if cell is None or isinstance(cell, float):
+        return ()
+    return cell.tolist() if isinstance(cell, np.ndarray) else cell  # type: ignore[no-any-return]
+
+
+def _size(cell: Any) -> int:
+    return len(_items(cell))
+
+
+def _depth(path: str) -> int:
+    return path.count(".") + 1
+
+
+def _parent(path: str) -> str:
+    return path.rpartition(".")[0]
+
+
+def _all(frame: pd.DataFrame, columns: Sequence[str], holds: Any) -> pd.Series:
+    return frame[list(columns)].map(holds).all(axis="columns")
+
+
+def _logprobs_valid(cell: Any) -> bool:
+    return all(math.isfinite(value) and value <= _LOGPROB_SLACK for value in _items(cell))
+
+
+def _scores_valid(cell: Any) -> bool:
+    return all(0.0 <= value <= 1.0 for value in _items(cell))
+
+
+def _reference_fits(frame: pd.DataFrame) -> list[bool]:
+    """One log-probability per token, or none where the reference was not asked."""
+    sizes = zip(frame["reference_logprobs"].map(_size), frame["probe_ids"].map(_size), strict=True)
+    return [num_logprobs in {0, num_ids} for num_logprobs, num_ids in sizes]
+
+
+def _num_characters(cell: Any) -> int:
+    return sum(len(text.strip()) for text in _items(cell))
+
+
+def _score_is_mean(frame: pd.DataFrame) -> list[bool]:
+    pairs = zip(frame["response_scores"].map(_items), frame["score"], strict=True)
+    return [
+        bool(scores) and abs(sum(scores) / len(scores) - score) <= _SCORE_SLACK
+        for scores, score in pairs
+    ]

@@ -1,0 +1,39 @@
+"""What no prompt may hold, as patterns: broken text, template leftovers, personal data.
+
+Every repetition is bounded, so a text of a million characters is searched in linear time.
+"""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+
+BROKEN_TEXT = ("control_character", "replacement_character", "template_token")
+PERSONAL_DATA = ("email", "phone", "user_mention", "url")
+
+_DOMAIN = r"(?:[a-z0-9-]{1,63}\.){1,4}(?:com|org|net|edu|gov|io|info|co\.uk|de|fr)"
+
+FINDINGS: Mapping[str, re.Pattern[str]] = MappingProxyType(
+    {
+        # Tab and line ends are text; overrides of the writing direction hide text from a reader.
+        "control_character": re.compile(
+            r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
+        ),
+        "replacement_character": re.compile("\ufffd"),
+        # Placeholders that were never filled, and control tokens of chat templates.
+        "template_token": re.compile(
+            r"\{\{[^{}\n]{0,80}\}\}|\{%[^\n]{0,80}%\}|\$\{\w{1,40}\}|\{[a-z_]{1,40}\}"
+            r"|<\|\w{1,40}\|>|</?s>|\[/?INST\]|<</?SYS>>",
+        ),
+        "email": re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}"),
+        # Written in groups or with a country code; a bare run of digits is more often a quantity.
+        "phone": re.compile(
+            r"(?<![\w.])(?:\(\d{3}\)[ .-]?|\d{3}[ .-])\d{3}[ .-]\d{4}(?![\w.]\d)"
+            r"|(?<!\w)\+\d{1,3}[ .-]?(?:\(?\d{1,4}\)?[ ./-]?){2,5}\d{2,4}(?!\w)"
+            r"|(?<![\w.])0\d{2,4}[ /-]\d{5,8}(?!\w)"
+        ),
+        "user_mention": re.compile(r"(?<![\w/])/?u/[\w-]{3,20}|(?<![\w@./])@[A-Za-z_]\w{1,29}"),
+        "url": re.compile(
+            rf"\bh(?:tt|xx)ps?://\S|\bwww\.\w|(?<![\w@.-]){_DOMAIN}(?![\w-])", re.IGNORECASE
+        ),
+    }
+)

@@ -1,0 +1,161 @@
+"""The result of a validation: which checks held, and the ids of the rows that did not pass.
+
+A report names ids and never quotes a text, and holds no time, so that equal rows give equal files.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal
+
+from astra_core.errors import GateError
+
+# critical stops the pipeline, row rejects the row, warning is for the person who reads the report.
+Level = Literal["critical", "row", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One expectation and how it went.
+
+    Attributes:
+        check: Its name; of a row-level check also the reason a row is rejected for.
+        column: What it looks at; empty for the table as a whole.
+        level: What follows when it does not hold.
+        success: Whether every row, or the table, is as expected.
+        unexpected: Rows that are not, or for the table what was seen instead.
+        sample_ids: The first few of those rows.
+        note: Set when the check could not be made, for example for want of its column.
+        rows: All of those rows by their place in the frame.
+    """
+
+    check: str
+    column: str
+    level: Level
+    success: bool
+    unexpected: float
+    sample_ids: tuple[str, ...] = ()
+    note: str = ""
+    rows: tuple[int, ...] = field(default=(), repr=False)
+
+    def to_record(self) -> dict[str, Any]:
+        """What a report file says about the check."""
+        return {
+            "check": self.check,
+            "column": self.column,
+            "level": self.level,
+            "success": self.success,
+            "unexpected": self.unexpected,
+            "sample_ids": list(self.sample_ids),
+            "note": self.note,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationReport:
+    """All checks of one set of rows.
+
+    Attributes:
+        subject: What was validated, in the plural.
+        num_rows: Rows looked at.
+        checks: In the order of their suite.
+        num_rejected: Rows that failed a row-level check and were left out.
+        reasons: How many rows each row-level check rejected; a row may count for several.
+        splits: Accepted rows by split.
+    """
+
+    subject: str
+    num_rows: int
+    checks: tuple[Check, ...]
+    num_rejected: int = 0
+    reasons: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    splits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @property
+    def critical_failed(self) -> tuple[str, ...]:
+        """Names of the checks that stop the pipeline."""
+        return tuple(c.check for c in self.checks if c.level == "critical" and not c.success)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Names of the checks a person should look at."""
+        return tuple(c.check for c in self.checks if c.level == "warning" and not c.success)
+
+    @property
+    def success(self) -> bool:
+        """Whether the pipeline may go on."""
+        return not self.critical_failed
+
+    def summary(self) -> str:
+        """One line for a person."""
+        accepted = self.num_rows - self.num_rejected
+        line = f"{accepted} of {self.num_rows} {self.subject} pass {len(self.checks)} checks"
+        if self.num_rejected:
+            most = sorted(self.reasons.items(), key=lambda entry: (-entry[1], entry[0]))[:3]
+            line += "; rejected for " + ", ".join(f"{name} {count}" for name, count in most)
+        if self.warnings:
+            line += "; warnings: " + ", ".join(self.warnings)
+        return line
+
+    def require_success(self, page: Path) -> None:
+        """Returns if no critical check failed.
+
+        Args:
+            page: Where a person reads more; named in the error.
+
+        Raises:
+            GateError: Names the first failed check, what it saw and the page.
+        """
+        if self.success:
+            return
+        first = next(c for c in self.checks if c.level == "critical" and not c.success)
+        seen = first.note or f"{first.unexpected:g}"
+        others = len(self.critical_failed) - 1
+        more = f" and {others} more" if others else ""
+        ids = f" (such as {', '.join(first.sample_ids[:3])})" if first.sample_ids else ""
+        msg = f"{self.subject} must pass '{first.check}'{more}, got {seen}{ids}; see {page}"
+        raise GateError(msg)
+
+    def to_record(self) -> dict[str, Any]:
+        """The report as JSON-like values."""
+        return {
+            "subject": self.subject,
+            "success": self.success,
+            "num_rows": self.num_rows,
+            "num_rejected": self.num_rejected,
+            "rejected_fraction": self.num_rejected / self.num_rows if self.num_rows else 0.0,
+            "critical_failed": list(self.critical_failed),
+            "warnings": list(self.warnings),
+            "reasons": dict(self.reasons),
+            "splits": dict(self.splits),
+            "checks": [check.to_record() for check in self.checks],
+        }
+
+    def to_markdown(self) -> str:
+        """The report as a page for a person."""
+        verdict = "passed" if self.success else "**failed**: " + ", ".join(self.critical_failed)
+        lines = [
+            f"# Validation of {self.subject}",
+            "",
+            f"{self.summary()}.",
+            "",
+            f"Gate {verdict}.",
+        ]
+        if self.splits:
+            sizes = ", ".join(f"{split} {count}" for split, count in self.splits.items())
+            lines += ["", f"Accepted rows: {sizes}."]
+        lines += [
+            "",
+            "| check | column | level | holds | unexpected | ids |",
+            "|---|---|---|---|---|---|",
+        ]
+        lines += [_table_row(check) for check in self.checks]
+        return "\n".join(lines) + "\n"
+
+
+def _table_row(check: Check) -> str:
+    holds = "yes" if check.success else "no"
+    seen = check.note or f"{check.unexpected:g}"
+    cells = (check.check, check.column, check.level, holds, seen, ", ".join(check.sample_ids[:3]))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
