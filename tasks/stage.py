@@ -62,7 +62,7 @@ class Stage:
     @property
     def description(self) -> str:
         """The first line of the function's docstring."""
-        return (inspect.getdoc(self.function) or "").partition("\n")[0]
+        return (inspect.getdoc(self.function) or "").partition("\n")[0].replace("``", "")
 
     @property
     def products(self) -> tuple[Path, ...]:

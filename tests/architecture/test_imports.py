@@ -1,0 +1,51 @@
+"""Who may import whom, and what must stay light."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("torch", "transformers", "mlflow", "prefect", "great_expectations", "pandas", "dvc")
+STAGE_MODULES = (
+    "tasks.prompts",
+    "tasks.validation",
+    "tasks.models",
+    "tasks.rollouts",
+    "tasks.training",
+    "tasks.evaluation",
+    "tasks.registration",
+)
+
+
+def test_imports_go_down_only():
+    done = subprocess.run(
+        [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 0 == done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import astra_core, astra_core.config, astra_core.errors, astra_core.registry",
+        "import tasks, tasks.params, tasks.pipeline, tasks.console, tasks.__main__",
+        "from tasks.params import read_params; read_params()",
+        "from tasks.pipeline import render; render()",
+        *(f"import {module}" for module in STAGE_MODULES),
+    ],
+)
+def test_what_must_be_light_loads_nothing_heavy(statement):
+    # The first seconds of every command, and of every stage that DVC skips, are spent here.
+    code = f"{statement}\nimport sys\nprint(*sorted(set({HEAVY!r}) & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    assert ("", "\n") == (done.stderr, done.stdout)

@@ -1,0 +1,97 @@
+"""dvc.yaml says what the signatures say, and a stage runs again when code it runs was edited."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.pipeline import STAGE_NAMES, drift, find_stage, stages
+
+ROOT = Path(__file__).parents[2]
+# How a stage is run and shown, not what it computes; params.yaml names every value that it reads,
+# and a test holds it to that.
+PLUMBING = {
+    "astra_core",
+    "astra_core.config",
+    "astra_core.errors",
+    "astra_core.files",
+    "astra_core.redaction",
+    "astra_core.registry",
+    "tasks",
+    "tasks.console",
+    "tasks.params",
+    "tasks.provenance",
+    "tasks.stage",
+}
+
+
+def test_dvc_yaml_is_what_the_signatures_say():
+    assert drift(ROOT / "dvc.yaml") is None
+
+
+def test_the_stages_are_in_the_order_of_the_drawing():
+    assert list(STAGE_NAMES) == list(stages())
+
+
+@pytest.mark.parametrize("name", STAGE_NAMES)
+def test_the_code_of_a_stage_exists(name):
+    missing = [path for path in find_stage(name).code if not (ROOT / path).exists()]
+
+    assert [] == missing
+
+
+@pytest.fixture(scope="session")
+def imports():
+    """The import graph of the packages."""
+    import grimp
+
+    return grimp.build_graph("astra_core", "tasks", cache_dir=None)
+
+
+@pytest.mark.parametrize("name", STAGE_NAMES)
+def test_the_code_of_a_stage_covers_what_it_imports(name, imports):
+    listed = tuple(ROOT / path for path in find_stage(name).code)
+    needed = {_file(module) for module in _reached(f"tasks.{name}", imports)}
+    unlisted = [path for path in needed if not any(path.is_relative_to(code) for code in listed)]
+
+    assert [] == sorted(str(path.relative_to(ROOT)) for path in unlisted)
+
+
+@pytest.mark.parametrize("name", ["training", "rollouts", "models", "prompts", "validation"])
+def test_an_edit_of_a_later_stage_does_not_run_an_earlier_one_again(name):
+    later = STAGE_NAMES[STAGE_NAMES.index(name) + 1 :]
+    listed = find_stage(name).code
+
+    assert [] == [f"tasks/{stage}.py" for stage in later if f"tasks/{stage}.py" in listed]
+    assert "tasks" not in listed
+
+
+def _reached(module: str, imports) -> Iterator[str]:
+    """The module and what it imports, directly or not, without going through the plumbing."""
+    seen, waiting = set(), [module]
+    while waiting:
+        current = waiting.pop()
+        if current in seen or current in PLUMBING:
+            continue
+        seen.add(current)
+        waiting.extend(imports.find_modules_directly_imported_by(current))
+    yield from seen
+
+
+def _file(module: str) -> Path:
+    path = ROOT.joinpath(*module.split("."))
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def test_the_command_finds_no_drift():
+    done = subprocess.run(
+        [sys.executable, "-m", "tasks", "--render", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
