@@ -151,6 +151,11 @@ def test_what_follows_an_ended_episode_does_not_leak_into_it():
     loud, _ = fn.gae(torch.tensor([0.0, 0.0, 9.0]), zeros, torch.full((3,), 7.0), **options)
 
     assert torch.equal(quiet[1:2], loud[1:2])
+    # an episode that terminated is done, whatever the flag says
+    implied, _ = fn.gae(
+        torch.tensor([0.0, 0.0, 9.0]), zeros, zeros, **{**options, "done": done & False}
+    )
+    assert torch.equal(torch.tensor([0.0, 0.0, 9.0]), implied)
     # the next value of a terminated step may be anything
     nowhere, _ = fn.gae(zeros, zeros, torch.tensor([0.0, math.nan, 0.0]), **options)
     assert torch.equal(torch.zeros(3), nowhere)

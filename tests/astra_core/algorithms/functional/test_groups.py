@@ -70,6 +70,7 @@ def test_group_advantages_are_exactly_zero_for_equal_rewards(scale_by_spread, si
     advantages = fn.group_advantages(rewards, scale_by_spread=scale_by_spread)
 
     assert torch.equal(torch.zeros(2, size), advantages)
+    assert torch.equal(torch.zeros(2, size), fn.group_advantages(rewards, min_spread=0.0))
     assert torch.equal(torch.zeros(2, size), fn.leave_one_out(rewards))
     assert fn.num_flat_groups(rewards) == 2
 
@@ -208,6 +209,8 @@ def test_group_advantages_need_groups_for_a_vector():
 def test_running_mean_does_not_depend_on_the_batches(rewards, cut):
     tensor = torch.tensor(rewards)
     mean, seen = fn.running_mean(tensor[:cut], mean=0.0, num_seen=0)
+    if seen:
+        assert pytest.approx(mean) == fn.running_mean(tensor[:cut], mean=99.0, num_seen=0)[0]
     mean, seen = fn.running_mean(tensor[cut:], mean=mean, num_seen=seen)
 
     assert len(rewards) == seen

@@ -65,6 +65,13 @@ def test_masked_variance_takes_ddof_off_the_count():
     assert pytest.approx(7 / 3) == fn.masked_variance(values, mask, ddof=1).item()
 
 
+def test_masked_variance_of_two_and_of_one():
+    values = torch.tensor([1.0, 3.0])
+
+    assert fn.masked_variance(values, torch.tensor([True, True]), ddof=1).item() == 2.0
+    assert fn.masked_variance(values, torch.tensor([True, False]), ddof=1).item() == 0.0
+
+
 def test_masked_mean_has_no_gradient_outside_the_mask():
     values = torch.tensor([1.0, math.nan, 3.0], requires_grad=True)
     fn.masked_mean(values, torch.tensor([True, False, True])).backward()

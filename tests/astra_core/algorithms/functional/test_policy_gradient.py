@@ -182,6 +182,7 @@ def test_effective_sample_fraction_known_numbers():
     [
         (0.1, 0.0, 1.0, 0.405, -0.9),  # inside the clip: plain
         (0.5, 0.0, 1.0, 0.32, 0.0),  # moved 0.5 toward the return: held at 0.2
+        (1.5, 1.0, 2.0, 0.32, 0.0),  # the same around another old prediction
         (-0.5, 0.0, 1.0, 1.125, -1.5),  # moved away: the plain error is the worse
     ],
 )
