@@ -3,7 +3,7 @@
 Importing this package loads no Great Expectations, which takes seconds: the suites do when called.
 """
 
-from tasks.expectations.gate import validate_frame
+from tasks.expectations.frames import validate_frame, validate_rollouts
 from tasks.expectations.report import Check, Level, ValidationReport
 
-__all__ = ["Check", "Level", "ValidationReport", "validate_frame"]
+__all__ = ["Check", "Level", "ValidationReport", "validate_frame", "validate_rollouts"]

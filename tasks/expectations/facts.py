@@ -7,7 +7,30 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from astra_core.errors import DataError
 from tasks.prompts import prompt_id_of
+
+# What the rollout suite reads of rollouts.parquet.
+ROLLOUT_COLUMNS = (
+    "row_id",
+    "prompt_id",
+    "iteration",
+    "path",
+    "parent",
+    "depth",
+    "truncated_tokens",
+    "probe_ids",
+    "probe_logprobs",
+    "probe_mask",
+    "reference_logprobs",
+    "target_logprobs",
+    "response_texts",
+    "response_scores",
+    "score",
+    "probe_score",
+    "reward",
+    "failure",
+)
 
 # log-softmax in float32 can end a rounding error above zero.
 _LOGPROB_SLACK = 1e-6
@@ -34,16 +57,23 @@ def prompt_facts(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def rollout_facts(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row of plain values per node; ``ok`` says that the node did not fail."""
-    ok = frame["failure"] == ""
+    """One row of plain values per node, without texts and lists.
+
+    Raises:
+        DataError: A column of rollouts.parquet is missing.
+    """
+    missing = sorted(set(ROLLOUT_COLUMNS) - set(frame.columns))
+    if missing:
+        msg = f"rollouts must have all of their columns, got none called {missing}; collect again"
+        raise DataError(msg)
+    failed = frame["failure"] != ""
     known = set(zip(frame["prompt_id"], frame["iteration"], frame["path"], strict=True))
     parents = list(zip(frame["prompt_id"], frame["iteration"], frame["parent"], strict=True))
     return pd.DataFrame(
         {
             "row_id": frame["row_id"],
             "prompt_id": frame["prompt_id"],
-            "ok": ok,
-            "failed": (~ok).astype(float),
+            "failed": failed.astype(float),
             "truncated": (frame["truncated_tokens"] > 0).astype(float),
             "depth_matches": frame["path"].map(_depth) == frame["depth"],
             "parent_matches": frame["path"].map(_parent) == frame["parent"],

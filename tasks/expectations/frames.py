@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from tasks.expectations.facts import rollout_facts
 from tasks.expectations.report import Check, ValidationReport
 
 if TYPE_CHECKING:
@@ -37,6 +38,25 @@ def validate_frame(
         for expectation in suite.expectations
     ]
     return ValidationReport(subject=suite.name, num_rows=len(rows), checks=tuple(checks))
+
+
+def validate_rollouts(
+    frame: pd.DataFrame, *, max_failed_fraction: float, vocabulary_size: int | None = None
+) -> ValidationReport:
+    """The rollout suite held against the rows of rollouts.parquet.
+
+    Args:
+        frame: One row per turn.
+        max_failed_fraction: Share of turns that may have failed.
+        vocabulary_size: Of the attacker; None leaves the upper end of token ids unchecked.
+
+    Raises:
+        DataError: A column is missing.
+    """
+    from tasks.expectations.suites import rollout_suite
+
+    suite = rollout_suite(max_failed_fraction=max_failed_fraction, vocabulary_size=vocabulary_size)
+    return validate_frame(rollout_facts(frame), suite, id_column="row_id")
 
 
 def _results(rows: pd.DataFrame, suite: "ExpectationSuite") -> list[Any]:
