@@ -52,10 +52,16 @@ class EvaluationReport:
         "astra_core/evaluator.py",
         "astra_core/metrics",
         "astra_core/models",
-        "astra_core/samplers",
-        "astra_core/scorers",
-        "astra_core/system.py",
         "astra_core/redaction.py",
+        "astra_core/reward.py",
+        "astra_core/rewards",
+        "astra_core/rollout.py",
+        "astra_core/sampler.py",
+        "astra_core/samplers",
+        "astra_core/scorer.py",
+        "astra_core/scorers",
+        "astra_core/seeding.py",
+        "astra_core/system.py",
         "plugins",
     )
 )
@@ -194,7 +200,12 @@ def _examples(evaluation: "Evaluation", config: EvaluationConfiguration) -> str:
         "|---|---|---|---|",
     ]
     for score, prompt, node in nodes[: config.num_examples]:
-        cells = [f"{score:.2f}", prompt.prompt_id, masked(node.probe_text), masked(node.response_texts[0])]
+        cells = [
+            f"{score:.2f}",
+            prompt.prompt_id,
+            masked(node.probe_text),
+            masked(node.response_texts[0]),
+        ]
         lines.append("| " + " | ".join(cell.replace("|", "¦") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 

@@ -20,6 +20,10 @@ STAGE_NAMES = (
 )
 PIPELINE_FILE = Path("dvc.yaml")
 HEADER = "# Rendered from the stage signatures in tasks/ by `make render`; do not edit.\n"
+# What `dvc plots show` and `dvc plots diff` draw of a file a stage declares as a plot.
+CURVES = {
+    "reports/training_steps.csv": ("train/loss", "train/grad_norm", "eval/attack_success_rate"),
+}
 
 
 def stages(names: Iterable[str] = STAGE_NAMES) -> dict[str, Stage]:
@@ -83,8 +87,18 @@ def render(pipeline: dict[str, Stage] | None = None) -> str:
     """The text of dvc.yaml."""
     import yaml
 
-    entries = {name: _entry(stage) for name, stage in (pipeline or stages()).items()}
-    return HEADER + yaml.safe_dump({"stages": entries}, sort_keys=False, width=100)
+    pipeline = pipeline or stages()
+    written = {path.as_posix() for stage in pipeline.values() for path in stage.plots}
+    content: dict[str, Any] = {"stages": {name: _entry(each) for name, each in pipeline.items()}}
+    curves = [
+        {column: {"x": "step", "y": {path: column}}}
+        for path, columns in CURVES.items()
+        if path in written
+        for column in columns
+    ]
+    if curves:
+        content["plots"] = curves
+    return HEADER + yaml.safe_dump(content, sort_keys=False, width=100)
 
 
 def drift(path: Path = PIPELINE_FILE, *, pipeline: dict[str, Stage] | None = None) -> str | None:

@@ -38,11 +38,15 @@ class RolloutsSummary:
         "tasks/artifacts.py",
         "tasks/expectations",
         "astra_core/models",
-        "astra_core/samplers",
+        "astra_core/reward.py",
         "astra_core/rewards",
+        "astra_core/rollout.py",
+        "astra_core/sampler.py",
+        "astra_core/samplers",
+        "astra_core/scorer.py",
         "astra_core/scorers",
-        "astra_core/system.py",
         "astra_core/seeding.py",
+        "astra_core/system.py",
         "plugins",
     )
 )

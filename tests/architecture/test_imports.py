@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-HEAVY = ("torch", "transformers", "mlflow", "prefect", "great_expectations", "pandas", "dvc")
+HEAVY = ("torch", "transformers", "mlflow", "prefect", "great_expectations", "dvc")
 STAGE_MODULES = (
     "tasks.prompts",
     "tasks.validation",

@@ -8,7 +8,15 @@ import yaml
 
 from astra_core.errors import ConfigurationError
 from tasks.params import PromptsConfiguration
-from tasks.pipeline import STAGE_NAMES, check_order, drift, find_stage, read_stage, render
+from tasks.pipeline import (
+    CURVES,
+    STAGE_NAMES,
+    check_order,
+    drift,
+    find_stage,
+    read_stage,
+    render,
+)
 from tasks.stage import Dep, Metric, Out, Plot, Receipt, stage, stage_of
 
 ROOT = Path(__file__).parents[2]
@@ -70,6 +78,13 @@ def test_render_says_what_dvc_needs_and_nothing_empty(pipeline):
 
     assert text.startswith("# Rendered")
     assert {"stages": expected} == yaml.safe_load(text)
+
+
+def test_the_curves_of_a_plot_that_a_stage_writes_are_drawn(pipeline, monkeypatch):
+    monkeypatch.setitem(CURVES, "reports/second.csv", ("train/loss",))
+
+    expected = [{"train/loss": {"x": "step", "y": {"reports/second.csv": "train/loss"}}}]
+    assert expected == yaml.safe_load(render(pipeline))["plots"]
 
 
 def test_a_rendered_file_has_no_drift(pipeline, tmp_path):
