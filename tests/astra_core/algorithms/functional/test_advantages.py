@@ -151,6 +151,14 @@ def test_what_follows_an_ended_episode_does_not_leak_into_it():
     loud, _ = fn.gae(torch.tensor([0.0, 0.0, 9.0]), zeros, torch.full((3,), 7.0), **options)
 
     assert torch.equal(quiet[1:2], loud[1:2])
+    # nor into one that was only cut: its own next value, 7, and nothing of the reward 9
+    cut, _ = fn.gae(
+        torch.tensor([0.0, 0.0, 9.0]),
+        zeros,
+        torch.full((3,), 7.0),
+        **{**options, "terminated": done & False},
+    )
+    assert torch.equal(torch.tensor([14.0, 7.0, 16.0]), cut)
     # an episode that terminated is done, whatever the flag says
     implied, _ = fn.gae(
         torch.tensor([0.0, 0.0, 9.0]), zeros, zeros, **{**options, "done": done & False}
