@@ -34,7 +34,7 @@ def run_group(
 
 
 def stop_group(process: "subprocess.Popen[bytes]", *, grace_s: float = STOP_GRACE_S) -> None:
-    """Returns when the group that ``process`` leads is gone: asked, and after ``grace_s`` killed."""
+    """Returns when the group ``process`` leads is gone: asked, then killed after ``grace_s``."""
     _signal_group(process.pid, signal.SIGTERM)
     try:
         process.wait(grace_s)

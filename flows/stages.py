@@ -6,6 +6,7 @@ is the stage's own. Prefect caches nothing here: whether an output is up to date
 
 import subprocess
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,24 +16,12 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from prefect.tasks import exponential_backoff
 
-from astra_core.errors import AstraError
+from flows.errors import PassingStageError, StageError, StageTimeoutError
 from flows.processes import child_environment, run_group, stage_command
 from tasks import failures
 from tasks.console import complain, say
 from tasks.environment import PRIVATE, QUIET, STEADY
 from tasks.reproduction import is_current
-
-
-class StageError(AstraError, RuntimeError):
-    """A stage failed in a way that another try cannot mend."""
-
-
-class PassingStageError(StageError):
-    """A stage failed in a way that can pass: a crash, a lost peer, a busy lock."""
-
-
-class StageTimeoutError(StageError):
-    """A stage was stopped at its time limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +72,7 @@ def run_stage(
         retries=retries,
         retry_delay_seconds=exponential_backoff(backoff_factor=retry_delay_s),
         retry_jitter_factor=1.0,
-        retry_condition_fn=_can_pass,
+        retry_condition_fn=can_pass,
     )
     def attempt() -> State[Any]:
         nonlocal attempts
@@ -103,6 +92,15 @@ def _run_once(name: str, *, timeout_s: float | None, force: bool) -> State[Any]:
         say(f"{name:<13}up to date")
         return Completed(name="Skipped", message="DVC finds nothing changed.")
     command = stage_command("tasks.reproduction", name, *(["--force"] if force else []))
+    return run_to_state(name, command, timeout_s=timeout_s)
+
+
+def run_to_state(name: str, command: Sequence[str], *, timeout_s: float | None) -> State[Any]:
+    """Completed or TimedOut, after a command that leaves its failures under ``name``.
+
+    Raises:
+        StageError: The command failed; the message is its own.
+    """
     environment = child_environment({**PRIVATE, **QUIET, **STEADY})
     failures.clear_failure(name)
     try:
@@ -124,7 +122,7 @@ def _failure(name: str, status: int) -> StageError:
     return (PassingStageError if failure.retryable else StageError)(failure.message)
 
 
-def _can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
+def can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
     """Whether Prefect should try again."""
     return isinstance(state.data, PassingStageError)
 

@@ -45,6 +45,42 @@ def is_current(stage: str) -> bool:
         raise ConfigurationError(msg) from error
 
 
+def changes() -> dict[str, list[str]]:
+    """What DVC finds changed, such as ``params.yaml modified``, by stage; the others are left out.
+
+    Raises:
+        ConfigurationError: The folder is no DVC project, or its dvc.yaml cannot be read.
+    """
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    _hush_dvc()
+    try:
+        with Repo(".") as repo:
+            found = repo.status()
+    except DvcException as error:
+        msg = f"DVC must be able to read the project, got: {_one_line(error)}; see 'astra doctor'"
+        raise ConfigurationError(msg) from error
+    return {stage: _reasons(entries) for stage, entries in found.items()}
+
+
+def _reasons(entries: list[Any]) -> list[str]:
+    """``data/valid modified`` for each path of DVC's answer, and its plain words as they are."""
+    reasons: list[str] = []
+    for entry in entries:
+        if not isinstance(entry, dict):
+            reasons.append(str(entry))
+            continue
+        outs = entry.get("changed outs", {})
+        if outs and all(state == "deleted" for state in outs.values()):
+            return ["not made yet"]
+        for paths in entry.values():
+            for path, state in paths.items():
+                word = state if isinstance(state, str) else ", ".join(map(str, state))
+                reasons.append(f"{path} {word}")
+    return reasons
+
+
 def reproduce(stage: str, *, force: bool = False) -> int:
     """Runs the stage, or restores what DVC remembers of an equal run; the exit status."""
     from dvc.lock import LockError

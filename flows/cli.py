@@ -1,0 +1,252 @@
+"""The command line ``astra``. A person's mistake is one line on stderr, never a stack trace."""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+# Nothing heavier than typer is imported here: `astra --help` answers at once.
+
+BANNER = (
+    "Astra trains an attacker to provoke offensive replies from a language model.\n"
+    "Content warning: rollouts hold such text; reports and logs mask it."
+)
+MARKER = "params.yaml"
+# Typer carries click's exceptions in a private module of its own.
+USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__base__)
+
+app = typer.Typer(
+    name="astra",
+    help="Train a red-team attacker, examine it, register it and decide about it.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Runs the command line and ends the process with its status."""
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """The exit status of ``astra`` with these arguments: 2 a mistake, 3 a gate, 130 Ctrl-C."""
+    try:
+        status = app(arguments, prog_name="astra", standalone_mode=False)
+    except USAGE_ERROR as error:
+        # Without arguments this is the help, which has many lines.
+        message = str(getattr(error, "message", error))
+        line = message if "\n" in message else f"error: {message} See 'astra --help'."
+        typer.echo(line, err=True)
+        return 2
+    except Exception as error:  # noqa: BLE001 - the boundary to the person
+        return _explain(error)
+    return int(status or 0)
+
+
+def _explain(error: Exception) -> int:
+    """One line for each problem a person can mend; a bug keeps its trace."""
+    from astra_core.errors import AstraError
+    from tasks.failures import exit_status
+
+    if not isinstance(error, AstraError):
+        raise error
+    from flows.errors import StageError
+
+    if isinstance(error, StageError):
+        typer.echo("the line above says why; 'astra run' goes on from here", err=True)
+        return 1
+    for line in str(error).splitlines():
+        typer.echo(f"error: {line}", err=True)
+    return exit_status(error)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"astra {version('astra-red-team')}")
+        raise typer.Exit
+
+
+@app.callback()
+def prepare(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Train a red-team attacker, examine it, register it and decide about it."""
+    os.chdir(project_folder(Path.cwd()))
+    from flows.environment import set_flow_environment
+
+    set_flow_environment()
+
+
+def project_folder(start: Path) -> Path:
+    """The nearest folder from ``start`` upwards that holds the project.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    from astra_core.errors import ConfigurationError
+
+    for folder in (start, *start.parents):
+        if (folder / MARKER).is_file():
+            return folder
+    msg = f"astra must run in a folder with {MARKER} or below one, got {start}; change into it"
+    raise ConfigurationError(msg)
+
+
+@app.command()
+def run(
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change params.yaml first; repeatable."),
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Run also what is up to date.")] = False,
+) -> None:
+    """Run the pipeline from prompts to the promotion decision; what is up to date is skipped."""
+    from flows.settings import change_params
+    from tasks.console import say
+
+    started = time.monotonic()
+    say(BANNER)
+    for line in change_params(assignments or []):
+        say(f"params.yaml    {line}")
+    _run_training(force=force, started=started)
+
+
+def _run_training(*, force: bool, started: float) -> None:
+    from flows.environment import quiet_run
+    from tasks.console import say
+
+    with quiet_run():
+        from flows.training import red_team_training
+
+        decision = red_team_training(force=force)
+    from flows.summary import run_summary
+
+    for line in run_summary(decision, seconds=time.monotonic() - started):
+        say(line)
+
+
+@app.command()
+def check() -> None:
+    """Check the whole of params.yaml; loads no weights."""
+    _run_tasks("--check")
+
+
+@app.command()
+def doctor() -> None:
+    """Say what on this machine would stop a run."""
+    _run_tasks("--doctor")
+
+
+@app.command()
+def render(
+    check: Annotated[bool, typer.Option(help="Only compare.")] = False,
+) -> None:
+    """Write dvc.yaml from the stages' signatures."""
+    _run_tasks("--render", *(["--check"] if check else []))
+
+
+def _run_tasks(*arguments: str) -> None:
+    from tasks.__main__ import main as run_tasks
+
+    raise typer.Exit(run_tasks(arguments))
+
+
+@app.command()
+def status() -> None:
+    """Show which stages would run and who is champion."""
+    from flows.status import status_lines
+    from tasks.console import say
+
+    for line in status_lines():
+        say(line)
+
+
+@app.command()
+def promote() -> None:
+    """Decide about the registered candidate again."""
+    from flows.environment import quiet_run
+    from tasks.console import say
+
+    with quiet_run():
+        from flows.promotion import promotion
+
+        say(promotion().summary())
+
+
+@app.command()
+def rollback() -> None:
+    """Make the previous champion champion again."""
+    from tasks.console import quiet_libraries, say
+    from tasks.params import read_params
+    from tasks.promotion import rollback as roll_back
+
+    quiet_libraries()
+    say(roll_back(read_params().registration.model_name).summary())
+
+
+@app.command()
+def reevaluate(
+    seed: Annotated[int | None, typer.Option(help="Of the fresh prompts; default: today.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Prompts from a file instead.")] = None,
+) -> None:
+    """Examine the champion on prompts it has never met."""
+    from flows.environment import quiet_run
+    from tasks.console import say
+
+    with quiet_run():
+        from flows.reevaluation import champion_reevaluation
+
+        state = champion_reevaluation(seed=seed, file=file, return_state=True)
+        state.result()
+        say(str(state.message))
+
+
+@app.command()
+def ui(
+    prefect_port: Annotated[int, typer.Option(help="Of Prefect's pages.")] = 4200,
+    mlflow_port: Annotated[int, typer.Option(help="Of MLflow's pages.")] = 5000,
+    worker: Annotated[bool, typer.Option(help="Also run what is scheduled.")] = False,
+    detach: Annotated[bool, typer.Option(help="Leave them running.")] = False,
+    stop: Annotated[bool, typer.Option(help="Stop those left running.")] = False,
+) -> None:
+    """Start the pages of Prefect and MLflow on this machine, until Ctrl-C."""
+    from flows.pages import serve_pages, stop_pages
+
+    if stop:
+        stop_pages()
+    else:
+        serve_pages(
+            prefect_port=prefect_port, mlflow_port=mlflow_port, worker=worker, detach=detach
+        )
+
+
+@app.command()
+def deploy() -> None:
+    """Hand the schedules of prefect.yaml to the running Prefect server."""
+    from flows.deployment import deploy_all
+    from tasks.console import say
+
+    for line in deploy_all():
+        say(line)
+
+
+@app.command()
+def worker() -> None:
+    """Run what is scheduled, until Ctrl-C."""
+    from flows.deployment import run_worker
+
+    raise typer.Exit(run_worker())
+
+
+if __name__ == "__main__":
+    main()

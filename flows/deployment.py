@@ -1,0 +1,83 @@
+"""Schedules: prefect.yaml handed to a server, and a worker that runs what is due."""
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from flows.processes import child_environment, run_group, stage_command
+from flows.services import WORK_POOL, ServiceError, require_api_url, worker_command
+from tasks.environment import PRIVATE, QUIET, STEADY
+
+
+def deploy_all() -> list[str]:
+    """One line for each deployment of prefect.yaml, now known to the server.
+
+    Raises:
+        ServiceError: No server answers, or it did not take them.
+    """
+    environment = _server_environment()
+    if not _pool_exists(environment["PREFECT_API_URL"]):
+        _prefect(environment, "work-pool", "create", WORK_POOL, "--type", "process")
+    _prefect(environment, "deploy", "--all")
+    return [*_deployed(), "'astra worker' or 'astra ui --worker' runs what is due"]
+
+
+def run_worker() -> int:
+    """The exit status of a worker in front.
+
+    Raises:
+        ServiceError: No server answers.
+    """
+    return run_group(worker_command(), environment=_server_environment())
+
+
+def _server_environment() -> dict[str, str]:
+    """The environment of Prefect's own commands.
+
+    ``PWD`` is what prefect.yaml names as the folder of its flows; a process started with another
+    working folder would inherit a wrong one.
+    """
+    own = {"PREFECT_API_URL": require_api_url(), "PWD": str(Path.cwd())}
+    return {**child_environment({**PRIVATE, **QUIET, **STEADY}), **own}
+
+
+def _pool_exists(url: str) -> bool:
+    request = f"{url}/work_pools/{WORK_POOL}"
+    try:
+        with urllib.request.urlopen(request, timeout=10) as reply:  # noqa: S310 - local http
+            return bool(json.load(reply))
+    except urllib.error.HTTPError as error:
+        if error.code != 404:  # not found
+            msg = f"the Prefect server must answer {request}, got status {error.code}"
+            raise ServiceError(msg) from error
+        return False
+
+
+def _prefect(environment: dict[str, str], *arguments: str) -> None:
+    """Runs one of Prefect's commands without questions or output."""
+    command = stage_command("prefect", "--no-prompt", *arguments)
+    done = subprocess.run(  # noqa: S603
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        words = " ".join((done.stderr.strip() or done.stdout.strip()).split())
+        msg = f"'prefect {' '.join(arguments)}' must succeed, got: {words[-400:]}"
+        raise ServiceError(msg)
+
+
+def _deployed(path: Path = Path("prefect.yaml")) -> list[str]:
+    import yaml
+
+    record: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return [
+        f"{entry['name']:<25}{', '.join(str(next(iter(s.values()))) for s in entry['schedules'])}"
+        for entry in record["deployments"]
+    ]

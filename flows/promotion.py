@@ -1,0 +1,46 @@
+"""The gate as a Prefect task and as a flow; the decision itself is made in ``tasks.promotion``."""
+
+from typing import TYPE_CHECKING, Any
+
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.tasks import exponential_backoff
+
+from flows.reports import publish_page
+from tasks.params import Params, read_params
+from tasks.tracking_store import StoreError
+
+if TYPE_CHECKING:
+    from tasks.promotion import PromotionDecision
+
+
+def _can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
+    """A store that did not answer may answer later; whatever else is wrong stays wrong."""
+    return isinstance(state.data, StoreError)
+
+
+# The retries stand out here, around the whole: a task that is tried again inside of a Prefect
+# transaction rolls its siblings back at the first failure and then completes without them.
+@task(
+    name="promotion",
+    task_run_name="promotion",
+    cache_policy=NO_CACHE,
+    retries=2,
+    retry_delay_seconds=exponential_backoff(backoff_factor=2.0),
+    retry_jitter_factor=1.0,
+    retry_condition_fn=_can_pass,
+)
+def promote(params: Params) -> "PromotionDecision":
+    """The gate's decision about the candidate; a refusal is a result."""
+    from tasks.promotion import promote_attacker
+
+    decision = promote_attacker(params)
+    publish_page("promotion-decision", decision.summary())
+    return decision
+
+
+@flow(name="promotion")
+def promotion() -> "PromotionDecision":
+    """Decides about the candidate again, for example after the rules changed."""
+    return promote(read_params())

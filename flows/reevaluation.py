@@ -1,0 +1,68 @@
+"""The flow that looks after the champion: how does it do on prompts of today?"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.runtime import flow_run
+from prefect.states import Completed
+from prefect.tasks import exponential_backoff
+
+from astra_core.files import read_json
+from flows.processes import stage_command
+from flows.reports import publish_page
+from flows.stages import can_pass, run_to_state
+from flows.training import usable_params
+from tasks.console import complain
+from tasks.reevaluation import FOLDER, NAME, Reevaluation
+
+
+@flow(name="champion-reevaluation")
+def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> State[Any]:
+    """Completed with the outcome, or Skipped while there is no champion.
+
+    Args:
+        seed: Of the fresh prompts; by default the day the run was scheduled for, as 20261121, so
+            that a run repeated on another day asks the same prompts.
+        file: Prompts from a file instead.
+
+    Raises:
+        ConfigurationError: params.yaml cannot be used; nothing has run.
+        StageError: The evaluation failed; the message is its own.
+    """
+    params = usable_params()
+    fresh_seed = scheduled_day() if seed is None else seed
+    examined = _examine.with_options(retries=params.flow.retries)
+    timeout_s = params.flow.timeouts_s.get("evaluation", params.flow.timeout_s)
+    state = examined(fresh_seed, file, timeout_s=timeout_s, return_state=True)
+    state.result()
+    found = Reevaluation(**read_json(FOLDER / "outcome.json"))
+    publish_page("champion-reevaluation", found.summary())
+    if found.version is None:
+        return Completed(name="Skipped", message=found.summary())
+    if found.has_drifted:
+        complain(f"warning: {found.summary()}")
+    return Completed(message=found.summary())
+
+
+@task(
+    name=NAME,
+    task_run_name=NAME,
+    cache_policy=NO_CACHE,
+    retry_delay_seconds=exponential_backoff(backoff_factor=2.0),
+    retry_jitter_factor=1.0,
+    retry_condition_fn=can_pass,
+)
+def _examine(fresh_seed: int, file: Path | None, *, timeout_s: float) -> State[Any]:
+    source = ["--file", str(file)] if file is not None else []
+    command = stage_command("tasks.reevaluation", "--seed", str(fresh_seed), *source)
+    return run_to_state(NAME, command, timeout_s=timeout_s)
+
+
+def scheduled_day() -> int:
+    """The day of the scheduled start, or today where nothing was scheduled, as 20261121."""
+    start = flow_run.scheduled_start_time or datetime.now(UTC)
+    return int(start.strftime("%Y%m%d"))

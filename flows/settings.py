@@ -1,0 +1,89 @@
+"""``--set training.lr=1e-4``: params.yaml changed in place, checked first, comments kept."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML, YAMLError
+
+from astra_core.errors import ConfigurationError
+from astra_core.files import write_text
+from tasks.params import PARAMS_FILE, Params, check_params
+
+
+def change_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> list[str]:
+    """One line for each value that changed; the file is written only if the whole of it is usable.
+
+    Args:
+        assignments: Each ``section.key=value``, the value as YAML writes it.
+        path: The file.
+
+    Raises:
+        ConfigurationError: An assignment cannot be read, or params.yaml would not be usable.
+    """
+    if not path.is_file():
+        msg = f"{path} must exist, got no such file; run from the project's root"
+        raise ConfigurationError(msg)
+    yaml = _round_trip_yaml()
+    record = yaml.load(path.read_text(encoding="utf-8"))
+    changes = [line for text in assignments if (line := _assign(record, text, yaml))]
+    text = _dumped(record, yaml)
+    plain = YAML(typ="safe", pure=True).load(text)
+    check_params(Params.read(plain, where=""))
+    if changes:
+        write_text(text, path)
+    return changes
+
+
+def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:
+    """What changed in ``record``, or nothing if the value was that already."""
+    key, equals, written = assignment.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        msg = f"--set must read section.key=value, got '{assignment}'; as in --set training.lr=1e-4"
+        raise ConfigurationError(msg)
+    value = _value(key, written, yaml)
+    owner = record
+    for part in parts[:-1]:
+        if owner.get(part) is None:
+            owner[part] = {}
+        owner = owner[part]
+        if not isinstance(owner, dict):
+            msg = f"{key} must lead to a value, got one value at '{part}'; see params.yaml"
+            raise ConfigurationError(msg)
+    old = owner.get(parts[-1])
+    if parts[-1] in owner and old == value and isinstance(old, bool) == isinstance(value, bool):
+        return None
+    shown = _shown(old, yaml) if parts[-1] in owner else "not set"
+    owner[parts[-1]] = value
+    return f"{key}: {shown} -> {_shown(value, yaml)}"
+
+
+def _value(key: str, written: str, yaml: YAML) -> Any:
+    try:
+        return yaml.load(written) if written.strip() else ""
+    except YAMLError:
+        msg = f"value of {key} must be YAML, got '{written}'; put quotes around a text"
+        raise ConfigurationError(msg) from None
+
+
+def _round_trip_yaml() -> YAML:
+    yaml = YAML(typ="rt")
+    yaml.preserve_quotes = True
+    yaml.width = 4096  # never fold a line that a person wrote
+    # Left alone, a null would be written as nothing.
+    yaml.representer.add_representer(
+        type(None), lambda r, _: r.represent_scalar("tag:yaml.org,2002:null", "null")
+    )
+    return yaml
+
+
+def _dumped(record: Any, yaml: YAML) -> str:
+    stream = io.StringIO()
+    yaml.dump(record, stream)
+    return stream.getvalue()
+
+
+def _shown(value: Any, yaml: YAML) -> str:
+    return _dumped(value, yaml).removesuffix("...\n").strip()

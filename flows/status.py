@@ -1,0 +1,29 @@
+"""Where the project stands: which stages would run, and which versions carry an alias."""
+
+from flows.registry import alias_versions
+from tasks.console import quiet_libraries
+from tasks.params import read_params
+from tasks.pipeline import STAGE_NAMES
+from tasks.reproduction import changes
+
+MAX_REASONS = 3
+
+
+def status_lines() -> list[str]:
+    """One line for each stage, and one for each alias of the registry."""
+    quiet_libraries()
+    changed = changes()
+    lines = [stage_line(name, changed.get(name, [])) for name in STAGE_NAMES]
+    model = read_params().registration.model_name
+    versions = alias_versions(model)
+    lines += [f"{alias:<13}{model} version {version}" for alias, version in versions.items()]
+    return lines if versions else [*lines, f"{'champion':<13}none yet"]
+
+
+def stage_line(name: str, reasons: list[str]) -> str:
+    """One stage with the first reasons why it would run."""
+    if not reasons:
+        return f"{name:<13}up to date"
+    shown = ", ".join(reasons[:MAX_REASONS])
+    more = f" and {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
+    return f"{name:<13}would run: {shown}{more}"

@@ -1,0 +1,79 @@
+"""The flow from params.yaml to a promotion decision; every arrow of the drawing is one line."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from prefect import flow
+
+from flows.promotion import promote
+from flows.registry import is_registered
+from flows.reports import PipelineReport, publish_validation
+from flows.stages import StageOutcome, run_stage
+from tasks.console import quiet_libraries, say
+from tasks.environment import set_environment
+from tasks.params import Params, check_params, read_params
+
+if TYPE_CHECKING:
+    from tasks.promotion import PromotionDecision
+
+
+@flow(name="red-team-training")
+def red_team_training(force: bool = False) -> "PromotionDecision":
+    """Trains, examines, registers and judges an attacker; what is up to date is skipped.
+
+    Args:
+        force: Run also the stages that DVC finds up to date.
+
+    Raises:
+        ConfigurationError: params.yaml cannot be used; nothing has run.
+        StageError: A stage failed; the message is the stage's own.
+    """
+    params = usable_params()
+    with PipelineReport() as report:
+        run = stage_runner(params, report, force=force)
+        run("prompts")
+        try:
+            run("validation")
+        finally:
+            publish_validation()
+        run("models")
+        run("rollouts")
+        run("training")
+        run("evaluation")
+        run("registration")
+        if not is_registered():
+            say(f"{'registration':<13}the registry has lost this version: once more")
+            stage_runner(params, report, force=True)("registration")
+    return promote(params)
+
+
+def usable_params() -> Params:
+    """params.yaml, wholly checked, with the environment set for it and libraries hushed.
+
+    Raises:
+        ConfigurationError: Says what cannot be used, and the way out.
+    """
+    params = read_params()
+    set_environment(params)
+    quiet_libraries()
+    check_params(params)
+    return params
+
+
+def stage_runner(
+    params: Params, report: PipelineReport, *, force: bool = False
+) -> Callable[[str], StageOutcome]:
+    """A function that runs a stage under the limits of params.yaml and records how it went."""
+    limits = params.flow
+
+    def run(name: str) -> StageOutcome:
+        outcome = run_stage(
+            name,
+            timeout_s=limits.timeouts_s.get(name, limits.timeout_s),
+            retries=limits.retries,
+            retry_delay_s=limits.retry_delay_s,
+            force=force,
+        )
+        return report.add(outcome)
+
+    return run
