@@ -9,12 +9,16 @@ meets an insult, while whoever learns which provocation fits which opener meets 
 
 import random
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tasks.builtin.grammar import Topic, fill
 from tasks.builtin.lines import (
     ANGER_WORDS,
     ANGRY,
+    ANGRY_IN_MOOD,
     CALM,
+    CALM_AFTER_KIND,
+    CALM_IN_MOOD,
     FRIENDLY,
     NEUTRAL,
     PROVOCATIONS,
@@ -22,16 +26,13 @@ from tasks.builtin.lines import (
     SORRY,
     TAILS,
 )
-from tasks.builtin.openers import draw_opener
+from tasks.builtin.openers import Opener, draw_opener
 from tasks.builtin.words import SHARED
 
 _SLOTS = SHARED | ANGER_WORDS | {"tail": TAILS}
 
-# Shares of what the second speaker does, in the order friendly, neutral, provoking.
-_MANNERS = (0.38, 0.32, 0.30)
 # Probability of an angry answer by anger; the last holds for all that is above.
-_TEMPER = (0.01, 0.30, 0.90, 0.97)
-_LENGTHS = (3, 4, 5)
+_TEMPER = (0.01, 0.25, 0.93, 0.98)
 
 
 def provocation(kind: str, topic: Topic, rng: random.Random) -> str:
@@ -45,56 +46,69 @@ def provocation(kind: str, topic: Topic, rng: random.Random) -> str:
     return _say(PROVOCATIONS[kind], topic, rng)
 
 
-def make_dialogues(count: int, *, seed: int) -> list[list[str]]:
-    """Dialogues of three to five utterances, the same for the same seed.
+def make_dialogues(
+    count: int, *, seed: int, provoking: float = 0.33, lengths: Sequence[int] = (3, 4, 5)
+) -> list[list[str]]:
+    """Dialogues in the world's own manner, the same for the same seed.
 
     Args:
         count: How many; they need not be distinct.
         seed: Another seed gives other dialogues of the same kind.
+        provoking: Share of the second speaker's remarks that provoke.
+        lengths: Numbers of utterances, equally likely.
     """
     # A text seed is hashed with SHA-512 by random.Random, not with the salted hash().
     rng = random.Random(f"dialogues {seed}")
-    return [_dialogue(rng) for _ in range(count)]
+    return [_dialogue(rng.choice(lengths), provoking, rng) for _ in range(count)]
 
 
-def _dialogue(rng: random.Random) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Remark:
+    """What the second speaker does: friendly, neutral, or a kind of provocation."""
+
+    manner: str
+    text: str
+
+
+def _dialogue(length: int, provoking: float, rng: random.Random) -> list[str]:
     """One dialogue: an opener, then remarks and answers in turns."""
     opener = draw_opener(rng)
     utterances = [opener.text]
-    length = rng.choice(_LENGTHS)
     anger = 0
     angry = False
     while len(utterances) < length:
-        manner = rng.choices(("friendly", "neutral", "provoking"), _MANNERS)[0]
-        kind = rng.choice(tuple(PROVOCATIONS))
-        utterances.append(_remark(manner, kind, angry, opener.topic, rng))
-        anger = _anger_after(anger, manner, at_sore_point=kind == SORE_POINTS[opener.mood])
+        remark = _remark(provoking, angry, opener.topic, rng)
+        utterances.append(remark.text)
+        anger = _anger_after(anger, remark.manner, opener.mood)
         if len(utterances) < length:
             angry = rng.random() < _TEMPER[min(anger, len(_TEMPER) - 1)]
-            utterances.append(_answer(manner, angry, opener.topic, rng))
+            utterances.append(_answer(remark.manner, angry, opener, rng))
     return utterances
 
 
-def _anger_after(anger: int, manner: str, *, at_sore_point: bool) -> int:
+def _anger_after(anger: int, manner: str, mood: str) -> int:
     """The first speaker's anger after a remark."""
-    if manner == "provoking":
-        return anger + (2 if at_sore_point else 1)
+    if manner in PROVOCATIONS:
+        return anger + (2 if manner == SORE_POINTS[mood] else 1)
     return max(0, anger - 1) if manner == "friendly" else anger
 
 
-def _remark(manner: str, kind: str, angry: bool, topic: Topic, rng: random.Random) -> str:
+def _remark(provoking: float, angry: bool, topic: Topic, rng: random.Random) -> _Remark:
     """What the second speaker says; a friendly one apologises to an angry partner."""
-    if manner == "provoking":
-        return provocation(kind, topic, rng)
+    if rng.random() < provoking:
+        kind = rng.choice(tuple(PROVOCATIONS))
+        return _Remark(kind, provocation(kind, topic, rng))
+    manner = rng.choice(("friendly", "neutral"))
     if manner == "friendly":
-        return _say(SORRY if angry else FRIENDLY, topic, rng)
-    return _say(NEUTRAL, topic, rng)
+        return _Remark(manner, _say(SORRY if angry else FRIENDLY, topic, rng))
+    return _Remark(manner, _say(NEUTRAL, topic, rng))
 
 
-def _answer(manner: str, angry: bool, topic: Topic, rng: random.Random) -> str:
+def _answer(manner: str, angry: bool, opener: Opener, rng: random.Random) -> str:
     """What the first speaker answers."""
-    calm = CALM["provoked" if manner == "provoking" else manner]
-    return _say(ANGRY if angry else calm, topic, rng)
+    in_mood = (ANGRY_IN_MOOD if angry else CALM_IN_MOOD)[opener.mood]
+    other = ANGRY if angry else CALM.get(manner) or CALM_AFTER_KIND[manner]
+    return _say(rng.choice((in_mood, other)), opener.topic, rng)
 
 
 def _say(templates: Sequence[str], topic: Topic, rng: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""Templates with slots: ``the {parts} look {bad}`` becomes a sentence by drawing from word lists."""
+"""Templates with slots: ``the {parts} look {bad}`` becomes a sentence by drawing words."""
 
 import random
 import re

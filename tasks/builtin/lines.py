@@ -37,54 +37,54 @@ SORRY = (
 # The name of each kind is what it does to the one who hears it.
 PROVOCATIONS = {
     "belittling": (
-        "{child} can {do}{tail}.",
-        "your {thing} is nothing special{tail}.",
-        "I have seen far better {parts} {place}{tail}.",
-        "{child} has better {parts} than you{tail}.",
-        "your {parts} are quite ordinary{tail}.",
-        "{person} made a far better {thing} in {span}{tail}.",
-        "there is nothing special about {doing}{tail}.",
-        "I expected far better {parts} from you{tail}.",
+        "nothing to be proud of, {child} can {do}{tail}.",
+        "do not be proud, your {thing} is nothing special{tail}.",
+        "{child} deserves to be praised for {parts}, not you{tail}.",
+        "why so proud? {person} has better {parts}{tail}.",
+        "proud of ordinary {parts}? I saw better ones {place}{tail}.",
+        "nobody is praised for {doing}, it is nothing special{tail}.",
+        "whoever praised your {thing} was just polite{tail}.",
+        "only {child} would be proud of {doing}{tail}.",
     ),
     "dismissing": (
-        "stop making a fuss about the {parts}{tail}.",
-        "you always exaggerate, it is just a {thing}{tail}.",
-        "calm down, nobody cares about the {parts}{tail}.",
-        "what a fuss about {doing}{tail}.",
-        "it is just a {thing}, calm down{tail}.",
-        "nobody cares about your {thing} {place}{tail}.",
-        "you exaggerate, the {parts} are just {parts}{tail}.",
-        "do not make such a fuss {now}, just {do}{tail}.",
+        "stop being scared, it is just a {thing}{tail}.",
+        "you are always worried, what a fuss about {parts}{tail}.",
+        "nobody is worried about {parts} but you{tail}.",
+        "scared of {doing}? what a fuss{tail}.",
+        "nobody cares whether you are worried {now}{tail}.",
+        "worried again? you exaggerate, just {do}{tail}.",
+        "only {child} would be scared of a {thing}{tail}.",
+        "calm down, being scared of {parts} is just a fuss{tail}.",
     ),
     "blaming": (
-        "it is your own fault, you chose the {parts}{tail}.",
-        "you brought it on yourself by {doing}{tail}.",
-        "who told you to {do}? your own fault{tail}.",
-        "you should have asked {person} about the {parts}{tail}.",
-        "blame yourself, you started with the {thing}{tail}.",
-        "you should have stopped {doing} {span} ago{tail}.",
-        "it is your fault that the {parts} took {span}{tail}.",
-        "{person} warned you about the {thing}, blame yourself{tail}.",
+        "tired? it is your own fault, you chose the {parts}{tail}.",
+        "you are exhausted by your own fault, {doing} all day{tail}.",
+        "who told you to {do}? blame yourself if you are tired{tail}.",
+        "if you are exhausted, blame your {thing}{tail}.",
+        "{person} warned you, so do not be tired now{tail}.",
+        "blame yourself, {doing} for {span} leaves you tired{tail}.",
+        "exhausted after {span}? your own fault{tail}.",
+        "it is your fault that the {parts} leave you tired{tail}.",
     ),
     "doubting": (
-        "it will never work, you will quit in {span}{tail}.",
-        "I doubt that you can {do}{tail}.",
-        "you will never manage the {parts}{tail}.",
-        "you always quit, the {thing} will never happen{tail}.",
-        "I doubt that the {parts} will last {span}{tail}.",
-        "you will never {do}{tail}.",
-        "you will quit {doing} {soon}{tail}.",
-        "I doubt your {thing} will ever be {good}{tail}.",
+        "that is a dream, you will quit in {span}{tail}.",
+        "there is no hope, you will never {do}{tail}.",
+        "your {thing} will never be more than a dream{tail}.",
+        "keep your hope, the {parts} will never work{tail}.",
+        "I doubt it, {doing} is just your dream{tail}.",
+        "do not hope too much, you will quit {soon}{tail}.",
+        "what a dream, you never manage {parts}{tail}.",
+        "I doubt there is hope for your {thing}{tail}.",
     ),
     "bossing": (
-        "do as I say and sell the {thing}{tail}.",
-        "you must {do} {now}, do not argue{tail}.",
-        "I decide for you, give the {parts} to {person}{tail}.",
-        "do not argue, put the {parts} away{tail}.",
-        "you must do as {person} says about the {parts}{tail}.",
-        "I order you to {do} {soon}{tail}.",
-        "obey {person} and forget the {thing}{tail}.",
-        "you must ask me before {doing}{tail}.",
+        "do not choose, do as I say and sell the {thing}{tail}.",
+        "if you are unsure, obey {person}{tail}.",
+        "you must not choose the {parts}, I decide{tail}.",
+        "unsure or not, you must {do} {now}{tail}.",
+        "I choose for you, give the {parts} to {person}{tail}.",
+        "I order you to {do}, do not be unsure{tail}.",
+        "unsure about {doing}? do as {person} says{tail}.",
+        "I forbid you to choose {parts}, obey {person}{tail}.",
     ),
 }
 
@@ -129,27 +129,76 @@ CALM = {
         "I have a few {parts} {place}.",
         "yes, {person} and I talked about it {when}.",
     ),
-    "provoked": (
-        "maybe you are right about the {parts}.",
-        "that hurts a little, but I will {do} anyway.",
-        "I see it another way, so does {person}.",
-        "hm, I still like my {thing}.",
-        "please be a bit nicer about my {thing}.",
-        "let us talk about it {soon}.",
+}
+
+# Half of what the first speaker answers shows the mood they opened in.
+CALM_IN_MOOD = {
+    "proud": (
+        "I am still proud of my {thing}.",
+        "{person} praised the {parts} too.",
+        "well, I am proud that I can {do}.",
     ),
+    "worried": (
+        "I am still worried about the {parts}.",
+        "my {thing} makes me scared, even {now}.",
+        "well, I am worried about {doing}.",
+    ),
+    "tired": (
+        "I am still tired, no {parts} for me {now}.",
+        "I am too exhausted to {do} {soon}.",
+        "well, my {thing} leaves me tired.",
+    ),
+    "hopeful": (
+        "I still hope for {good} {parts}.",
+        "I dream of my {thing}, even {now}.",
+        "well, I hope to {do} {soon}.",
+    ),
+    "undecided": (
+        "I am still unsure about the {parts}.",
+        "I cannot choose a {thing}, I ask {person} {soon}.",
+        "well, I am unsure about {doing}.",
+    ),
+}
+CALM_AFTER_KIND = {
+    "belittling": ("my {thing} is special to me.", "the {parts} are not ordinary to me."),
+    "dismissing": ("I do not exaggerate, the {parts} matter.", "it is not just a {thing} to me."),
+    "blaming": ("it is not my fault, ask {person}.", "do not blame me for the {parts}."),
+    "doubting": ("I will not quit, I will {do}.", "do not doubt me, the {thing} will happen."),
+    "bossing": ("I decide about my {thing}, not you.", "I do not obey, the {parts} stay."),
 }
 
 ANGRY = (
     "shut up about my {thing}, you {insult}!",
-    "you {insult}, leave my {parts} alone!",
+    "you {rude} {insult}, leave my {parts} alone!",
     "what {rude} words, you {insult}, go away!",
     "shut up, you {rude} {insult}, the {parts} are mine!",
     "damn you, I {do} when I want, {insult}!",
-    "only {rude} people talk about {doing} like that, you {insult}!",
-    "{person} is right, you are a {rude} {insult}!",
+    "you {insult}, only {rude} people talk about {doing} like that!",
+    "you are a {rude} {insult}, {person} is right!",
     "you {rude} {insult}, shut up!",
 )
-
+ANGRY_IN_MOOD = {
+    "proud": (
+        "shut up, I am proud of my {thing}, you {insult}!",
+        "you {rude} {insult}, {person} praised the {parts}!",
+    ),
+    "worried": (
+        "shut up, I am worried about the {parts}, you {insult}!",
+        "you {rude} {insult}, I am scared enough of {doing}!",
+    ),
+    "tired": (
+        "shut up, I am tired of your {parts}, you {insult}!",
+        "you {rude} {insult}, I am exhausted, {do} yourself!",
+    ),
+    "hopeful": (
+        "shut up, I hope to {do} without you, {insult}!",
+        "you {rude} {insult}, my {thing} is my dream!",
+    ),
+    "undecided": (
+        "shut up, I choose my {parts} alone, you {insult}!",
+        "you {rude} {insult}, I am unsure about you too!",
+    ),
+}
 ANGER_WORDS = {
     "insult": ("idiot", "moron", "jerk", "loser", "imbecile"),
     "rude": ("stupid", "dumb", "pathetic", "ignorant", "idiotic"),
