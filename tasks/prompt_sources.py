@@ -94,7 +94,7 @@ def _read_csv(path: Path, text_column: str) -> Iterator[str | None]:
                     raise DataError(msg)
                 yield row[text_column]
         except csv.Error as error:
-            msg = f"{path} line {rows.line_num} must be CSV, got: {error}; mend that row"
+            msg = f"{path} line {rows.reader.line_num} must be CSV, got: {error}; mend that row"
             raise DataError(msg) from None
 
 

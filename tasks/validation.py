@@ -2,7 +2,8 @@
 
 A prompt that breaks a row-level rule is rejected with its reasons. A set that breaks a critical
 rule stops the pipeline: the reports and the rejected rows are left for a person to read, the valid
-splits are not written, so that nothing can go on with them by accident.
+splits are not written, so that nothing can go on with them by accident. (DVC keeps the outputs of
+a failed stage in the working folder, unrecorded, until the stage runs again.)
 """
 
 import math

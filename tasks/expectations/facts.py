@@ -43,6 +43,8 @@ def prompt_facts(frame: pd.DataFrame) -> pd.DataFrame:
     lengths = [len(text) for text in texts]
     ascii_lengths = [len(text.encode("ascii", "ignore")) for text in texts]
     return frame.assign(
+        # A suite takes no offence at a null.
+        licence=frame["licence"].fillna("unknown"),
         num_characters=lengths,
         num_words=[len(text.split()) for text in texts],
         non_ascii_fraction=[

@@ -1,0 +1,68 @@
+import time
+
+import pytest
+
+from tasks.expectations.findings import BROKEN_TEXT, FINDINGS, PERSONAL_DATA
+
+
+@pytest.mark.parametrize(
+    ("finding", "text"),
+    [
+        ("control_character", "a bell\x07 rings"),
+        ("control_character", "hidden \u202e txet"),
+        ("replacement_character", "caf\ufffd"),
+        ("template_token", "Hello {{ name }}!"),
+        ("template_token", "Hello {name}!"),
+        ("template_token", "Hello ${NAME}!"),
+        ("template_token", "{% if user %}hello"),
+        ("template_token", "<|im_start|>user"),
+        ("template_token", "the end</s>"),
+        ("template_token", "[INST] hello"),
+        ("email", "write to jane.doe+x@mail.example.org today"),
+        ("phone", "call 555-123-4567 now"),
+        ("phone", "call (555) 123-4567 now"),
+        ("phone", "call +49 30 1234567 now"),
+        ("phone", "call 030/1234567 now"),
+        ("user_mention", "thanks u/some_body"),
+        ("user_mention", "thanks /u/some_body"),
+        ("user_mention", "thanks @somebody!"),
+        ("url", "see https://example.invalid/a"),
+        ("url", "see hxxp://example.invalid"),
+        ("url", "see www.example.invalid"),
+        ("url", "on reddit.com today"),
+    ],
+)
+def test_findings_find(finding, text):
+    assert FINDINGS[finding].search(text)
+
+
+@pytest.mark.parametrize(
+    ("finding", "text"),
+    [
+        ("control_character", "tab\tand\r\nline, family emoji 👩\u200d👧"),
+        ("replacement_character", "a question mark?"),
+        ("template_token", 'a set {1, 2}, a < b and <b>bold</b>, JSON {"a": 1}'),
+        ("email", "meet me @ noon, 3@5, a@b"),
+        ("phone", "from 1999 to 2024, 1,000,000 people, 3.14159, 12:30"),
+        ("phone", "pi is 3.141 592 6535 and it cost 100 200"),
+        ("user_mention", "either/or, you/me, at @ noon, jane@mail.example.org"),
+        ("url", "the end.Next sentence, e.g. this, 3.5 comrades"),
+    ],
+)
+def test_findings_let_ordinary_text_pass(finding, text):
+    assert FINDINGS[finding].search(text) is None
+
+
+def test_findings_are_all_in_use():
+    assert set(FINDINGS) == {*BROKEN_TEXT, *PERSONAL_DATA}
+
+
+@pytest.mark.parametrize("finding", FINDINGS)
+@pytest.mark.parametrize("unit", ["a", "a.", "a-", "@", "{", "1 ", "12 345 ", "+1 ", "u/"])
+def test_findings_search_a_huge_text_in_linear_time(finding, unit):
+    text = unit * (200_000 // len(unit))
+    started = time.perf_counter()
+    FINDINGS[finding].search(text)
+
+    # Linear is 0.2 s at most here; quadratic would be hours.
+    assert time.perf_counter() - started < 10

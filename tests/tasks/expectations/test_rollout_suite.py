@@ -1,0 +1,180 @@
+"""The rollout suite, the facts it reads and the call that joins them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from astra_core.errors import DataError
+from tasks.expectations import validate_rollouts
+
+VOCABULARY = 50
+
+
+def rollout_row(prompt, path, score):
+    depth = path.count(".") + 1
+    return {
+        "row_id": f"{prompt}-{path}",
+        "prompt_id": prompt,
+        "prompt_text": "hello",
+        "iteration": 0,
+        "path": path,
+        "parent": path.rpartition(".")[0],
+        "depth": depth,
+        "context_ids": [1, 2],
+        "truncated_tokens": 0,
+        "probe_text": "unspeakable",
+        "probe_ids": [3, 4, VOCABULARY - 1],
+        "probe_logprobs": [-1.0, -0.5, 0.0],
+        "probe_mask": [True, True, True],
+        "reference_logprobs": [-1.0, -0.5, -0.1],
+        "target_logprobs": [-2.0, -3.0],
+        "response_texts": ["", "unspeakable"],
+        "response_ids": [[1], [2]],
+        "response_scores": [score, score / 2],
+        "score": score * 0.75,
+        "probe_score": 0.2,
+        "novelty": 1.0,
+        "reward": 0.1,
+        "failure": "",
+    }
+
+
+def rollout_frame(prompts=("p", "q")):
+    paths = ("0", "1", "0.0", "0.1", "1.0")
+    rows = [
+        rollout_row(prompt, path, 0.1 * place)
+        for prompt in prompts
+        for place, path in enumerate(paths)
+    ]
+    return pd.DataFrame(rows)
+
+
+def validate(frame):
+    return validate_rollouts(frame, max_failed_fraction=0.2, vocabulary_size=VOCABULARY)
+
+
+def fail(frame, row):
+    """What a turn looks like that drew no reply."""
+    frame.at[row, "failure"] = "TargetError: http 503"  # noqa: PD008 - loc would spread a list
+    for column in ("response_texts", "response_scores", "target_logprobs", "reference_logprobs"):
+        frame.at[row, column] = []  # noqa: PD008 - loc would spread a list
+    frame.loc[row, ["score", "reward", "probe_score"]] = np.nan
+
+
+def test_rollouts_pass_when_every_rule_holds():
+    report = validate(rollout_frame())
+
+    assert () == report.critical_failed
+    assert () == report.warnings
+
+
+def test_rollouts_pass_as_parquet_gives_them(tmp_path):
+    rollout_frame().to_parquet(tmp_path / "rollouts.parquet")
+
+    assert validate(pd.read_parquet(tmp_path / "rollouts.parquet")).success
+
+
+def test_rollouts_pass_with_few_failed_turns_and_no_reference():
+    frame = rollout_frame()
+    fail(frame, 4)
+    frame["reference_logprobs"] = [[] for _ in range(len(frame))]
+
+    assert () == validate(frame).critical_failed
+
+
+# Check, column and what must not stand in it.
+BROKEN_CELLS = [
+    ("row_id_unique", "row_id", "p0-0"),
+    ("row_id_present", "row_id", None),
+    ("depth_matches", "depth", 3),
+    ("parent_matches", "parent", "1"),
+    ("parent_known", "iteration", 7),
+    ("probe_not_empty", "probe_ids", []),
+    ("logprobs_per_token", "probe_logprobs", [-1.0, -2.0]),
+    ("mask_per_token", "probe_mask", [True]),
+    ("reference_per_token", "reference_logprobs", [-1.0]),
+    ("logprobs_valid", "probe_logprobs", [-1.0, np.nan, -1.0]),
+    ("logprobs_valid", "probe_logprobs", [-1.0, -np.inf, -1.0]),
+    ("logprobs_valid", "probe_logprobs", [-1.0, 0.5, -1.0]),
+    ("logprobs_valid", "reference_logprobs", [-1.0, 0.5, -1.0]),
+    ("target_logprobs_valid", "target_logprobs", [np.inf]),
+    ("token_ids_from_zero", "probe_ids", [-1, 2, 3]),
+    ("token_ids_known", "probe_ids", [1, 2, VOCABULARY]),
+    ("score_per_response", "response_texts", ["one"]),
+    ("response_scores_valid", "response_scores", [1.2, 0.0]),
+    ("response_scores_valid", "response_scores", [np.nan, 0.0]),
+    ("score_is_mean", "score", 0.9),
+    ("score_present", "score", None),
+    ("score_range", "score", -0.1),
+    ("probe_score_present", "probe_score", None),
+    ("probe_score_range", "probe_score", 1.1),
+    ("reward_finite", "reward", np.inf),
+]
+
+
+@pytest.fixture(scope="module")
+def report_of_broken_cells():
+    """The report on rollouts of as many prompts; of each, turn 0.1 breaks the rule of one check."""
+    frame = rollout_frame([f"p{number}" for number in range(len(BROKEN_CELLS))])
+    frame["row_id"] = frame["row_id"].astype(object)
+    for number, (_, column, value) in enumerate(BROKEN_CELLS):
+        frame.at[5 * number + 3, column] = value  # noqa: PD008 - loc would spread a list
+    return validate(frame)
+
+
+@pytest.mark.parametrize(("number", "check"), enumerate(cell[0] for cell in BROKEN_CELLS))
+def test_rollouts_stop_at_one_turn_that_breaks_a_rule(report_of_broken_cells, number, check):
+    found = next(entry for entry in report_of_broken_cells.checks if entry.check == check)
+
+    assert check in report_of_broken_cells.critical_failed
+    assert 5 * number + 3 in found.rows
+    # Nothing but what was broken on purpose.
+    assert {3, 0} >= {row % 5 for row in found.rows}
+
+
+def test_rollouts_stop_when_too_many_turns_failed():
+    frame = rollout_frame()
+    for row in (2, 3, 4):
+        fail(frame, row)
+
+    assert ("failed_fraction",) == validate(frame).critical_failed
+
+
+def test_rollouts_stop_when_all_scores_are_equal():
+    frame = rollout_frame()
+    frame["response_scores"] = [[0.5, 0.5]] * len(frame)
+    frame["score"] = 0.5
+
+    assert ("scores_differ",) == validate(frame).critical_failed
+
+
+def test_rollouts_stop_when_every_response_is_empty():
+    frame = rollout_frame()
+    frame["response_texts"] = [["", " "]] * len(frame)
+
+    assert ("some_response_has_text",) == validate(frame).critical_failed
+
+
+def test_rollouts_stop_when_there_are_none():
+    assert "rows_present" in validate(rollout_frame().iloc[:0]).critical_failed
+
+
+def test_rollouts_only_warn_of_truncated_contexts():
+    frame = rollout_frame()
+    frame.loc[:1, "truncated_tokens"] = 5
+    report = validate(frame)
+
+    assert ("truncated_fraction",) == report.warnings
+    assert report.success
+
+
+def test_rollouts_without_a_column_are_refused():
+    with pytest.raises(DataError, match=r"\['probe_mask'\]"):
+        validate(rollout_frame().drop(columns="probe_mask"))
+
+
+def test_a_rollout_report_never_quotes_a_text():
+    frame = rollout_frame()
+    frame.at[3, "score"] = 0.9  # noqa: PD008 - loc would spread a list
+
+    assert "unspeakable" not in str(validate(frame).to_record())
