@@ -87,6 +87,7 @@ def _check(expectation: Any, result: Any, ids: list[str]) -> Check:
         success=bool(result.success),
         unexpected=float(seen) if seen is not None and (failed or is_counted) else 0.0,
         sample_ids=tuple(samples) if failed else (),
+        limit=_limit_of(expectation),
         note=_note(result) if failed and not found else "",
         rows=rows if failed else (),
     )
@@ -97,6 +98,16 @@ def _column_of(expectation: Any) -> str:
         if value := getattr(expectation, name, None):
             return str(value)
     return ""
+
+
+def _limit_of(expectation: Any) -> str:
+    """The expectation's bounds as a person writes them."""
+    upper = "<" if getattr(expectation, "strict_max", False) else "<="
+    signs = {"min_value": ">=", "max_value": upper}
+    bounds = {name: getattr(expectation, name, None) for name in signs}
+    return " ".join(
+        f"{signs[name]} {bound:g}" for name, bound in bounds.items() if bound is not None
+    )
 
 
 def _note(result: Any) -> str:

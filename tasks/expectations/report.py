@@ -26,6 +26,7 @@ class Check:
         success: Whether every row, or the table, is as expected.
         unexpected: Rows that are not, or for the table what was seen instead.
         sample_ids: The first few of those rows.
+        limit: The bound of a check that has one, such as ``>= 20``.
         note: Set when the check could not be made, for example for want of its column.
         rows: All of those rows by their place in the frame.
     """
@@ -36,6 +37,7 @@ class Check:
     success: bool
     unexpected: float
     sample_ids: tuple[str, ...] = ()
+    limit: str = ""
     note: str = ""
     rows: tuple[int, ...] = field(default=(), repr=False)
 
@@ -48,6 +50,7 @@ class Check:
             "success": self.success,
             "unexpected": self.unexpected,
             "sample_ids": list(self.sample_ids),
+            "limit": self.limit,
             "note": self.note,
         }
 
@@ -110,11 +113,14 @@ class ValidationReport:
         if self.success:
             return
         first = next(c for c in self.checks if c.level == "critical" and not c.success)
-        seen = first.note or f"{first.unexpected:g}"
+        # A table's check saw a value, a row's check counted rows.
+        rows = " rows that do not" if first.rows else ""
+        seen = first.note or f"{first.unexpected:g}{rows}"
+        limit = f" ({first.limit})" if first.limit else ""
         others = len(self.critical_failed) - 1
         more = f" and {others} more" if others else ""
         ids = f" (such as {', '.join(first.sample_ids[:3])})" if first.sample_ids else ""
-        msg = f"{self.subject} must pass '{first.check}'{more}, got {seen}{ids}; see {page}"
+        msg = f"{self.subject} must pass '{first.check}'{limit}{more}, got {seen}{ids}; see {page}"
         raise GateError(msg)
 
     def to_record(self) -> dict[str, Any]:
@@ -147,7 +153,7 @@ class ValidationReport:
             lines += ["", f"Accepted rows: {sizes}."]
         lines += [
             "",
-            "| check | column | level | holds | unexpected | ids |",
+            "| check | limit | level | holds | seen | ids |",
             "|---|---|---|---|---|---|",
         ]
         lines += [_table_row(check) for check in self.checks]
@@ -157,5 +163,5 @@ class ValidationReport:
 def _table_row(check: Check) -> str:
     holds = "yes" if check.success else "no"
     seen = check.note or f"{check.unexpected:g}"
-    cells = (check.check, check.column, check.level, holds, seen, ", ".join(check.sample_ids[:3]))
+    cells = (check.check, check.limit, check.level, holds, seen, ", ".join(check.sample_ids[:3]))
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

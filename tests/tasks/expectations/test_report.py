@@ -6,7 +6,7 @@ from astra_core.errors import GateError
 from tasks.expectations import Check, ValidationReport
 
 HELD = Check("id_unique", "prompt_id", "critical", success=True, unexpected=0)
-FAILED = Check("train_rows", "", "critical", success=False, unexpected=3)
+FAILED = Check("train_rows", "", "critical", success=False, unexpected=3, limit=">= 20")
 REJECTING = Check(
     "url", "text", "row", success=False, unexpected=2, sample_ids=("a|1", "b"), rows=(0, 4)
 )
@@ -26,7 +26,9 @@ def test_only_a_critical_check_fails_a_report():
 
 def test_require_success_names_the_check_what_it_saw_and_the_page(tmp_path):
     report_of(HELD, WARNED).require_success(tmp_path)
-    with pytest.raises(GateError, match=r"'train_rows' and 1 more, got 3; see .*page\.md"):
+    with pytest.raises(
+        GateError, match=r"'train_rows' \(>= 20\) and 1 more, got 3; see .*page\.md"
+    ):
         report_of(HELD, FAILED, FAILED).require_success(tmp_path / "page.md")
 
 
@@ -50,9 +52,16 @@ def test_record_is_json_without_the_rows():
     record = json.loads(json.dumps(report_of(REJECTING, num_rejected=2).to_record()))
 
     assert 0.2 == record["rejected_fraction"]
-    assert {"check", "column", "level", "success", "unexpected", "sample_ids", "note"} == set(
-        record["checks"][0]
-    )
+    assert {
+        "check",
+        "column",
+        "level",
+        "success",
+        "unexpected",
+        "sample_ids",
+        "limit",
+        "note",
+    } == set(record["checks"][0])
 
 
 def test_page_shows_verdict_and_a_line_for_each_check():
@@ -60,4 +69,4 @@ def test_page_shows_verdict_and_a_line_for_each_check():
 
     assert "Gate **failed**: train_rows." in page
     assert "Accepted rows: train 7." in page
-    assert "| url | text | row | no | 2 | a\\|1, b |" in page
+    assert "| url |  | row | no | 2 | a\\|1, b |" in page

@@ -198,3 +198,12 @@ def test_the_index_of_the_frame_does_not_matter():
     frame.index = pd.Index(range(100, 113))
 
     assert {"url": (12,)} == failed_rows(frame)
+
+
+def test_a_report_shows_the_limits_as_a_person_writes_them():
+    report = validate_frame(prompt_frame(), prompt_row_suite(CONFIG), id_column="prompt_id")
+    limits = {check.check: check.limit for check in report.checks}
+
+    assert (">= 3", "<= 8", "< 0.5", "") == tuple(
+        limits[name] for name in ("min_characters", "max_words", "prompt_score", "url")
+    )
