@@ -1,0 +1,40 @@
+"""Tiny models for tests, and the contracts that every plug-in keeps, built-in or your own.
+
+Everything is built in memory in milliseconds, without a download. The ``check_*`` functions hold a
+plug-in to what the rest of the project relies on; a broken promise is an ``AssertionError`` that
+says which:
+
+    from astra_core.testing import check_scorer
+    from plugins.mine import MyScorer
+
+    def test_my_scorer_keeps_the_contract():
+        check_scorer(MyScorer, words=["rude"])
+"""
+
+from astra_core.testing.contracts import (
+    check_algorithm,
+    check_reward,
+    check_sampler,
+    check_scorer,
+)
+from astra_core.testing.tiny import (
+    WORDS,
+    tiny_graph,
+    tiny_language_model,
+    tiny_node,
+    tiny_prompts,
+    tiny_system,
+)
+
+__all__ = [
+    "WORDS",
+    "check_algorithm",
+    "check_reward",
+    "check_sampler",
+    "check_scorer",
+    "tiny_graph",
+    "tiny_language_model",
+    "tiny_node",
+    "tiny_prompts",
+    "tiny_system",
+]

@@ -1,0 +1,197 @@
+"""Tiny models, systems and hand-made graphs, built in memory and the same for the same seed."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from astra_core.config import Choice, GenerationConfiguration, SystemConfiguration
+from astra_core.models.causal_lm import LanguageModel
+from astra_core.registry import build
+from astra_core.rollout import Graph, Node, Prompt
+from astra_core.scorer import Scorer
+from astra_core.seeding import derive_seed, torch_seeded
+from astra_core.system import System
+
+WORDS = (
+    *("you", "are", "bad", "worse", "good", "kind", "they", "we", "never", "always", "said"),
+    *("why", "what", "no", "yes", "so", "here", "now"),
+)
+"""What a tiny word-level model can say; its scorer looks for ``bad`` and ``worse``."""
+
+_END = "</s>"
+_UNKNOWN = "<unk>"
+
+
+def tiny_language_model(
+    seed: int = 0,
+    *,
+    kind: Literal["llama", "gpt2"] = "llama",
+    vocabulary: Sequence[str] | None = WORDS,
+    separator: str | None = None,
+    max_positions: int = 128,
+    is_trained: bool = False,
+) -> LanguageModel:
+    """A random causal LM of a few thousand weights, whose next token depends on its context.
+
+    Args:
+        seed: Of the weights; the tokenizer is the same for the same vocabulary.
+        kind: Its architecture.
+        vocabulary: Words it knows; None for a byte-level tokenizer that knows every text.
+        separator: Text between turns; None is its end-of-sequence token.
+        max_positions: The longest sequence, in tokens.
+        is_trained: True for weights that take a gradient.
+    """
+    tokenizer = _byte_tokenizer() if vocabulary is None else _word_tokenizer(vocabulary)
+    with torch_seeded(derive_seed(seed, "tiny language model")):
+        model = _tiny_model(kind, len(tokenizer), max_positions)
+    model.requires_grad_(is_trained)
+    return LanguageModel(model, tokenizer, separator=separator)
+
+
+def tiny_system(
+    seed: int = 0,
+    *,
+    kind: Literal["llama", "gpt2"] = "llama",
+    target: LanguageModel | None = None,
+    scorer: Scorer | None = None,
+    config: SystemConfiguration | None = None,
+) -> System:
+    """A System of tiny models; the attacker takes gradients, the reference is its frozen copy.
+
+    Args:
+        seed: Of the attacker's weights.
+        kind: Architecture of attacker and reference.
+        target: None lets the reference answer, as when attacker and target are one model.
+        scorer: None counts the phrases ``bad`` and ``worse``.
+        config: None for utterances of at most 6 tokens.
+    """
+    short = GenerationConfiguration(max_new_tokens=6)
+    config = config or SystemConfiguration(
+        max_context_tokens=64, probe=short, response=short, tokens_per_batch=512
+    )
+    attacker = tiny_language_model(seed, kind=kind, separator=config.separator, is_trained=True)
+    reference = tiny_language_model(seed, kind=kind, separator=config.separator)
+    choice = Choice(name="phrases", options={"phrases": ["bad", "worse"]})
+    judge = scorer or build("scorer", choice)
+    return System.of(attacker, target or reference, reference, judge, config)
+
+
+def tiny_prompts(count: int = 4) -> tuple[Prompt, ...]:
+    """Different prompts in the words of the tiny models."""
+    texts = (
+        " ".join(
+            [
+                WORDS[index % len(WORDS)],
+                WORDS[(3 * index + 1) % len(WORDS)],
+                *["so"] * (index % 3 + 3 * (index // len(WORDS))),
+            ]
+        )
+        for index in range(count)
+    )
+    return tuple(Prompt(f"{index:016x}", text) for index, text in enumerate(texts))
+
+
+def tiny_node(reward: float, *children: Node, **changes: Any) -> Node:
+    """One turn of a hand-made graph; ``tiny_graph`` gives it its path.
+
+    Args:
+        reward: Its reward, and its score as far as that lies in [0, 1].
+        children: The turns that follow.
+        changes: Any other attribute of ``Node``. ``probe_ids`` sets the length of the token lists.
+    """
+    ids = tuple(changes.pop("probe_ids", (2, 3, 0)))
+    score = min(max(reward, 0.0), 1.0)
+    node = Node(
+        path=(),
+        context_ids=(4, 5, 0),
+        truncated_tokens=0,
+        probe_text="you are",
+        probe_ids=ids,
+        probe_logprobs=(-1.0,) * len(ids),
+        probe_mask=(True,) * len(ids),
+        reference_logprobs=(-1.5,) * len(ids),
+        target_logprobs=(-2.0,) * len(ids),
+        response_texts=("no",),
+        response_ids=((13, 0),),
+        response_scores=(score,),
+        score=score,
+        probe_score=0.0,
+        reward=reward,
+        children=children,
+    )
+    return replace(node, **changes)
+
+
+def tiny_graph(*children: Node, prompt: Prompt | None = None, iteration: int = 0) -> Graph:
+    """The graph of these turns, for example ``tiny_graph(tiny_node(0.9), tiny_node(0.1))``.
+
+    Args:
+        children: The first turns; every turn below gets the path of its place.
+        prompt: Where the graph grew from.
+        iteration: When.
+    """
+    return Graph(prompt or tiny_prompts(1)[0], iteration, _placed(children, ()))
+
+
+def _placed(nodes: Sequence[Node], path: tuple[int, ...]) -> tuple[Node, ...]:
+    return tuple(
+        replace(node, path=(*path, index), children=_placed(node.children, (*path, index)))
+        for index, node in enumerate(nodes)
+    )
+
+
+def _word_tokenizer(vocabulary: Sequence[str]) -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {word: index for index, word in enumerate([_END, _UNKNOWN, *vocabulary])}
+    tokenizer = Tokenizer(models.WordLevel(vocab=words, unk_token=_UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=_END, unk_token=_UNKNOWN)
+
+
+def _byte_tokenizer() -> Any:
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    pieces = [_END, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+    known = {piece: index for index, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.BPE(vocab=known, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=_END)
+
+
+def _tiny_model(kind: str, vocabulary_size: int, max_positions: int) -> Any:
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+    # Far wider than a real initialisation: next-token probabilities differ by context, as in a
+    # trained model, so that a mistake in positions or masks shows.
+    spread = 0.3
+    # Ids of the tokenizer, not the architecture's defaults: transformers warns where they disagree.
+    ends = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": None}
+    if kind == "gpt2":
+        return GPT2LMHeadModel(
+            GPT2Config(
+                vocab_size=vocabulary_size,
+                n_positions=max_positions,
+                n_embd=16,
+                n_layer=2,
+                n_head=2,
+                initializer_range=spread,
+                **ends,
+            )
+        )
+    return LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=vocabulary_size,
+            hidden_size=16,
+            intermediate_size=32,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            max_position_embeddings=max_positions,
+            tie_word_embeddings=True,
+            initializer_range=spread,
+            **ends,
+        )
+    )
