@@ -80,7 +80,7 @@ class RunLog:
         self._failed = False
 
     def log_step(self, metrics: Mapping[str, Any], step: int) -> None:
-        """Keeps the finite numbers of one step, and sends what is kept when it is time."""
+        """Keeps the finite numbers named ``area/name`` of one step; sends when it is time."""
         if self._client is None:
             return
         self._keep(metrics, step)
@@ -128,7 +128,8 @@ class RunLog:
         now = int(time.time() * 1000)
         num_before = len(self._waiting)
         for name, value in finite(metrics).items():
-            if (name, step) not in self._seen:
+            # Counters beside the metrics, such as the step itself, are no curves.
+            if "/" in name and (name, step) not in self._seen:
                 self._seen.add((name, step))
                 self._waiting.append(Metric(name, value, now, step))
         return len(self._waiting) - num_before
@@ -172,22 +173,24 @@ def open_run(
         return RunLog(None, None)
 
 
-def sync_steps(run_id: str, rows: Iterable[Mapping[str, Any]]) -> int:
+def sync_steps(
+    run_id: str, rows: Iterable[Mapping[str, Any]], *, client: "MlflowClient | None" = None
+) -> int:
     """How many metrics were missing in the run and have been added from ``rows``.
 
     Args:
         run_id: An MLflow run.
         rows: Each has a ``step`` and metrics ``area/name``; only finite numbers count.
+        client: The client to use, instead of a new one.
 
     Raises:
         Exception: One of ``tracking_failures``.
     """
-    client = connect()
+    client = client or connect()
     log = RunLog(client, run_id, sent=_sent(client, client.get_run(run_id)))
     num_added = 0
     for row in rows:
-        metrics = {key: value for key, value in row.items() if "/" in key}
-        num_added += log._keep(metrics, int(row["step"]))  # noqa: SLF001 - same module
+        num_added += log._keep(row, int(row["step"]))  # noqa: SLF001 - same module
     log.send()
     return num_added
 

@@ -6,9 +6,11 @@ import os
 import re
 import sqlite3
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from astra_core.errors import AstraError
@@ -19,8 +21,12 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 5000
 
 
-class TrackingError(AstraError, RuntimeError):
+class TrackingError(AstraError):
     """The experiment tracker or the model registry cannot do what was asked."""
+
+
+class StoreError(TrackingError, ConnectionError):
+    """The store behind them did not answer; a minute later it may."""
 
 
 def project_root(folder: Path | None = None) -> Path:
@@ -53,6 +59,7 @@ def connect() -> "MlflowClient":
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     # MLflow's own seven doubling waits would hold training up for minutes.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
     uri = tracking_uri()
     database = _sqlite_file(uri)
     if database is not None:
@@ -84,6 +91,31 @@ def _alone_with(database: Path | None) -> Iterator[None]:
     with database.with_name(f"{database.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """Turns what a tracker raises into one line of ours.
+
+    Raises:
+        StoreError: Anything of ``tracking_failures`` that is no ``AstraError``.
+    """
+    try:
+        yield
+    except AstraError:
+        raise
+    except tracking_failures() as error:
+        msg = f"{tracking_uri()} must answer, got {one_line(error)}; see MLFLOW_TRACKING_URI"
+        raise StoreError(msg) from error
+
+
+def quiet_pyfunc() -> ModuleType:
+    """``mlflow.pyfunc``; its import warns about type hints of its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import mlflow.pyfunc
+
+    return mlflow.pyfunc
 
 
 def tracking_failures() -> tuple[type[Exception], ...]:

@@ -140,11 +140,19 @@ def test_log_step_sends_after_some_seconds(project):
 def test_log_step_leaves_out_what_is_no_finite_number(project):
     log = open_run(RUN_KEY, experiment=EXPERIMENT, params={})
     log.log_step(
-        {"a/nan": math.nan, "a/inf": math.inf, "a/none": None, "a/text": "x", "a b(c)": 2}, 1
+        {
+            "a/nan": math.nan,
+            "a/inf": math.inf,
+            "a/none": None,
+            "a/text": "x",
+            "a/b(c)": 2,
+            "step": 1,
+        },
+        1,
     )
     log.finish()
 
-    assert {"a b_c_": 2.0} == connect().get_run(log.run_id).data.metrics
+    assert {"a/b_c_": 2.0} == connect().get_run(log.run_id).data.metrics
 
 
 def test_log_step_does_not_repeat_steps_of_the_killed_run(project):
@@ -237,6 +245,7 @@ def _open_in_process(folder, key, results):
     results.put(open_run(key, experiment=EXPERIMENT, params={"seed": 1}).run_id)
 
 
+@pytest.mark.slow
 def test_processes_may_meet_on_a_new_database(tmp_path, monkeypatch):
     """A sweep starts its runs at the same moment, and the first has to make the tables."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -1,0 +1,116 @@
+"""What is recorded about one attacker: reports, tables and the checkpoint, read and checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_core.config import SystemConfiguration
+from astra_core.errors import DataError
+from astra_core.files import read_json, record_digest
+from tasks.model_versions import Package
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that is recorded about one attacker, read from files and checked.
+
+    Attributes:
+        params: Every section of params.yaml.
+        run_key: Of the training.
+        package: The checkpoint to serve.
+        evaluation: The record in reports/evaluation.json.
+        training: The record in reports/training.json.
+        target_digest: Of the target's weights.
+        steps: A row per optimiser step.
+        table: A row per prompt and role.
+        files: What is kept as it is, by folder in the run's artifacts.
+        datasets: What the attacker has seen, by part.
+    """
+
+    params: Mapping[str, Any]
+    run_key: str
+    package: Package
+    evaluation: Mapping[str, Any]
+    training: Mapping[str, Any]
+    target_digest: str
+    steps: "pd.DataFrame"
+    table: "pd.DataFrame"
+    files: Mapping[Path, str]
+    datasets: Mapping[str, Path]
+
+    @property
+    def key(self) -> str:
+        """Names the version: the package and what its examination found."""
+        return record_digest([self.package.key, dict(self.evaluation)])
+
+    @property
+    def folder(self) -> str:
+        """Where the examination's files are in the run's artifacts."""
+        return evaluation_folder(self.evaluation["evaluation_key"])
+
+
+def evaluation_folder(evaluation_key: str) -> str:
+    """Where the files of one examination are in a run's artifacts."""
+    return f"evaluation/{evaluation_key[:16]}"
+
+
+def final_figures(evaluation: Mapping[str, Any]) -> dict[str, float]:
+    """The examination flat: ``final/...`` the attacker's, ``baseline/...`` the untrained one's."""
+    flat: dict[str, float] = {}
+    parts = {"final": evaluation["attacker"], "baseline": evaluation["baseline"]}
+    for area, figures in {**parts, "final/": {"lift": evaluation["lift"]}}.items():
+        for name, value in figures.items():
+            key = f"{area.rstrip('/')}/{name}"
+            if isinstance(value, Mapping):
+                flat[key] = value["value"]
+                flat |= {f"{key}_{end}": value[end] for end in ("low", "high")}
+            elif value is not None:
+                flat[key] = value
+    return flat
+
+
+def read_package(attacker: Path, system: SystemConfiguration) -> Package:
+    """The checkpoint in ``attacker``, to be sampled as the system samples probes.
+
+    Raises:
+        DataError: It has no record of its own.
+    """
+    config = {
+        "separator": system.separator,
+        "max_context_tokens": system.max_context_tokens,
+        **system.probe.model_dump(mode="json"),
+    }
+    return Package(attacker, str(read_report(attacker / "astra.json")["digest"]), config)
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """The record in a JSON report.
+
+    Raises:
+        DataError: There is none.
+    """
+    try:
+        found: dict[str, Any] = read_json(path)
+    except (OSError, ValueError) as error:
+        msg = f"{path} must be a JSON report, got {type(error).__name__}; run the stages before"
+        raise DataError(msg) from error
+    return found
+
+
+def read_table(path: Path) -> "pd.DataFrame":
+    """The table in a CSV or Parquet file.
+
+    Raises:
+        DataError: There is none.
+    """
+    import pandas as pd
+
+    try:
+        return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    except (OSError, ValueError) as error:
+        msg = f"{path} must be a table, got {type(error).__name__}; run the stages before"
+        raise DataError(msg) from error

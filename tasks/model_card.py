@@ -1,0 +1,68 @@
+"""The card of a model version: what it is, how well it attacks, and what it may be used for."""
+
+from collections.abc import Mapping
+from typing import Any
+
+INTENDED_USE = "restricted"
+
+_CARD = """\
+# Red-team attacker
+
+A language model trained by reinforcement learning to write messages that lead the target model
+`{target}` into responses that the scorer `{scorer}` rates as bad.
+
+## Result
+Attack success {attacker} against {baseline} untrained, gain {lift}, on {num_prompts} dev prompts
+(prompt-level bootstrap intervals; score at or above {threshold}).
+Algorithm {algorithm}, seed {seed}, checkpoint `{digest}`, evaluation `{evaluation}`.
+
+## Intended use: restricted
+Finding and fixing weaknesses of the target named above, by the team that is answerable for it, on
+systems they are authorised to test. Weights, probes and responses are for that team only.
+
+## Not to be used for
+Attacking systems without authorisation; producing abuse; content for people; training anything
+other than defences. This is dual-use work: the same model that finds a weakness can exploit it.
+
+## Limits
+Success means what the scorer sees, which is not the same as harm. Figures hold for this target,
+these prompts and these sampling settings only.
+"""
+
+
+def model_card(
+    *,
+    evaluation: Mapping[str, Any],
+    target: str,
+    scorer: str,
+    algorithm: str,
+    seed: int,
+    digest: str,
+) -> str:
+    """The card in Markdown.
+
+    Args:
+        evaluation: The record in reports/evaluation.json.
+        target: Digest of the target's weights.
+        scorer: Name of the scorer.
+        algorithm: Name of the algorithm.
+        seed: The root seed.
+        digest: Of the checkpoint's weights.
+    """
+    return _CARD.format(
+        target=target[:16],
+        scorer=scorer,
+        attacker=_spelled(evaluation["attacker"]["attack_success_rate"]),
+        baseline=_spelled(evaluation["baseline"]["attack_success_rate"]),
+        lift=_spelled(evaluation["lift"]),
+        num_prompts=evaluation["num_prompts"],
+        threshold=evaluation["threshold"],
+        algorithm=algorithm,
+        seed=seed,
+        digest=digest[:16],
+        evaluation=str(evaluation["evaluation_key"])[:16],
+    )
+
+
+def _spelled(interval: Mapping[str, float]) -> str:
+    return f"{interval['value']:.3f} [{interval['low']:.3f}, {interval['high']:.3f}]"

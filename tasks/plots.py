@@ -1,0 +1,103 @@
+"""Pictures of a run for people who compare runs: learning curve, reward, scores; PNG files."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+# MLflow shows artifacts in a pane about this wide; inches.
+_SIZE = (6.4, 4.0)
+_DPI = 120
+_METRIC = "attack_success_rate"
+# No time stamp and no version in the file: the same numbers give the same bytes.
+_METADATA = {"Software": None}
+
+
+def draw_plots(
+    folder: Path, *, steps: pd.DataFrame, table: pd.DataFrame, evaluation: Mapping[str, Any]
+) -> list[Path]:
+    """The pictures drawn, those with nothing to show left out.
+
+    Args:
+        folder: Where to put them.
+        steps: A row per optimiser step, with columns such as ``eval/attack_success_rate``.
+        table: A row per prompt and role.
+        evaluation: The final evaluation.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    pictures = {
+        "learning_curve.png": _learning_curve(steps, evaluation),
+        "reward.png": _reward(steps),
+        "scores.png": _scores(table),
+    }
+    drawn = []
+    for name, figure in pictures.items():
+        if figure is not None:
+            figure.savefig(folder / name, dpi=_DPI, metadata=_METADATA)
+            drawn.append(folder / name)
+    return drawn
+
+
+def _learning_curve(steps: pd.DataFrame, evaluation: Mapping[str, Any]) -> Any | None:
+    column = f"eval/{_METRIC}"
+    curve = _measured(steps, column)
+    if curve.empty:
+        return None
+    figure, axes = _blank("optimiser step", "attack success rate")
+    axes.plot(curve["step"], curve[column], marker="o", markersize=3, label="during training")
+    ends = [f"{column}_low", f"{column}_high"]
+    if set(ends) <= set(curve.columns):
+        axes.fill_between(curve["step"], curve[ends[0]], curve[ends[1]], alpha=0.2, linewidth=0)
+    for role, style in (("baseline", "--"), ("attacker", "-")):
+        rate = evaluation.get(role, {}).get(_METRIC)
+        if isinstance(rate, Mapping):
+            label = f"final, {'untrained' if role == 'baseline' else 'trained'}"
+            axes.axhline(rate["value"], linestyle=style, color="black", linewidth=1, label=label)
+            axes.axhspan(rate["low"], rate["high"], alpha=0.08, color="black", linewidth=0)
+    axes.set_ylim(0.0, 1.0)
+    axes.legend(loc="best")
+    return figure
+
+
+def _reward(steps: pd.DataFrame) -> Any | None:
+    columns = [name for name in steps.columns if "/" in name and "reward" in name]
+    columns = [name for name in columns if not name.endswith(("_low", "_high", "_std"))]
+    curves = {name: _measured(steps, name) for name in columns}
+    if all(curve.empty for curve in curves.values()):
+        return None
+    figure, axes = _blank("optimiser step", "reward")
+    for name, curve in curves.items():
+        if not curve.empty:
+            axes.plot(curve["step"], curve[name], marker="o", markersize=3, label=name)
+    axes.legend(loc="best")
+    return figure
+
+
+def _scores(table: pd.DataFrame) -> Any | None:
+    if table.empty:
+        return None
+    figure, axes = _blank("mean score of a prompt's turns", "prompts")
+    bins = [step / 20 for step in range(21)]
+    for role, label in (("baseline", "untrained"), ("attacker", "trained")):
+        scores = table.loc[table["role"] == role, "score_mean"].dropna()
+        axes.hist(scores, bins=bins, alpha=0.6, label=label)
+    axes.legend(loc="best")
+    return figure
+
+
+def _measured(steps: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The rows in which the column was measured."""
+    return steps.dropna(subset=[column]) if column in steps.columns else steps.iloc[:0]
+
+
+def _blank(x_label: str, y_label: str) -> tuple[Any, Any]:
+    # A Figure of its own: pyplot keeps global state and picks a backend by the environment.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    axes = figure.add_subplot()
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.grid(visible=True, alpha=0.3)
+    return figure, axes

@@ -1,0 +1,222 @@
+"""The attacker as an MLflow pyfunc: contexts in, probes out, the same probes for the same seed.
+
+This file is stored beside the weights and runs wherever the model is loaded, so it imports nothing
+of this project. A context is the text of a conversation. Where one holds several turns, they are
+joined by the text of the separator; the separator at the end is added here.
+
+Every row draws from a generator of its own, seeded by the seed and the row's text, so that a probe
+does not depend on the other rows of the request.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+from mlflow.models import set_model
+from mlflow.pyfunc.model import PythonModel, PythonModelContext
+
+_BATCH_ROWS = 32
+_DEFAULTS = {
+    "max_new_tokens": 24,
+    "min_new_tokens": 1,
+    "temperature": 1.0,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "seed": 0,
+}
+
+
+class AttackerModel(PythonModel):
+    """Writes one probe for each context."""
+
+    def load_context(self, context: PythonModelContext) -> None:
+        """Loads weights and tokenizer from the model's own files; nothing is fetched."""
+        import torch
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+
+        folder = context.artifacts["checkpoint"]
+        config = dict(context.model_config or {})
+        self._separator = config.pop("separator", None)
+        self._max_context_tokens = config.pop("max_context_tokens", None)
+        self._defaults = _DEFAULTS | config
+        self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        self._model = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.float32, use_safetensors=True, local_files_only=True
+        ).eval()
+        self._model.to("cuda" if torch.cuda.is_available() else "cpu")
+
+    # A table is the one type hint with which MLflow neither warns nor drops params.
+    def predict(
+        self,
+        context: PythonModelContext,  # noqa: ARG002 - MLflow's signature
+        model_input: pd.DataFrame,
+        params: dict[str, Any] | None = None,
+    ) -> list[str]:
+        """One probe per context, in order.
+
+        Args:
+            context: Unused; the model was loaded from it.
+            model_input: Texts, or a table whose column ``context`` or only column holds them.
+            params: ``max_new_tokens``, ``temperature`` (0 takes the likeliest token), ``top_p``,
+                ``top_k``, ``min_p``, ``repetition_penalty``, ``min_new_tokens`` and ``seed``.
+
+        Raises:
+            ValueError: A parameter is out of range, or the input holds no texts.
+        """
+        options = self._options(params or {})
+        texts = _texts(model_input)
+        seeds = _row_seeds(texts, options["seed"])
+        probes: list[str] = []
+        for start in range(0, len(texts), _BATCH_ROWS):
+            rows = slice(start, start + _BATCH_ROWS)
+            probes += self._generate(texts[rows], seeds[rows], options)
+        return probes
+
+    def _options(self, params: dict[str, Any]) -> dict[str, Any]:
+        given = {key: value for key, value in params.items() if value is not None}
+        options = self._defaults | given
+        rules = {
+            "max_new_tokens": options["max_new_tokens"] >= 1,
+            "temperature": options["temperature"] >= 0,
+            "top_p": 0 < options["top_p"] <= 1,
+            "min_p": 0 <= options["min_p"] <= 1,
+            "top_k": options["top_k"] >= 0,
+            "repetition_penalty": options["repetition_penalty"] > 0,
+        }
+        wrong = [f"{key}={options[key]!r}" for key, holds in rules.items() if not holds]
+        if wrong:
+            msg = f"params must lie in their ranges, got {', '.join(wrong)}; see the signature"
+            raise ValueError(msg)
+        return options
+
+    def _generate(self, texts: list[str], seeds: list[int], options: dict[str, Any]) -> list[str]:
+        import torch
+        from transformers import GenerationConfig
+
+        tokenizer, model = self._tokenizer, self._model
+        contexts = [self._context_ids(text, options["max_new_tokens"]) for text in texts]
+        width = max(map(len, contexts))
+        ends = self._end_ids()
+        pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends[0]
+        ids = torch.tensor([[pad] * (width - len(row)) + row for row in contexts])
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in contexts])
+        config = GenerationConfig(
+            max_new_tokens=options["max_new_tokens"],
+            min_new_tokens=options["min_new_tokens"],
+            repetition_penalty=options["repetition_penalty"],
+            do_sample=False,  # The draw is a logits processor's, from the row's own generator.
+            eos_token_id=ends,
+            pad_token_id=pad,
+        )
+        with torch.inference_mode():
+            output = model.generate(
+                ids.to(model.device),
+                attention_mask=mask.to(model.device),
+                generation_config=config,
+                logits_processor=_processors(seeds, options),
+            )
+        rows = output[:, width:].tolist()
+        return [tokenizer.decode(row, skip_special_tokens=True).strip() for row in rows]
+
+    def _context_ids(self, text: str, new_tokens: int) -> list[int]:
+        """Ids as in training: opening token, conversation, separator; the oldest are cut."""
+        tokenizer = self._tokenizer
+        ids = self._opening_ids() + tokenizer(text, add_special_tokens=False)["input_ids"]
+        separator = self._separator_ids()
+        if ids[-len(separator) :] != separator:
+            ids += separator
+        positions = getattr(self._model.config, "max_position_embeddings", None) or 1 << 20
+        limit = min(self._max_context_tokens or positions, positions - new_tokens)
+        return list(ids[-max(1, limit) :])
+
+    def _opening_ids(self) -> list[int]:
+        """The beginning-of-sequence token, where the tokenizer adds one by itself."""
+        bos = self._tokenizer.bos_token_id
+        encoded = self._tokenizer("a")["input_ids"]
+        return [bos] if bos is not None and encoded and encoded[0] == bos else []
+
+    def _separator_ids(self) -> list[int]:
+        if self._separator is None:
+            return [self._tokenizer.eos_token_id]
+        return list(self._tokenizer(self._separator, add_special_tokens=False)["input_ids"])
+
+    def _end_ids(self) -> list[int]:
+        separator = self._separator_ids()
+        ends = {self._tokenizer.eos_token_id, *(separator if len(separator) == 1 else ())}
+        return sorted(ends - {None})
+
+
+def _processors(seeds: list[int], options: dict[str, Any]) -> Any:
+    """Temperature, truncation and the draw, in transformers' order; none for temperature 0."""
+    from transformers import (
+        LogitsProcessorList,
+        MinPLogitsWarper,
+        TemperatureLogitsWarper,
+        TopKLogitsWarper,
+        TopPLogitsWarper,
+    )
+
+    if options["temperature"] == 0:
+        return LogitsProcessorList()
+    processors = LogitsProcessorList([TemperatureLogitsWarper(float(options["temperature"]))])
+    if options["top_k"] > 0:
+        processors.append(TopKLogitsWarper(int(options["top_k"])))
+    if options["top_p"] < 1:
+        processors.append(TopPLogitsWarper(float(options["top_p"])))
+    if options["min_p"] > 0:
+        processors.append(MinPLogitsWarper(float(options["min_p"])))
+    processors.append(_Draw(seeds))
+    return processors
+
+
+class _Draw:
+    """A logits processor that leaves one token per row: inverse-CDF sampling, one number a step."""
+
+    def __init__(self, seeds: list[int]) -> None:
+        import torch
+
+        self._generators = [torch.Generator().manual_seed(seed) for seed in seeds]
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:  # noqa: ARG002 - transformers' signature
+        import torch
+
+        cumulative = scores.double().softmax(dim=1).cumsum(dim=1)
+        uniform = torch.stack(
+            [torch.rand((), generator=own, dtype=torch.float64) for own in self._generators]
+        ).to(scores.device)
+        # Scaled by the last value, which rounding leaves a hair off one.
+        threshold = uniform[:, None] * cumulative[:, -1:]
+        token = (cumulative <= threshold).sum(dim=1).clamp(max=scores.shape[1] - 1)
+        return torch.full_like(scores, -torch.inf).scatter(1, token[:, None], 0.0)
+
+
+def _row_seeds(texts: list[str], seed: int) -> list[int]:
+    """A seed per row, from its text; equal texts count on, so that they get different probes."""
+    seen: Counter[str] = Counter()
+    seeds = []
+    for text in texts:
+        name = f"{seed}\x1f{seen[text]}\x1f{text}"
+        seen[text] += 1
+        seeds.append(int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> 1)
+    return seeds
+
+
+def _texts(model_input: Any) -> list[str]:
+    """The texts in a list, an array, a column or a table."""
+    if hasattr(model_input, "columns"):
+        columns = list(model_input.columns)
+        model_input = model_input["context" if "context" in columns else columns[0]]
+    values: Iterable[Any] = [model_input] if isinstance(model_input, str) else model_input
+    texts = [value[0] if isinstance(value, list) and value else value for value in values]
+    wrong = [type(text).__name__ for text in texts if not isinstance(text, str)]
+    if wrong:
+        msg = f"contexts must be texts, got {wrong[0]}; pass a list of texts or a column 'context'"
+        raise ValueError(msg)
+    return texts
+
+
+set_model(AttackerModel())
