@@ -25,7 +25,7 @@ def flush_to_disk(path: Path) -> None:
 
 @contextmanager
 def draft_of(path: Path) -> Iterator[Path]:
-    """Yields a file name beside ``path``; what was written there becomes ``path`` on a clean exit."""
+    """Yields a file name beside ``path``; what was written there is ``path`` after a clean exit."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.partial")
     draft.unlink(missing_ok=True)
@@ -40,20 +40,23 @@ def draft_of(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def draft_folder_of(path: Path) -> Iterator[Path]:
-    """Yields an empty folder beside ``path``; it becomes ``path``, replacing it, on a clean exit."""
+    """Yields an empty folder beside ``path``; it replaces ``path`` on a clean exit."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.partial")
+    draft, stale = (path.with_name(f".{path.name}.{mark}") for mark in ("partial", "stale"))
     shutil.rmtree(draft, ignore_errors=True)
+    shutil.rmtree(stale, ignore_errors=True)
     draft.mkdir()
     try:
         yield draft
         for file in sorted(draft.rglob("*")):
             flush_to_disk(file)
         flush_to_disk(draft)
+        # Moved aside first: a removal takes its time, and half of a folder must never be seen.
         if path.exists():
-            shutil.rmtree(path)
+            path.replace(stale)
         draft.replace(path)
         flush_to_disk(path.parent)
+        shutil.rmtree(stale, ignore_errors=True)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
@@ -82,7 +85,7 @@ def file_digest(path: Path) -> str:
 
 
 def folder_digest(folder: Path, *, keep: Callable[[Path], bool] = lambda _: True) -> str:
-    """SHA-256 over the relative names and bytes of the files below ``folder`` that ``keep`` accepts."""
+    """SHA-256 over the names and bytes of the files below a folder that ``keep`` accepts."""
     digest = hashlib.sha256()
     for file in sorted(path for path in folder.rglob("*") if path.is_file() and keep(path)):
         digest.update(f"{file.relative_to(folder).as_posix()}\0{file_digest(file)}\n".encode())

@@ -1,0 +1,160 @@
+import json
+import os
+import stat
+
+import pytest
+
+from astra_core.files import (
+    draft_folder_of,
+    draft_of,
+    file_digest,
+    folder_digest,
+    read_json,
+    record_digest,
+    write_json,
+    write_text,
+)
+
+
+class PowerCut(Exception):  # noqa: N818 - it is no error of a program
+    """What happens in the middle of a write."""
+
+
+def cut_power(*_arguments, **_options):
+    raise PowerCut
+
+
+def test_a_file_appears_whole_with_its_folders(tmp_path):
+    path = tmp_path / "deep" / "file.txt"
+
+    write_text("Grüße\n", path)
+
+    assert path.read_bytes() == "Grüße\n".encode()
+    assert [path] == list(path.parent.iterdir())
+
+
+def test_a_write_that_is_cut_off_leaves_what_was_there(tmp_path):
+    path = tmp_path / "file.txt"
+    write_text("old", path)
+
+    def write_half():
+        with draft_of(path) as draft:
+            draft.write_text("half")
+            raise PowerCut
+
+    with pytest.raises(PowerCut):
+        write_half()
+    assert path.read_text() == "old"
+    assert [path] == list(tmp_path.iterdir())
+
+
+def test_a_draft_that_a_killed_process_left_is_written_over(tmp_path):
+    path = tmp_path / "file.txt"
+    (tmp_path / ".file.txt.partial").write_text("x" * 100)
+
+    write_text("new", path)
+
+    assert path.read_text() == "new"
+
+
+def test_a_file_can_be_read_by_everyone_the_umask_allows(tmp_path):
+    path = tmp_path / "file.txt"
+    umask = os.umask(0o022)
+    try:
+        write_text("text", path)
+    finally:
+        os.umask(umask)
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_json_is_sorted_indented_and_ends_in_a_newline(tmp_path):
+    path = tmp_path / "file.json"
+
+    write_json({"b": "ä", "a": [1]}, path)
+
+    assert path.read_text() == '{\n  "a": [\n    1\n  ],\n  "b": "ä"\n}\n'
+    assert read_json(path) == {"a": [1], "b": "ä"}
+
+
+def test_a_number_that_json_does_not_have_is_refused_and_nothing_is_written(tmp_path):
+    path = tmp_path / "file.json"
+
+    with pytest.raises(ValueError, match="JSON"):
+        write_json({"a": float("nan")}, path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_replaces_the_one_before_as_a_whole(tmp_path):
+    path = tmp_path / "folder"
+    for name in ("old", "new"):
+        with draft_folder_of(path) as draft:
+            (draft / "inner").mkdir()
+            (draft / "inner" / name).write_text(name)
+
+    assert [path / "inner" / "new"] == [p for p in path.rglob("*") if p.is_file()]
+    assert [path] == list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_cut_off_leaves_what_was_there(tmp_path):
+    path = tmp_path / "folder"
+    with draft_folder_of(path) as draft:
+        (draft / "file").write_text("old")
+
+    def write_half():
+        with draft_folder_of(path) as draft:
+            (draft / "file").write_text("half")
+            raise PowerCut
+
+    with pytest.raises(PowerCut):
+        write_half()
+    assert (path / "file").read_text() == "old"
+    assert [path] == list(tmp_path.iterdir())
+
+
+def test_replacing_a_folder_never_leaves_half_of_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "folder"
+    for index in range(3):
+        (path / str(index)).mkdir(parents=True)
+
+    def replace_folder():
+        with draft_folder_of(path) as draft:
+            (draft / "new").mkdir()
+            # From here on every removal of a tree is cut off before it begins.
+            monkeypatch.setattr("shutil.rmtree", cut_power)
+
+    with pytest.raises(PowerCut):
+        replace_folder()
+    assert ["new"] == [inner.name for inner in path.iterdir()]
+
+
+def test_digests_are_those_of_the_content(tmp_path):
+    path = tmp_path / "a"
+    path.write_bytes(b"abc")
+
+    # FIPS 180-2, appendix B.1.
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert expected == file_digest(path)
+
+
+def test_a_folder_digest_knows_names_and_bytes_but_not_times_or_order(tmp_path):
+    for folder, names in (("one", "ab"), ("two", "ba")):
+        (tmp_path / folder / "deep").mkdir(parents=True)
+        for name in names:
+            (tmp_path / folder / "deep" / name).write_text(name)
+    os.utime(tmp_path / "two" / "deep" / "a", (1, 1))
+    same = folder_digest(tmp_path / "one")
+
+    assert same == folder_digest(tmp_path / "two")
+    (tmp_path / "two" / "deep" / "a").rename(tmp_path / "two" / "deep" / "c")
+    assert same != folder_digest(tmp_path / "two")
+    assert same == folder_digest(tmp_path / "one", keep=lambda path: path.name in "ab")
+    (tmp_path / "one" / "deep" / "a").write_text("b")
+    assert same != folder_digest(tmp_path / "one")
+
+
+def test_equal_records_have_equal_digests():
+    record = {"b": [1, 2.5], "a": None}
+
+    assert record_digest(record) == record_digest(json.loads('{"a": null, "b": [1, 2.5]}'))
+    assert record_digest(record) != record_digest({"b": [2.5, 1], "a": None})
