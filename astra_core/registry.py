@@ -1,8 +1,9 @@
 """One table of everything that params.yaml can name, and the one resolver that reads it.
 
-A plug-in is a class with a nested ``Options`` section (frozen pydantic). A built-in is known by a short
-name; a user's own by import path ``package.module:Class``. Options are validated by the class's own
-model before any weight loads; entries are text, so that naming a plug-in imports nothing else.
+A plug-in is a class with a nested ``Options`` section (frozen pydantic). A built-in is known by a
+short name; a user's own by import path ``package.module:Class``. Options are validated by the
+class's own model before any weight loads; entries are text, so that naming a plug-in imports
+nothing else.
 """
 
 import importlib
@@ -58,8 +59,9 @@ def resolve(kind: str, name: str) -> type[Any]:
     module_name, _, attribute = path.partition(":")
     try:
         found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
-        msg = f"{kind} '{name}' must be importable, got {type(error).__name__}: {error}; check the path"
+    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        msg = f"{kind} '{name}' must be importable, got {reason}; check the path"
         raise ConfigurationError(msg) from error
     if not isinstance(found, type):
         msg = f"{kind} '{name}' must be a class, got {type(found).__name__}; name the class itself"

@@ -1,0 +1,73 @@
+import sys
+
+import pytest
+
+from astra_core.config import Choice
+from astra_core.errors import ConfigurationError
+from astra_core.registry import BUILT_INS, NoOptions, build, read_options, resolve
+from astra_core.scorers.phrases import PhraseScorer
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind, table in BUILT_INS.items() for name in table]
+)
+def test_every_built_in_is_a_class_whose_options_have_defaults_or_say_what_is_missing(kind, name):
+    assert isinstance(resolve(kind, name), type)
+    try:
+        read_options(kind, Choice(name=name))
+    except ConfigurationError as error:
+        assert "must be given" in str(error)  # noqa: PT017 - most built-ins raise nothing
+
+
+def test_an_unknown_name_lists_the_built_ins_and_the_nearest():
+    with pytest.raises(ConfigurationError) as caught:
+        resolve("scorer", "profane")
+
+    assert str(caught.value) == (
+        "unknown scorer 'profane'; built-ins are ['phrases', 'profanity'], or give an import path "
+        "such as 'plugins.mine:Class'. Did you mean 'profanity'?"
+    )
+
+
+def test_an_import_path_names_a_class():
+    assert resolve("scorer", "astra_core.scorers.phrases:PhraseScorer") is PhraseScorer
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("no_such_package.module:Class", "ModuleNotFoundError"),
+        ("astra_core.scorers.phrases:NoSuchClass", "AttributeError"),
+        ("astra_core.scorers.phrases:", "AttributeError"),
+        (":PhraseScorer", "ValueError"),
+        (".phrases:PhraseScorer", "TypeError"),
+        ("astra_core.files:write_json", "must be a class"),
+    ],
+)
+def test_an_import_path_that_leads_nowhere_is_refused_with_its_reason(path, reason):
+    with pytest.raises(ConfigurationError, match=reason):
+        resolve("scorer", path)
+
+
+def test_options_are_read_by_the_plugin_itself():
+    choice = Choice(name="phrases", options={"phrases": ["rude"]})
+
+    assert read_options("scorer", choice) == PhraseScorer.Options(phrases=("rude",))
+
+
+def test_an_unknown_option_names_the_plugin():
+    with pytest.raises(ConfigurationError, match=r"optimizer 'adamw' options\.beta is not a known"):
+        read_options("optimizer", Choice(name="adamw", options={"beta": 0.9}))
+
+
+def test_a_plugin_without_options_takes_none(tmp_path, monkeypatch):
+    (tmp_path / "my_plugin.py").write_text(
+        "class Mine:\n    def __init__(self, options, *, size):\n        self.size = size\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "my_plugin", raising=False)
+
+    assert read_options("scorer", Choice(name="my_plugin:Mine")) == NoOptions()
+    assert build("scorer", Choice(name="my_plugin:Mine"), size=3).size == 3
+    with pytest.raises(ConfigurationError, match="not a known key"):
+        read_options("scorer", Choice(name="my_plugin:Mine", options={"x": 1}))
