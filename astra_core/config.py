@@ -20,7 +20,7 @@ Count = Annotated[int, Field(ge=1)]
 class Section(BaseModel):
     """A part of the configuration."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     @classmethod
     def read(cls, record: Any, *, where: str) -> Self:
@@ -36,6 +36,9 @@ class Section(BaseModel):
         try:
             # Strict JSON mode: lists may fill tuples and text may fill paths, nothing else is bent.
             return cls.model_validate_json(json.dumps(record, allow_nan=True))
+        except TypeError as error:
+            msg = f"{where} must hold plain values, got: {error}; put quotes around dates"
+            raise ConfigurationError(msg) from error
         except ValidationError as error:
             raise ConfigurationError(_explained(error, cls, where)) from None
 
@@ -50,7 +53,11 @@ def _explained(error: ValidationError, section: type[BaseModel], where: str) -> 
         if problem["type"] == "extra_forbidden":
             owner = section
             for part in problem["loc"][:-1]:
-                annotation = owner.model_fields[str(part)].annotation if str(part) in owner.model_fields else None
+                annotation = (
+                    owner.model_fields[str(part)].annotation
+                    if str(part) in owner.model_fields
+                    else None
+                )
                 if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
                     break
                 owner = annotation
@@ -77,7 +84,9 @@ class Choice(Section):
 class GenerationConfiguration(Section):
     """How utterances are sampled; every definition is transformers' own."""
 
-    max_new_tokens: Count = Field(default=24, description="Tokens of one utterance, its end included.")
+    max_new_tokens: Count = Field(
+        default=24, description="Tokens of one utterance, its end included."
+    )
     min_new_tokens: int = Field(default=1, ge=0, description="No end before this many tokens.")
     temperature: Positive = 1.0
     top_k: int = Field(default=0, ge=0, description="0 keeps all tokens.")
@@ -90,15 +99,17 @@ class SystemConfiguration(Section):
     """Attacker, target, reference and scorer, and how they talk."""
 
     separator: str | None = Field(
-        default=None, description="Text between turns; null is the tokenizer's end-of-sequence token."
+        default=None,
+        description="Text between turns; null is the tokenizer's end-of-sequence token.",
     )
     max_context_tokens: int = Field(
-        default=192, ge=8, description="Older tokens of a longer context are cut, and the cut is recorded."
+        default=192,
+        ge=8,
+        description="Older tokens of a longer context are cut, and the cut is recorded.",
     )
     probe: GenerationConfiguration = GenerationConfiguration()
     response: GenerationConfiguration = GenerationConfiguration()
     scorer: Choice = Choice(name="profanity")
-    num_threads: int = Field(default=0, ge=0, description="Torch threads; 0 chooses by model size.")
     tokens_per_batch: Count = Field(
         default=16384, description="Bounds memory: rows times positions of one forward pass."
     )
@@ -118,7 +129,8 @@ class EarlyStopping(Section):
     """When training ends before its last step; every rule that is set can end it."""
 
     patience: Count | None = Field(
-        default=None, description="Evaluations without improvement before the end; null never stops."
+        default=None,
+        description="Evaluations without improvement before the end; null never stops.",
     )
     min_delta: NonNegative = Field(default=0.0, description="A smaller gain is no improvement.")
     max_kl_nats: Positive | None = Field(
@@ -140,21 +152,29 @@ class TrainingConfiguration(Section):
 
     trainer: Choice = Choice(name="trainer")
     algorithm: Choice = Choice(name="dpo")
-    training_steps: Count = Field(default=1024, description="Experiences collected and learned from.")
-    num_episodes_per_experience: Count = Field(default=8, description="Prompts rolled out per step.")
+    training_steps: Count = Field(
+        default=1024, description="Experiences collected and learned from."
+    )
+    num_episodes_per_experience: Count = Field(
+        default=8, description="Prompts rolled out per step."
+    )
     batch_size: Count = Field(default=16, description="Rows of one forward and backward pass.")
     gradient_accumulation_steps: Count = Field(
         default=1, description="Forward passes per optimiser update."
     )
-    epochs_per_experience: Count = Field(default=1, description="Times each experience is learned from.")
+    epochs_per_experience: Count = Field(
+        default=1, description="Times each experience is learned from."
+    )
     lr: Positive = Field(default=3e-3, description="Peak learning rate.")
     optimizer: Choice = Choice(name="adamw")
     schedule: Choice = Choice(name="transformers")
-    warmup_steps: int = Field(default=0, ge=0, description="Optimiser updates of linear warm-up.")
+    warmup_steps: int = Field(default=0, ge=0, description="Training steps of linear warm-up.")
     max_grad_norm: Positive | None = Field(default=1.0, description="null does not clip.")
     precision: Literal["fp32", "bf16"] = "fp32"
     eval_every: Count = Field(default=10, description="Training steps between evaluations.")
-    metric: str = Field(default="eval/attack_success_rate", description="Chooses the best checkpoint.")
+    metric: str = Field(
+        default="eval/attack_success_rate", description="Chooses the best checkpoint."
+    )
     mode: Literal["max", "min"] = "max"
     early_stopping: EarlyStopping = EarlyStopping()
     checkpoint: CheckpointConfiguration = CheckpointConfiguration()

@@ -1,0 +1,131 @@
+import datetime
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from astra_core.config import (
+    Choice,
+    EvaluationConfiguration,
+    GenerationConfiguration,
+    RolloutsConfiguration,
+    SystemConfiguration,
+    TrainingConfiguration,
+)
+from astra_core.errors import ConfigurationError
+
+
+def problems(section, record):
+    with pytest.raises(ConfigurationError) as caught:
+        section.read(record, where="area")
+    return str(caught.value).splitlines()
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_known_one():
+    assert ["area.batch_sise is not a known key; Did you mean 'batch_size'?"] == problems(
+        TrainingConfiguration, {"batch_sise": 4}
+    )
+
+
+def test_an_unknown_key_without_a_near_one_lists_the_known_ones():
+    (line,) = problems(RolloutsConfiguration, {"zzz": 4})
+
+    assert line.startswith("area.zzz is not a known key; known keys are [")
+    assert "'num_prompts'" in line
+
+
+def test_an_unknown_key_of_an_inner_section_is_compared_with_the_inner_keys():
+    assert [
+        "area.early_stopping.patients is not a known key; Did you mean 'patience'?"
+    ] == problems(TrainingConfiguration, {"early_stopping": {"patients": 3}})
+
+
+def test_every_problem_has_a_line_of_its_own():
+    lines = problems(TrainingConfiguration, {"lr": -1, "batch_size": 0, "what": 1})
+
+    assert len(lines) == 3
+    assert {"area.lr:", "area.batch_size:", "area.what"} == {line.split(" ")[0] for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        (TrainingConfiguration, "training_steps", "16"),
+        (TrainingConfiguration, "training_steps", 16.5),
+        (TrainingConfiguration, "training_steps", True),
+        (TrainingConfiguration, "training_steps", 0),
+        (TrainingConfiguration, "lr", 0.0),
+        (TrainingConfiguration, "lr", "3e-3"),
+        (TrainingConfiguration, "lr", float("nan")),
+        (TrainingConfiguration, "lr", float("inf")),
+        (TrainingConfiguration, "max_grad_norm", 0.0),
+        (TrainingConfiguration, "precision", "fp16"),
+        (TrainingConfiguration, "mode", "maximum"),
+        (TrainingConfiguration, "warmup_steps", -1),
+        (TrainingConfiguration, "optimizer", "adamw"),
+        (GenerationConfiguration, "temperature", 0.0),
+        (GenerationConfiguration, "top_p", 0.0),
+        (GenerationConfiguration, "top_p", 1.1),
+        (GenerationConfiguration, "top_k", -1),
+        (GenerationConfiguration, "min_p", -0.1),
+        (GenerationConfiguration, "repetition_penalty", 0.0),
+        (GenerationConfiguration, "max_new_tokens", 0),
+        (SystemConfiguration, "max_context_tokens", 7),
+        (EvaluationConfiguration, "threshold", 1.5),
+        (EvaluationConfiguration, "confidence", 1.0),
+        (RolloutsConfiguration, "max_failed_fraction", 2.0),
+    ],
+)
+def test_a_value_of_the_wrong_type_or_range_is_one_line_that_names_key_and_value(
+    section, key, value
+):
+    (line,) = problems(section, {key: value})
+
+    assert line.startswith(f"area.{key}: ")
+    assert line.endswith(f"got {value!r}; see params.yaml")
+
+
+def test_the_metric_that_chooses_the_best_is_one_of_an_evaluation():
+    (line,) = problems(TrainingConfiguration, {"metric": "train/loss"})
+
+    assert line.startswith("area: metric must name an evaluation metric")
+
+
+def test_a_missing_key_is_named():
+    assert ["area.name must be given; see params.yaml"] == problems(Choice, {})
+
+
+@pytest.mark.parametrize("record", [None, [], "text", 3])
+def test_a_section_that_is_no_mapping_is_refused(record):
+    (line,) = problems(TrainingConfiguration, record)
+
+    assert line.startswith("area: ")
+
+
+def test_a_date_is_no_plain_value():
+    (line,) = problems(Choice, {"name": datetime.date(2020, 1, 1)})
+
+    assert "area must hold plain values" in line
+
+
+def test_a_section_cannot_be_changed():
+    config = TrainingConfiguration()
+
+    with pytest.raises(ValidationError, match="frozen"):
+        config.lr = 1.0
+
+
+def test_a_section_read_from_its_own_dump_is_the_same():
+    config = TrainingConfiguration(lr=0.5, optimizer=Choice(name="sgd", options={"momentum": 0.1}))
+
+    assert config == TrainingConfiguration.read(config.model_dump(mode="json"), where="area")
+
+
+def test_naming_plugins_and_reading_configuration_loads_no_torch():
+    code = (
+        "import sys, astra_core, astra_core.config, astra_core.registry, astra_core.files, "
+        "astra_core.errors, astra_core.redaction; sys.exit('torch' in sys.modules)"
+    )
+
+    assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode
