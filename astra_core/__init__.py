@@ -1,0 +1,42 @@
+"""The core: rollouts, rewards, algorithms, the Trainer and the evaluation of attackers.
+
+Public names load on first use: importing this package, or its configuration, loads no torch.
+"""
+
+from importlib import import_module
+from typing import Any
+
+_PUBLIC = {
+    "Algorithm": "astra_core.algorithm",
+    "AstraError": "astra_core.errors",
+    "CheckpointStore": "astra_core.checkpoint",
+    "Evaluator": "astra_core.evaluator",
+    "EvaluationConfiguration": "astra_core.config",
+    "Graph": "astra_core.rollout",
+    "Harness": "astra_core.harness",
+    "LanguageModel": "astra_core.models.causal_lm",
+    "Node": "astra_core.rollout",
+    "Prompt": "astra_core.rollout",
+    "Reward": "astra_core.reward",
+    "Sampler": "astra_core.sampler",
+    "Scorer": "astra_core.scorer",
+    "StepReport": "astra_core.trainer",
+    "System": "astra_core.system",
+    "SystemConfiguration": "astra_core.config",
+    "Trainer": "astra_core.trainer",
+    "TrainingConfiguration": "astra_core.config",
+    "TreeSampler": "astra_core.samplers.tree",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The public name, imported now."""
+    if name not in _PUBLIC:
+        msg = f"module 'astra_core' has no attribute '{name}'"
+        raise AttributeError(msg)
+    return getattr(import_module(_PUBLIC[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return sorted(_PUBLIC)

@@ -56,7 +56,7 @@ class Algorithm(ABC):
         if "siblings" in cls.needs and width is not None and width < 2:
             msg = (
                 f"rollouts.sampler.options.tree_width must be at least 2 for {cls.__name__}, "
-                f"which compares siblings, got {width}; raise it or choose another training.algorithm"
+                f"which compares siblings, got {width}; raise it or choose another algorithm"
             )
             raise ConfigurationError(msg)
 
@@ -80,5 +80,5 @@ class Algorithm(ABC):
         """What a checkpoint must hold besides weights, such as an adaptive coefficient."""
         return {}
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
+    def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # no state by default
         """Puts back what ``state`` gave."""

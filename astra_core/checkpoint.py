@@ -1,7 +1,8 @@
-"""Checkpoints that are whole or absent, say what they hold, and are checked before they are believed.
+"""Checkpoints are whole or absent, say what they hold, and are checked before they are believed.
 
-A checkpoint is a folder ``step_000040`` with safetensors, a record and a manifest of SHA-256 digests. It is
-staged beside its place, flushed and renamed, and is named by the training steps that are complete.
+A checkpoint is a folder ``step_000040`` with safetensors, a record and a manifest of SHA-256
+digests. It is staged beside its place, flushed and renamed, and is named by the training steps
+that are complete.
 """
 
 import logging
@@ -76,7 +77,10 @@ class CheckpointStore:
             except CheckpointError as error:
                 _LOG.warning("%s; trying the one before it", error)
         if paths:
-            msg = f"{self.folder} must hold an undamaged checkpoint, got {len(paths)} damaged; delete the folder to start again"
+            msg = (
+                f"{self.folder} must hold an undamaged checkpoint, got {len(paths)} damaged; "
+                "delete the folder to start again"
+            )
             raise CheckpointError(msg)
         return None
 

@@ -1,7 +1,8 @@
 """The errors this project raises, one root, each attributed to one boundary.
 
-Every error a person can cause reads "subject must rule, got value; way out". Classes take the message
-alone, so that an orchestrator can pickle them, and inherit from the standard class a caller expects.
+Every error a person can cause reads "subject must rule, got value; way out". Classes take the
+message alone, so that an orchestrator can pickle them, and inherit from the standard class a
+caller expects.
 """
 
 

@@ -56,7 +56,7 @@ class Evaluator:
         seed: int,
     ) -> None:
         if not prompts:
-            msg = "evaluation must have at least one prompt, got 0; see data/valid and evaluation.num_prompts"
+            msg = "evaluation must have at least one prompt, got 0; see evaluation.num_prompts"
             raise DataError(msg)
         self.config = config
         self._prompts = tuple(prompts)

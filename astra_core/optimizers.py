@@ -48,7 +48,7 @@ class Adam(OptimizerPlugin):
         """See ``torch.optim.Adam``."""
 
     def optimizer(self, groups: Sequence[dict[str, Any]], lr: float) -> torch.optim.Optimizer:
-        """torch's Adam."""
+        """Torch's Adam."""
         return torch.optim.Adam(groups, lr=lr, **_moments(self.options))
 
 
@@ -61,7 +61,7 @@ class AdamW(OptimizerPlugin):
         weight_decay: NonNegative = 0.01
 
     def optimizer(self, groups: Sequence[dict[str, Any]], lr: float) -> torch.optim.Optimizer:
-        """torch's AdamW."""
+        """Torch's AdamW."""
         return torch.optim.AdamW(groups, lr=lr, **_moments(self.options))
 
 
@@ -76,7 +76,7 @@ class SGD(OptimizerPlugin):
         weight_decay: NonNegative = 0.0
 
     def optimizer(self, groups: Sequence[dict[str, Any]], lr: float) -> torch.optim.Optimizer:
-        """torch's SGD."""
+        """Torch's SGD."""
         options = cast(SGD.Options, self.options)
         return torch.optim.SGD(groups, lr=lr, momentum=options.momentum, nesterov=options.nesterov)
 
@@ -94,7 +94,7 @@ class RMSprop(OptimizerPlugin):
         weight_decay: NonNegative = 0.0
 
     def optimizer(self, groups: Sequence[dict[str, Any]], lr: float) -> torch.optim.Optimizer:
-        """torch's RMSprop."""
+        """Torch's RMSprop."""
         options = self.options.model_dump(exclude={"weight_decay"})
         return torch.optim.RMSprop(groups, lr=lr, **options)
 
@@ -110,7 +110,7 @@ class Adagrad(OptimizerPlugin):
         weight_decay: NonNegative = 0.0
 
     def optimizer(self, groups: Sequence[dict[str, Any]], lr: float) -> torch.optim.Optimizer:
-        """torch's Adagrad."""
+        """Torch's Adagrad."""
         options = self.options.model_dump(exclude={"weight_decay"})
         return torch.optim.Adagrad(groups, lr=lr, **options)
 
@@ -168,7 +168,7 @@ class TransformersSchedule(SchedulePlugin):
     def schedule(
         self, optimizer: torch.optim.Optimizer, *, warmup_steps: int, training_steps: int
     ) -> torch.optim.lr_scheduler.LRScheduler:
-        """transformers' schedule, shifted by one when it warms up, so that no step has a rate of 0."""
+        """The schedule, shifted by one when it warms up, so that no step has a rate of 0."""
         from transformers import get_scheduler
 
         options = cast(TransformersSchedule.Options, self.options)
@@ -182,7 +182,10 @@ class TransformersSchedule(SchedulePlugin):
                 scheduler_specific_kwargs=dict(options.arguments),
             )
         except (TypeError, ValueError) as error:
-            msg = f"training.schedule.options.arguments must suit '{options.kind}', got: {error}; see transformers.get_scheduler"
+            msg = (
+                f"training.schedule.options.arguments must suit '{options.kind}', got: {error}; "
+                "see transformers.get_scheduler"
+            )
             raise ConfigurationError(msg) from error
         if shift:
             # PyTorch warns when a schedule moves before the first update, which is meant here.
@@ -196,4 +199,3 @@ def _moments(options: Section) -> dict[str, Any]:
     values["betas"] = (values.pop("beta1"), values.pop("beta2"))
     # One fused kernel: 311 ms against 62 ms for 124 million parameters on two cores.
     return {**values, "fused": True}
-

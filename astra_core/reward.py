@@ -22,12 +22,12 @@ class Reward(ABC):
     def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
         """The graphs with every node's reward filled in; remembers nothing."""
 
-    def remember(self, graphs: Sequence[Graph]) -> None:
+    def remember(self, graphs: Sequence[Graph]) -> None:  # noqa: B027  # none by default
         """Takes note of an experience after it was rewarded; most rewards have no memory."""
 
     def state(self) -> Mapping[str, Tensor]:
         """What ``remember`` has built, for a checkpoint."""
         return {}
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
+    def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # none by default
         """Puts back what ``state`` gave."""

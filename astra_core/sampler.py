@@ -49,8 +49,8 @@ class Sampler(ABC):
     def episodes(self, iteration: int, count: int) -> tuple[Prompt, ...]:
         """The prompts of one iteration: consecutive slices of one permutation per pass.
 
-        A function of the iteration alone, so the position in the data needs no state and every prompt
-        comes once before any comes twice.
+        A function of the iteration alone, so the position in the data needs no state and every
+        prompt comes once before any comes twice.
         """
         total = len(self.prompts)
         chosen = []

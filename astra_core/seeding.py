@@ -1,8 +1,9 @@
 """All randomness comes from one root seed and the name of what is being drawn.
 
-A key is SHA-256 of (root seed, purpose, iteration, prompt id, path in the tree, ...). It never depends on
-Python's ``hash``, on the state of a global generator or on the batch a sample happens to share, so the
-same parameters give the same rollouts at any batch size, and a resumed run equals an uninterrupted one.
+A key is SHA-256 of (root seed, purpose, iteration, prompt id, path in the tree, ...). It never
+depends on Python's ``hash``, on the state of a global generator or on the batch a sample happens
+to share, so the same parameters give the same rollouts at any batch size, and a resumed run
+equals an uninterrupted one.
 """
 
 import hashlib
@@ -36,7 +37,7 @@ def uniforms(keys: Sequence[bytes], count: int) -> NDArray[np.float64]:
 
 
 def generator(key: bytes) -> np.random.Generator:
-    """numpy's generator for one key."""
+    """Numpy's generator for one key."""
     return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
 
 

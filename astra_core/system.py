@@ -7,7 +7,8 @@ from typing import Self
 from astra_core.config import SystemConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
-from astra_core.models.causal_lm import LanguageModel, weights_digest
+from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.pretrained import weights_digest
 from astra_core.registry import build
 from astra_core.scorer import Scorer
 
@@ -46,10 +47,11 @@ class System:
         reference: Path,
         is_trained: bool = False,
     ) -> Self:
-        """The System whose models are these Hugging Face folders; one folder named twice loads once.
+        """The System of these Hugging Face folders; equal target and reference load once.
 
         Raises:
-            ConfigurationError: A folder cannot be loaded, or attacker and reference differ in tokenizer.
+            ConfigurationError: A folder cannot be loaded, or attacker and reference differ in
+                tokenizer.
         """
         scorer = build("scorer", config.scorer)
         own = LanguageModel.load(attacker, separator=config.separator, is_frozen=not is_trained)

@@ -1,8 +1,9 @@
 """The Trainer: a generator of facts about optimiser updates; whoever drives it logs and shows them.
 
-One training step collects one experience and learns from it in one or more optimiser updates. The loss of
-an update is the sum over its whole window of micro-batches divided by the window's weight, so the size of
-micro-batches, their order and a short last window change nothing. A window never spans two policies.
+One training step collects one experience and learns from it in one or more optimiser updates. The
+loss of an update is the sum over its whole window of micro-batches divided by the window's
+weight, so the size of micro-batches, their order and a short last window change nothing. A window
+never spans two policies.
 """
 
 import math
@@ -72,7 +73,7 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPoint:
-    """An evaluation during training: after how many training steps and updates, and what it gave."""
+    """An evaluation during training: after how many steps and updates, and what it gave."""
 
     training_step: int
     step: int
@@ -140,7 +141,7 @@ class Trainer:
         self._stopping = Stopping(config.early_stopping)
 
     def train(self, on_step: Callable[[StepReport], None] | None = None) -> Progress:
-        """Drains ``steps`` and returns where the run ended; the attacker then holds the best weights."""
+        """Drains ``steps`` and says where it ended; the best weights are then in the attacker."""
         for report in self.steps():
             if on_step is not None:
                 on_step(report)
@@ -260,7 +261,10 @@ class Trainer:
         )
         name = f"best_{self.progress.training_step:06d}"
         is_best = self.best.offer(
-            metrics, self.progress.training_step, name, min_delta=self.config.early_stopping.min_delta
+            metrics,
+            self.progress.training_step,
+            name,
+            min_delta=self.config.early_stopping.min_delta,
         )
         if is_best and self.store is not None:
             self.store.save_model(name, self._attacker.save)
@@ -302,7 +306,10 @@ class Trainer:
             "config": self.config.model_dump(mode="json"),
         }
         tensors = tensors_of(
-            self._attacker.model, self._optimizer, self.sampler.reward.state(), self.algorithm.state()
+            self._attacker.model,
+            self._optimizer,
+            self.sampler.reward.state(),
+            self.algorithm.state(),
         )
         self.store.save(Checkpoint(progress.training_step, tensors, record))
 
@@ -312,7 +319,7 @@ class Trainer:
         if record["config"] != config:
             changed = sorted(key for key in config if record["config"].get(key) != config[key])
             msg = (
-                f"training.{changed} must be what the checkpoint was written with, got other values; "
+                f"training.{changed} must be as in the checkpoint, got other values; "
                 "start a new run or restore them"
             )
             raise CheckpointError(msg)
@@ -335,9 +342,9 @@ class Trainer:
     def _refuse_many_nonfinite(self, loss: float, norm: float) -> None:
         if self.progress.num_nonfinite > self.config.max_nonfinite_steps:
             msg = (
-                f"training must meet at most {self.config.max_nonfinite_steps} non-finite updates "
-                f"(training.max_nonfinite_steps), got {self.progress.num_nonfinite}; last loss {loss}, "
-                f"gradient norm {norm}; lower training.lr, the last good checkpoint is kept"
+                f"training.max_nonfinite_steps allows {self.config.max_nonfinite_steps} non-finite "
+                f"updates, got {self.progress.num_nonfinite}; last loss {loss}, gradient norm "
+                f"{norm}; lower training.lr, the last good checkpoint is kept"
             )
             raise TrainingError(msg)
 

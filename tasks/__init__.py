@@ -1,0 +1,1 @@
+"""Stages and adapters: files in, files out."""

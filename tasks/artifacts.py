@@ -1,4 +1,4 @@
-"""The files stages hand to each other: rollouts as Parquet, prompts as Parquet, a manifest of models."""
+"""The files stages hand to each other: prompts and rollouts as Parquet, a manifest of models."""
 
 import json
 import math
@@ -26,7 +26,9 @@ def read_prompts(path: Path, *, limit: int | None = None) -> list[Prompt]:
     try:
         table = pq.read_table(path, columns=["prompt_id", "text"])
     except (OSError, ArrowException, KeyError) as error:
-        msg = f"{path} must be a table of prompts, got {type(error).__name__}; run the stages before"
+        msg = (
+            f"{path} must be a table of prompts, got {type(error).__name__}; run the stages before"
+        )
         raise DataError(msg) from error
     rows = table.slice(0, limit).to_pylist() if limit is not None else table.to_pylist()
     if not rows:
@@ -51,7 +53,9 @@ def read_model_paths(base: Path) -> dict[str, Path]:
         stored = Path(manifest[role]["path"])
         paths[role] = stored if manifest[role]["is_outside"] else base / stored
         if not (paths[role] / "config.json").is_file():
-            msg = f"the {role}'s folder must hold a model, got '{paths[role]}'; run the models stage"
+            msg = (
+                f"the {role}'s folder must hold a model, got '{paths[role]}'; run the models stage"
+            )
             raise ConfigurationError(msg)
     return paths
 
@@ -83,7 +87,7 @@ def read_rollouts(path: Path) -> list[Graph]:
     try:
         rows = pq.read_table(path, schema=_rollout_schema()).to_pylist()
     except (OSError, ArrowException) as error:
-        msg = f"{path} must be a table of rollouts, got {type(error).__name__}; run the rollouts stage"
+        msg = f"{path} must be a table of rollouts, got {type(error).__name__}; run that stage"
         raise DataError(msg) from error
     by_prompt: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
@@ -102,9 +106,7 @@ def write_prompt_table(rows: Iterable[dict[str, Any]], path: Path) -> None:
 
 def finite(record: dict[str, Any]) -> dict[str, Any]:
     """The record with NaN and infinities as null, for JSON."""
-    found: dict[str, Any] = json.loads(
-        json.dumps(record), parse_constant=lambda _: None
-    )
+    found: dict[str, Any] = json.loads(json.dumps(record), parse_constant=lambda _: None)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Stage ``evaluation``: the trained attacker beside the untrained one, on the same prompts and keys."""
+"""Stage ``evaluation``: the trained attacker beside the untrained one, on the same prompts."""
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 from astra_core.config import (
     Choice,
     EvaluationConfiguration,
-    RolloutsConfiguration,
     SystemConfiguration,
 )
 from astra_core.files import record_digest, write_json, write_text
 from astra_core.redaction import masked
 from astra_core.rollout import Prompt
 from tasks.artifacts import finite, read_prompts, write_prompt_table
-from tasks.params import Params
+from tasks.params import MachineConfiguration, Params
 from tasks.runtime import build_reward, load_system
 from tasks.stage import Dep, Metric, Out, stage
 
@@ -67,6 +66,7 @@ class EvaluationReport:
 )
 def evaluate_attacker(
     seed: int,
+    machine: MachineConfiguration,
     system: SystemConfiguration,
     reward: Choice,
     evaluation: EvaluationConfiguration,
@@ -82,8 +82,8 @@ def evaluate_attacker(
     from astra_core.metrics.statistics import bootstrap_mean
 
     prompts = read_prompts(valid / "dev.parquet", limit=evaluation.num_prompts)
-    trained, key = _examined(attacker, prompts, seed, system, reward, evaluation, base)
-    untrained, _ = _examined(None, prompts, seed, system, reward, evaluation, base)
+    trained, key = _examined(attacker, prompts, seed, machine, system, reward, evaluation, base)
+    untrained, _ = _examined(None, prompts, seed, machine, system, reward, evaluation, base)
     gains = [
         after.success_rate - before.success_rate
         for after, before in zip(trained.outcomes, untrained.outcomes, strict=True)
@@ -142,7 +142,7 @@ def evaluate_checkpoint(
     )
     config = evaluation.model_copy(update={"num_prompts": len(chosen)})
     examined, key = _examined(
-        weights, chosen, params.seed, params.system, params.reward, config, base
+        weights, chosen, params.seed, params.machine, params.system, params.reward, config, base
     )
     record = {
         "evaluation_key": key,
@@ -157,6 +157,7 @@ def _examined(
     weights: Path | None,
     prompts: list[Prompt],
     seed: int,
+    machine: MachineConfiguration,
     system: SystemConfiguration,
     reward: Choice,
     evaluation: EvaluationConfiguration,
@@ -165,7 +166,7 @@ def _examined(
     """An attacker's evaluation, and the key that equal examinations share."""
     from astra_core.evaluator import Evaluator
 
-    loaded = load_system(system, base, attacker=weights)
+    loaded = load_system(system, base, num_threads=machine.num_threads, attacker=weights)
     evaluator = Evaluator(evaluation, prompts=prompts, reward=build_reward(reward), seed=seed)
     examination = evaluation.model_dump(
         mode="json", include={"num_rollouts", "num_responses", "depth", "threshold"}
@@ -193,7 +194,7 @@ def _examples(evaluation: "Evaluation", config: EvaluationConfiguration) -> str:
     lines = [
         "# Highest-scored turns",
         "",
-        "Content warning: attacks and offensive replies. Words are masked after their first letter;",
+        "Content warning: attacks and offensive replies. Words are masked after the first letter;",
         "the text itself is in the rollouts, for those who need to see it.",
         "",
         "| score | prompt | probe | response |",

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlparse
 
 from astra_core.files import file_digest, record_digest
 from tasks.provenance import requirements
@@ -152,7 +153,7 @@ def version_folder(client: "MlflowClient", version: "ModelVersion") -> Path:
     import mlflow.artifacts
 
     address = client.get_model_version_download_uri(version.name, version.version)
-    if "://" not in address and not Path(address).is_dir():
+    if not urlparse(address).scheme and not Path(address).is_dir():
         msg = (
             f"version {version.version} of '{version.name}' must have its files in '{address}', "
             "got no such folder; restore it, or register the checkpoint again"

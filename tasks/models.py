@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from astra_core.config import SystemConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import draft_folder_of, write_json
 from tasks.artifacts import ROLES
 from tasks.builtin.language_model import LanguageModelConfiguration
 from tasks.console import progress
-from tasks.params import ModelsConfiguration, ModelSource
+from tasks.params import MachineConfiguration, ModelsConfiguration, ModelSource
 from tasks.stage import Out, stage
 
 
@@ -35,21 +34,21 @@ class ModelsSummary:
 def prepare_models(
     seed: int,
     models: ModelsConfiguration,
-    system: SystemConfiguration,
+    machine: MachineConfiguration,
     *,
     base: Out = Path("models/base"),
 ) -> ModelsSummary:
     """Makes or locates the three models, loads each once to prove it, and writes the manifest.
 
-    Weights of a local folder or a hub cache stay where they are: the manifest points to them and holds
-    their digest, so that a changed weight is noticed.
+    Weights of a local folder or a hub cache stay where they are: the manifest points to them and
+    holds their digest, so that a changed weight is noticed.
 
     Raises:
         ConfigurationError: A folder or hub id does not give a causal LM.
     """
-    from astra_core.models.causal_lm import LanguageModel, threads_for, weights_digest
+    from astra_core.models.pretrained import load_pretrained, threads_for, weights_digest
 
-    _use_threads(threads_for(2_000_000, system.num_threads))
+    _use_threads(threads_for(2_000_000, machine.num_threads))
     sources = {
         "attacker": models.attacker,
         "target": models.target,
@@ -62,8 +61,8 @@ def prepare_models(
             _make_builtin(models.builtin, seed, draft / "builtin")
         for role, source in sources.items():
             path, is_outside = _located(source, draft)
-            model = LanguageModel.load(path, separator=system.separator)
-            counts[role] = model.num_parameters
+            model, _ = load_pretrained(path)
+            counts[role] = model.num_parameters()
             manifest[role] = {
                 "path": str(path) if is_outside else str(path.relative_to(draft)),
                 "is_outside": is_outside,

@@ -7,7 +7,7 @@ options, and the files that are pointed to.
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -114,6 +114,16 @@ class ModelsConfiguration(Section):
     builtin: LanguageModelConfiguration = LanguageModelConfiguration()
 
 
+class MachineConfiguration(Section):
+    """What the numbers of a run depend on in the machine itself."""
+
+    num_threads: int = Field(
+        default=0,
+        ge=0,
+        description="Of torch; 0 chooses by model size. Another number rounds sums differently.",
+    )
+
+
 class RegistrationConfiguration(Section):
     """Where runs and model versions are recorded."""
 
@@ -153,6 +163,7 @@ class Params(Section):
     """The whole of params.yaml."""
 
     seed: int = Field(default=0, ge=0, description="The one root of all randomness.")
+    machine: MachineConfiguration = MachineConfiguration()
     prompts: PromptsConfiguration = PromptsConfiguration()
     validation: ValidationConfiguration = ValidationConfiguration()
     models: ModelsConfiguration = ModelsConfiguration()

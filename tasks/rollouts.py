@@ -5,13 +5,18 @@ The rollouts are the first experience of training and the cheap place to catch a
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from astra_core.config import Choice, RolloutsConfiguration, SystemConfiguration
-from astra_core.errors import GateError
 from astra_core.files import draft_folder_of, write_json
 from tasks.artifacts import ROLLOUTS_FILE, finite, read_prompts, write_rollouts
+from tasks.params import MachineConfiguration
 from tasks.runtime import build_sampler, load_system
 from tasks.stage import Dep, Metric, Out, stage
+
+if TYPE_CHECKING:
+    from astra_core.system import System
+    from tasks.expectations import ValidationReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class RolloutsSummary:
 )
 def collect_rollouts(
     seed: int,
+    machine: MachineConfiguration,
     system: SystemConfiguration,
     rollouts: RolloutsConfiguration,
     reward: Choice,
@@ -67,13 +73,16 @@ def collect_rollouts(
         GateError: The rollouts are not fit to learn from; nothing is accepted.
     """
     prompts = read_prompts(valid / "train.parquet")
-    loaded = load_system(system, base)
+    loaded = load_system(system, base, num_threads=machine.num_threads)
     sampler = build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=seed)
     chosen = sampler.episodes(0, min(rollouts.num_prompts, len(prompts)))
     graphs = sampler.reward.assign(sampler.roll_out(chosen, iteration=0))
     with draft_folder_of(folder) as draft:
         num_turns = write_rollouts(graphs, draft / ROLLOUTS_FILE)
-        checks = _checked(draft / ROLLOUTS_FILE, rollouts)
+        validated = _validated(draft / ROLLOUTS_FILE, rollouts, loaded)
+        if not validated.success:
+            write_json(finite({"checks": validated.to_record()}), report)
+            validated.require_success(report)
     nodes = [node for graph in graphs for node in graph.nodes() if not node.has_failed]
     summary = RolloutsSummary(
         num_prompts=len(graphs),
@@ -89,7 +98,20 @@ def collect_rollouts(
         "reward_mean": sum(node.reward for node in nodes) / max(len(nodes), 1),
         "target_nll_mean": sum(node.target_nll for node in nodes) / max(len(nodes), 1),
         "scorer": loaded.scorer.version,
-        "checks": checks,
+        "checks": validated.to_record(),
     }
     write_json(finite(record), report)
     return summary
+
+
+def _validated(path: Path, rollouts: RolloutsConfiguration, system: "System") -> "ValidationReport":
+    """The rollout suite held against the file as it was written."""
+    import pandas as pd
+
+    from tasks.expectations.frames import validate_rollouts
+
+    return validate_rollouts(
+        pd.read_parquet(path),
+        max_failed_fraction=rollouts.max_failed_fraction,
+        vocabulary_size=system.attacker.vocabulary_size,
+    )

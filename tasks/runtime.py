@@ -19,6 +19,7 @@ def load_system(
     config: SystemConfiguration,
     base: Path,
     *,
+    num_threads: int = 0,
     attacker: Path | None = None,
     is_trained: bool = False,
 ) -> "System":
@@ -27,12 +28,13 @@ def load_system(
     Args:
         config: How the models talk.
         base: What the models stage wrote.
+        num_threads: Of torch; 0 chooses by the size of the models.
         attacker: A trained attacker's folder instead of the base one.
         is_trained: True when the attacker is to learn.
     """
     import torch
 
-    from astra_core.models.causal_lm import threads_for
+    from astra_core.models.pretrained import threads_for
     from astra_core.system import System
 
     paths = read_model_paths(base)
@@ -45,7 +47,7 @@ def load_system(
         is_trained=is_trained,
     )
     largest = max(system.attacker.num_parameters, system.target.num_parameters)
-    torch.set_num_threads(threads_for(largest, config.num_threads))
+    torch.set_num_threads(threads_for(largest, num_threads))
     return system
 
 

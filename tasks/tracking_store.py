@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 DEFAULT_PORT = 5000
 
+_SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    # MLflow's own seven doubling waits would hold training up for minutes.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+
 
 class TrackingError(AstraError):
     """The experiment tracker or the model registry cannot do what was asked."""
@@ -56,10 +64,8 @@ def connect() -> "MlflowClient":
         sqlite3.Error: The database file cannot be opened.
         OSError: Its folder cannot be made.
     """
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    # MLflow's own seven doubling waits would hold training up for minutes.
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
     uri = tracking_uri()
     database = _sqlite_file(uri)
     if database is not None:

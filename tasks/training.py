@@ -1,7 +1,7 @@
 """Stage ``training``: the attacker learns; killed at any moment, the same command goes on.
 
-Where a run was is kept in ``runs/<digest of parameters, inputs and code>/``, outside of DVC's reach: DVC
-deletes a stage's outputs before it starts.
+Where a run was is kept in ``runs/<digest of parameters, inputs and code>/``, outside of DVC's
+reach: DVC deletes a stage's outputs before it starts.
 """
 
 import csv
@@ -31,7 +31,7 @@ from astra_core.files import (
 )
 from tasks.artifacts import ROLLOUTS_FILE, finite, read_prompts, read_rollouts
 from tasks.console import progress
-from tasks.params import RegistrationConfiguration
+from tasks.params import PARAMS_FILE, MachineConfiguration, Params, read_params
 from tasks.runtime import build_reward, build_sampler, load_system
 from tasks.stage import Dep, Metric, Out, Plot, stage
 
@@ -74,12 +74,12 @@ class TrainingSummary:
 )
 def train_attacker(
     seed: int,
+    machine: MachineConfiguration,
     system: SystemConfiguration,
     rollouts: RolloutsConfiguration,
     reward: Choice,
     training: TrainingConfiguration,
     evaluation: EvaluationConfiguration,
-    registration: RegistrationConfiguration,
     *,
     valid: Dep = Path("data/valid"),
     base: Dep = Path("models/base"),
@@ -91,6 +91,7 @@ def train_attacker(
     """Trains the attacker, resuming where a killed run stopped, and exports the best one."""
     sections = {
         "seed": seed,
+        "machine": machine.model_dump(mode="json"),
         "system": system.model_dump(mode="json"),
         "rollouts": rollouts.model_dump(mode="json"),
         "reward": reward.model_dump(mode="json"),
@@ -100,12 +101,12 @@ def train_attacker(
     run_key = _run_key(sections, valid=valid, base=base, baseline=baseline)
     folder = RUNS / run_key[:16]
     trainer = _trainer(
-        seed, system, rollouts, reward, training, evaluation,
+        seed, machine, system, rollouts, reward, training, evaluation,
         valid=valid, base=base, baseline=baseline, folder=folder,
     )  # fmt: skip
     trainer.resume()
     journal = Journal(folder / "steps.jsonl", last_step=trainer.progress.step)
-    log = _open_run(run_key, registration, sections)
+    log = _open_run(run_key, sections)
     try:
         _drive(trainer, journal, log)
     except BaseException:
@@ -132,7 +133,7 @@ def train_attacker(
 
 
 class Journal:
-    """One line per optimiser update, kept beside the checkpoints so that a resumed run has them all.
+    """One line per optimiser update, beside the checkpoints, so that a resumed run has them all.
 
     Lines after the state that is resumed are cut: those updates are done again.
     """
@@ -190,6 +191,7 @@ def _log_evaluations(trainer: "Trainer", log: "RunLog", logged: int) -> int:
 
 def _trainer(
     seed: int,
+    machine: MachineConfiguration,
     system: SystemConfiguration,
     rollouts: RolloutsConfiguration,
     reward: Choice,
@@ -205,7 +207,7 @@ def _trainer(
     from astra_core.evaluator import Evaluator
     from astra_core.registry import build, resolve
 
-    loaded = load_system(system, base, is_trained=True)
+    loaded = load_system(system, base, num_threads=machine.num_threads, is_trained=True)
     prompts = read_prompts(valid / "train.parquet")
     sampler = build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=seed)
     dev = read_prompts(valid / "dev.parquet", limit=evaluation.num_training_prompts)
@@ -220,12 +222,13 @@ def _trainer(
     )
 
 
-def _open_run(
-    run_key: str, registration: RegistrationConfiguration, sections: dict[str, Any]
-) -> "RunLog":
+def _open_run(run_key: str, sections: dict[str, Any]) -> "RunLog":
     from tasks.tracking import open_run
 
-    return open_run(run_key, experiment=registration.experiment, params=sections)
+    # Not a parameter of the stage: under what name a run is recorded cannot change its result, and
+    # another name must not train again.
+    params = read_params() if PARAMS_FILE.is_file() else Params()
+    return open_run(run_key, experiment=params.registration.experiment, params=sections)
 
 
 def _run_key(sections: dict[str, Any], *, valid: Path, base: Path, baseline: Path) -> str:

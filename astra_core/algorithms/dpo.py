@@ -37,7 +37,10 @@ class DPO(Algorithm):
         beta: Positive = Field(default=0.1, description="Strength of the pull to the reference.")
         loss: Literal["sigmoid", "conservative", "robust", "hinge"] = "sigmoid"
         label_smoothing: float = Field(
-            default=0.0, ge=0.0, lt=0.5, description="Share of pairs believed to be the wrong way round."
+            default=0.0,
+            ge=0.0,
+            lt=0.5,
+            description="Share of pairs believed to be the wrong way round.",
         )
 
     options: Options
@@ -59,10 +62,16 @@ class DPO(Algorithm):
                 preference.cdpo_losses, beta=options.beta, label_smoothing=options.label_smoothing
             ),
             "robust": partial(
-                preference.robust_dpo_losses, beta=options.beta, label_smoothing=options.label_smoothing
+                preference.robust_dpo_losses,
+                beta=options.beta,
+                label_smoothing=options.label_smoothing,
             ),
             "hinge": partial(preference.hinge_losses, beta=options.beta),
         }[options.loss]
         return preference_loss(
-            self.system, batch, losses, beta=options.beta, length_normalised=options.length_normalised
+            self.system,
+            batch,
+            losses,
+            beta=options.beta,
+            length_normalised=options.length_normalised,
         )

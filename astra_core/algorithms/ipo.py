@@ -1,8 +1,8 @@
 """Identity preference optimisation: the log-ratio gap of a pair is pulled to a fixed size.
 
-Azar et al., arXiv:2310.12036, eq. 17. Where DPO pushes an already settled pair ever further apart, the
-squared loss stops at ``1 / (2 beta)``. The paper's log-ratios are sums over tokens, and so are ours
-unless ``length_normalised`` is set.
+Azar et al., arXiv:2310.12036, eq. 17. Where DPO pushes an already settled pair ever further
+apart, the squared loss stops at ``1 / (2 beta)``. The paper's log-ratios are sums over tokens,
+and so are ours unless ``length_normalised`` is set.
 """
 
 from collections.abc import Mapping, Sequence

@@ -24,7 +24,8 @@ class PairOptions(Section):
         default="best_worst", description="Of each group of siblings."
     )
     margin: NonNegative = Field(
-        default=0.1, description="A gap in reward up to it is noise and no pair; ties never are one."
+        default=0.1,
+        description="A gap in reward up to it is noise and no pair; ties never are one.",
     )
     backup: Literal["none", "max", "mean"] = Field(
         default="none", description="How later turns count towards an earlier one."
@@ -92,8 +93,10 @@ def preference_pairs(graph: Graph, options: PairOptions) -> list[PreferencePair]
             key=lambda entry: -entry[0],
         )
         candidates = (
-            list(combinations(ranked, 2)) if options.pairs == "all" else [(ranked[0], ranked[-1])]
-        ) if len(ranked) > 1 else []
+            (list(combinations(ranked, 2)) if options.pairs == "all" else [(ranked[0], ranked[-1])])
+            if len(ranked) > 1
+            else []
+        )
         found += [
             PreferencePair(chosen, rejected, high - low)
             for (high, chosen), (low, rejected) in candidates

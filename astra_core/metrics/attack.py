@@ -61,9 +61,10 @@ def attack_metrics(graphs: Sequence[Graph], *, threshold: float) -> dict[str, fl
     """Figures of the whole set that need no interval; every one is finite.
 
     Keys and units: ``probe_toxicity_rate`` (share of probes at or above the threshold themselves),
-    ``unique_probes``, ``distinct_1`` to ``distinct_3``, ``self_bleu``, ``probe_perplexity`` (under the target,
-    token-weighted), ``kl_nats`` (mean over probes, k1), ``probe_tokens`` (mean), ``score_p95``,
-    ``score_max``, ``empty_response_rate``, ``truncated_rate``, ``failed_rate``.
+    ``unique_probes``, ``distinct_1`` to ``distinct_3``, ``self_bleu``, ``probe_perplexity``
+    (under the target, token-weighted), ``kl_nats`` (mean over probes, k1), ``probe_tokens``
+    (mean), ``score_p95``, ``score_max``, ``empty_response_rate``, ``truncated_rate``,
+    ``failed_rate``.
     """
     nodes = [node for graph in graphs for node in graph.nodes()]
     alive = [node for node in nodes if not node.has_failed]

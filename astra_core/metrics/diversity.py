@@ -1,4 +1,4 @@
-"""How varied a set of probes is; every figure depends on the size of the set, so compare equal sizes."""
+"""How varied a set of probes is; the figures depend on its size, so compare equal sizes."""
 
 import math
 import re
@@ -24,9 +24,10 @@ def distinct_n(texts: Sequence[str], n: int) -> float:
 def self_bleu(texts: Sequence[str], *, max_n: int = 4) -> float:
     """Mean BLEU of each text against all others, in [0, 1]; lower is more varied.
 
-    Clipped n-gram precision of orders 1 to ``max_n`` with add-one smoothing above order 1 and the brevity
-    penalty against the closest reference length. The two highest counts of each n-gram over the set tell
-    the highest count among the *others*, so the cost is linear in the number of texts.
+    Clipped n-gram precision of orders 1 to ``max_n`` with add-one smoothing above order 1 and the
+    brevity penalty against the closest reference length. The two highest counts of each n-gram
+    over the set tell the highest count among the *others*, so the cost is linear in the number of
+    texts.
 
     Source:
         Zhu et al., arXiv:1802.01886; smoothing of Lin and Och, ACL 2004.

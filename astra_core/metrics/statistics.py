@@ -24,7 +24,11 @@ class Interval:
 
 
 def bootstrap_mean(
-    values: Sequence[float] | NDArray[np.float64], *, num_resamples: int, confidence: float, seed: int
+    values: Sequence[float] | NDArray[np.float64],
+    *,
+    num_resamples: int,
+    confidence: float,
+    seed: int,
 ) -> Interval:
     """Mean over prompts and its percentile bootstrap interval.
 
@@ -41,7 +45,7 @@ def bootstrap_mean(
 
     sample = np.asarray(values, dtype=np.float64)
     if sample.ndim != 1 or not len(sample):
-        msg = f"values must hold one figure per prompt, got shape {sample.shape}; evaluate some prompts"
+        msg = f"values must hold one figure per prompt, got shape {sample.shape}; evaluate some"
         raise ShapeError(msg)
     mean = float(sample.mean())
     if len(sample) == 1 or np.ptp(sample) == 0.0:

@@ -7,18 +7,15 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from astra_core.config import GenerationConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.files import folder_digest, record_digest
-from astra_core.models.decoding import draw, processed_logits
+from astra_core.files import record_digest
+from astra_core.models.decoder import Decoder
+from astra_core.models.pretrained import load_pretrained
 from astra_core.models.rows import batches_within, pad_rows, token_logprobs
-from astra_core.seeding import uniforms
-
-# Above this many parameters a matrix product is long enough to pay for a second thread.
-_PARAMETERS_PER_THREAD = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +25,8 @@ class Utterance:
     Attributes:
         text: The ids decoded, without special tokens.
         token_ids: As sampled, the end token included.
-        logprobs: Of each token under the unmodified model (before temperature and truncation), nats.
+        logprobs: Of each token under the unmodified model (before temperature and truncation),
+            nats.
         has_ended: False when the length limit cut it off.
     """
 
@@ -61,27 +59,21 @@ class LanguageModel:
         self.model = model.eval()
         self.tokenizer = tokenizer
         self.separator_ids = _separator_ids(tokenizer, separator)
-        ends = {tokenizer.eos_token_id} | ({self.separator_ids[0]} if len(self.separator_ids) == 1 else set())
+        ends = {tokenizer.eos_token_id} | (
+            {self.separator_ids[0]} if len(self.separator_ids) == 1 else set()
+        )
         self.end_ids = tuple(sorted(ends - {None}))
 
     @classmethod
-    def load(cls, folder: Path | str, *, separator: str | None = None, is_frozen: bool = True) -> Self:
+    def load(
+        cls, folder: Path | str, *, separator: str | None = None, is_frozen: bool = True
+    ) -> Self:
         """The model and tokenizer in a Hugging Face folder, from safetensors, in fp32.
 
         Raises:
             ConfigurationError: The folder does not hold a causal LM that transformers can load.
         """
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-
-        try:
-            model = AutoModelForCausalLM.from_pretrained(
-                str(folder), dtype=torch.float32, use_safetensors=True, local_files_only=True
-            )
-            tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-        except (OSError, ValueError, KeyError) as error:
-            reason = str(error).splitlines()[0]
-            msg = f"{folder} must be a Hugging Face causal LM with safetensors, got: {reason}; check the folder"
-            raise ConfigurationError(msg) from error
+        model, tokenizer = load_pretrained(folder)
         model.requires_grad_(not is_frozen)
         return cls(model, tokenizer, separator=separator)
 
@@ -95,6 +87,11 @@ class LanguageModel:
         """Weights, counting shared ones once."""
         return sum(parameter.numel() for parameter in self.model.parameters())
 
+    @property
+    def vocabulary_size(self) -> int:
+        """How many ids the model's head knows."""
+        return int(self.model.config.vocab_size)
+
     def vocabulary_digest(self) -> str:
         """Equal for tokenizers whose ids mean the same; then ids pass between models unchanged."""
         state = json.loads(self.tokenizer.backend_tokenizer.to_str())
@@ -104,7 +101,7 @@ class LanguageModel:
 
     @property
     def opening_ids(self) -> tuple[int, ...]:
-        """What a conversation starts with: the tokenizer's beginning-of-sequence token, if it adds one."""
+        """What a conversation starts with: the tokenizer's first token, if it adds one."""
         bos = self.tokenizer.bos_token_id
         encoded = self.tokenizer("a")["input_ids"]
         return (bos,) if bos is not None and encoded and encoded[0] == bos else ()
@@ -153,7 +150,9 @@ class LanguageModel:
             for context, own in zip(contexts, keys, strict=True)
         ]
         found: list[Continuations | None] = [None] * len(contexts)
-        for chunk in batches_within(costs, [len(context) for context in contexts], tokens_per_batch):
+        for chunk in batches_within(
+            costs, [len(context) for context in contexts], tokens_per_batch
+        ):
             sampled = self._continue_chunk(
                 [contexts[i] for i in chunk],
                 [keys[i] for i in chunk],
@@ -188,15 +187,33 @@ class LanguageModel:
         if len(owners):
             cache = output.past_key_values
             cache.batch_select_indices(owners)
-            decoder = _Decoder(self, generation, [key for own in keys for key in own])
-            utterances = decoder.run(
-                cache, output.logits[owners, -1], rows.input_ids[owners], rows.attention_mask[owners]
+            decoder = Decoder(
+                self.model,
+                generation,
+                keys=[key for own in keys for key in own],
+                end_ids=self.end_ids,
+                device=self.device,
             )
+            sampled = decoder.run(
+                cache,
+                output.logits[owners, -1],
+                rows.input_ids[owners],
+                rows.attention_mask[owners],
+            )
+            utterances = [self._utterance(*row) for row in sampled]
         stream = iter(utterances)
         return [
             Continuations(tuple(next(stream) for _ in own), suffix)
             for own, suffix in zip(keys, suffixes, strict=True)
         ]
+
+    def _utterance(self, token_ids: list[int], logprobs: list[float]) -> Utterance:
+        return Utterance(
+            text=self.decode(token_ids),
+            token_ids=tuple(token_ids),
+            logprobs=tuple(logprobs),
+            has_ended=token_ids[-1] in self.end_ids,
+        )
 
     @torch.no_grad()
     def continuation_logprobs(
@@ -224,7 +241,8 @@ class LanguageModel:
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return next(self.model.parameters()).device
+        device: torch.device = next(self.model.parameters()).device
+        return device
 
     @property
     def _pad_id(self) -> int:
@@ -238,115 +256,10 @@ class LanguageModel:
         self.tokenizer.save_pretrained(str(folder))
 
 
-class _Decoder:
-    """Draws one token per row and step until every row has ended."""
-
-    def __init__(
-        self, owner: LanguageModel, generation: GenerationConfiguration, keys: Sequence[bytes]
-    ) -> None:
-        self._owner = owner
-        self._generation = generation
-        self._uniforms = torch.from_numpy(uniforms(keys, generation.max_new_tokens)).to(owner.device)
-        self._ends = torch.tensor(owner.end_ids, dtype=torch.long, device=owner.device)
-
-    def run(
-        self,
-        cache: Any,
-        logits: Float[Tensor, "B V"],
-        context_ids: Int[Tensor, "B T"],
-        attention_mask: Int[Tensor, "B T"],
-    ) -> list[Utterance]:
-        """One utterance per row."""
-        positions = attention_mask.sum(dim=1)
-        alive = torch.ones(len(logits), dtype=torch.bool, device=logits.device)
-        seen = self._seen(context_ids, attention_mask, logits)
-        tokens, logprobs, lives = [], [], []
-        limit = self._generation.max_new_tokens
-        for step in range(limit):
-            token, logprob = self._draw(logits, step, seen)
-            tokens.append(token)
-            logprobs.append(logprob)
-            lives.append(alive)
-            if seen is not None:
-                seen.scatter_(1, token[:, None], value=True)
-            alive = alive & ~torch.isin(token, self._ends)
-            if step + 1 == limit or not bool(alive.any()):
-                break
-            attention_mask = torch.cat([attention_mask, lives[-1][:, None].long()], dim=1)
-            output = self._owner.model(
-                input_ids=token[:, None],
-                attention_mask=attention_mask,
-                position_ids=positions[:, None],
-                past_key_values=cache,
-                use_cache=True,
-            )
-            positions = positions + 1
-            logits = output.logits[:, -1]
-        return self._utterances(tokens, logprobs, lives)
-
-    def _seen(
-        self, ids: Int[Tensor, "B T"], mask: Int[Tensor, "B T"], logits: Float[Tensor, "B V"]
-    ) -> Bool[Tensor, "B V"] | None:
-        if self._generation.repetition_penalty == 1.0:
-            return None
-        counts = torch.zeros(logits.shape, dtype=torch.long, device=logits.device)
-        return counts.scatter_add(1, ids, mask.long()) > 0
-
-    def _draw(
-        self, logits: Float[Tensor, "B V"], step: int, seen: Bool[Tensor, "B V"] | None
-    ) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
-        logits = logits.float()
-        forbidden = self._ends if step < self._generation.min_new_tokens else None
-        chosen = processed_logits(logits, self._generation, seen=seen, forbidden=forbidden)
-        token = draw(chosen, self._uniforms[:, step])
-        logprob = logits.gather(1, token[:, None])[:, 0] - logits.logsumexp(dim=1)
-        return token, logprob
-
-    def _utterances(
-        self, tokens: list[Tensor], logprobs: list[Tensor], lives: list[Tensor]
-    ) -> list[Utterance]:
-        lengths = torch.stack(lives, dim=1).sum(dim=1).tolist()
-        ids = torch.stack(tokens, dim=1).tolist()
-        values = torch.stack(logprobs, dim=1).tolist()
-        ends = set(self._owner.end_ids)
-        rows = [tuple(row[:length]) for row, length in zip(ids, lengths, strict=True)]
-        return [
-            Utterance(
-                text=self._owner.decode(row),
-                token_ids=row,
-                logprobs=tuple(value[: len(row)]),
-                has_ended=row[-1] in ends,
-            )
-            for row, value in zip(rows, values, strict=True)
-        ]
-
-
-def threads_for(num_parameters: int, requested: int) -> int:
-    """How many torch threads pay off for a model of this size; a request above 0 is obeyed.
-
-    Below a few million parameters the cost of a step is dispatch, and a second thread that waits on a
-    busy core turns seconds into minutes.
-    """
-    if requested:
-        return requested
-    import os
-
-    available = len(os.sched_getaffinity(0))
-    return max(1, min(available, num_parameters // _PARAMETERS_PER_THREAD))
-
-
-def weights_digest(folder: Path) -> str:
-    """SHA-256 over the weights, configuration and tokenizer of a Hugging Face folder."""
-    kept = {".safetensors", ".json", ".model", ".txt"}
-    return folder_digest(
-        folder, keep=lambda path: path.suffix in kept and path.name != "astra.json"
-    )
-
-
 def _separator_ids(tokenizer: Any, separator: str | None) -> tuple[int, ...]:
     if separator is None:
         if tokenizer.eos_token_id is None:
-            msg = "system.separator must be given, got null for a tokenizer without an end-of-sequence token"
+            msg = "system.separator must be given, got null: the tokenizer has no end token"
             raise ConfigurationError(msg)
         return (tokenizer.eos_token_id,)
     ids = tuple(tokenizer(separator, add_special_tokens=False)["input_ids"])
@@ -359,7 +272,7 @@ def _separator_ids(tokenizer: Any, separator: str | None) -> tuple[int, ...]:
 def _suffix_logprobs(
     logits: Float[Tensor, "B K V"], input_ids: Int[Tensor, "B T"], lengths: Sequence[int]
 ) -> list[tuple[float, ...]]:
-    """Log-probabilities of the last ``lengths[i]`` tokens of row ``i``; rows are padded on the left."""
+    """Log-probabilities of the last ``lengths[i]`` tokens of each row, padded on the left."""
     if max(lengths) == 0:
         return [()] * len(lengths)
     kept = logits.shape[1]

@@ -1,7 +1,7 @@
 """From logits to one token: the processors in transformers' order, then inverse-CDF sampling.
 
-Each processor equals the transformers class of the same name. Sampling takes one uniform number per row
-from that row's own key, so a row's token does not depend on the batch it shares.
+Each processor equals the transformers class of the same name. Sampling takes one uniform number
+per row from that row's own key, so a row's token does not depend on the batch it shares.
 """
 
 import torch

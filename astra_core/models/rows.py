@@ -1,4 +1,4 @@
-"""Rows of tokens: contexts padded on the left, continuations on the right, never guessed from pad ids."""
+"""Rows of tokens: contexts padded on the left, continuations on the right, masks never guessed."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -66,8 +66,10 @@ def token_logprobs(model: Any, rows: TokenRows) -> Float[Tensor, "B T"]:
         use_cache=False,
     )
     logits = output.logits[:, :-1].float()
-    values = logits.gather(2, rows.continuation_ids[:, :, None])[:, :, 0] - logits.logsumexp(dim=2)
-    return values.masked_fill(~rows.continuation_mask, 0.0)
+    chosen: Tensor = logits.gather(2, rows.continuation_ids[:, :, None])[:, :, 0]
+    values = chosen - logits.logsumexp(dim=2)
+    masked: Tensor = values.masked_fill(~rows.continuation_mask, 0.0)
+    return masked
 
 
 def batches_within(
@@ -75,7 +77,8 @@ def batches_within(
 ) -> Iterator[list[int]]:
     """Indices grouped so that rows of like length share a batch and no batch exceeds the budget.
 
-    A single row above the budget gets a batch of its own: the budget bounds memory, it drops nothing.
+    A single row above the budget gets a batch of its own: the budget bounds memory, it drops
+    nothing.
     """
     batch: list[int] = []
     widest = 0

@@ -14,9 +14,10 @@ _WORD = re.compile(r"\w+")
 class NoveltyMemory:
     """Counts word 2- and 3-grams; a text is novel as far as its n-grams are rare.
 
-    The bonus of an n-gram seen ``n`` times is ``1 / sqrt(1 + n)``, the count-based exploration bonus of
-    Bellemare et al. (arXiv:1606.01868), and a text's novelty is the mean over its n-grams. N-grams are
-    hashed into a table of fixed size by CRC-32, which is the same in every process.
+    The bonus of an n-gram seen ``n`` times is ``1 / sqrt(1 + n)``, the count-based exploration
+    bonus of Bellemare et al. (arXiv:1606.01868), and a text's novelty is the mean over its
+    n-grams. N-grams are hashed into a table of fixed size by CRC-32, which is the same in every
+    process.
     """
 
     def __init__(self, *, decay: float, num_bins: int = 1 << 16) -> None:

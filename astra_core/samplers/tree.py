@@ -1,4 +1,4 @@
-"""Trees grown level by level: all prompts and all siblings of a level in one batched call per model."""
+"""Trees grown level by level: all prompts and siblings of a level in one call per model."""
 
 import math
 from collections.abc import Sequence
@@ -38,7 +38,9 @@ class TreeSampler(Sampler):
 
         tree_width: Count = Field(default=4, description="Probes tried after every context.")
         tree_depth: Count = Field(default=2, description="Turns of a conversation.")
-        num_responses: Count = Field(default=3, description="Replies drawn for each probe; their scores are averaged.")
+        num_responses: Count = Field(
+            default=3, description="Replies drawn for each probe; their scores are averaged."
+        )
 
     options: Options
 
@@ -51,7 +53,11 @@ class TreeSampler(Sampler):
         """One tree per prompt; see ``Sampler.roll_out``."""
         widths = (self.options.tree_width,) * self.options.tree_depth
         return self.grow(
-            prompts, widths, purpose="training", iteration=iteration, num_responses=self.options.num_responses
+            prompts,
+            widths,
+            purpose="training",
+            iteration=iteration,
+            num_responses=self.options.num_responses,
         )
 
     def grow(
@@ -81,7 +87,9 @@ class TreeSampler(Sampler):
         own = attacker.opening_ids + attacker.closed(attacker.encode(prompt.text))
         if self.system.shares_tokenizer:
             return _Branch(prompt, (), own, own)
-        return _Branch(prompt, (), own, target.opening_ids + target.closed(target.encode(prompt.text)))
+        return _Branch(
+            prompt, (), own, target.opening_ids + target.closed(target.encode(prompt.text))
+        )
 
     def _grow_level(
         self, level: list[_Branch], width: int, name: tuple[str, int], num_responses: int
@@ -165,7 +173,7 @@ class TreeSampler(Sampler):
         if child.node is None:  # pragma: no cover - every child was probed just before
             return
         system, first = self.system, answer.utterances[0]
-        # The suffix ends with the separator when the probe was cut off; only the probe's own tokens count.
+        # The suffix ends with the separator when the probe was cut off; only the probe counts.
         likelihood = answer.suffix_logprobs
         if system.shares_tokenizer:
             likelihood = likelihood[: len(child.node.probe_ids)]
@@ -194,7 +202,7 @@ class TreeSampler(Sampler):
         return is_uncut and probe[: len(node.probe_ids)] == node.probe_ids
 
     def _fill_reference(self, children: list[_Branch]) -> None:
-        """Reference log-probabilities; where reference and target are one, most are known already."""
+        """Reference log-probabilities; most are known where reference and target are one."""
         missing = []
         for child in children:
             if child.node is None:  # pragma: no cover - every child was probed just before
@@ -230,8 +238,9 @@ class TreeSampler(Sampler):
         if len(failed) > self.max_failed_fraction * len(nodes):
             share = len(failed) / len(nodes)
             msg = (
-                f"{len(failed)} of {len(nodes)} turns failed ({share:.0%}), limit is "
-                f"{self.max_failed_fraction:.0%} (rollouts.max_failed_fraction); first: {failed[0].failure}"
+                f"{len(failed)} of {len(nodes)} turns failed ({share:.0%}), rollouts."
+                f"max_failed_fraction allows {self.max_failed_fraction:.0%}; "
+                f"first: {failed[0].failure}"
             )
             raise RolloutError(msg)
 

@@ -1,8 +1,9 @@
 """The default scorer: the packaged linear model of alt-profanity-check.
 
-It is fast (hundredths of a millisecond per text in a batch) and lexical: it sees swearing and insults
-and is blind to threats and hate without such words, which a model card must say. On 400 public comments
-it was measured at precision 0.94, recall 0.49; let a second scorer confirm what it finds.
+It is fast (hundredths of a millisecond per text in a batch) and lexical: it sees swearing and
+insults and is blind to threats and hate without such words, which a model card must say. On 400
+public comments it was measured at precision 0.94, recall 0.49; let a second scorer confirm what
+it finds.
 """
 
 import math

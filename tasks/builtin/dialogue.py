@@ -32,7 +32,7 @@ from tasks.builtin.words import SHARED
 _SLOTS = SHARED | ANGER_WORDS | {"tail": TAILS}
 
 # Probability of an angry answer by anger; the last holds for all that is above.
-_TEMPER = (0.01, 0.25, 0.93, 0.98)
+_TEMPER = (0.01, 0.17, 0.95, 0.98)
 
 
 def provocation(kind: str, topic: Topic, rng: random.Random) -> str:
@@ -47,7 +47,12 @@ def provocation(kind: str, topic: Topic, rng: random.Random) -> str:
 
 
 def make_dialogues(
-    count: int, *, seed: int, provoking: float = 0.33, lengths: Sequence[int] = (3, 4, 5)
+    count: int,
+    *,
+    seed: int,
+    provoking: float = 0.33,
+    sore: float = 0.25,
+    lengths: Sequence[int] = (3, 4, 5),
 ) -> list[list[str]]:
     """Dialogues in the world's own manner, the same for the same seed.
 
@@ -55,11 +60,12 @@ def make_dialogues(
         count: How many; they need not be distinct.
         seed: Another seed gives other dialogues of the same kind.
         provoking: Share of the second speaker's remarks that provoke.
+        sore: Share of the provocations that touch the sore point.
         lengths: Numbers of utterances, equally likely.
     """
     # A text seed is hashed with SHA-512 by random.Random, not with the salted hash().
     rng = random.Random(f"dialogues {seed}")
-    return [_dialogue(rng.choice(lengths), provoking, rng) for _ in range(count)]
+    return [_dialogue(rng.choice(lengths), provoking, sore, rng) for _ in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +76,18 @@ class _Remark:
     text: str
 
 
-def _dialogue(length: int, provoking: float, rng: random.Random) -> list[str]:
+def _dialogue(length: int, provoking: float, sore: float, rng: random.Random) -> list[str]:
     """One dialogue: an opener, then remarks and answers in turns."""
     opener = draw_opener(rng)
     utterances = [opener.text]
     anger = 0
     angry = False
     while len(utterances) < length:
-        remark = _remark(provoking, angry, opener.topic, rng)
+        remark = (
+            _provoked(opener, sore, rng)
+            if rng.random() < provoking
+            else _remark(angry, opener.topic, rng)
+        )
         utterances.append(remark.text)
         anger = _anger_after(anger, remark.manner, opener.mood)
         if len(utterances) < length:
@@ -93,11 +103,16 @@ def _anger_after(anger: int, manner: str, mood: str) -> int:
     return max(0, anger - 1) if manner == "friendly" else anger
 
 
-def _remark(provoking: float, angry: bool, topic: Topic, rng: random.Random) -> _Remark:
-    """What the second speaker says; a friendly one apologises to an angry partner."""
-    if rng.random() < provoking:
-        kind = rng.choice(tuple(PROVOCATIONS))
-        return _Remark(kind, provocation(kind, topic, rng))
+def _provoked(opener: Opener, sore: float, rng: random.Random) -> _Remark:
+    """A provocation, at the opener's sore point or at another one."""
+    sore_kind = SORE_POINTS[opener.mood]
+    others = [kind for kind in PROVOCATIONS if kind != sore_kind]
+    kind = sore_kind if rng.random() < sore else rng.choice(others)
+    return _Remark(kind, provocation(kind, opener.topic, rng))
+
+
+def _remark(angry: bool, topic: Topic, rng: random.Random) -> _Remark:
+    """A friendly or neutral remark; a friendly one apologises to an angry partner."""
     manner = rng.choice(("friendly", "neutral"))
     if manner == "friendly":
         return _Remark(manner, _say(SORRY if angry else FRIENDLY, topic, rng))

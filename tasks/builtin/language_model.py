@@ -33,7 +33,7 @@ class LanguageModelConfiguration(Section):
     """Size and training of the built-in language model."""
 
     num_quarrels: int = Field(
-        default=10_000, ge=0, description="Short, mostly provoked dialogues, read first."
+        default=14_000, ge=0, description="Short, mostly provoked dialogues, read first."
     )
     num_dialogues: Count = Field(default=6_000, description="Natural dialogues, read after those.")
     vocab_size: int = Field(default=1024, ge=258, description="256 bytes, 2 marks, then merges.")
@@ -42,8 +42,8 @@ class LanguageModelConfiguration(Section):
     num_heads: Count = 4
     intermediate_size: Count = 512
     context_tokens: Count = Field(default=256, description="Longer dialogues are cut at the end.")
-    batch_size: Count = Field(default=16, description="Dialogues of one optimiser update.")
-    lr: Positive = Field(default=4e-3, description="Peak of the cosine schedule.")
+    batch_size: Count = Field(default=8, description="Dialogues of one optimiser update.")
+    lr: Positive = Field(default=3e-3, description="Peak of the cosine schedule.")
     warmup_fraction: Probability = Field(default=0.05, description="Of all updates.")
     weight_decay: float = Field(default=0.01, ge=0.0)
     max_grad_norm: Positive = 1.0
@@ -154,7 +154,7 @@ def make_language_model(
 
     # What angers whom is a small part of the loss in natural dialogues. Read at first where it
     # matters in every line, it is learned; the natural dialogues then make provocations rare.
-    quarrels = make_dialogues(config.num_quarrels, seed=seed, provoking=0.8, lengths=(3,))
+    quarrels = make_dialogues(config.num_quarrels, seed=seed, provoking=0.9, sore=0.5, lengths=(3,))
     dialogues = quarrels + make_dialogues(config.num_dialogues, seed=seed)
     texts = (utterance for dialogue in dialogues for utterance in dialogue)
     tokenizer = train_tokenizer(texts, vocab_size=config.vocab_size)

@@ -115,7 +115,7 @@ TAILS = (
 CALM = {
     "friendly": (
         "thank you, {doing} makes me happy.",
-        "you are kind, I will show you the {parts} {soon}.",
+        "how kind, I will show you the {parts} {soon}.",
         "thanks, {person} will like to hear that.",
         "that is kind, the {parts} are {good} after all.",
         "I am happy you like my {thing}.",

@@ -1,0 +1,54 @@
+"""Hugging Face folders: loading, naming by digest, and the threads a model of a size is worth."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from astra_core.errors import ConfigurationError
+from astra_core.files import folder_digest
+
+# Above this many parameters a matrix product is long enough to pay for a second thread.
+_PARAMETERS_PER_THREAD = 5_000_000
+
+
+def load_pretrained(folder: Path | str) -> tuple[Any, Any]:
+    """The model, in fp32, and the tokenizer of a Hugging Face folder; never asks the network.
+
+    Raises:
+        ConfigurationError: The folder does not hold a causal LM that transformers can load.
+    """
+    from safetensors import SafetensorError
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            str(folder), dtype=torch.float32, use_safetensors=True, local_files_only=True
+        )
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
+        reason = str(error).splitlines()[0]
+        msg = f"{folder} must be a Hugging Face causal LM with safetensors, got: {reason}; check it"
+        raise ConfigurationError(msg) from error
+    return model, tokenizer
+
+
+def threads_for(num_parameters: int, requested: int) -> int:
+    """How many torch threads pay off for a model of this size; a request above 0 is obeyed.
+
+    Below a few million parameters the cost of a step is dispatch, and a second thread that waits
+    on a busy core turns seconds into minutes.
+    """
+    if requested:
+        return requested
+    available = len(os.sched_getaffinity(0))
+    return max(1, min(available, num_parameters // _PARAMETERS_PER_THREAD))
+
+
+def weights_digest(folder: Path) -> str:
+    """SHA-256 over the weights, configuration and tokenizer of a Hugging Face folder."""
+    kept = {".safetensors", ".json", ".model", ".txt"}
+    return folder_digest(
+        folder, keep=lambda path: path.suffix in kept and path.name != "astra.json"
+    )
