@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tasks.params import Params
+from tasks.stage import stage_of
 
 RUN_KEY = "5f3a" * 16
 EVALUATION_KEY = "e7" * 32
@@ -157,13 +158,7 @@ def register(**changes):
     """The receipt of the stage, called as a plain function with the default parameters."""
     from tasks.registration import register_attacker
 
-    params = Params(**changes)
-    sections = {
-        name: getattr(params, name)
-        for name in Params.model_fields
-        if name not in {"promotion", "flow"}
-    }
-    return register_attacker(**sections)
+    return stage_of(register_attacker).run(Params(**changes))
 
 
 class Killed(BaseException):
