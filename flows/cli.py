@@ -16,6 +16,7 @@ BANNER = (
     "Content warning: rollouts hold such text; reports and logs mask it."
 )
 MARKER = "params.yaml"
+STOPPED = (130, 143)  # by Ctrl-C, by SIGTERM
 # Typer carries click's exceptions in a private module of its own.
 USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__base__)
 
@@ -31,7 +32,16 @@ app = typer.Typer(
 
 def main() -> None:
     """Runs the command line and ends the process with its status."""
-    sys.exit(run_command(sys.argv[1:]))
+    from tasks.failures import Stopped, exit_status, stop_on_terminate
+
+    stop_on_terminate()
+    try:
+        status = run_command(sys.argv[1:])
+    except Stopped as error:
+        status = exit_status(error)
+    if status in STOPPED:
+        typer.echo("stopped; the same command goes on from here", err=True)
+    sys.exit(status)
 
 
 def run_command(arguments: Sequence[str]) -> int:

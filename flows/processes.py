@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -35,11 +36,14 @@ def run_group(
 
 def stop_group(process: "subprocess.Popen[bytes]", *, grace_s: float = STOP_GRACE_S) -> None:
     """Returns when the group ``process`` leads is gone: asked, then killed after ``grace_s``."""
-    _signal_group(process.pid, signal.SIGTERM)
+    end = time.monotonic() + grace_s
     try:
-        process.wait(grace_s)
-    except subprocess.TimeoutExpired:
-        pass
+        while time.monotonic() < end:
+            # More than once: an exception that a signal handler raises can be lost in a callback.
+            _signal_group(process.pid, signal.SIGTERM)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(min(4.0, grace_s))
+                return
     finally:
         _signal_group(process.pid, signal.SIGKILL)
         process.wait()
