@@ -6,6 +6,7 @@ stopped.
 
 import argparse
 import faulthandler
+import os
 import sys
 import time
 import traceback
@@ -19,7 +20,15 @@ from tasks import failures
 from tasks.console import complain, libraries_to, quiet_libraries, say
 from tasks.environment import set_environment
 from tasks.params import Params, check_params, read_params
-from tasks.pipeline import PIPELINE_FILE, STAGE_NAMES, check_name, drift, find_stage, render
+from tasks.pipeline import (
+    PIPELINE_FILE,
+    STAGE_NAMES,
+    check_name,
+    drift,
+    find_stage,
+    outside_inputs,
+    render,
+)
 from tasks.stage import Stage
 
 
@@ -89,6 +98,13 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
     set_environment(params)
     quiet_libraries()
     check_params(params)
+    if "DVC_STAGE" in os.environ:
+        # DVC watches what dvc.yaml names: a file that only params.yaml names would go stale unseen.
+        watched = Path("dvc.yaml").read_text(encoding="utf-8")
+        for path in outside_inputs(params).get(stage.name, ()):
+            if path.as_posix() not in watched:
+                msg = f"dvc.yaml must name {path}, which params.yaml reads; run 'make render'"
+                raise ConfigurationError(msg)
     for path in stage.deps:
         if not path.exists():
             msg = (
@@ -136,11 +152,12 @@ def _check() -> int:
 
 
 def _render(*, check: bool) -> int:
+    params = read_params()
     if not check:
-        write_text(render(), PIPELINE_FILE)
+        write_text(render(params=params), PIPELINE_FILE)
         say(f"{PIPELINE_FILE} is written")
         return 0
-    difference = drift()
+    difference = drift(params=params)
     if difference is not None:
         raise ConfigurationError(difference)
     say(f"{PIPELINE_FILE} says what the stages say")

@@ -30,7 +30,7 @@ class ModelsSummary:
         return ", ".join(parts)
 
 
-@stage(code=("tasks/models.py", "tasks/builtin", "astra_core/models/causal_lm.py"))
+@stage(code=("tasks/models.py", "tasks/builtin", "astra_core/models/pretrained.py"))
 def prepare_models(
     seed: int,
     models: ModelsConfiguration,

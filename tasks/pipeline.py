@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError
+from tasks.params import Params
 from tasks.stage import Stage, stage_of
 
 STAGE_NAMES = (
@@ -83,13 +84,36 @@ def read_stage(module_name: str) -> Stage:
     return found[0]
 
 
-def render(pipeline: dict[str, Stage] | None = None) -> str:
-    """The text of dvc.yaml."""
+def outside_inputs(params: Params) -> dict[str, tuple[Path, ...]]:
+    """What a stage reads from where params.yaml says, so that an edit there makes it run again."""
+    prompts = params.prompts
+    files = [prompts.path, prompts.dev_path] if prompts.source == "file" else []
+    models = params.models
+    sources = [models.attacker, models.target, models.reference]
+    folders = [
+        source.path for source in sources if source is not None and source.source == "folder"
+    ]
+    return {
+        "prompts": tuple(dict.fromkeys(path for path in files if path is not None)),
+        "models": tuple(dict.fromkeys(path for path in folders if path is not None)),
+    }
+
+
+def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = None) -> str:
+    """The text of dvc.yaml.
+
+    Args:
+        pipeline: The stages; by default the project's own.
+        params: What names files outside of the project; by default nothing does.
+    """
     import yaml
 
     pipeline = pipeline or stages()
+    outside = outside_inputs(params or Params())
     written = {path.as_posix() for stage in pipeline.values() for path in stage.plots}
-    content: dict[str, Any] = {"stages": {name: _entry(each) for name, each in pipeline.items()}}
+    content: dict[str, Any] = {"stages": {
+        name: _entry(each, outside.get(name, ())) for name, each in pipeline.items()
+    }}
     curves = [
         {column: {"x": "step", "y": {path: column}}}
         for path, columns in CURVES.items()
@@ -101,9 +125,14 @@ def render(pipeline: dict[str, Stage] | None = None) -> str:
     return HEADER + yaml.safe_dump(content, sort_keys=False, width=100)
 
 
-def drift(path: Path = PIPELINE_FILE, *, pipeline: dict[str, Stage] | None = None) -> str | None:
+def drift(
+    path: Path = PIPELINE_FILE,
+    *,
+    pipeline: dict[str, Stage] | None = None,
+    params: Params | None = None,
+) -> str | None:
     """The first place where the file differs from ``render()``, in one line, or nothing."""
-    wanted = render(pipeline).splitlines()
+    wanted = render(pipeline, params=params).splitlines()
     if not path.is_file():
         return f"{path} must exist, got no such file; run 'make render'"
     written = path.read_text(encoding="utf-8").splitlines()
@@ -141,7 +170,7 @@ def check_order(pipeline: dict[str, Stage]) -> None:
             writers[path] = stage.name
 
 
-def _entry(stage: Stage) -> dict[str, Any]:
+def _entry(stage: Stage, outside: Iterable[Path]) -> dict[str, Any]:
     """One stage as DVC reads it.
 
     Everything but receipts is cached: one uncached output would keep DVC from restoring the whole
@@ -152,7 +181,7 @@ def _entry(stage: Stage) -> dict[str, Any]:
         # Not ``python``: what that means depends on the caller's shell. See the script.
         "cmd": f"sh tasks/stage.sh {stage.name}",
         "params": list(stage.params),
-        "deps": [*stage.code, *(path.as_posix() for path in stage.deps)],
+        "deps": [*stage.code, *(path.as_posix() for path in (*stage.deps, *outside))],
         "outs": [
             *(path.as_posix() for path in stage.outs),
             *({path.as_posix(): {"cache": False}} for path in stage.receipts),

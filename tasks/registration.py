@@ -39,6 +39,7 @@ from tasks.model_versions import (
     set_alias,
 )
 from tasks.params import (
+    MachineConfiguration,
     ModelsConfiguration,
     PromptsConfiguration,
     RegistrationConfiguration,
@@ -88,6 +89,7 @@ class RegistrationReceipt:
 )
 def register_attacker(
     seed: int,
+    machine: MachineConfiguration,
     prompts: PromptsConfiguration,
     validation: ValidationConfiguration,
     models: ModelsConfiguration,
@@ -120,6 +122,7 @@ def register_attacker(
     """
     sections = {
         "seed": seed,
+        "machine": machine,
         "prompts": prompts,
         "validation": validation,
         "models": models,

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from astra_core.errors import ConfigurationError
-from tasks.params import PromptsConfiguration
+from tasks.params import Params, PromptsConfiguration
 from tasks.pipeline import (
     CURVES,
     STAGE_NAMES,
@@ -213,3 +213,17 @@ def test_the_script_passes_over_an_environment_of_another_project(tmp_path):
     )
 
     assert "local -m tasks prompts\n" == done.stdout
+
+
+def test_files_that_params_name_are_watched_by_dvc(tmp_path):
+    prompts, model = tmp_path / "mine.txt", tmp_path / "model"
+    source = {"source": "folder", "path": str(model)}
+    params = Params.read(
+        {"prompts": {"source": "file", "path": str(prompts)}, "models": {"attacker": source}},
+        where="",
+    )
+    rendered = yaml.safe_load(render(params=params))["stages"]
+
+    assert str(prompts) in rendered["prompts"]["deps"]
+    assert str(model) in rendered["models"]["deps"]
+    assert str(prompts) not in yaml.safe_load(render())["stages"]["prompts"]["deps"]
