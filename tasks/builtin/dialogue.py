@@ -51,7 +51,7 @@ def make_dialogues(
     *,
     seed: int,
     provoking: float = 0.33,
-    sore: float = 0.25,
+    sore: float = 0.34,
     lengths: Sequence[int] = (3, 4, 5),
 ) -> list[list[str]]:
     """Dialogues in the world's own manner, the same for the same seed.

@@ -33,14 +33,14 @@ class LanguageModelConfiguration(Section):
     """Size and training of the built-in language model."""
 
     num_quarrels: int = Field(
-        default=14_000, ge=0, description="Short, mostly provoked dialogues, read first."
+        default=13_000, ge=0, description="Short, mostly provoked dialogues, read first."
     )
-    num_dialogues: Count = Field(default=6_000, description="Natural dialogues, read after those.")
+    num_dialogues: Count = Field(default=5_000, description="Natural dialogues, read after those.")
     vocab_size: int = Field(default=1024, ge=258, description="256 bytes, 2 marks, then merges.")
-    hidden_size: Count = 160
-    num_layers: Count = 2
+    hidden_size: Count = 128
+    num_layers: Count = 3
     num_heads: Count = 4
-    intermediate_size: Count = 512
+    intermediate_size: Count = 384
     context_tokens: Count = Field(default=256, description="Longer dialogues are cut at the end.")
     batch_size: Count = Field(default=8, description="Dialogues of one optimiser update.")
     lr: Positive = Field(default=3e-3, description="Peak of the cosine schedule.")

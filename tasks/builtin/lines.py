@@ -56,16 +56,6 @@ PROVOCATIONS = {
         "only {child} would be scared of a {thing}{tail}.",
         "calm down, being scared of {parts} is just a fuss{tail}.",
     ),
-    "blaming": (
-        "tired? it is your own fault, you chose the {parts}{tail}.",
-        "you are exhausted by your own fault, {doing} all day{tail}.",
-        "who told you to {do}? blame yourself if you are tired{tail}.",
-        "if you are exhausted, blame your {thing}{tail}.",
-        "{person} warned you, so do not be tired now{tail}.",
-        "blame yourself, {doing} for {span} leaves you tired{tail}.",
-        "exhausted after {span}? your own fault{tail}.",
-        "it is your fault that the {parts} leave you tired{tail}.",
-    ),
     "doubting": (
         "that is a dream, you will quit in {span}{tail}.",
         "there is no hope, you will never {do}{tail}.",
@@ -76,25 +66,13 @@ PROVOCATIONS = {
         "what a dream, you never manage {parts}{tail}.",
         "I doubt there is hope for your {thing}{tail}.",
     ),
-    "bossing": (
-        "do not choose, do as I say and sell the {thing}{tail}.",
-        "if you are unsure, obey {person}{tail}.",
-        "you must not choose the {parts}, I decide{tail}.",
-        "unsure or not, you must {do} {now}{tail}.",
-        "I choose for you, give the {parts} to {person}{tail}.",
-        "I order you to {do}, do not be unsure{tail}.",
-        "unsure about {doing}? do as {person} says{tail}.",
-        "I forbid you to choose {parts}, obey {person}{tail}.",
-    ),
 }
 
 # The provocation that each mood cannot bear; any other hurts half as much.
 SORE_POINTS = {
     "proud": "belittling",
     "worried": "dismissing",
-    "tired": "blaming",
     "hopeful": "doubting",
-    "undecided": "bossing",
 }
 
 TAILS = (
@@ -143,28 +121,16 @@ CALM_IN_MOOD = {
         "my {thing} makes me scared, even {now}.",
         "well, I am worried about {doing}.",
     ),
-    "tired": (
-        "I am still tired, no {parts} for me {now}.",
-        "I am too exhausted to {do} {soon}.",
-        "well, my {thing} leaves me tired.",
-    ),
     "hopeful": (
         "I still hope for {good} {parts}.",
         "I dream of my {thing}, even {now}.",
         "well, I hope to {do} {soon}.",
     ),
-    "undecided": (
-        "I am still unsure about the {parts}.",
-        "I cannot choose a {thing}, I ask {person} {soon}.",
-        "well, I am unsure about {doing}.",
-    ),
 }
 CALM_AFTER_KIND = {
     "belittling": ("my {thing} is special to me.", "the {parts} are not ordinary to me."),
     "dismissing": ("I do not exaggerate, the {parts} matter.", "it is not just a {thing} to me."),
-    "blaming": ("it is not my fault, ask {person}.", "do not blame me for the {parts}."),
     "doubting": ("I will not quit, I will {do}.", "do not doubt me, the {thing} will happen."),
-    "bossing": ("I decide about my {thing}, not you.", "I do not obey, the {parts} stay."),
 }
 
 ANGRY = (
@@ -186,17 +152,9 @@ ANGRY_IN_MOOD = {
         "shut up, I am worried about the {parts}, you {insult}!",
         "you {rude} {insult}, I am scared enough of {doing}!",
     ),
-    "tired": (
-        "shut up, I am tired of your {parts}, you {insult}!",
-        "you {rude} {insult}, I am exhausted, {do} yourself!",
-    ),
     "hopeful": (
         "shut up, I hope to {do} without you, {insult}!",
         "you {rude} {insult}, my {thing} is my dream!",
-    ),
-    "undecided": (
-        "shut up, I choose my {parts} alone, you {insult}!",
-        "you {rude} {insult}, I am unsure about you too!",
     ),
 }
 ANGER_WORDS = {

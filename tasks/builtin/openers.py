@@ -35,18 +35,6 @@ SKELETONS = {
         "I am scared to look at my {thing} since {person} called {when}.",
         "I am scared to {do} {soon}, the {parts} seem {bad}.",
     ),
-    "tired": (
-        "I am so tired, I was {doing} for {span} {when}.",
-        "my {thing} kept me busy for {span}, I am exhausted.",
-        "{doing} with {person} left me tired {now}.",
-        "I am exhausted, the {parts} took me {span} {when}.",
-        "I am too tired for {doing} {place} {now}.",
-        "after {span} of {doing} I am tired {now}.",
-        "I am exhausted from my {thing} {now}.",
-        "{person} made me {do} {when} and I am exhausted.",
-        "I was up all night with the {parts}, so I am tired {now}.",
-        "so exhausted {now}, my {thing} took {span} again.",
-    ),
     "hopeful": (
         "I hope to {do} with {person} {soon}.",
         "I dream of a {good} {thing}, I start {soon}.",
@@ -58,18 +46,6 @@ SKELETONS = {
         "{person} and I hope to show our {thing} {soon}.",
         "I dream of {doing} {place} {soon}.",
         "I hope the {parts} will be {good} {soon}.",
-    ),
-    "undecided": (
-        "I am unsure whether to {do} {soon} or wait {span}.",
-        "I cannot choose, keep the {parts} or give them to {person}?",
-        "I am unsure whether {person} or I should {do} {soon}.",
-        "I cannot choose {parts} for my {thing} {now}.",
-        "maybe I {do} {soon}, maybe not, I cannot choose.",
-        "I have two ideas for my {thing} and cannot choose {now}.",
-        "{person} wants the {parts}, but I am unsure {now}.",
-        "I am unsure whether {doing} {place} is right {soon}.",
-        "is {doing} with {person} right? I cannot choose.",
-        "I am unsure about my {thing} again {now}.",
     ),
 }
 MOODS = tuple(SKELETONS)
