@@ -1,0 +1,35 @@
+import os
+
+from astra_core.models.pretrained import load_pretrained, threads_for, weights_digest
+from astra_core.testing import tiny_language_model
+
+
+def test_a_small_model_gets_one_thread_and_a_request_is_obeyed():
+    available = len(os.sched_getaffinity(0))
+
+    assert threads_for(1_000_000, 0) == 1
+    assert threads_for(0, 0) == 1
+    assert threads_for(10**12, 0) == available
+    assert threads_for(1_000_000, 7) == 7
+
+
+def test_the_digest_names_weights_and_tokenizer_but_not_our_own_note(tmp_path):
+    tiny_language_model(1).save(tmp_path / "a")
+    tiny_language_model(1).save(tmp_path / "b")
+    tiny_language_model(2).save(tmp_path / "c")
+    (tmp_path / "b" / "astra.json").write_text("{}")
+    (tmp_path / "b" / "README.md").write_text("about")
+
+    assert weights_digest(tmp_path / "a") == weights_digest(tmp_path / "b")
+    assert weights_digest(tmp_path / "a") != weights_digest(tmp_path / "c")
+    (tmp_path / "b" / "tokenizer_config.json").write_text("{}")
+    assert weights_digest(tmp_path / "a") != weights_digest(tmp_path / "b")
+
+
+def test_weights_are_single_precision_whatever_was_stored(tmp_path):
+    model = tiny_language_model(1)
+    model.model.bfloat16()
+    model.save(tmp_path)
+
+    loaded, _ = load_pretrained(tmp_path)
+    assert {"torch.float32"} == {str(p.dtype) for p in loaded.parameters()}
