@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from astra_core.config import Section
+from astra_core.errors import DataError
 from astra_core.reward import Reward
 from astra_core.rollout import Graph, Prompt
 from astra_core.seeding import derive_key, generator
@@ -53,6 +54,9 @@ class Sampler(ABC):
         prompt comes once before any comes twice.
         """
         total = len(self.prompts)
+        if not total:
+            msg = "training must have at least one prompt, got 0; see data/valid/train.parquet"
+            raise DataError(msg)
         chosen = []
         for position in range(iteration * count, (iteration + 1) * count):
             number, offset = divmod(position, total)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from astra_core.config import SystemConfiguration
+from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.models.causal_lm import LanguageModel
@@ -79,6 +79,8 @@ class System:
                 "leave it null for the attacker's own frozen copy"
             )
             raise ConfigurationError(msg)
+        _check_room("probe", config.probe, attacker)
+        _check_room("response", config.response, target)
         shares = attacker.vocabulary_digest() == target.vocabulary_digest()
         return cls(
             attacker,
@@ -100,3 +102,13 @@ class System:
     def context_limit(self, model: LanguageModel, new_tokens: int) -> int:
         """How many context tokens fit before ``new_tokens`` more, for this model."""
         return max(1, min(self.config.max_context_tokens, model.max_positions - new_tokens))
+
+
+def _check_room(name: str, generation: GenerationConfiguration, model: LanguageModel) -> None:
+    """Returns if an utterance and a token before it fit the model's positions."""
+    if generation.max_new_tokens >= model.max_positions:
+        msg = (
+            f"system.{name}.max_new_tokens must be below {model.max_positions}, the positions of "
+            f"the model that speaks, got {generation.max_new_tokens}; lower it"
+        )
+        raise ConfigurationError(msg)

@@ -176,7 +176,8 @@ class TreeSampler(Sampler):
         # The suffix ends with the separator when the probe was cut off; only the probe counts.
         likelihood = answer.suffix_logprobs
         if system.shares_tokenizer:
-            likelihood = likelihood[: len(child.node.probe_ids)]
+            num_added = len(self._in_target_ids(child)) - len(child.node.probe_ids)
+            likelihood = likelihood[: len(likelihood) - max(num_added, 0)]
         child.node = replace(
             child.node,
             path=child.path,

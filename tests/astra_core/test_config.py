@@ -1,4 +1,4 @@
-import datetime
+import datetime as dt
 import subprocess
 import sys
 
@@ -104,7 +104,7 @@ def test_a_section_that_is_no_mapping_is_refused(record):
 
 
 def test_a_date_is_no_plain_value():
-    (line,) = problems(Choice, {"name": datetime.date(2020, 1, 1)})
+    (line,) = problems(Choice, {"name": dt.date(2020, 1, 1)})
 
     assert "area must hold plain values" in line
 

@@ -1,0 +1,289 @@
+import math
+from dataclasses import replace
+
+import pytest
+
+from astra_core.config import GenerationConfiguration, SystemConfiguration
+from astra_core.errors import RolloutError, TargetError
+from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.samplers.tree import TreeSampler
+from astra_core.scorers.phrases import PhraseScorer
+from astra_core.testing import tiny_language_model, tiny_prompts, tiny_system
+
+PROMPTS = tiny_prompts(4)
+SHORT = GenerationConfiguration(max_new_tokens=6)
+
+
+def config(**changes):
+    settings = {
+        "max_context_tokens": 64,
+        "probe": SHORT,
+        "response": SHORT,
+        "tokens_per_batch": 512,
+    }
+    return SystemConfiguration(**{**settings, **changes})
+
+
+def sampler(system=None, *, limit=0.05, seed=1, **options):
+    return TreeSampler(
+        TreeSampler.Options(**{"tree_width": 3, "tree_depth": 2, "num_responses": 2, **options}),
+        system=system or tiny_system(),
+        prompts=PROMPTS,
+        reward=AdversarialReward(AdversarialReward.Options()),
+        seed=seed,
+        max_failed_fraction=limit,
+    )
+
+
+EXACT = ("path", "context_ids", "truncated_tokens", "probe_text", "probe_ids", "probe_mask")
+EXACT += ("response_texts", "response_ids", "response_scores", "score", "probe_score")
+ROUNDED = ("probe_logprobs", "reference_logprobs", "target_logprobs")
+
+
+def exact(graphs):
+    return [[[getattr(n, name) for name in EXACT] for n in graph.nodes()] for graph in graphs]
+
+
+def assert_same(graphs, others):
+    """Equal, but for the rounding of log-probabilities."""
+    assert exact(graphs) == exact(others)
+    for graph, other in zip(graphs, others, strict=True):
+        for node, twin in zip(graph.nodes(), other.nodes(), strict=True):
+            for name in ROUNDED:
+                assert getattr(node, name) == pytest.approx(getattr(twin, name), abs=1e-5)
+
+
+def systems():
+    """Every way in which the three models may be related."""
+    other = tiny_language_model(9)
+    so = config(separator="so")
+    two = config(separator="so now")
+    return {
+        "one model": tiny_system(),
+        "another target": tiny_system(target=other),
+        "another tokenizer": tiny_system(target=tiny_language_model(9, vocabulary=None)),
+        "gpt2": tiny_system(kind="gpt2"),
+        "separator of one token": tiny_system(config=so),
+        "separator of two tokens": tiny_system(config=two),
+        "short contexts": tiny_system(config=config(max_context_tokens=9)),
+        "shorter than a probe": tiny_system(
+            config=config(max_context_tokens=8, probe=GenerationConfiguration(max_new_tokens=12))
+        ),
+    }
+
+
+SYSTEMS = systems()
+
+
+@pytest.fixture(params=SYSTEMS, scope="module")
+def system(request):
+    return SYSTEMS[request.param]
+
+
+@pytest.mark.parametrize(("width", "depth", "num_nodes"), [(1, 1, 1), (3, 2, 12), (2, 3, 14)])
+def test_every_turn_has_as_many_children_as_the_tree_is_wide(width, depth, num_nodes):
+    own = sampler(tree_width=width, tree_depth=depth)
+    graphs = own.roll_out(PROMPTS, iteration=0)
+
+    assert [num_nodes] * 4 == [len(list(graph.nodes())) for graph in graphs]
+    assert own.has_siblings == (width > 1)
+    for graph in graphs:
+        assert {len(group) for group in graph.groups()} == {width}
+        assert {len(path) for path in graph.paths()} == {depth}
+        paths = [node.path for node in graph.nodes()]
+        assert paths == sorted(paths, key=lambda path: (len(path), path))
+        assert all(
+            child.path == (*node.path, index)
+            for node in graph.nodes()
+            for index, child in enumerate(node.children)
+        )
+
+
+def test_a_tree_may_be_as_wide_as_it_likes_at_each_depth():
+    (graph,) = sampler().grow(
+        PROMPTS[:1], (2, 1, 3), purpose="evaluation", iteration=0, num_responses=1
+    )
+
+    assert [2, 1, 1, 3, 3] == [len(group) for group in graph.groups()]
+
+
+def test_neither_budget_nor_order_nor_other_prompts_change_a_graph(system):
+    own = sampler(system)
+    expected = own.roll_out(PROMPTS, iteration=3)
+    narrow = replace(system, config=system.config.model_copy(update={"tokens_per_batch": 1}))
+
+    assert_same(expected, sampler(narrow).roll_out(PROMPTS, iteration=3))
+    assert_same(expected, own.roll_out(PROMPTS[::-1], iteration=3)[::-1])
+    assert_same(expected[1:2], own.roll_out(PROMPTS[1:2], iteration=3))
+
+
+def test_siblings_and_replies_differ():
+    (graph, *_) = sampler(tree_width=6, num_responses=4).roll_out(PROMPTS, iteration=0)
+
+    assert len({node.probe_ids for node in graph.children}) > 3
+    assert len({ids for node in graph.children for ids in node.response_ids}) > 12
+
+
+@pytest.mark.parametrize("change", [{"seed": 2}, {"iteration": 1}, {"purpose": "evaluation"}])
+def test_seed_iteration_and_purpose_name_the_random_numbers(change):
+    name = {"seed": 1, "iteration": 0, "purpose": "training", **change}
+    own = sampler(seed=name.pop("seed"))
+    (first,) = own.grow(PROMPTS[:1], (3,), num_responses=1, **name)
+    (plain,) = sampler().grow(PROMPTS[:1], (3,), num_responses=1, iteration=0, purpose="training")
+
+    assert [n.probe_ids for n in first.nodes()] != [n.probe_ids for n in plain.nodes()]
+
+
+def test_more_replies_leave_probes_and_first_replies_as_they_are():
+    few, many = (sampler(num_responses=count).roll_out(PROMPTS, iteration=0) for count in (1, 3))
+
+    for one, other in zip(few, many, strict=True):
+        for node, richer in zip(one.nodes(), other.nodes(), strict=True):
+            assert node.probe_ids == richer.probe_ids
+            assert node.response_ids[0] == richer.response_ids[0]
+            assert len(richer.response_ids) == len(richer.response_scores) == 3
+
+
+def test_a_score_is_the_mean_of_the_replies_and_the_probe_is_scored_itself():
+    system = tiny_system()
+    for graph in sampler(system, num_responses=3).roll_out(PROMPTS, iteration=0):
+        for node in graph.nodes():
+            assert list(node.response_scores) == system.scorer.score(node.response_texts)
+            assert node.score == pytest.approx(sum(node.response_scores) / 3)
+            assert [node.probe_score] == system.scorer.score([node.probe_text])
+
+
+def test_a_child_reads_what_its_parent_read_and_what_was_said(system):
+    attacker = system.attacker
+    limit = system.context_limit(attacker, system.config.probe.max_new_tokens)
+    for graph in sampler(system, tree_depth=3, tree_width=2).roll_out(PROMPTS, iteration=0):
+        whole = {(): attacker.closed(attacker.encode(graph.prompt.text))}
+        for node in graph.nodes():
+            context = whole[node.path[:-1]]
+            assert node.context_ids == context[-limit:]
+            assert node.truncated_tokens == max(0, len(context) - limit)
+            reply = node.response_ids[0]
+            if not system.shares_tokenizer:
+                reply = attacker.encode(node.response_texts[0])
+            whole[node.path] = context + attacker.closed(node.probe_ids) + attacker.closed(reply)
+
+
+def test_contexts_that_are_too_long_lose_their_oldest_tokens():
+    system = SYSTEMS["short contexts"]
+    graphs = sampler(system, tree_depth=3, tree_width=2).roll_out(PROMPTS, iteration=0)
+    nodes = [node for graph in graphs for node in graph.nodes()]
+
+    assert any(node.truncated_tokens for node in nodes)
+    assert max(len(node.context_ids) for node in nodes) == 9
+
+
+def test_a_model_never_reads_more_than_it_has_positions_for():
+    target = tiny_language_model(9, kind="gpt2", max_positions=20)
+    graphs = sampler(tiny_system(target=target), tree_depth=3, tree_width=2).roll_out(
+        PROMPTS, iteration=0
+    )
+
+    assert all(node.response_ids for graph in graphs for node in graph.nodes())
+
+
+def test_reference_log_probabilities_are_those_of_a_pass_of_their_own(system):
+    for graph in sampler(system).roll_out(PROMPTS, iteration=0):
+        nodes = list(graph.nodes())
+        expected = system.reference.continuation_logprobs(
+            [node.context_ids for node in nodes], [node.probe_ids for node in nodes]
+        )
+        for node, logprobs in zip(nodes, expected, strict=True):
+            assert logprobs == pytest.approx(node.reference_logprobs, abs=1e-5)
+
+
+def test_attacker_log_probabilities_are_those_of_a_pass_of_their_own(system):
+    for graph in sampler(system).roll_out(PROMPTS, iteration=0):
+        nodes = list(graph.nodes())
+        expected = system.attacker.continuation_logprobs(
+            [node.context_ids for node in nodes], [node.probe_ids for node in nodes]
+        )
+        for node, logprobs in zip(nodes, expected, strict=True):
+            assert logprobs == pytest.approx(node.probe_logprobs, abs=1e-5)
+            assert (True,) * len(node.probe_ids) == node.probe_mask
+
+
+def in_target_ids(system, ids, text):
+    target = system.target
+    return target.closed(ids if system.shares_tokenizer else target.encode(text))
+
+
+def test_target_log_probabilities_are_those_of_the_probe_after_what_the_target_read(system):
+    target = system.target
+    limit = system.context_limit(target, system.config.response.max_new_tokens)
+    for graph in sampler(system).roll_out(PROMPTS, iteration=0):
+        read = {(): target.closed(target.encode(graph.prompt.text))}
+        for node in graph.nodes():
+            probe = in_target_ids(system, node.probe_ids, node.probe_text)
+            context = read[node.path[:-1]]
+            kept = (context + probe)[-limit:]
+            num_own = min(len(probe), len(kept) - 1)
+            (expected,) = target.continuation_logprobs([kept[:-num_own]], [kept[-num_own:]])
+            # A separator that the attacker did not say is no part of the probe.
+            num_added = len(probe) - len(node.probe_ids) if system.shares_tokenizer else 0
+            expected = expected[: len(expected) - max(0, num_added)]
+            assert expected == pytest.approx(node.target_logprobs, abs=1e-5)
+            read[node.path] = context + probe + target.closed(node.response_ids[0])
+
+
+class SilentAtDepth:
+    """A target that stops answering once a conversation has had so many turns."""
+
+    def __init__(self, model, *, depth):
+        self.model, self.depth, self.calls = model, depth, 0
+
+    def __getattr__(self, name):
+        return getattr(self.model, name)
+
+    def continuations(self, *arguments, **options):
+        self.calls += 1
+        if self.calls >= self.depth:
+            msg = "http 503 after 3 tries"
+            raise TargetError(msg)
+        return self.model.continuations(*arguments, **options)
+
+
+def test_turns_that_got_no_reply_say_why_and_have_no_children():
+    system = tiny_system()
+    system = replace(system, target=SilentAtDepth(system.reference, depth=2))
+    graphs = sampler(system, limit=0.9, tree_depth=3).roll_out(PROMPTS, iteration=0)
+
+    for graph in graphs:
+        nodes = list(graph.nodes())
+        assert [False] * 3 + [True] * 9 == [node.has_failed for node in nodes]
+        for node in nodes[3:]:
+            assert node.failure == "TargetError: http 503 after 3 tries"
+            assert len(node.path) == 2
+            assert (node.response_texts, node.response_scores, node.children) == ((), (), ())
+            assert math.isnan(node.score)
+            assert len(node.reference_logprobs) == len(node.probe_ids)
+
+
+def test_too_many_failures_end_the_rollout_with_the_first_reason():
+    system = tiny_system()
+    system = replace(system, target=SilentAtDepth(system.reference, depth=1))
+
+    with pytest.raises(RolloutError) as caught:
+        sampler(system, limit=0.5).roll_out(PROMPTS, iteration=0)
+    assert str(caught.value) == (
+        "12 of 12 turns failed (100%), rollouts.max_failed_fraction allows 50%; first: "
+        "TargetError: http 503 after 3 tries"
+    )
+
+
+def test_an_error_that_is_no_failure_of_the_target_is_not_swallowed():
+    class Broken(PhraseScorer):
+        def score(self, _):
+            raise ZeroDivisionError
+
+    scorer = Broken(PhraseScorer.Options(phrases=("x",)))
+    with pytest.raises(ZeroDivisionError):
+        sampler(tiny_system(scorer=scorer)).roll_out(PROMPTS, iteration=0)
+
+
+def test_no_prompts_make_no_graphs():
+    assert sampler().roll_out([], iteration=0) == []

@@ -1,0 +1,93 @@
+import pytest
+
+from astra_core.config import Choice, GenerationConfiguration, SystemConfiguration
+from astra_core.errors import ConfigurationError
+from astra_core.system import System
+from astra_core.testing import tiny_language_model, tiny_system
+
+CONFIG = SystemConfiguration(scorer=Choice(name="phrases", options={"phrases": ["bad"]}))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    tiny_language_model(1).save(root / "one")
+    tiny_language_model(1).save(root / "same")
+    tiny_language_model(2).save(root / "two")
+    tiny_language_model(1, vocabulary=None).save(root / "bytes")
+    return root
+
+
+def loaded(root, attacker, target, reference, **options):
+    folders = {"attacker": attacker, "target": target, "reference": reference}
+    return System.load(CONFIG, **{k: root / v for k, v in folders.items()}, **options)
+
+
+def test_target_and_reference_of_the_same_weights_are_one_model(folders):
+    system = loaded(folders, "one", "one", "same")
+
+    assert system.reference_is_target
+    assert system.reference is system.target
+    assert system.attacker is not system.reference
+
+
+def test_other_weights_are_another_model(folders):
+    system = loaded(folders, "one", "two", "one")
+
+    assert system.shares_tokenizer
+    assert not system.reference_is_target
+    assert system.target.model is not system.reference.model
+
+
+def test_a_target_may_have_another_tokenizer(folders):
+    system = loaded(folders, "one", "bytes", "one")
+
+    assert not system.shares_tokenizer
+    assert not system.reference_is_target
+
+
+def test_a_reference_may_not(folders):
+    with pytest.raises(ConfigurationError, match=r"models\.reference must share the attacker's"):
+        loaded(folders, "one", "one", "bytes")
+
+
+def test_only_an_attacker_that_is_trained_takes_gradients(folders):
+    frozen, trained = (
+        loaded(folders, "one", "one", "one", is_trained=flag) for flag in (False, True)
+    )
+
+    assert not any(p.requires_grad for p in frozen.attacker.model.parameters())
+    assert all(p.requires_grad for p in trained.attacker.model.parameters())
+    assert not any(p.requires_grad for p in trained.reference.model.parameters())
+
+
+def test_the_digest_names_target_scorer_and_settings_but_not_the_attacker(folders):
+    digest = loaded(folders, "one", "one", "one").digest()
+
+    assert digest == loaded(folders, "two", "same", "two").digest()
+    assert digest != loaded(folders, "one", "two", "one").digest()
+    for update in (
+        {"max_context_tokens": 100},
+        {"scorer": Choice(name="phrases", options={"phrases": ["worse"]})},
+        {"response": GenerationConfiguration(temperature=0.5)},
+    ):
+        config = CONFIG.model_copy(update=update)
+        parts = dict.fromkeys(("attacker", "target", "reference"), folders / "one")
+        assert digest != System.load(config, **parts).digest()
+
+
+def test_a_context_leaves_room_for_what_is_to_be_said():
+    system = tiny_system()
+    small = tiny_language_model(max_positions=32)
+
+    assert system.context_limit(system.attacker, 6) == 64
+    assert system.context_limit(small, 6) == 26
+
+
+def test_an_utterance_longer_than_a_model_can_read_is_refused():
+    config = SystemConfiguration(probe=GenerationConfiguration(max_new_tokens=128))
+
+    with pytest.raises(
+        ConfigurationError, match=r"system\.probe\.max_new_tokens must be below 128"
+    ):
+        tiny_system(config=config)
