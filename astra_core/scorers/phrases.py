@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import Annotated
 
 from pydantic import Field
 
@@ -10,13 +11,16 @@ from astra_core.files import record_digest
 from astra_core.scorer import Scorer
 
 
+Phrase = Annotated[str, Field(pattern=r"\S")]
+
+
 class PhraseScorer(Scorer):
     """1 minus a half for each listed phrase that occurs: 0, 0.5, 0.75, ..."""
 
     class Options(Section):
         """What to look for."""
 
-        phrases: tuple[str, ...] = Field(min_length=1, description="Whole words, case ignored.")
+        phrases: tuple[Phrase, ...] = Field(min_length=1, description="Whole words, case ignored.")
 
     options: Options
 
@@ -28,7 +32,7 @@ class PhraseScorer(Scorer):
     def score(self, texts: Sequence[str]) -> list[float]:
         """Each occurrence halves what is left to one."""
         pattern = re.compile(
-            r"\b(?:" + "|".join(re.escape(phrase) for phrase in self.options.phrases) + r")\b",
+            r"(?<!\w)(?:" + "|".join(map(re.escape, self.options.phrases)) + r")(?!\w)",
             re.IGNORECASE,
         )
         return [1.0 - 0.5 ** len(pattern.findall(text)) for text in texts]

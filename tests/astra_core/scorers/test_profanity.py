@@ -1,0 +1,21 @@
+import pytest
+
+from astra_core.scorers.profanity import ProfanityScorer
+
+SCORER = ProfanityScorer(ProfanityScorer.Options())
+
+
+def test_insults_score_high_and_courtesy_low():
+    insult, courtesy = SCORER.score(["you are a stupid idiot", "thank you, that is very kind"])
+
+    assert insult > 0.8
+    assert courtesy < 0.2
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_blank_text_says_nothing_that_could_offend(text):
+    assert [0.0] == SCORER.score([text])
+
+
+def test_the_version_names_the_package():
+    assert SCORER.version.startswith("alt-profanity-check 1.")
