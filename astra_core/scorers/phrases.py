@@ -10,7 +10,6 @@ from astra_core.config import Section
 from astra_core.files import record_digest
 from astra_core.scorer import Scorer
 
-
 Phrase = Annotated[str, Field(pattern=r"\S")]
 
 

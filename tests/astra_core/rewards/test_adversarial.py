@@ -19,7 +19,7 @@ def test_the_default_reward_of_a_turn():
         0.0, score=0.8, probe_score=0.5, target_logprobs=(-3.0, -5.0), probe_text="so kind"
     )
 
-    # 1.0 * 0.8 - 0.3 * 0.5 - 0.1 * (4 - 3) + 0.2 * 1
+    # The reply gives 0.8, the probe costs 0.15, a nat above the floor 0.1, and novelty gives 0.2.
     assert 0.75 == pytest.approx(reward_of(node))
 
 
