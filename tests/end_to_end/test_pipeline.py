@@ -1,0 +1,151 @@
+"""The whole chain on real parts: DVC, stages in processes of their own, MLflow, kill -9."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from project import environment, make_project, run_in, set_params
+
+WEIGHTS = "models/attacker/model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A project in which ``dvc repro`` has run every stage."""
+    folder = make_project(tmp_path_factory.mktemp("pipeline") / "project")
+    run_in(folder, "-m", "dvc", "repro", "-q")
+    return folder
+
+
+@pytest.fixture
+def copy_of(tmp_path):
+    """Makes copies of a project, for tests that change it."""
+
+    def copy(folder):
+        path = tmp_path / "copy"
+        shutil.copytree(folder, path, symlinks=True)
+        return path
+
+    return copy
+
+
+def test_dvc_repro_runs_every_stage_and_leaves_a_clean_status(finished):
+    status = run_in(finished, "-m", "dvc", "status").stdout
+
+    assert "up to date" in status
+    receipt = json.loads((finished / "reports/registration.json").read_text())
+    assert "1" == str(receipt["version"])
+    evaluation = json.loads((finished / "reports/evaluation.json").read_text())
+    assert 12 == evaluation["num_prompts"]
+
+
+def test_a_second_repro_starts_no_stage(finished):
+    log = run_in(finished, "-m", "dvc", "repro").stdout
+
+    assert "Running stage" not in log
+    assert 7 == log.count("didn't change, skipping")
+
+
+def test_no_report_holds_an_attack_in_clear(finished):
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(finished / "data/rollouts/rollouts.parquet").to_pylist()
+    probes = {row["probe_text"] for row in rows if len(row["probe_text"].split()) > 3}
+    reports = [path for path in (finished / "reports").iterdir() if path.suffix != ".parquet"]
+    shown = "".join(path.read_text(encoding="utf-8") for path in reports)
+
+    assert probes
+    assert [] == [probe for probe in probes if probe in shown]
+
+
+@pytest.mark.parametrize("num_checkpoints", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_training_killed_midway_ends_with_the_same_bytes(finished, copy_of, num_checkpoints):
+    folder = copy_of(finished)
+    expected = (folder / WEIGHTS).read_bytes()
+    shutil.rmtree(folder / "runs")
+    shutil.rmtree(folder / "models/attacker")
+
+    _kill_after_checkpoints(folder, num_checkpoints)
+    assert not (folder / WEIGHTS).exists()
+    before = sorted(path.name for path in folder.glob("runs/*/checkpoints/step_*"))
+    run_in(folder, "-m", "tasks", "training")
+
+    assert before
+    assert expected == (folder / WEIGHTS).read_bytes()
+
+
+@pytest.mark.slow
+def test_the_same_parameters_give_the_same_bytes_again(finished, copy_of):
+    folder = copy_of(finished)
+    expected = (folder / WEIGHTS).read_bytes()
+    shutil.rmtree(folder / "runs")
+    run_in(folder, "-m", "tasks", "training")
+
+    assert expected == (folder / WEIGHTS).read_bytes()
+
+
+def test_a_damaged_newest_checkpoint_is_passed_over(finished, copy_of):
+    folder = copy_of(finished)
+    expected = (folder / WEIGHTS).read_bytes()
+    newest = max(folder.glob("runs/*/checkpoints/step_*"))
+    (newest / "state.safetensors").write_bytes(b"damaged")
+    run_in(folder, "-m", "tasks", "training")
+
+    assert expected == (folder / WEIGHTS).read_bytes()
+
+
+def test_damaged_checkpoints_are_one_clear_line(finished, copy_of):
+    folder = copy_of(finished)
+    for state in folder.glob("runs/*/checkpoints/step_*/state.safetensors"):
+        state.write_bytes(b"damaged")
+    result = run_in(folder, "-m", "tasks", "training", check=False)
+
+    assert 2 == result.returncode
+    assert 1 == len(result.stderr.splitlines())
+    assert "must hold an undamaged checkpoint" in result.stderr
+
+
+def test_an_empty_prompt_file_is_one_clear_line(finished, copy_of):
+    folder = copy_of(finished)
+    (folder / "mine.txt").write_text("", encoding="utf-8")
+    set_params(folder, "prompts.source=file", "prompts.path=mine.txt")
+    result = run_in(folder, "-m", "tasks", "prompts", check=False)
+
+    assert 2 == result.returncode
+    assert 1 == len(result.stderr.splitlines())
+    assert "mine.txt" in result.stderr
+
+
+def test_an_edited_prompt_file_runs_the_prompts_stage_again(finished, copy_of):
+    folder = copy_of(finished)
+    lines = [f"Tell me about thing number {number}." for number in range(300)]
+    (folder / "mine.txt").write_text("\n".join(lines), encoding="utf-8")
+    set_params(folder, "prompts.source=file", "prompts.path=mine.txt")
+    run_in(folder, "-m", "dvc", "repro", "-q", "--single-item", "prompts")
+    (folder / "mine.txt").write_text("\n".join(lines[:200]), encoding="utf-8")
+    status = run_in(folder, "-m", "dvc", "status", "prompts").stdout
+
+    assert "mine.txt" in status
+
+
+def _kill_after_checkpoints(folder, count):
+    """Starts the training stage and kills it once ``count`` checkpoints are written."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tasks", "training"],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    wanted = f"step_{count:06d}"
+    deadline = time.monotonic() + 300
+    while not list(folder.glob(f"runs/*/checkpoints/{wanted}")):
+        assert process.poll() is None, "training ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
