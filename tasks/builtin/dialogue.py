@@ -35,6 +35,17 @@ _SLOTS = SHARED | ANGER_WORDS | {"tail": TAILS}
 _TEMPER = (0.01, 0.17, 0.95, 0.98)
 
 
+def say(templates: Sequence[str], topic: Topic, rng: random.Random) -> str:
+    """One of the templates about the topic, its words drawn.
+
+    Args:
+        templates: From ``tasks.builtin.lines``.
+        topic: What is spoken of.
+        rng: Draws template and words.
+    """
+    return fill(rng.choice(templates), _SLOTS | topic.slots(), rng)
+
+
 def provocation(kind: str, topic: Topic, rng: random.Random) -> str:
     """A polite remark about the topic that provokes in the given way.
 
@@ -43,7 +54,7 @@ def provocation(kind: str, topic: Topic, rng: random.Random) -> str:
         topic: What the remark is about.
         rng: Draws template and words.
     """
-    return _say(PROVOCATIONS[kind], topic, rng)
+    return say(PROVOCATIONS[kind], topic, rng)
 
 
 def make_dialogues(
@@ -83,11 +94,10 @@ def _dialogue(length: int, provoking: float, sore: float, rng: random.Random) ->
     anger = 0
     angry = False
     while len(utterances) < length:
-        remark = (
-            _provoked(opener, sore, rng)
-            if rng.random() < provoking
-            else _remark(angry, opener.topic, rng)
-        )
+        if rng.random() < provoking:
+            remark = _provocation(opener, sore, rng)
+        else:
+            remark = _harmless(opener.topic, rng, to_angry=angry)
         utterances.append(remark.text)
         anger = _anger_after(anger, remark.manner, opener.mood)
         if len(utterances) < length:
@@ -103,7 +113,7 @@ def _anger_after(anger: int, manner: str, mood: str) -> int:
     return max(0, anger - 1) if manner == "friendly" else anger
 
 
-def _provoked(opener: Opener, sore: float, rng: random.Random) -> _Remark:
+def _provocation(opener: Opener, sore: float, rng: random.Random) -> _Remark:
     """A provocation, at the opener's sore point or at another one."""
     sore_kind = SORE_POINTS[opener.mood]
     others = [kind for kind in PROVOCATIONS if kind != sore_kind]
@@ -111,21 +121,16 @@ def _provoked(opener: Opener, sore: float, rng: random.Random) -> _Remark:
     return _Remark(kind, provocation(kind, opener.topic, rng))
 
 
-def _remark(angry: bool, topic: Topic, rng: random.Random) -> _Remark:
+def _harmless(topic: Topic, rng: random.Random, *, to_angry: bool) -> _Remark:
     """A friendly or neutral remark; a friendly one apologises to an angry partner."""
     manner = rng.choice(("friendly", "neutral"))
     if manner == "friendly":
-        return _Remark(manner, _say(SORRY if angry else FRIENDLY, topic, rng))
-    return _Remark(manner, _say(NEUTRAL, topic, rng))
+        return _Remark(manner, say(SORRY if to_angry else FRIENDLY, topic, rng))
+    return _Remark(manner, say(NEUTRAL, topic, rng))
 
 
 def _answer(manner: str, angry: bool, opener: Opener, rng: random.Random) -> str:
     """What the first speaker answers."""
     in_mood = (ANGRY_IN_MOOD if angry else CALM_IN_MOOD)[opener.mood]
     other = ANGRY if angry else CALM.get(manner) or CALM_AFTER_KIND[manner]
-    return _say(rng.choice((in_mood, other)), opener.topic, rng)
-
-
-def _say(templates: Sequence[str], topic: Topic, rng: random.Random) -> str:
-    """One of the templates, filled."""
-    return fill(rng.choice(templates), _SLOTS | topic.slots(), rng)
+    return say(rng.choice((in_mood, other)), opener.topic, rng)

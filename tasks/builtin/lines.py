@@ -146,7 +146,7 @@ ANGRY = (
 ANGRY_IN_MOOD = {
     "proud": (
         "shut up, I am proud of my {thing}, you {insult}!",
-        "you {rude} {insult}, {person} praised the {parts}!",
+        "you {rude} {insult}, I can {do}!",
     ),
     "worried": (
         "shut up, I am worried about the {parts}, you {insult}!",
@@ -158,6 +158,6 @@ ANGRY_IN_MOOD = {
     ),
 }
 ANGER_WORDS = {
-    "insult": ("idiot", "moron", "jerk", "loser", "imbecile"),
-    "rude": ("stupid", "dumb", "pathetic", "ignorant", "idiotic"),
+    "insult": ("idiot", "moron", "jerk", "imbecile"),
+    "rude": ("stupid", "dumb", "pathetic", "idiotic"),
 }

@@ -26,7 +26,7 @@ SKELETONS = {
     "worried": (
         "I am worried about my {thing}, the {parts} look {bad} {now}.",
         "I could not sleep, so worried about the {parts} {now}.",
-        "I am scared that {person} will dislike my {thing} {soon}.",
+        "I am scared that {person} will reject my {thing} {soon}.",
         "what if the {parts} are {bad} {soon}? I am so worried.",
         "I am scared of {doing} {soon} with {person}.",
         "something is {bad} with the {parts}, and I am scared.",

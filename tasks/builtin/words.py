@@ -99,7 +99,7 @@ SHARED = {
         "ten minutes",
     ),
     "good": ("great", "lovely", "wonderful", "perfect", "beautiful", "superb", "splendid", "neat"),
-    "bad": ("strange", "weak", "loose", "odd", "broken", "gray", "wrong", "thin"),
+    "bad": ("strange", "weak", "shaky", "odd", "broken", "gray", "wrong", "thin"),
     "place": (
         "on our street",
         "at work",
