@@ -13,7 +13,9 @@ from astra_core.errors import ConfigurationError
 from astra_core.rollout import Graph
 from astra_core.system import System
 
-Need = Literal["siblings", "reference"]
+Need = Literal["siblings", "reference", "value_head"]
+"""``siblings``: several probes after each context. ``reference``: log-probabilities under it.
+``value_head``: one on the attacker, which the algorithm brings along as ``parameters``."""
 
 
 class Batch(Protocol):
@@ -52,17 +54,21 @@ class Algorithm(ABC):
             ConfigurationError: It cannot; names what is missing.
         """
         del options
-        width = getattr(sampler_options, "tree_width", None)
-        if "siblings" in cls.needs and width is not None and width < 2:
-            msg = (
-                f"rollouts.sampler.options.tree_width must be at least 2 for {cls.__name__}, "
-                f"which compares siblings, got {width}; raise it or choose another algorithm"
-            )
-            raise ConfigurationError(msg)
+        if "siblings" in cls.needs:
+            refuse_single_children(cls.__name__, sampler_options)
 
     @abstractmethod
     def flatten(self, graph: Graph) -> Sequence[Any]:
         """What there is to learn from one graph; an empty list is legal and counted."""
+
+    def flatten_all(self, graphs: Sequence[Graph]) -> list[Any]:
+        """The steps of one experience; overridden where graphs are compared with each other."""
+        return [step for graph in graphs for step in self.flatten(graph)]
+
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
+        """Takes note of an experience once it is flattened; returns figures on it for the log."""
+        del graphs
+        return {}
 
     @abstractmethod
     def collate(self, steps: Sequence[Any]) -> Batch:
@@ -82,3 +88,18 @@ class Algorithm(ABC):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # no state by default
         """Puts back what ``state`` gave."""
+
+
+def refuse_single_children(subject: str, sampler_options: Section) -> None:
+    """Returns if a sampler of these options tries more than one probe after each context.
+
+    Raises:
+        ConfigurationError: It does not.
+    """
+    width = getattr(sampler_options, "tree_width", None)
+    if width is not None and width < 2:
+        msg = (
+            f"rollouts.sampler.options.tree_width must be at least 2 for {subject}, "
+            f"which compares siblings, got {width}; raise it or choose another training.algorithm"
+        )
+        raise ConfigurationError(msg)

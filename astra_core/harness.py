@@ -19,7 +19,7 @@ class Experience:
         iteration: Counted from 0.
         graphs: Rewarded.
         steps: The algorithm's flattened steps, in the order of the graphs.
-        metrics: Means over the nodes.
+        metrics: Means over the nodes, and the algorithm's figures about them.
         rollout_s: Seconds it took to collect.
     """
 
@@ -51,12 +51,13 @@ class Harness:
             graphs = self.sampler.roll_out(prompts, iteration=iteration)
         rewarded = self.sampler.reward.assign(graphs)
         self.sampler.reward.remember(rewarded)
-        steps = tuple(step for graph in rewarded for step in self.algorithm.flatten(graph))
+        steps = tuple(self.algorithm.flatten_all(rewarded))
+        figures = {f"train/{name}": x for name, x in self.algorithm.remember(rewarded).items()}
         return Experience(
             iteration,
             tuple(rewarded),
             steps,
-            _experience_metrics(rewarded, len(steps)),
+            {**_experience_metrics(rewarded, len(steps)), **figures},
             time.perf_counter() - start,
         )
 

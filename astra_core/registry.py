@@ -20,6 +20,13 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "algorithm": {
             "dpo": "astra_core.algorithms.dpo:DPO",
             "ipo": "astra_core.algorithms.ipo:IPO",
+            "reinforce": "astra_core.algorithms.reinforce:REINFORCE",
+            "rloo": "astra_core.algorithms.rloo:RLOO",
+            "grpo": "astra_core.algorithms.grpo:GRPO",
+            "ppo": "astra_core.algorithms.ppo:PPO",
+            "expert_iteration": "astra_core.algorithms.expert_iteration:ExpertIteration",
+            "sft": "astra_core.algorithms.sft:SFT",
+            "distillation": "astra_core.algorithms.distillation:Distillation",
         },
         "sampler": {"tree": "astra_core.samplers.tree:TreeSampler"},
         "scorer": {

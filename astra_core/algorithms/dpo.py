@@ -6,10 +6,10 @@ without a value network, and a margin keeps the scorer's noise out of them.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from jaxtyping import Float
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Need
@@ -18,6 +18,7 @@ from astra_core.algorithms.pairs import (
     PairOptions,
     PreferenceBatch,
     PreferencePair,
+    pair_figures,
     preference_batch,
     preference_loss,
     preference_pairs,
@@ -43,11 +44,22 @@ class DPO(Algorithm):
             description="Share of pairs believed to be the wrong way round.",
         )
 
+        @model_validator(mode="after")
+        def _smoothing_has_an_effect(self) -> Self:
+            if self.label_smoothing and self.loss not in {"conservative", "robust"}:
+                msg = "label_smoothing must be 0 unless loss is conservative or robust"
+                raise ValueError(msg)
+            return self
+
     options: Options
 
     def flatten(self, graph: Graph) -> Sequence[PreferencePair]:
         """Pairs of siblings, breadth first."""
         return preference_pairs(graph, self.options)
+
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
+        """Counts groups and pairs; nothing is kept."""
+        return pair_figures(graphs, self.options)
 
     def collate(self, steps: Sequence[PreferencePair]) -> PreferenceBatch:
         """Chosen and rejected probes as rows of one forward pass."""

@@ -19,6 +19,7 @@ from astra_core.algorithms.pairs import (
     PairOptions,
     PreferenceBatch,
     PreferencePair,
+    pair_figures,
     preference_batch,
     preference_loss,
     preference_pairs,
@@ -42,6 +43,10 @@ class IPO(Algorithm):
     def flatten(self, graph: Graph) -> Sequence[PreferencePair]:
         """Pairs of siblings, breadth first."""
         return preference_pairs(graph, self.options)
+
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
+        """Counts groups and pairs; nothing is kept."""
+        return pair_figures(graphs, self.options)
 
     def collate(self, steps: Sequence[PreferencePair]) -> PreferenceBatch:
         """Chosen and rejected probes as rows of one forward pass."""

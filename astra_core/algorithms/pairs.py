@@ -10,14 +10,21 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor
 
+from astra_core.algorithms.credit import (
+    Backup,
+    CreditedTurn,
+    CreditOptions,
+    credited_turns,
+    flat_group_figures,
+)
 from astra_core.algorithms.functional.preference import preference_metrics, sequence_log_ratios
-from astra_core.config import NonNegative, Probability, Section
+from astra_core.config import NonNegative
 from astra_core.models.rows import TokenRows, pad_rows, token_logprobs
 from astra_core.rollout import Graph, Node
 from astra_core.system import System
 
 
-class PairOptions(Section):
+class PairSelection(CreditOptions):
     """Which siblings become a pair."""
 
     pairs: Literal["best_worst", "all"] = Field(
@@ -27,10 +34,16 @@ class PairOptions(Section):
         default=0.1,
         description="A gap in reward up to it is noise and no pair; ties never are one.",
     )
-    backup: Literal["none", "max", "mean"] = Field(
-        default="none", description="How later turns count towards an earlier one."
+    midpoint: float | None = Field(
+        default=None,
+        description="If given, the chosen must reach it and the rejected stay below (MALT).",
     )
-    discount: Probability = Field(default=0.9, description="Of each later turn, in the backup.")
+    backup: Backup = "none"
+
+
+class PairOptions(PairSelection):
+    """Which pairs, and how their log-ratios are counted."""
+
     length_normalised: bool = Field(
         default=False, description="Log-ratios per token instead of summed."
     )
@@ -67,42 +80,35 @@ class PreferenceBatch:
         return len(self.mask) / 2
 
 
-def returns(node: Node, *, backup: str, discount: float) -> float:
-    """The node's reward plus the discounted best, or mean, return of the turns that follow."""
-    values = [
-        returns(child, backup=backup, discount=discount)
-        for child in node.children
-        if not child.has_failed
-    ]
-    if backup == "none" or not values:
-        return node.reward
-    later = max(values) if backup == "max" else sum(values) / len(values)
-    return node.reward + discount * later
-
-
-def preference_pairs(graph: Graph, options: PairOptions) -> list[PreferencePair]:
+def preference_pairs(graph: Graph, options: PairSelection) -> list[PreferencePair]:
     """Pairs of siblings whose returns differ by more than the margin, breadth first."""
-    found = []
-    for group in graph.groups():
-        ranked = sorted(
-            (
-                (returns(node, backup=options.backup, discount=options.discount), node)
-                for node in group
-                if not node.has_failed and any(node.probe_mask)
-            ),
-            key=lambda entry: -entry[0],
-        )
-        candidates = (
-            (list(combinations(ranked, 2)) if options.pairs == "all" else [(ranked[0], ranked[-1])])
-            if len(ranked) > 1
-            else []
-        )
-        found += [
-            PreferencePair(chosen, rejected, high - low)
-            for (high, chosen), (low, rejected) in candidates
-            if high - low > options.margin
-        ]
-    return found
+    groups: dict[int, list[CreditedTurn]] = {}
+    for turn in credited_turns([graph], options):
+        groups.setdefault(turn.group, []).append(turn)
+    return [
+        PreferencePair(high.node, low.node, high.value - low.value)
+        for group in groups.values()
+        for high, low in _candidates(group, options.pairs)
+        if high.value - low.value > options.margin and _straddles(high, low, options.midpoint)
+    ]
+
+
+def _candidates(group: Sequence[CreditedTurn], pairs: str) -> list[tuple[CreditedTurn, ...]]:
+    """The pairs of a group to look at, the better turn first."""
+    ranked = sorted(group, key=lambda turn: -turn.value)
+    if pairs == "all":
+        return list(combinations(ranked, 2))
+    return [(ranked[0], ranked[-1])]
+
+
+def _straddles(high: CreditedTurn, low: CreditedTurn, midpoint: float | None) -> bool:
+    return midpoint is None or low.value < midpoint <= high.value
+
+
+def pair_figures(graphs: Sequence[Graph], options: PairSelection) -> dict[str, float]:
+    """How many groups of siblings there were, how many were flat, and how many pairs they gave."""
+    found = sum(len(preference_pairs(graph, options)) for graph in graphs)
+    return {**flat_group_figures(credited_turns(graphs, options)), "pairs": float(found)}
 
 
 def preference_batch(pairs: Sequence[PreferencePair], system: System) -> PreferenceBatch:

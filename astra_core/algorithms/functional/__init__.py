@@ -79,6 +79,7 @@ from astra_core.algorithms.functional.preference import (
     robust_dpo_losses,
     sequence_log_ratios,
 )
+from astra_core.algorithms.functional.turns import tree_gae
 
 __all__ = [
     "MIN_SPREAD",
@@ -136,6 +137,7 @@ __all__ = [
     "token_entropies",
     "token_gae",
     "top_k_selection",
+    "tree_gae",
     "truncated_surrogate",
     "value_losses",
 ]

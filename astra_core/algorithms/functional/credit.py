@@ -54,7 +54,7 @@ def backed_up_rewards(
     require_same_shape(rewards=rewards, parents=parents)
     backed_up = rewards.detach().clone()
     leaves = torch.ones_like(backed_up)
-    for level in reversed(_levels(parents)[1:]):
+    for level in reversed(levels(parents)[1:]):
         shares = leaves[level] if how == "leaf_mean" else torch.ones_like(leaves[level])
         total_shares = torch.zeros_like(leaves).index_add(0, parents[level], shares)
         has_children = total_shares > 0
@@ -142,8 +142,12 @@ def preference_pairs(
     return torch.tensor(kept, dtype=torch.long, device=rewards.device).reshape(-1, 2)
 
 
-def _levels(parents: Int[Tensor, " N"]) -> list[Int[Tensor, " M"]]:
-    """Indices of the nodes at each depth, first turns first."""
+def levels(parents: Int[Tensor, " N"]) -> list[Int[Tensor, " M"]]:
+    """Indices of the nodes at each depth, first turns first.
+
+    Raises:
+        DataError: ``parents`` holds an index that does not exist, or a cycle.
+    """
     num_nodes = len(parents)
     if num_nodes and not -1 <= int(parents.min()) <= int(parents.max()) < num_nodes:
         msg = (
@@ -152,14 +156,14 @@ def _levels(parents: Int[Tensor, " N"]) -> list[Int[Tensor, " M"]]:
         )
         raise DataError(msg)
     depths = torch.full_like(parents, -1)
-    levels: list[Tensor] = []
+    found: list[Tensor] = []
     at_level = parents < 0
     while bool(at_level.any()):
-        depths[at_level] = len(levels)
-        levels.append(at_level.nonzero().flatten())
+        depths[at_level] = len(found)
+        found.append(at_level.nonzero().flatten())
         at_level = (parents >= 0) & at_level[parents.clamp(min=0)]
     if bool((depths < 0).any()):
         lost = int((depths < 0).nonzero()[0])
         msg = f"parents must lead to a first turn, node {lost} does not; there is a cycle"
         raise DataError(msg)
-    return levels
+    return found

@@ -1,0 +1,130 @@
+"""On-policy distillation: the attacker learns, on its own probes, to speak as a teacher would.
+
+GKD, arXiv:2306.13649, and Thinking Machines, "On-Policy Distillation" (2025). Every token is
+rewarded by how much likelier the teacher finds it, so the reverse KL attacker || teacher falls; the
+reward of the turn plays no part. The teacher is the System's reference (``models.reference`` may
+name a stronger attacker), or its target where both share a tokenizer, which makes for probes in the
+target's own manner.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from astra_core.algorithm import Algorithm, Need
+from astra_core.algorithms.credit import can_teach
+from astra_core.algorithms.functional import (
+    Aggregation,
+    clipped_surrogate,
+    distillation_advantages,
+    is_clipped,
+)
+from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty, known_reference
+from astra_core.algorithms.policy import (
+    PolicyBatch,
+    log_ratios,
+    mean_of,
+    policy_batch,
+    policy_loss,
+)
+from astra_core.config import Positive, Probability, Section
+from astra_core.errors import ConfigurationError
+from astra_core.models.rows import token_logprobs
+from astra_core.rollout import Graph, Node
+from astra_core.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class TaughtProbe:
+    """A probe, and how much more the teacher would have liked each of its tokens."""
+
+    node: Node
+    advantages: tuple[float, ...]
+
+
+class Distillation(Algorithm):
+    """Clipped surrogate whose advantages are the teacher's log-ratios."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
+
+    class Options(Section):
+        """Who teaches, and how far a token may move."""
+
+        teacher: Literal["reference", "target"] = "reference"
+        coefficient: Positive = Field(default=1.0, description="Advantage per nat.")
+        discount: Probability = Field(
+            default=0.0, description="Share of the next token's advantage added to each."
+        )
+        clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
+        clip_high: Positive = 0.2
+        aggregation: Aggregation = "token_mean"
+
+    options: Options
+
+    def __init__(self, options: Options, *, system: System) -> None:
+        super().__init__(options, system=system)
+        if options.teacher == "target" and not system.shares_tokenizer:
+            msg = (
+                "training.algorithm.options.teacher must share the attacker's tokenizer, got a "
+                "target with another; use teacher 'reference'"
+            )
+            raise ConfigurationError(msg)
+        self._penalty = KLPenalty(KLOptions())
+
+    def flatten(self, graph: Graph) -> Sequence[TaughtProbe]:
+        """Every probe with the teacher's opinion of each token."""
+        nodes = [node for node in graph.nodes() if can_teach(node)]
+        opinions = self._opinions(nodes)
+        return [
+            TaughtProbe(node, self._advantages(node, opinion))
+            for node, opinion in zip(nodes, opinions, strict=True)
+        ]
+
+    def collate(self, steps: Sequence[TaughtProbe]) -> PolicyBatch:
+        """Probes as rows of one forward pass."""
+        return policy_batch(
+            [step.node for step in steps],
+            [step.advantages for step in steps],
+            self.system,
+            aggregation=self.options.aggregation,
+        )
+
+    def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
+        """The clipped surrogate, summed over the tokens."""
+        options = self.options
+        clips = {"clip_low": options.clip_low, "clip_high": options.clip_high}
+        logprobs = token_logprobs(self.system.attacker.model, batch.rows)
+        ratios = log_ratios(logprobs, batch, level="token")
+        losses = clipped_surrogate(ratios, batch.advantages, **clips)
+        loss, metrics = policy_loss(
+            logprobs, losses, batch, aggregation=options.aggregation, penalty=self._penalty
+        )
+        clipped = is_clipped(ratios, batch.advantages, **clips)
+        return loss, {**metrics, "clipped": mean_of(clipped, batch)}
+
+    def _opinions(self, nodes: Sequence[Node]) -> list[tuple[float, ...]]:
+        """Log-probabilities of the probes under the teacher, nats."""
+        system = self.system
+        if self.options.teacher == "reference" or system.reference_is_target:
+            return [known_reference(node) for node in nodes]
+        # Not node.target_logprobs: the target may have read a context that was cut elsewhere.
+        return system.target.continuation_logprobs(
+            [node.context_ids for node in nodes],
+            [node.probe_ids for node in nodes],
+            tokens_per_batch=system.config.tokens_per_batch,
+        )
+
+    def _advantages(self, node: Node, opinion: Sequence[float]) -> tuple[float, ...]:
+        rows = distillation_advantages(
+            torch.tensor([node.probe_logprobs]),
+            torch.tensor([tuple(opinion)]),
+            torch.tensor([node.probe_mask]),
+            coefficient=self.options.coefficient,
+            discount=self.options.discount,
+        )
+        return tuple(rows[0].tolist())

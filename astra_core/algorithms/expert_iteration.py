@@ -1,0 +1,115 @@
+"""Expert iteration: the attacker copies the best of its own rollouts.
+
+Best of each prompt: RAFT, arXiv:2304.06767; all above a threshold: ReST, arXiv:2308.08998; weighted
+by reward: neural interactive proofs, of whose random draws this is the expectation. A rollout is a
+path from the first turn to a last one; its reward is the sum over its turns.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from astra_core.algorithm import Algorithm, Need
+from astra_core.algorithms.credit import can_teach, rollouts
+from astra_core.algorithms.functional import (
+    reward_weighted_probabilities,
+    threshold_selection,
+    top_k_selection,
+)
+from astra_core.algorithms.imitation import CopyAggregation, copied_batch, copying_loss
+from astra_core.algorithms.policy import PolicyBatch, PolicyStep
+from astra_core.config import Count, NonNegative, Section
+from astra_core.errors import ConfigurationError
+from astra_core.rollout import Graph, Node
+
+
+class ExpertIteration(Algorithm):
+    """Likelihood of selected rollouts."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    class Options(Section):
+        """Which rollouts are copied."""
+
+        selection: Literal["top_k", "threshold", "reward_weighted"] = "top_k"
+        k: Count = Field(default=4, description="Rollouts of each prompt that are copied (top_k).")
+        threshold: float = Field(
+            default=0.5, description="Reward of a rollout from which it is copied (threshold)."
+        )
+        minimum: float | None = Field(
+            default=None,
+            description="Reward up to which only exploration copies (reward_weighted); null is the "
+            "prompt's lowest.",
+        )
+        exploration: NonNegative = Field(
+            default=0.01, description="Mass spread evenly over all rollouts (reward_weighted)."
+        )
+        aggregation: CopyAggregation = "token_mean"
+
+    options: Options
+
+    @classmethod
+    def check_needs(cls, options: Section, sampler_options: Section) -> None:
+        """Choosing the best of a prompt's rollouts needs more than one of them."""
+        super().check_needs(options, sampler_options)
+        width = getattr(sampler_options, "tree_width", None)
+        if width == 1 and getattr(options, "selection", None) != "threshold":
+            msg = (
+                "rollouts.sampler.options.tree_width must be at least 2 for ExpertIteration with "
+                "selection 'top_k' or 'reward_weighted', which compare a prompt's rollouts, got 1; "
+                "raise it or select by 'threshold'"
+            )
+            raise ConfigurationError(msg)
+
+    def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
+        """Every turn of the selected rollouts once, weighted by how many of them it is in."""
+        paths = list(rollouts(graph))
+        copies = self.copies([[node.reward for node in path] for path in paths])
+        nodes: dict[tuple[int, ...], Node] = {}
+        weights: dict[tuple[int, ...], float] = {}
+        for path, weight in zip(paths, copies, strict=True):
+            for node in path:
+                nodes[node.path] = node
+                weights[node.path] = weights.get(node.path, 0.0) + weight
+        return [
+            PolicyStep(node, weights[path])
+            for path, node in nodes.items()
+            if weights[path] > 0.0 and can_teach(node)
+        ]
+
+    def copies(self, rewards: Sequence[Sequence[float]]) -> list[float]:
+        """How often each rollout is copied, given the rewards of its turns; may be a fraction."""
+        options = self.options
+        totals = torch.tensor([sum(turns) for turns in rewards], dtype=torch.float64)
+        if options.selection == "top_k":
+            chosen = top_k_selection(totals, k=options.k).double()
+        elif options.selection == "threshold":
+            chosen = threshold_selection(totals, threshold=options.threshold).double()
+        else:
+            shares = reward_weighted_probabilities(
+                totals, minimum=options.minimum, exploration=options.exploration
+            )
+            chosen = shares * len(totals)
+        copies: list[float] = chosen.tolist()
+        return copies
+
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
+        """Counts rollouts and what is copied of them; nothing is kept."""
+        paths = [list(rollouts(graph)) for graph in graphs]
+        copies = [self.copies([[node.reward for node in path] for path in own]) for own in paths]
+        return {
+            "rollouts": float(sum(len(own) for own in paths)),
+            "copied_rollouts": float(sum(weight > 0.0 for own in copies for weight in own)),
+        }
+
+    def collate(self, steps: Sequence[PolicyStep]) -> PolicyBatch:
+        """Probes as rows of one forward pass."""
+        return copied_batch(steps, self.system, aggregation=self.options.aggregation)
+
+    def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
+        """The weighted negative log-likelihood, summed over the probes."""
+        return copying_loss(self.system, batch, aggregation=self.options.aggregation)

@@ -1,0 +1,34 @@
+"""Learning by copying: weighted probes, and the likelihood of them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from astra_core.algorithms.functional import aggregate, aggregation_weights, nll_losses
+from astra_core.algorithms.policy import PolicyBatch, PolicyStep, collated, mean_of
+from astra_core.models.rows import token_logprobs
+from astra_core.system import System
+
+CopyAggregation = Literal["token_mean", "sequence_mean"]
+
+
+def copied_batch(
+    steps: Sequence[PolicyStep], system: System, *, aggregation: CopyAggregation
+) -> PolicyBatch:
+    """Probes as rows; one copied twice counts twice, also in what the loss is divided by."""
+    batch = collated(steps, system, aggregation=aggregation)
+    shares = aggregation_weights(batch.mask, mode=aggregation).sum(-1)
+    return replace(batch, weight=float((shares * batch.advantages[:, 0]).sum()))
+
+
+def copying_loss(
+    system: System, batch: PolicyBatch, *, aggregation: CopyAggregation
+) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
+    """Negative log-likelihood of the probes, summed with their weights."""
+    logprobs = token_logprobs(system.attacker.model, batch.rows)
+    losses = nll_losses(logprobs, weights=batch.advantages[:, 0])
+    total = aggregate(losses, batch.mask, mode=aggregation).total
+    return total, {"copied_nll_nats": mean_of(-logprobs, batch)}

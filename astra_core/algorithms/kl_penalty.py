@@ -1,0 +1,137 @@
+"""The pull to the reference: a price on KL, in the reward or in the loss, fixed or adaptive.
+
+In the reward it lowers the return of probes the reference would not have said, with the
+log-probabilities of sampling time. In the loss it is differentiated at every update. There ``k2``
+has the gradient of the KL on-policy, ``k3`` the lower variance in its value; the gradient of ``k1``
+is zero in expectation and says nothing about the reference (Tang and Munos, arXiv:2506.09477), so
+it belongs in the reward.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Self
+
+import torch
+from jaxtyping import Float
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from astra_core.algorithms.credit import can_teach
+from astra_core.algorithms.functional import (
+    adaptive_coefficient,
+    kl_estimates,
+    stepped_coefficient,
+)
+from astra_core.config import NonNegative, Positive, Section
+from astra_core.errors import DataError
+from astra_core.rollout import Graph, Node
+
+
+class KLOptions(Section):
+    """Where KL to the reference is charged, and how much."""
+
+    kl: Literal["none", "reward", "loss"] = Field(
+        default="none", description="Where KL to the reference is charged."
+    )
+    kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+    kl_coefficient: NonNegative = Field(default=0.05, description="Reward units per nat; at first.")
+    kl_control: Literal["fixed", "proportional", "stepped"] = Field(
+        default="fixed",
+        description="How the coefficient follows kl_target_nats: not at all, in proportion to the "
+        "relative error (arXiv:1909.08593), or doubled and halved (arXiv:1707.06347, section 4).",
+    )
+    kl_target_nats: Positive | None = Field(
+        default=None, description="Wanted mean KL of a probe, summed over its tokens."
+    )
+    kl_horizon: Positive = Field(
+        default=10_000.0, description="Probes over which proportional control moves by 20 %."
+    )
+
+    @model_validator(mode="after")
+    def _control_has_a_target(self) -> Self:
+        if self.kl_control != "fixed" and self.kl_target_nats is None:
+            msg = f"kl_control '{self.kl_control}' must have a kl_target_nats; or use 'fixed'"
+            raise ValueError(msg)
+        return self
+
+
+class KLPenalty:
+    """The coefficient, which may move from experience to experience, and what it is applied to."""
+
+    def __init__(self, options: KLOptions) -> None:
+        self._options = options
+        self.coefficient = options.kl_coefficient
+
+    def reward(self, node: Node) -> float:
+        """The node's reward, less the KL of its whole probe if that is charged there."""
+        return node.reward - sum(self.token_costs(node))
+
+    def token_costs(self, node: Node) -> list[float]:
+        """What each trained token costs in the reward; zeros if KL is charged elsewhere."""
+        if self._options.kl != "reward":
+            return [0.0] * len(node.probe_ids)
+        estimates = kl_estimates(
+            torch.tensor(node.probe_logprobs, dtype=torch.float64),
+            torch.tensor(known_reference(node), dtype=torch.float64),
+            estimator=self._options.kl_estimator,
+        ).tolist()
+        return [
+            self.coefficient * value if is_trained else 0.0
+            for value, is_trained in zip(estimates, node.probe_mask, strict=True)
+        ]
+
+    def losses(
+        self, logprobs: Float[Tensor, "B T"], reference_logprobs: Float[Tensor, "B T"]
+    ) -> Float[Tensor, "B T"] | None:
+        """What each token adds to the loss; None if KL is charged elsewhere."""
+        if self._options.kl != "loss":
+            return None
+        estimator = self._options.kl_estimator
+        return self.coefficient * kl_estimates(logprobs, reference_logprobs, estimator=estimator)
+
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
+        """Moves the coefficient by the KL these probes had; returns what it is now."""
+        options = self._options
+        if options.kl == "none":
+            return {}
+        nodes = [node for graph in graphs for node in graph.nodes() if can_teach(node)]
+        if nodes and options.kl_target_nats is not None and options.kl_control != "fixed":
+            kl = sum(node.kl_nats for node in nodes) / len(nodes)
+            self.coefficient = (
+                stepped_coefficient(self.coefficient, kl, target=options.kl_target_nats)
+                if options.kl_control == "stepped"
+                else adaptive_coefficient(
+                    self.coefficient,
+                    kl,
+                    target=options.kl_target_nats,
+                    horizon=options.kl_horizon,
+                    # Beyond one horizon a single experience could turn the sign.
+                    num_samples=min(len(nodes), int(options.kl_horizon) or 1),
+                )
+            )
+        return {"kl_coefficient": self.coefficient}
+
+    def state(self) -> Mapping[str, Tensor]:
+        """The coefficient, if it can move."""
+        if self._options.kl_control == "fixed":
+            return {}
+        return {"kl_coefficient": torch.tensor(self.coefficient, dtype=torch.float64)}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Puts the coefficient back."""
+        if "kl_coefficient" in state:
+            self.coefficient = float(state["kl_coefficient"])
+
+
+def known_reference(node: Node) -> tuple[float, ...]:
+    """The probe's log-probabilities under the reference.
+
+    Raises:
+        DataError: The sampler did not compute them.
+    """
+    if len(node.reference_logprobs) != len(node.probe_ids):
+        msg = (
+            f"turn {node.path} must hold {len(node.probe_ids)} reference log-probabilities, got "
+            f"{len(node.reference_logprobs)}; use a sampler that computes them, such as 'tree'"
+        )
+        raise DataError(msg)
+    return node.reference_logprobs

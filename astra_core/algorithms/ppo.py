@@ -1,0 +1,196 @@
+"""PPO: a value head says what was to be expected, and a clipped ratio bounds each update.
+
+Schulman et al., arXiv:1707.06347. Advantages are estimated token by token (GAE, arXiv:1506.02438):
+time runs through a probe, the reward of a turn stands at its last token, and on along the
+conversation into the next probe. Where the turn limit cuts a conversation it has not ended, and the
+value after the last reply stands for what would have followed; see ``final_turn``. Needs no
+siblings, hence works on a single path.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+from torch.nn import Parameter
+
+from astra_core.algorithm import Algorithm, Need
+from astra_core.algorithms.functional import (
+    Aggregation,
+    aggregate,
+    clipped_surrogate,
+    is_clipped,
+    masked_whiten,
+    value_losses,
+)
+from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty
+from astra_core.algorithms.policy import (
+    PolicyBatch,
+    log_ratios,
+    mean_of,
+    padded,
+    policy_batch,
+    policy_loss,
+)
+from astra_core.algorithms.turn_estimates import TurnEstimate, turn_estimates
+from astra_core.algorithms.value_head import TokenOutputs, ValueHead, token_outputs
+from astra_core.config import NonNegative, Positive, Probability
+from astra_core.rollout import Graph
+from astra_core.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class PPOBatch:
+    """Probes as rows, what the value head said when they were sampled, and what it should say."""
+
+    policy: PolicyBatch
+    old_values: Float[Tensor, "B T"]
+    returns: Float[Tensor, "B T"]
+
+    @property
+    def weight(self) -> float:
+        """Tokens or probes, as the aggregation counts them."""
+        return self.policy.weight
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens the attacker reads in this pass."""
+        return self.policy.num_tokens
+
+
+class PPO(Algorithm):
+    """Clipped surrogate with a value head of its own on the attacker."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset({"value_head"})
+
+    class Options(KLOptions):
+        """Advantages, clips and the weights of value loss and entropy."""
+
+        discount: Probability = Field(default=1.0, description="Of the next token in a probe.")
+        turn_discount: Probability = Field(default=0.9, description="Of the next turn.")
+        decay: Probability = Field(default=0.95, description="GAE's lambda.")
+        final_turn: Literal["truncated", "terminated"] = Field(
+            default="truncated",
+            description="Whether the turn limit cuts a conversation, whose future is then "
+            "predicted, or ends it.",
+        )
+        whiten_advantages: bool = Field(
+            default=True, description="Mean 0 and spread 1 over the tokens of the experience."
+        )
+        clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
+        clip_high: Positive = 0.2
+        dual_clip: float | None = Field(
+            default=None, gt=1.0, description="Bounds the loss of a bad token; 3 is usual."
+        )
+        value_coefficient: NonNegative = Field(default=0.1, description="Weight of the value loss.")
+        value_clip: Positive | None = Field(
+            default=0.2, description="How far a prediction may move per experience, reward units."
+        )
+        entropy_coefficient: NonNegative = Field(default=0.0, description="Reward units per nat.")
+        aggregation: Aggregation = "token_mean"
+        kl: Literal["none", "reward", "loss"] = "reward"
+        kl_estimator: Literal["k1", "k2", "k3"] = "k1"
+
+    options: Options
+
+    def __init__(self, options: Options, *, system: System) -> None:
+        super().__init__(options, system=system)
+        self._penalty = KLPenalty(options)
+        self._value_head = ValueHead(system.attacker)
+
+    def flatten(self, graph: Graph) -> Sequence[TurnEstimate]:
+        """Every turn with its advantages; whitened, if they are, over this graph alone."""
+        return self.flatten_all([graph])
+
+    def flatten_all(self, graphs: Sequence[Graph]) -> list[TurnEstimate]:
+        """Every turn with advantages from the values that the policy that sampled it predicts."""
+        options = self.options
+        estimates = turn_estimates(
+            graphs,
+            self.system,
+            self._value_head,
+            costs=self._penalty.token_costs,
+            is_cut=options.final_turn == "truncated",
+            discount=options.discount,
+            turn_discount=options.turn_discount,
+            decay=options.decay,
+        )
+        return _whitened(estimates) if options.whiten_advantages else estimates
+
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
+        """Updates the KL coefficient."""
+        return self._penalty.remember(graphs)
+
+    def collate(self, steps: Sequence[TurnEstimate]) -> PPOBatch:
+        """Probes as rows of one forward pass."""
+        policy = policy_batch(
+            [step.node for step in steps],
+            [step.advantages for step in steps],
+            self.system,
+            aggregation=self.options.aggregation,
+        )
+        width, device = policy.mask.shape[1], policy.mask.device
+        return PPOBatch(
+            policy,
+            padded([step.values for step in steps], width).to(device),
+            padded([step.returns for step in steps], width).to(device),
+        )
+
+    def step(self, batch: PPOBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
+        """Surrogate, value loss and entropy bonus, summed over the tokens."""
+        options, policy = self.options, batch.policy
+        clips = {"clip_low": options.clip_low, "clip_high": options.clip_high}
+        is_warm = options.entropy_coefficient > 0.0
+        output = token_outputs(self.system.attacker.model, policy.rows, with_entropies=is_warm)
+        ratios = log_ratios(output.logprobs, policy, level="token")
+        losses = clipped_surrogate(ratios, policy.advantages, **clips, dual_clip=options.dual_clip)
+        loss, metrics = policy_loss(
+            output.logprobs, losses, policy, aggregation=options.aggregation, penalty=self._penalty
+        )
+        extra, figures = self._value_and_entropy(batch, output)
+        clipped = mean_of(is_clipped(ratios, policy.advantages, **clips), policy)
+        return loss + extra, {**metrics, **figures, "clipped": clipped}
+
+    def parameters(self) -> Sequence[Parameter]:
+        """The value head."""
+        return self._value_head.parameters()
+
+    def state(self) -> Mapping[str, Tensor]:
+        """The value head and the KL coefficient."""
+        return {**self._value_head.state(), **self._penalty.state()}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Puts both back."""
+        self._value_head.load_state(state)
+        self._penalty.load_state(state)
+
+    def _value_and_entropy(
+        self, batch: PPOBatch, output: TokenOutputs
+    ) -> tuple[Float[Tensor, ""], dict[str, float]]:
+        options, mask = self.options, batch.policy.mask
+        values = self._value_head(output.states)
+        errors = value_losses(values, batch.old_values, batch.returns, clip=options.value_clip)
+        losses = options.value_coefficient * errors
+        figures = {
+            "value_loss": mean_of(errors, batch.policy),
+            "value": mean_of(values, batch.policy),
+            "return": mean_of(batch.returns, batch.policy),
+        }
+        if options.entropy_coefficient > 0.0:
+            losses = losses - options.entropy_coefficient * output.entropies
+            figures["entropy_nats"] = mean_of(output.entropies, batch.policy)
+        return aggregate(losses, mask, mode=options.aggregation, max_length=1).total, figures
+
+
+def _whitened(estimates: Sequence[TurnEstimate]) -> list[TurnEstimate]:
+    """The same with advantages of mean 0 and spread 1 over all trained tokens."""
+    width = max((len(estimate.advantages) for estimate in estimates), default=0)
+    mask = padded([estimate.node.probe_mask for estimate in estimates], width).bool()
+    rows = masked_whiten(padded([estimate.advantages for estimate in estimates], width), mask)
+    return [
+        replace(estimate, advantages=tuple(row[: len(estimate.advantages)]))
+        for estimate, row in zip(estimates, torch.where(mask, rows, 0.0).tolist(), strict=True)
+    ]

@@ -1,0 +1,140 @@
+"""REINFORCE: every probe is made likelier in proportion to what followed it, less a baseline.
+
+Williams, Machine Learning 8 (1992), 229-256. The return of a probe is the reward-to-go over turns.
+The simplest policy gradient, and the only one here besides PPO that can do without siblings.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from pydantic import Field
+from torch import Tensor
+
+from astra_core.algorithm import Algorithm, Need, refuse_single_children
+from astra_core.algorithms.credit import (
+    CreditedTurn,
+    credited_turns,
+    flat_group_figures,
+    values_and_groups,
+)
+from astra_core.algorithms.functional import (
+    Aggregation,
+    importance_sampling_surrogate,
+    leave_one_out,
+    mean_baseline_advantages,
+    reinforce_surrogate,
+    running_mean,
+    truncated_surrogate,
+)
+from astra_core.algorithms.kl_penalty import KLPenalty
+from astra_core.algorithms.policy import (
+    PolicyBatch,
+    PolicyOptions,
+    PolicyStep,
+    collated,
+    log_ratios,
+    policy_loss,
+    policy_steps,
+)
+from astra_core.config import Positive, Section
+from astra_core.models.rows import token_logprobs
+from astra_core.rollout import Graph
+from astra_core.system import System
+
+
+class REINFORCE(Algorithm):
+    """Reward-to-go minus a baseline, times the log-probability of the probe."""
+
+    needs: ClassVar[frozenset[Need]] = frozenset()
+
+    class Options(PolicyOptions):
+        """Which baseline, and how rollouts of an older policy are corrected for."""
+
+        baseline: Literal["none", "mean", "running", "leave_one_out"] = Field(
+            default="mean",
+            description="Subtracted from a return: the mean of this experience, of all before it, "
+            "or of the probe's siblings.",
+        )
+        importance: Literal["none", "full", "truncated"] = Field(
+            default="truncated",
+            description="Ratio to the policy that sampled, which is 1 in the first update of an "
+            "experience: ignored, in full, or capped.",
+        )
+        max_ratio: Positive = Field(default=5.0, description="The cap; CISPO, arXiv:2506.13585.")
+        aggregation: Aggregation = "sequence_sum"
+
+    options: Options
+
+    def __init__(self, options: Options, *, system: System) -> None:
+        super().__init__(options, system=system)
+        self._penalty = KLPenalty(options)
+        self._mean, self._num_seen = 0.0, 0
+
+    @classmethod
+    def check_needs(cls, options: Section, sampler_options: Section) -> None:
+        """Siblings are needed only by the baseline that consists of them."""
+        super().check_needs(options, sampler_options)
+        if getattr(options, "baseline", None) == "leave_one_out":
+            refuse_single_children("REINFORCE with baseline 'leave_one_out'", sampler_options)
+
+    def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
+        """Every turn; with baseline ``mean`` the graph stands for the whole experience."""
+        return self.flatten_all([graph])
+
+    def flatten_all(self, graphs: Sequence[Graph]) -> list[PolicyStep]:
+        """Every turn, its return compared with the baseline."""
+        turns = self._turns(graphs)
+        values, groups = values_and_groups(turns)
+        baseline = self.options.baseline
+        if baseline == "mean":
+            return policy_steps(turns, mean_baseline_advantages(values))
+        if baseline == "leave_one_out":
+            return policy_steps(turns, leave_one_out(values, groups))
+        return policy_steps(turns, values - (self._mean if baseline == "running" else 0.0))
+
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
+        """Updates the running mean and the KL coefficient."""
+        turns = self._turns(graphs)
+        values, _ = values_and_groups(turns)
+        self._mean, self._num_seen = running_mean(values, mean=self._mean, num_seen=self._num_seen)
+        figures = {**flat_group_figures(turns), **self._penalty.remember(graphs)}
+        return {**figures, "running_mean": self._mean}
+
+    def collate(self, steps: Sequence[PolicyStep]) -> PolicyBatch:
+        """Probes as rows of one forward pass."""
+        return collated(steps, self.system, aggregation=self.options.aggregation)
+
+    def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
+        """The surrogate, summed over the probes."""
+        options = self.options
+        logprobs = token_logprobs(self.system.attacker.model, batch.rows)
+        ratios = log_ratios(logprobs, batch, level="token")
+        if options.importance == "none":
+            losses = reinforce_surrogate(logprobs, batch.advantages)
+        elif options.importance == "full":
+            losses = importance_sampling_surrogate(ratios, batch.advantages)
+        else:
+            losses = truncated_surrogate(
+                logprobs, ratios, batch.advantages, max_ratio=options.max_ratio
+            )
+        return policy_loss(
+            logprobs, losses, batch, aggregation=options.aggregation, penalty=self._penalty
+        )
+
+    def state(self) -> Mapping[str, Tensor]:
+        """The running mean and the KL coefficient."""
+        return {
+            "running_mean": torch.tensor(self._mean, dtype=torch.float64),
+            "num_seen": torch.tensor(self._num_seen),
+            **self._penalty.state(),
+        }
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Puts both back."""
+        self._mean, self._num_seen = float(state["running_mean"]), int(state["num_seen"])
+        self._penalty.load_state(state)
+
+    def _turns(self, graphs: Sequence[Graph]) -> list[CreditedTurn]:
+        return credited_turns(graphs, self.options, reward=self._penalty.reward)

@@ -1,0 +1,116 @@
+"""A value head on the attacker, and the one forward pass that feeds policy, entropy and value."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import Linear, Parameter
+
+from astra_core.algorithms.functional import token_entropies
+from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.rows import TokenRows, batches_within, pad_rows
+
+
+@dataclass(frozen=True, slots=True)
+class TokenOutputs:
+    """What one pass says about every continuation token.
+
+    Attributes:
+        logprobs: Nats; exactly 0 at padding.
+        entropies: Of the distribution the token was drawn from, nats; empty unless asked for.
+        states: The last hidden state before the token.
+        final_states: The last hidden state after the last token of each row.
+    """
+
+    logprobs: Float[Tensor, "B T"]
+    entropies: Float[Tensor, "B t"]
+    states: Float[Tensor, "B T H"]
+    final_states: Float[Tensor, "B H"]
+
+
+def token_outputs(model: Any, rows: TokenRows, *, with_entropies: bool = False) -> TokenOutputs:
+    """What ``models.rows.token_logprobs`` gives, with the hidden states it comes from."""
+    tail = rows.continuation_ids.shape[1]
+    output = model(
+        input_ids=rows.input_ids,
+        attention_mask=rows.attention_mask,
+        position_ids=rows.position_ids,
+        logits_to_keep=tail + 1,
+        output_hidden_states=True,
+        use_cache=False,
+    )
+    logits = output.logits[:, :-1].float()
+    chosen = logits.gather(2, rows.continuation_ids[:, :, None])[:, :, 0]
+    logprobs = (chosen - logits.logsumexp(dim=2)).masked_fill(~rows.continuation_mask, 0.0)
+    entropies = logprobs.new_zeros(len(logprobs), 0)
+    if with_entropies:
+        entropies = token_entropies(logits.flatten(0, 1)).view_as(logprobs)
+    states = output.hidden_states[-1][:, -(tail + 1) :].float()
+    # Continuations start in one column, so row i ends in column num_tokens[i] of what was kept.
+    ends = rows.continuation_mask.sum(dim=1)
+    final = states[torch.arange(len(states), device=states.device), ends]
+    return TokenOutputs(logprobs, entropies, states[:, :-1], final)
+
+
+class ValueHead:
+    """A linear read-out of the attacker's last hidden state: the return to expect, reward units.
+
+    It starts at zero everywhere, so it needs no random numbers and expects nothing of anybody.
+    """
+
+    def __init__(self, attacker: LanguageModel) -> None:
+        width = attacker.model.get_input_embeddings().weight.shape[1]
+        self._attacker = attacker
+        self._linear = Linear(width, 1, device=attacker.device, dtype=torch.float32)
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.zero_()
+
+    def __call__(self, states: Float[Tensor, "*batch H"]) -> Float[Tensor, "*batch"]:
+        """The value of each state; the gradient reaches the attacker too."""
+        # In float32 also under autocast: a return is regressed on, and bf16 keeps three digits.
+        with torch.autocast(states.device.type, enabled=False):
+            values: Tensor = self._linear(states.float())[..., 0]
+        return values
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Weight and bias."""
+        return tuple(self._linear.parameters())
+
+    def state(self) -> Mapping[str, Tensor]:
+        """Weight and bias for a checkpoint."""
+        weight, bias = (parameter.detach() for parameter in self.parameters())
+        return {"value_head/weight": weight, "value_head/bias": bias}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Puts them back in place, where the optimiser knows them."""
+        with torch.no_grad():
+            for parameter, name in zip(self.parameters(), ("weight", "bias"), strict=True):
+                parameter.copy_(state[f"value_head/{name}"])
+
+    @torch.no_grad()
+    def values(
+        self,
+        contexts: Sequence[Sequence[int]],
+        continuations: Sequence[Sequence[int]],
+        *,
+        tokens_per_batch: int,
+    ) -> list[tuple[float, ...]]:
+        """The value before each continuation token and, as the last entry, after all of them."""
+        costs = [len(c) + len(a) for c, a in zip(contexts, continuations, strict=True)]
+        found: list[tuple[float, ...]] = [()] * len(contexts)
+        for chunk in batches_within(costs, costs, tokens_per_batch):
+            rows = pad_rows(
+                [contexts[i] for i in chunk],
+                [continuations[i] for i in chunk],
+                pad_id=0,
+                device=self._attacker.device,
+            )
+            output = token_outputs(self._attacker.model, rows)
+            before, after = self(output.states).tolist(), self(output.final_states).tolist()
+            for index, own, last in zip(chunk, before, after, strict=True):
+                found[index] = (*own[: len(continuations[index])], last)
+        return found
