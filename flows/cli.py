@@ -69,7 +69,7 @@ def _explain(error: Exception) -> int:
     from flows.errors import StageError
 
     if isinstance(error, StageError):
-        typer.echo("the line above says why; 'astra run' goes on from here", err=True)
+        typer.echo("the line above says why; the same command goes on from here", err=True)
         return 1
     for line in str(error).splitlines():
         typer.echo(f"error: {line}", err=True)
@@ -211,14 +211,12 @@ def reevaluate(
 ) -> None:
     """Examine the champion on prompts it has never met."""
     from flows.environment import quiet_run
-    from tasks.console import say
 
     with quiet_run():
         from flows.reevaluation import champion_reevaluation
 
-        state = champion_reevaluation(seed=seed, file=file, return_state=True)
-        state.result()
-        say(str(state.message))
+        # Its process has said how it went.
+        champion_reevaluation(seed=seed, file=file, return_state=True).result()
 
 
 @app.command()

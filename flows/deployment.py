@@ -1,14 +1,15 @@
 """Schedules: prefect.yaml handed to a server, and a worker that runs what is due."""
 
 import json
+import os
 import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
 
-from flows.processes import child_environment, run_group, stage_command
-from flows.services import WORK_POOL, ServiceError, require_api_url, worker_command
+from flows.processes import SERVER, child_environment, run_group, stage_command
+from flows.services import WORK_POOL, ServiceError, require_api_url, running, worker_command
 from tasks.environment import PRIVATE, QUIET, STEADY
 
 
@@ -29,9 +30,17 @@ def run_worker() -> int:
     """The exit status of a worker in front.
 
     Raises:
-        ServiceError: No server answers.
+        ServiceError: No server answers, or a worker runs already.
     """
-    return run_group(worker_command(), environment=_server_environment())
+    if any(service.name == "worker" for service in running()):
+        msg = "a worker must run once, got the one of 'astra ui'; 'astra ui --stop' ends it"
+        raise ServiceError(msg)
+    environment = _server_environment()
+    os.environ["PREFECT_API_URL"] = environment["PREFECT_API_URL"]
+    from flows.lost_runs import close_lost_runs
+
+    close_lost_runs()
+    return run_group(worker_command(), environment=environment, farewell=SERVER)
 
 
 def _server_environment() -> dict[str, str]:

@@ -7,12 +7,34 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
-STOP_GRACE_S = 10.0
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """How a process group is stopped.
+
+    Attributes:
+        grace_s: Between the first SIGTERM and SIGKILL.
+        again_s: Between SIGTERMs.
+    """
+
+    grace_s: float
+    again_s: float
+
+
+# A stage is asked more than once: what a signal handler raises can be lost in a callback.
+STAGE = Farewell(grace_s=10.0, again_s=4.0)
+# A server takes a second SIGTERM for SIGKILL, and a worker first ends the flow run it has.
+SERVER = Farewell(grace_s=25.0, again_s=25.0)
 
 
 def run_group(
-    command: Sequence[str], *, environment: Mapping[str, str], timeout_s: float | None = None
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    timeout_s: float | None = None,
+    farewell: Farewell = STAGE,
 ) -> int:
     """The exit status of a command that runs in a process group of its own.
 
@@ -26,7 +48,7 @@ def run_group(
     try:
         status = process.wait(timeout_s)
     except BaseException:
-        stop_group(process)
+        stop_group(process.pid, farewell, child=process)
         raise
     if status != 0:
         # What a crashed stage had started is nobody's any more.
@@ -34,19 +56,28 @@ def run_group(
     return status
 
 
-def stop_group(process: "subprocess.Popen[bytes]", *, grace_s: float = STOP_GRACE_S) -> None:
-    """Returns when the group ``process`` leads is gone: asked, then killed after ``grace_s``."""
-    end = time.monotonic() + grace_s
+def stop_group(
+    group: int, farewell: Farewell, *, child: "subprocess.Popen[bytes] | None" = None
+) -> None:
+    """Returns when no process of the group is left.
+
+    Args:
+        group: The process that leads it.
+        farewell: How much time it gets.
+        child: That process, if it is our own and must be reaped.
+    """
+    end = time.monotonic() + farewell.grace_s
+    ask_again = 0.0
     try:
-        while time.monotonic() < end:
-            # More than once: an exception that a signal handler raises can be lost in a callback.
-            _signal_group(process.pid, signal.SIGTERM)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(min(4.0, grace_s))
-                return
+        while time.monotonic() < end and _lives(group, child):
+            if time.monotonic() >= ask_again:
+                _signal_group(group, signal.SIGTERM)
+                ask_again = time.monotonic() + farewell.again_s
+            time.sleep(0.05)
     finally:
-        _signal_group(process.pid, signal.SIGKILL)
-        process.wait()
+        _signal_group(group, signal.SIGKILL)
+        if child is not None:
+            child.wait()
 
 
 def stage_command(module: str, *arguments: str) -> list[str]:
@@ -61,6 +92,19 @@ def child_environment(additions: Mapping[str, str]) -> dict[str, str]:
     """
     own = {"ASTRA_PYTHON": sys.executable, "SHELL": "/bin/sh"}
     return {**additions, **os.environ, **own}
+
+
+def _lives(group: int, child: "subprocess.Popen[bytes] | None") -> bool:
+    """Whether any process of the group still does something; zombies do not."""
+    import psutil
+
+    if child is not None:
+        child.poll()
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from astra_core.errors import AstraError
 from astra_core.files import read_json, write_json
-from flows.processes import child_environment, stage_command, stop_group
+from flows.processes import SERVER, child_environment, stage_command, stop_group
 from tasks.environment import PRIVATE, QUIET, STEADY
 
 SERVICES = Path(".astra/services.json")
 LOGS = Path(".astra/logs")
 WORK_POOL = "astra-local"
 START_TIMEOUT_S = 120.0
+LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 
 
 class ServiceError(AstraError, RuntimeError):
@@ -83,7 +84,12 @@ def prefect_server(port: int) -> Service:
         "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)
     )
     address = f"http://127.0.0.1:{port}"
-    environment = {"PREFECT_API_URL": f"{address}/api", "PREFECT_UI_API_URL": f"{address}/api"}
+    environment = {
+        "PREFECT_API_URL": f"{address}/api",
+        "PREFECT_UI_API_URL": f"{address}/api",
+        # In memory, a restart would forget which run holds which slot.
+        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
+    }
     return start("prefect-server", command, environment, url=address)
 
 
@@ -97,7 +103,14 @@ def mlflow_server(port: int) -> Service:
 
 
 def worker(api_url: str) -> Service:
-    """A worker that runs scheduled flows on this machine, started."""
+    """A worker that runs scheduled flows on this machine, started; there must be no other.
+
+    A run that an earlier worker left behind is closed first.
+    """
+    os.environ["PREFECT_API_URL"] = api_url
+    from flows.lost_runs import close_lost_runs
+
+    close_lost_runs()
     return start("worker", worker_command(), {"PREFECT_API_URL": api_url})
 
 
@@ -126,6 +139,8 @@ def wait_until_ready(service: Service, path: str, *, timeout_s: float = START_TI
 
 def answers(url: str) -> bool:
     """Whether a GET of ``url`` succeeds."""
+    if not url.startswith("http"):
+        return False
     try:
         with urllib.request.urlopen(url, timeout=3) as reply:  # noqa: S310 - our own http address
             return bool(reply.status == 200)
@@ -150,13 +165,13 @@ def running() -> list[Service]:
 
 
 def stop(services: Sequence[Service]) -> None:
-    """Returns when the services are gone, the last started first."""
+    """Returns when the services are gone, the last started first; their flow runs end with them."""
     for service in reversed(services):
         child = _children.pop(service.pid, None)
-        if child is not None:
-            stop_group(child)
-        elif service.is_alive():
-            _stop_stranger(service)
+        if child is not None or service.is_alive():
+            stop_group(service.pid, SERVER, child=child)
+        if service.name == "worker":
+            _close_lost_runs(services)
     SERVICES.unlink(missing_ok=True)
 
 
@@ -183,6 +198,17 @@ def require_api_url() -> str:
     return url
 
 
+def _close_lost_runs(services: Sequence[Service]) -> None:
+    """Tells the server, while it is up, that the stopped worker's flow runs are over."""
+    url = next((service.url for service in services if service.name == "prefect-server"), "")
+    if not answers(f"{url}/api/health"):
+        return
+    os.environ["PREFECT_API_URL"] = f"{url}/api"
+    from flows.lost_runs import close_lost_runs
+
+    close_lost_runs()
+
+
 # Our own children must be waited for; a zombie would look alive.
 _children: dict[int, "subprocess.Popen[bytes]"] = {}
 
@@ -191,20 +217,6 @@ def has_ended(service: Service) -> bool:
     """Whether the service does not run any more."""
     child = _children.get(service.pid)
     return child.poll() is not None if child is not None else not service.is_alive()
-
-
-def _stop_stranger(service: Service, *, grace_s: float = 10.0) -> None:
-    """Stops a service that another command started."""
-    import signal
-
-    for number, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 2.0)):
-        try:
-            os.killpg(service.pid, number)
-        except ProcessLookupError:
-            return
-        end = time.monotonic() + wait_s
-        while service.is_alive() and time.monotonic() < end:
-            time.sleep(0.1)
 
 
 def _require_free(port: int, option: str) -> None:

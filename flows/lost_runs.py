@@ -1,0 +1,41 @@
+"""Flow runs whose process is gone, for example with the machine's power, and that seem to run on.
+
+Each holds its deployment's one slot, so that every later run of the schedule would be cancelled.
+"""
+
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.filters import (
+    FlowRunFilter,
+    FlowRunFilterState,
+    FlowRunFilterStateType,
+)
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.states import Crashed
+
+UNDER_WAY = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
+
+
+def close_lost_runs() -> int:
+    """How many runs of deployments were found without a process and are now Crashed.
+
+    To be called while no worker runs: a run that a worker is about to start has no process either.
+    """
+    states = FlowRunFilterState(type=FlowRunFilterStateType(any_=UNDER_WAY))
+    with get_client(sync_client=True) as client:
+        found = client.read_flow_runs(flow_run_filter=FlowRunFilter(state=states))
+        lost = [run for run in found if run.deployment_id is not None and not _has_process(run)]
+        for run in lost:
+            _close(run, client)
+    return len(lost)
+
+
+def _has_process(run: FlowRun) -> bool:
+    import psutil
+
+    pid = run.infrastructure_pid or ""
+    return pid.isdigit() and psutil.pid_exists(int(pid))
+
+
+def _close(run: FlowRun, client: SyncPrefectClient) -> None:
+    state: State[None] = Crashed(message="Its process is gone.")
+    client.set_flow_run_state(run.id, state, force=True)
