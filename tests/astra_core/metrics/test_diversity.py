@@ -1,0 +1,109 @@
+import math
+
+import pytest
+
+from astra_core.metrics.diversity import distinct_n, ngrams, self_bleu, unique_fraction, words
+
+
+def test_words_are_lower_case_without_punctuation():
+    assert ["you", "re", "bad", "ok"] == words("You're  BAD -- ok!")
+
+
+def test_ngrams_are_the_runs_of_a_text():
+    assert [("a", "b"), ("b", "c")] == list(ngrams(["a", "b", "c"], 2))
+    assert [] == list(ngrams(["a"], 2))
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([], 0.0),
+        (["a"], 1.0),
+        (["a", "a"], 0.5),
+        (["So bad!", "so  BAD", "so good", "x"], 0.75),
+    ],
+)
+def test_unique_fraction_counts_texts_that_differ_in_more_than_spelling(texts, expected):
+    assert expected == unique_fraction(texts)
+
+
+@pytest.mark.parametrize(
+    ("texts", "n", "expected"),
+    [
+        ([], 1, 0.0),
+        (["a"], 2, 0.0),
+        (["a b a b"], 1, 2 / 4),
+        (["a b a b"], 2, 2 / 3),
+        (["a b", "a b"], 2, 1 / 2),
+        (["a b c", "d"], 1, 1.0),
+    ],
+)
+def test_distinct_n_is_the_share_of_different_ngrams(texts, n, expected):
+    assert expected == pytest.approx(distinct_n(texts, n))
+
+
+def test_self_bleu_of_the_same_text_again_and_again_is_one():
+    assert pytest.approx(1.0) == self_bleu(["you are so very bad"] * 5)
+
+
+def test_self_bleu_of_texts_that_share_no_word_is_zero():
+    assert self_bleu(["a b c d e", "f g h i j", "k l m n o"]) == 0.0
+
+
+@pytest.mark.parametrize("texts", [[], ["you are bad"], ["", ""]])
+def test_self_bleu_of_nothing_to_compare_is_zero(texts):
+    assert self_bleu(texts) == 0.0
+
+
+def test_self_bleu_by_hand():
+    # "a b c d" against "a b c x": 3 of 4 words, then (matches + 1) / (number + 1): 2 of 3 pairs,
+    # 1 of 2 triples, 0 of 1 runs of four. Equal lengths, so no penalty; both texts score the same.
+    expected = (3 / 4 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
+
+    assert expected == pytest.approx(self_bleu(["a b c d", "a b c x"]))
+
+
+def test_a_shorter_text_pays_the_brevity_penalty():
+    # Of "a b" against "a b c d": all precisions are 1, and exp(1 - 4/2). The other way round
+    # 2/4, (1+1)/(3+1), (0+1)/(2+1), (0+1)/(1+1).
+    expected = (math.exp(-1) + (1 / 2 * 1 / 2 * 1 / 3 * 1 / 2) ** 0.25) / 2
+
+    assert expected == pytest.approx(self_bleu(["a b", "a b c d"]))
+
+
+def test_a_word_counts_only_as_often_as_it_occurs_in_one_other_text():
+    # "a a a" finds two in "a a" of the others, not three: 2/3, (1+1)/(2+1), (0+1)/(1+1), 1. The
+    # closest other length is 2, so there is no penalty. Of "a a": 1, 1, 1, 1 and exp(1 - 3/2).
+    expected = ((2 / 3 * 2 / 3 * 1 / 2) ** 0.25 + math.exp(-0.5)) / 2
+
+    assert expected == pytest.approx(self_bleu(["a a a", "a a"]))
+
+
+def test_self_bleu_equals_the_comparison_with_all_others_one_by_one():
+    texts = ["a b c d e", "a b c", "a b b c d", "e d c b a", "a b c d e", "x", ""]
+
+    def naive(index):
+        own, others = words(texts[index]), [words(t) for i, t in enumerate(texts) if i != index]
+        total = 0.0
+        for n in range(1, 5):
+            grams = list(ngrams(own, n))
+            clipped = sum(
+                min(grams.count(gram), max(list(ngrams(o, n)).count(gram) for o in others))
+                for gram in set(grams)
+            )
+            add = int(n > 1)
+            if clipped + add == 0:
+                return 0.0
+            total += math.log((clipped + add) / (len(grams) + add)) / 4
+        closest = min((abs(len(o) - len(own)), len(o)) for o in others)[1]
+        return math.exp(total + min(0.0, 1 - closest / len(own)))
+
+    expected = sum(naive(index) for index in range(len(texts))) / len(texts)
+    assert expected == pytest.approx(self_bleu(texts))
+
+
+def test_order_changes_no_figure():
+    texts = ["a b c d", "a b", "c d e", "a b c d"]
+
+    for figure in (unique_fraction, self_bleu, lambda t: distinct_n(t, 2)):
+        assert figure(texts) == pytest.approx(figure(texts[::-1]))

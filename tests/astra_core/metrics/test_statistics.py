@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+
+from astra_core.errors import ShapeError
+from astra_core.metrics.statistics import Interval, bootstrap_mean
+
+
+def interval(values, *, seed=0, confidence=0.95, num_resamples=2000):
+    return bootstrap_mean(values, num_resamples=num_resamples, confidence=confidence, seed=seed)
+
+
+def test_the_value_is_the_mean_and_lies_in_its_interval():
+    found = interval([0.0, 0.0, 1.0, 1.0, 1.0])
+
+    assert found.value == pytest.approx(0.6)
+    assert 0.0 <= found.low < found.value < found.high <= 1.0
+
+
+def test_the_interval_is_the_normal_one_for_many_values():
+    values = np.random.default_rng(0).random(400)
+    found = interval(values, num_resamples=5000)
+    error = values.std() / np.sqrt(400)
+
+    assert found.low == pytest.approx(values.mean() - 1.96 * error, abs=0.1 * error)
+    assert found.high == pytest.approx(values.mean() + 1.96 * error, abs=0.1 * error)
+
+
+def test_intervals_cover_the_truth_about_as_often_as_they_say():
+    rng = np.random.default_rng(1)
+    hits = 0
+    for _ in range(200):
+        found = interval(rng.binomial(1, 0.4, size=60), confidence=0.9, num_resamples=300)
+        hits += found.low <= 0.4 <= found.high
+
+    # Three standard errors (0.02) around 0.9.
+    assert 0.83 <= hits / 200 <= 0.97
+
+
+def test_same_seed_same_interval():
+    values = [0.1, 0.5, 0.9, 0.2]
+
+    assert interval(values) == interval(values)
+    assert interval(values).low != interval(np.random.default_rng(3).random(4)).low
+    assert interval(np.linspace(0, 1, 37), seed=1) != interval(np.linspace(0, 1, 37), seed=2)
+
+
+def test_more_confidence_is_a_wider_interval():
+    values = np.linspace(0, 1, 30)
+    narrow, wide = (interval(values, confidence=c) for c in (0.5, 0.99))
+
+    assert wide.low < narrow.low < narrow.high < wide.high
+
+
+@pytest.mark.parametrize("values", [[0.25], [0.25] * 9])
+def test_values_that_do_not_vary_have_an_interval_of_no_width(values):
+    assert Interval(0.25, 0.25, 0.25) == interval(values)
+
+
+@pytest.mark.parametrize("values", [[], [[0.1, 0.2]]])
+def test_there_must_be_one_figure_per_prompt(values):
+    with pytest.raises(ShapeError, match="one figure per prompt"):
+        interval(values)
+
+
+def test_an_interval_as_json():
+    assert {"value": 0.5, "low": 0.25, "high": 0.75} == Interval(0.5, 0.25, 0.75).record()
