@@ -1,6 +1,7 @@
 """The examination attackers are compared by: fixed prompts, fixed keys, batched."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 
 from astra_core.config import EvaluationConfiguration
@@ -60,7 +61,8 @@ class Evaluator:
             raise DataError(msg)
         self.config = config
         self._prompts = tuple(prompts)
-        self._reward = reward
+        # A copy: what training says later must not change how novel an examined probe is.
+        self._reward = deepcopy(reward)
         self._seed = seed
 
     def evaluate(self, system: System) -> Evaluation:

@@ -1,0 +1,141 @@
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from astra_core.config import EvaluationConfiguration
+from astra_core.errors import DataError
+from astra_core.evaluator import Evaluator, mean_reward
+from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts, tiny_system
+
+CONFIG = EvaluationConfiguration(num_rollouts=2, depth=2, num_responses=2, num_resamples=200)
+PROMPTS = tiny_prompts(5)
+
+
+def reward():
+    return AdversarialReward(AdversarialReward.Options())
+
+
+def evaluator(config=CONFIG, *, prompts=PROMPTS, seed=3, own=None):
+    return Evaluator(config, prompts=prompts, reward=own or reward(), seed=seed)
+
+
+@pytest.fixture(scope="module")
+def evaluation():
+    return evaluator().evaluate(tiny_system())
+
+
+def test_the_same_attacker_gets_the_same_figures(evaluation):
+    again = evaluator().evaluate(tiny_system())
+
+    assert evaluation.metrics() == again.metrics()
+    assert evaluation.outcomes == again.outcomes
+
+
+def test_an_evaluator_can_be_used_again(evaluation):
+    own, system = evaluator(), tiny_system()
+
+    assert evaluation.metrics() == own.evaluate(system).metrics() == own.evaluate(system).metrics()
+
+
+def test_every_figure_is_finite_and_as_json(evaluation):
+    assert all(math.isfinite(value) for value in evaluation.metrics().values())
+    json.dumps(evaluation.record(), allow_nan=False)
+
+
+def test_metrics_are_named_by_area_with_their_intervals(evaluation):
+    metrics = evaluation.metrics()
+
+    assert all(name.startswith("eval/") for name in metrics)
+    for name, interval in evaluation.intervals.items():
+        assert interval.value == metrics[f"eval/{name}"]
+        assert metrics[f"eval/{name}_low"] <= interval.value <= metrics[f"eval/{name}_high"]
+    assert {"eval/attack_success_rate", "eval/clean_attack_success_rate"} < metrics.keys()
+    assert evaluation.record()["self_bleu"] == metrics["eval/self_bleu"]
+
+
+def test_figures_are_those_of_the_rollouts(evaluation):
+    rates = [outcome.success_rate for outcome in evaluation.outcomes]
+
+    assert [prompt.prompt_id for prompt in PROMPTS] == [o.prompt_id for o in evaluation.outcomes]
+    assert sum(rates) / 5 == pytest.approx(evaluation.intervals["attack_success_rate"].value)
+    assert mean_reward(evaluation.graphs) == pytest.approx(evaluation.figures["reward_mean"])
+    assert evaluation.metrics() == evaluator().judged(evaluation.graphs).metrics()
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_another_attacker_gets_other_figures_by_the_same_keys(evaluation, kind):
+    other = evaluator().evaluate(tiny_system(7, kind=kind))
+
+    assert evaluation.metrics() != other.metrics()
+    assert [g.prompt for g in evaluation.graphs] == [g.prompt for g in other.graphs]
+
+
+def test_figures_do_not_depend_on_what_training_has_said():
+    own = reward()
+    examined, system = evaluator(own=own), tiny_system()
+    before = examined.evaluate(system).metrics()
+    own.remember(examined.evaluate(system).graphs)
+
+    assert before == examined.evaluate(system).metrics()
+
+
+@pytest.mark.parametrize("tokens_per_batch", [1, 10**6])
+def test_figures_do_not_depend_on_the_size_of_a_batch(evaluation, tokens_per_batch):
+    system = tiny_system()
+    config = system.config.model_copy(update={"tokens_per_batch": tokens_per_batch})
+    other = evaluator().evaluate(replace(system, config=config))
+
+    assert evaluation.outcomes == other.outcomes
+    assert evaluation.metrics() == pytest.approx(other.metrics(), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_rollouts": 3},
+        {"num_responses": 1},
+        {"depth": 1},
+        {"threshold": 0.2},
+        {"num_resamples": 100},
+        {"confidence": 0.5},
+    ],
+)
+def test_every_setting_changes_the_result(evaluation, change):
+    other = evaluator(CONFIG.model_copy(update=change)).evaluate(tiny_system())
+
+    assert evaluation.metrics() != other.metrics()
+
+
+def test_the_shape_of_the_examination():
+    config = CONFIG.model_copy(update={"num_rollouts": 3, "depth": 4, "num_responses": 2})
+    for graph in evaluator(config, prompts=PROMPTS[:2]).evaluate(tiny_system()).graphs:
+        assert [3, 1, 1, 1, 1, 1, 1, 1, 1, 1] == [len(group) for group in graph.groups()]
+        assert {2} == {len(node.response_texts) for node in graph.nodes()}
+
+
+def test_another_seed_draws_other_rollouts(evaluation):
+    other = evaluator(seed=4).evaluate(tiny_system())
+
+    assert evaluation.graphs != other.graphs
+
+
+def test_a_target_with_another_tokenizer_can_be_examined():
+    system = tiny_system(target=tiny_language_model(1, vocabulary=None))
+
+    metrics = evaluator().evaluate(system).metrics()
+    assert all(math.isfinite(value) for value in metrics.values())
+
+
+def test_there_must_be_a_prompt():
+    with pytest.raises(DataError, match="at least one prompt"):
+        evaluator(prompts=())
+
+
+def test_the_mean_reward_leaves_out_turns_that_failed():
+    graph = tiny_graph(tiny_node(0.5), tiny_node(0.25), tiny_node(0.0, failure="x"))
+
+    assert mean_reward([graph]) == pytest.approx(0.375)
+    assert mean_reward([]) == 0.0
