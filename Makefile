@@ -1,10 +1,10 @@
 # The only commands: a user, a hook and CI call these.
-PYTHON ?= python3
+PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test test-all check render bench ui deploy clean
+.PHONY: setup run test test-all check render bench ui deploy
 
 setup: $(STAMP)
 
