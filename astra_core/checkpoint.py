@@ -53,7 +53,7 @@ class CheckpointStore:
             save_file(tensors, draft / "state.safetensors")
             write_json(dict(checkpoint.record), draft / "record.json")
             _write_manifest(draft, checkpoint.step)
-        self._retire()
+        self._retire(path)
         return path
 
     def save_model(self, name: str, write: Callable[[Path], None]) -> Path:
@@ -95,16 +95,22 @@ class CheckpointStore:
         return path
 
     def _checkpoints(self) -> list[Path]:
-        return sorted(path for path in self.folder.glob("step_*") if path.is_dir())
+        found = (path for path in self.folder.glob("step_*") if path.is_dir())
+        return sorted(found, key=_age)
 
-    def _retire(self) -> None:
+    def _retire(self, newest: Path) -> None:
         checkpoints = self._checkpoints()
+        # What is newer than the present state was damaged, or of a run that was begun again.
+        while checkpoints[-1] != newest:
+            shutil.rmtree(checkpoints.pop())
         for path in checkpoints[: -self._keep]:
             shutil.rmtree(path)
         referred = set()
         for path in checkpoints[-self._keep :]:
-            record = read_json(path / "record.json")
-            referred.add(record.get("best", {}).get("model"))
+            try:
+                referred.add(read_json(path / "record.json").get("best", {}).get("model"))
+            except (OSError, ValueError):
+                return  # a damaged one: nobody knows what it refers to, so nothing is removed
         for path in self.folder.glob("best_*"):
             if path.name not in referred:
                 shutil.rmtree(path)
@@ -124,6 +130,10 @@ def load_checkpoint(path: Path) -> Checkpoint:
         tensors=load_file(path / "state.safetensors"),
         record=read_json(path / "record.json"),
     )
+
+
+def _age(path: Path) -> tuple[int, str]:
+    return len(path.name), path.name
 
 
 def _write_manifest(folder: Path, step: int) -> None:
