@@ -5,10 +5,10 @@ Weight decay leaves biases and norm weights alone, the usual exclusion.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch.nn import Module, Parameter
 
 from astra_core.config import NonNegative, Positive, Probability, Section
@@ -75,6 +75,13 @@ class SGD(OptimizerPlugin):
         nesterov: bool = False
         weight_decay: NonNegative = 0.0
 
+        @model_validator(mode="after")
+        def _nesterov_has_momentum(self) -> Self:
+            if self.nesterov and not self.momentum:
+                msg = "nesterov must come with momentum above 0"
+                raise ValueError(msg)
+            return self
+
     def optimizer(self, groups: Sequence[dict[str, Any]], lr: float) -> torch.optim.Optimizer:
         """Torch's SGD."""
         options = cast(SGD.Options, self.options)
@@ -122,6 +129,9 @@ def parameter_groups(
     trained = [parameter for parameter in [*model.parameters(), *extra] if parameter.requires_grad]
     matrices = [parameter for parameter in trained if parameter.ndim > 1]
     vectors = [parameter for parameter in trained if parameter.ndim <= 1]
+    if not trained:
+        msg = "the attacker must have trainable weights, got none; load it with is_trained=True"
+        raise ConfigurationError(msg)
     groups = [
         {"params": matrices, "weight_decay": weight_decay},
         {"params": vectors, "weight_decay": 0.0},
@@ -172,10 +182,12 @@ class TransformersSchedule(SchedulePlugin):
         from transformers import get_scheduler
 
         options = cast(TransformersSchedule.Options, self.options)
-        shift = 1 if warmup_steps else 0
+        # The one kind that begins above 0 by itself.
+        shift = int(bool(warmup_steps) and options.kind != "cosine_warmup_with_min_lr")
+        warms_up = bool(warmup_steps) and options.kind == "constant"
         try:
             schedule = get_scheduler(
-                options.kind,
+                "constant_with_warmup" if warms_up else options.kind,
                 optimizer,
                 num_warmup_steps=warmup_steps,
                 num_training_steps=training_steps + shift,
@@ -187,9 +199,10 @@ class TransformersSchedule(SchedulePlugin):
                 "see transformers.get_scheduler"
             )
             raise ConfigurationError(msg) from error
+        # PyTorch warns when a schedule moves before the first update, which is meant here: by the
+        # shift, and by an experience that teaches nothing.
+        optimizer._opt_called = True  # type: ignore[attr-defined]  # noqa: SLF001
         if shift:
-            # PyTorch warns when a schedule moves before the first update, which is meant here.
-            optimizer._opt_called = True  # type: ignore[attr-defined]  # noqa: SLF001
             schedule.step()
         return cast(torch.optim.lr_scheduler.LRScheduler, schedule)
 
