@@ -28,6 +28,8 @@ STAGE = Farewell(grace_s=10.0, again_s=4.0)
 # A server takes a second SIGTERM for SIGKILL, and a worker first ends the flow run it has.
 SERVER = Farewell(grace_s=25.0, again_s=25.0)
 
+KILL_GRACE_S = 5.0
+
 
 def run_group(
     command: Sequence[str],
@@ -78,6 +80,10 @@ def stop_group(
         _signal_group(group, signal.SIGKILL)
         if child is not None:
             child.wait()
+        # Killed is not gone: the kernel takes a moment, longer on a machine that swaps.
+        end = time.monotonic() + KILL_GRACE_S
+        while _lives(group, None) and time.monotonic() < end:
+            time.sleep(0.01)
 
 
 def stage_command(module: str, *arguments: str) -> list[str]:

@@ -17,7 +17,7 @@ def status_lines() -> list[str]:
     model = read_params().registration.model_name
     versions = alias_versions(model)
     lines += [f"{alias:<13}{model} version {version}" for alias, version in versions.items()]
-    return lines if versions else [*lines, f"{'champion':<13}none yet"]
+    return lines if "champion" in versions else [*lines, f"{'champion':<13}none yet"]
 
 
 def stage_line(name: str, reasons: list[str]) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from prefect import flow
 
+from astra_core.files import write_text
 from flows.promotion import promote
 from flows.registry import is_registered
 from flows.reports import PipelineReport, publish_validation
@@ -12,6 +13,7 @@ from flows.stages import StageOutcome, run_stage
 from tasks.console import quiet_libraries, say
 from tasks.environment import set_environment
 from tasks.params import Params, check_params, read_params
+from tasks.pipeline import PIPELINE_FILE, render
 
 if TYPE_CHECKING:
     from tasks.promotion import PromotionDecision
@@ -29,6 +31,7 @@ def red_team_training(force: bool = False) -> "PromotionDecision":
         StageError: A stage failed; the message is the stage's own.
     """
     params = usable_params()
+    renew_pipeline(params)
     with PipelineReport() as report:
         run = stage_runner(params, report, force=force)
         run("prompts")
@@ -58,6 +61,14 @@ def usable_params() -> Params:
     quiet_libraries()
     check_params(params)
     return params
+
+
+def renew_pipeline(params: Params) -> None:
+    """Writes dvc.yaml anew if params.yaml names other files; DVC would not watch those it lacks."""
+    wanted = render(params=params)
+    if not PIPELINE_FILE.is_file() or PIPELINE_FILE.read_text(encoding="utf-8") != wanted:
+        write_text(wanted, PIPELINE_FILE)
+        say(f"{PIPELINE_FILE.name:<13}written anew, as params.yaml and the stages ask")
 
 
 def stage_runner(

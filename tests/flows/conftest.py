@@ -1,0 +1,63 @@
+"""One Prefect server for all tests of the flows, and toy projects with real DVC and processes."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+DVC_YAML = """\
+stages:
+  toy:
+    cmd: '"$ASTRA_PYTHON" toy.py'
+    deps: [toy.py]
+    outs: [out.txt]
+"""
+
+
+@pytest.fixture(scope="session")
+def prefect_server(tmp_path_factory):
+    """Prefect's server for the session; without heartbeats a flow takes a tenth of the time."""
+    os.environ["PREFECT_SERVER_ANALYTICS_ENABLED"] = "false"
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+    from prefect.testing.utilities import prefect_test_harness
+
+    with (
+        prefect_test_harness(server_startup_timeout=120),
+        temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
+    ):
+        yield
+
+
+@pytest.fixture
+def in_flow(prefect_server):
+    """What a function returns when a flow calls it."""
+    from prefect import flow
+
+    def call(function, *arguments, **options):
+        @flow(name="test", persist_result=False)
+        def test():
+            return [function(*arguments, **options)]
+
+        return test()[0]
+
+    return call
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """Makes the working folder a DVC project whose one stage runs the script it is given."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
+    monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "site"))
+    command = [sys.executable, "-m", "dvc", "init", "--no-scm", "-q"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    (tmp_path / "dvc.yaml").write_text(DVC_YAML, encoding="utf-8")
+
+    def write(script):
+        text = textwrap.dedent(script)
+        (tmp_path / "toy.py").write_text(text, encoding="utf-8")
+        return tmp_path
+
+    return write

@@ -1,0 +1,14 @@
+import pickle
+
+import pytest
+
+from astra_core.errors import AstraError
+from flows.errors import PassingStageError, StageError, StageTimeoutError
+
+
+@pytest.mark.parametrize("kind", [StageError, PassingStageError, StageTimeoutError])
+def test_a_stage_error_survives_pickling_as_an_orchestrator_does_it(kind):
+    error = pickle.loads(pickle.dumps(kind("the stage's own line")))  # noqa: S301
+
+    assert isinstance(error, AstraError)
+    assert (kind, "the stage's own line") == (type(error), str(error))

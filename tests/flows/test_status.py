@@ -1,0 +1,29 @@
+import shutil
+from pathlib import Path
+
+from flows.status import stage_line, status_lines
+from tasks.pipeline import STAGE_NAMES
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_stage_without_reasons_is_up_to_date():
+    assert "prompts      up to date" == stage_line("prompts", [])
+
+
+def test_no_more_than_three_reasons_are_shown():
+    line = stage_line("models", ["a modified", "b new", "c deleted", "d new", "e new"])
+
+    assert "models       would run: a modified, b new, c deleted and 2 more" == line
+
+
+def test_a_fresh_project_would_run_every_stage_and_has_no_champion(toy, tmp_path, monkeypatch):
+    toy("")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    lines = status_lines()
+
+    assert [f"{name:<13}would run: not made yet" for name in STAGE_NAMES] == lines[:-1]
+    assert "champion     none yet" == lines[-1]
+    assert not (tmp_path / "mlflow.db").exists()

@@ -1,0 +1,52 @@
+from flows.summary import duration, evaluation_lines, run_summary, spelled
+from tasks.promotion import PromotionDecision
+
+INTERVAL = {"value": 0.25, "low": 0.125, "high": 0.5}
+ROLE = {"attack_success_rate": INTERVAL, "unique_probes": 0.9}
+RECORD = {
+    "attacker": ROLE,
+    "baseline": ROLE,
+    "lift": {"value": 0.1, "low": -0.05, "high": 0.2},
+    "confidence": 0.95,
+    "num_prompts": 12,
+}
+DECISION = PromotionDecision(
+    promoted=False,
+    changed=False,
+    reasons=("the gain is too small",),
+    model_name="attacker",
+    candidate_version="3",
+    champion_version=None,
+    previous_version=None,
+    comparison=None,
+)
+
+
+def test_an_interval_is_spelled_with_its_ends():
+    assert "0.250 [0.125, 0.500]" == spelled(INTERVAL)
+
+
+def test_evaluation_lines_say_before_after_gain_and_diversity():
+    assert [
+        "attack success 0.250 [0.125, 0.500] untrained, 0.250 [0.125, 0.500] trained",
+        "gain           0.100 [-0.050, 0.200] (95% intervals over 12 prompts)",
+        "unique probes  0.90 untrained, 0.90 trained",
+    ] == evaluation_lines(RECORD)
+
+
+def test_a_summary_without_reports_still_tells_the_decision(tmp_path):
+    lines = run_summary(
+        DECISION, seconds=75, evaluation=tmp_path / "none", receipt=tmp_path / "none"
+    )
+
+    assert [
+        "",
+        "promotion      attacker version 3 is not promoted: the gain is too small",
+        "wall time      1 min 15 s",
+        "look           astra ui",
+    ] == lines
+
+
+def test_duration_of_less_than_a_minute_has_a_fraction():
+    assert "12.3 s" == duration(12.34)
+    assert "1 min 0 s" == duration(60)
