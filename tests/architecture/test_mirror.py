@@ -1,0 +1,33 @@
+"""Tests lie where their module lies, under its name."""
+
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("astra_core", "tasks", "flows")
+# A test of one function of a module whose own file would become too long.
+PARTS = {
+    "tasks/expectations/test_rollout_suite.py": "tasks/expectations/suites.py",
+}
+
+
+def test_every_test_has_a_module_of_its_name():
+    tests = ROOT / "tests"
+    names = [
+        path.relative_to(tests).as_posix()
+        for package in PACKAGES
+        for path in (tests / package).rglob("test_*.py")
+    ]
+    orphans = [
+        name for name in names if not any((ROOT / path).exists() for path in _candidates(name))
+    ]
+
+    assert [] == sorted(orphans)
+
+
+def _candidates(name: str) -> list[Path]:
+    """Where the module of a test may lie: a file, a private file or a package."""
+    if name in PARTS:
+        return [Path(PARTS[name])]
+    folder, stem = Path(name).parent, Path(name).stem.removeprefix("test_")
+    files = [f"{stem}.py", f"_{stem}.py", f"__{stem}__.py", f"{stem}/__init__.py"]
+    return [folder / file for file in files]
