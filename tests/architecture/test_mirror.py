@@ -25,9 +25,11 @@ def test_every_test_has_a_module_of_its_name():
 
 
 def _candidates(name: str) -> list[Path]:
-    """Where the module of a test may lie: a file, a private file or a package."""
+    """Where the module of a test may lie: a file, a private file, a package or the folder itself."""
     if name in PARTS:
         return [Path(PARTS[name])]
     folder, stem = Path(name).parent, Path(name).stem.removeprefix("test_")
+    if stem == folder.name:
+        return [folder]
     files = [f"{stem}.py", f"_{stem}.py", f"__{stem}__.py", f"{stem}/__init__.py"]
     return [folder / file for file in files]
