@@ -25,7 +25,7 @@ def test_every_test_has_a_module_of_its_name():
 
 
 def _candidates(name: str) -> list[Path]:
-    """Where the module of a test may lie: a file, a private file, a package or the folder itself."""
+    """Where a test's module may lie: a file, a private file, a package, or the folder itself."""
     if name in PARTS:
         return [Path(PARTS[name])]
     folder, stem = Path(name).parent, Path(name).stem.removeprefix("test_")
