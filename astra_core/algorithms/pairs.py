@@ -145,9 +145,10 @@ def preference_loss(
     )
     chosen, rejected = ratios.chunk(2)
     metrics = preference_metrics(chosen.detach(), rejected.detach(), beta=beta)
+    num_pairs = max(len(chosen), 1)
     return losses(chosen, rejected).sum(), {
-        "reward_accuracy": float(metrics.accuracies.float().mean()),
-        "reward_margin": float(metrics.margins.mean()),
-        "chosen_reward": float(metrics.chosen_rewards.mean()),
-        "rejected_reward": float(metrics.rejected_rewards.mean()),
+        "reward_accuracy": float(metrics.accuracies.sum()) / num_pairs,
+        "reward_margin": float(metrics.margins.sum()) / num_pairs,
+        "chosen_reward": float(metrics.chosen_rewards.sum()) / num_pairs,
+        "rejected_reward": float(metrics.rejected_rewards.sum()) / num_pairs,
     }

@@ -34,6 +34,10 @@ class TokenOutputs:
 def token_outputs(model: Any, rows: TokenRows, *, with_entropies: bool = False) -> TokenOutputs:
     """What ``models.rows.token_logprobs`` gives, with the hidden states it comes from."""
     tail = rows.continuation_ids.shape[1]
+    if len(rows.input_ids) == 0:
+        # transformers cannot reshape an empty batch.
+        none, width = torch.zeros(0, tail), model.get_input_embeddings().weight.shape[1]
+        return TokenOutputs(none, none, torch.zeros(0, tail, width), torch.zeros(0, width))
     output = model(
         input_ids=rows.input_ids,
         attention_mask=rows.attention_mask,

@@ -1,0 +1,143 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from astra_core.algorithms import functional as fn
+from astra_core.algorithms.credit import (
+    CreditOptions,
+    credited_turns,
+    flat_group_figures,
+    num_leaves,
+    returns,
+    rollouts,
+)
+from astra_core.testing import tiny_graph, tiny_node
+
+LAWS = settings(max_examples=40, derandomize=True, deadline=None)
+BACKUPS = ["max", "mean", "leaf_mean"]
+
+
+def trees():
+    rewards = st.floats(-3, 3)
+    leaves = st.builds(tiny_node, rewards)
+    return st.recursive(
+        leaves,
+        lambda below: st.builds(
+            lambda reward, children: tiny_node(reward, *children),
+            rewards,
+            st.lists(below, min_size=1, max_size=3),
+        ),
+        max_leaves=8,
+    )
+
+
+def values(graph, **options):
+    return [turn.value for turn in credited_turns([graph], CreditOptions(**options))]
+
+
+def path_graph(*rewards):
+    node = tiny_node(rewards[-1])
+    for reward in reversed(rewards[:-1]):
+        node = tiny_node(reward, node)
+    return tiny_graph(node)
+
+
+@LAWS
+@given(st.lists(trees(), min_size=1, max_size=3), st.sampled_from(BACKUPS), st.floats(0, 1))
+def test_returns_are_the_backed_up_rewards(children, backup, discount):
+    graph = tiny_graph(*children)
+    nodes = list(graph.nodes())
+    places = {node.path: index for index, node in enumerate(nodes)}
+    expected = fn.backed_up_rewards(
+        torch.tensor([node.reward for node in nodes], dtype=torch.float64),
+        torch.tensor([places.get(node.path[:-1], -1) for node in nodes]),
+        discount=discount,
+        how=backup,
+    )
+    found = {
+        turn.node.path: turn.value
+        for turn in credited_turns([graph], CreditOptions(backup=backup, discount=discount))
+    }
+
+    assert expected.tolist() == pytest.approx([found[node.path] for node in nodes])
+
+
+def test_best_child_returns_match_astra(vector_cases, graph_of):
+    for case in vector_cases("astra_reward_backup"):
+        found = values(graph_of(case["graph"]), backup="max", discount=case["gamma"])
+        expected = graph_of({"children": case["expected"]}).nodes()
+
+        assert [node.reward for node in expected] == pytest.approx(found)
+
+
+def test_expected_rewards_match_malt(vector_cases):
+    for case in vector_cases("nip_malt_tree"):
+        below = [[tiny_node(reward) for reward in own] for own in case["level2_rewards"]]
+        rewards = zip(case["level1_own_reward"], below, strict=True)
+        graph = tiny_graph(*(tiny_node(own, *children) for own, children in rewards))
+        found = values(graph, backup="leaf_mean", discount=1.0)
+
+        assert case["correct_level1_expected"] + case["level2_expected"] == pytest.approx(found)
+
+
+@pytest.mark.parametrize("backup", BACKUPS)
+def test_along_a_path_returns_are_the_reward_to_go(backup):
+    rewards = torch.tensor([0.1, 0.7, 0.4], dtype=torch.float64)
+    expected = fn.reward_to_go(rewards, discount=0.9)
+
+    assert expected.tolist() == pytest.approx(values(path_graph(*rewards.tolist()), backup=backup))
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 7])
+def test_a_horizon_gives_n_step_returns(horizon):
+    rewards = torch.tensor([0.1, 0.7, 0.4, 0.2], dtype=torch.float64)
+    expected = fn.n_step_returns(rewards, num_steps=horizon, discount=0.9)
+
+    found = values(path_graph(*rewards.tolist()), backup="mean", horizon=horizon)
+    assert expected.tolist() == pytest.approx(found)
+
+
+def test_each_leaf_has_the_same_say_only_in_the_mean_over_leaves():
+    node = tiny_node(0.0, tiny_node(0.0, *map(tiny_node, (1.0, 1.0, 1.0))), tiny_node(0.0))
+
+    assert (0.75, 0.5) == tuple(
+        returns(node, backup=backup, discount=1.0) for backup in ("leaf_mean", "mean")
+    )
+
+
+def test_turns_that_failed_neither_count_nor_teach(failing):
+    node = tiny_node(0.5, tiny_node(0.2), failing(tiny_node(9.0)))
+    graph = tiny_graph(node, failing(tiny_node(1.0)))
+
+    assert [pytest.approx(0.5 + 0.9 * 0.2), 0.2] == values(graph)
+    assert 1 == num_leaves(node)
+
+
+def test_a_turn_without_trained_tokens_counts_but_does_not_teach():
+    silent = tiny_node(1.0, probe_mask=(False,) * 3)
+
+    assert [1.9] == pytest.approx(values(tiny_graph(tiny_node(1.0, silent))))
+
+
+def test_groups_are_siblings_also_across_graphs():
+    graph = tiny_graph(tiny_node(0.1, tiny_node(0.2), tiny_node(0.3)), tiny_node(0.4))
+    groups = [turn.group for turn in credited_turns([graph, graph], CreditOptions())]
+
+    assert groups[:2] == [groups[0]] * 2
+    assert groups[2:4] == [groups[2]] * 2
+    assert 4 == len(set(groups))
+
+
+def test_flat_groups_are_counted():
+    graph = tiny_graph(tiny_node(0.1, tiny_node(0.3), tiny_node(0.3)), tiny_node(0.9))
+    turns = credited_turns([graph], CreditOptions(backup="none"))
+
+    assert {"groups": 2.0, "flat_groups": 1.0} == flat_group_figures(turns)
+    assert {"groups": 0.0, "flat_groups": 0.0} == flat_group_figures([])
+
+
+def test_rollouts_end_where_a_turn_failed(failing):
+    graph = tiny_graph(tiny_node(0.1, failing(tiny_node(0.2))), tiny_node(0.4, tiny_node(0.5)))
+
+    assert [[0.1], [0.4, 0.5]] == [[n.reward for n in path] for path in rollouts(graph)]

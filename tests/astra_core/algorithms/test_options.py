@@ -1,0 +1,134 @@
+"""Every option of every algorithm changes what is learned or kept."""
+
+import pytest
+import torch
+
+from astra_core.registry import BUILT_INS, resolve
+
+KL = {"kl": "loss", "kl_coefficient": 0.1}
+MOVING = {**KL, "kl_control": "proportional", "kl_target_nats": 0.1}
+CREDIT = [
+    ({}, {"backup": "max"}),
+    ({}, {"discount": 0.5}),
+    ({}, {"horizon": 2}),
+]
+PRICE = [
+    ({"kl": "none"}, {"kl": "loss"}),
+    ({"kl": "none"}, {"kl": "reward"}),
+    ({**KL, "kl_estimator": "k3"}, {"kl_estimator": "k2"}),
+    (KL, {"kl_coefficient": 0.5}),
+    (MOVING, {"kl_control": "stepped"}),
+    (MOVING, {"kl_target_nats": 100.0}),
+    (MOVING, {"kl_horizon": 400.0}),
+]
+COUNT = [({"aggregation": "token_mean"}, {"aggregation": "sequence_sum"})]
+COPY = [({}, {"aggregation": "sequence_mean"})]
+CLIP = [({}, {"clip_low": 0.01}), ({}, {"clip_high": 0.01})]
+PAIRS = [
+    ({}, {"pairs": "all"}),
+    ({}, {"margin": 0.3}),
+    ({}, {"midpoint": 1.0}),
+    ({}, {"backup": "mean"}),
+    ({"backup": "mean"}, {"discount": 0.1}),
+    ({"pairs": "all", "backup": "mean"}, {"horizon": 1}),
+]
+PREFERENCE = [*PAIRS, ({}, {"beta": 0.5}), ({}, {"length_normalised": True})]
+CHANGES = {
+    "dpo": [*PREFERENCE, ({}, {"loss": "hinge"}), ({"loss": "robust"}, {"label_smoothing": 0.2})],
+    "ipo": PREFERENCE,
+    "reinforce": [
+        *CREDIT,
+        *PRICE,
+        *COUNT,
+        *(({}, {"baseline": baseline}) for baseline in ("none", "leave_one_out")),
+        ({}, {"importance": "none"}),
+        ({}, {"max_ratio": 0.9}),
+    ],
+    "rloo": [*CREDIT, *PRICE, *COUNT, *CLIP, ({}, {"whiten_advantages": True})],
+    "grpo": [
+        *CREDIT,
+        *PRICE,
+        *COUNT,
+        *CLIP,
+        ({}, {"scale_by_spread": False}),
+        ({}, {"min_spread": 0.3}),
+        ({}, {"drop_flat_groups": True}),
+        ({}, {"ratio": "sequence"}),
+        ({}, {"dual_clip": 1.01}),
+    ],
+    "ppo": [
+        *PRICE,
+        *COUNT,
+        *CLIP,
+        ({}, {"discount": 0.9}),
+        ({}, {"turn_discount": 0.5}),
+        ({}, {"decay": 0.5}),
+        ({}, {"final_turn": "terminated"}),
+        ({}, {"whiten_advantages": False}),
+        ({}, {"dual_clip": 1.01}),
+        ({}, {"value_coefficient": 0.5}),
+        ({}, {"value_clip": 0.01}),
+        ({}, {"value_clip": None}),
+        ({}, {"entropy_coefficient": 0.1}),
+    ],
+    "expert_iteration": [
+        *COPY,
+        ({}, {"selection": "threshold"}),
+        ({}, {"k": 2}),
+        ({"selection": "threshold"}, {"threshold": 3.0}),
+        ({"selection": "reward_weighted"}, {"minimum": 1.0}),
+        ({"selection": "reward_weighted"}, {"exploration": 0.5}),
+    ],
+    "sft": [*PAIRS, *COPY],
+    "distillation": [
+        *COUNT,
+        *CLIP,
+        ({}, {"teacher": "target"}),
+        ({}, {"coefficient": 2.0}),
+        ({}, {"discount": 0.5}),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", BUILT_INS["algorithm"])
+def test_no_option_is_left_out_below(name):
+    changed = {field for _, change in CHANGES[name] for field in change}
+
+    assert set(resolve("algorithm", name).Options.model_fields) == changed
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "change"),
+    [(name, given, change) for name, changes in CHANGES.items() for given, change in changes],
+)
+def test_an_option_changes_what_is_learned_or_kept(
+    name, given, change, experience, make_algorithm, gradient_of, nudge
+):
+    def outcome(options):
+        algorithm = make_algorithm(name, **options)
+        steps = algorithm.flatten_all(experience)
+        figures = algorithm.remember(experience)
+        # Off the policy that sampled, or no clip and no cap would bind.
+        nudge(algorithm.system)
+        with torch.no_grad():
+            for parameter in algorithm.parameters():
+                parameter.mul_(3.0)
+        batch = algorithm.collate(steps)
+        gradient = gradient_of(algorithm, [batch])
+        loss = float(algorithm.step(batch)[0].detach()) / batch.weight
+        state = [float(value.sum()) for value in algorithm.state().values()]
+        return [loss, float(gradient.norm()), *figures.values(), *state]
+
+    plain, changed = outcome(given), outcome({**given, **change})
+
+    assert plain != pytest.approx(changed, rel=1e-6, abs=1e-9)
+
+
+def test_running_baseline_is_what_earlier_experience_gave(experience, make_algorithm):
+    algorithm = make_algorithm("reinforce", baseline="running")
+    first = algorithm.flatten_all(experience)
+    figures = algorithm.remember(experience)
+    second = algorithm.flatten_all(experience)
+
+    differences = [a.advantage - b.advantage for a, b in zip(first, second, strict=True)]
+    assert [figures["running_mean"]] * len(first) == pytest.approx(differences)
