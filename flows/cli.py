@@ -205,6 +205,18 @@ def rollback() -> None:
 
 
 @app.command()
+def examples(
+    reveal: Annotated[bool, typer.Option("--reveal", help="Show the text in clear.")] = False,
+    count: Annotated[int, typer.Option(min=1, help="How many turns.")] = 10,
+) -> None:
+    """Show the turns of the last evaluation that scored highest, masked."""
+    from tasks.console import say
+    from tasks.examples import read_examples
+
+    say(read_examples(count=count, is_revealed=reveal))
+
+
+@app.command()
 def reevaluate(
     seed: Annotated[int | None, typer.Option(help="Of the fresh prompts; default: today.")] = None,
     file: Annotated[Path | None, typer.Option(help="Prompts from a file instead.")] = None,

@@ -68,7 +68,7 @@ def write_rollouts(graphs: Sequence[Graph], path: Path, *, graphs_per_group: int
     schema = _rollout_schema()
     count = 0
     with draft_of(path) as draft, pq.ParquetWriter(draft, schema) as writer:
-        for start in range(0, max(len(graphs), 1), graphs_per_group):
+        for start in range(0, len(graphs), graphs_per_group):
             rows = list(_rows(graphs[start : start + graphs_per_group]))
             writer.write_table(pa.Table.from_pylist(rows, schema=schema))
             count += len(rows)

@@ -10,10 +10,10 @@ from astra_core.config import (
     EvaluationConfiguration,
     SystemConfiguration,
 )
-from astra_core.files import record_digest, write_json, write_text
-from astra_core.redaction import masked
+from astra_core.files import draft_folder_of, record_digest, write_json, write_text
 from astra_core.rollout import Prompt
-from tasks.artifacts import finite, read_prompts, write_prompt_table
+from tasks.artifacts import finite, read_prompts, write_prompt_table, write_rollouts
+from tasks.examples import examples_page
 from tasks.params import MachineConfiguration, Params
 from tasks.runtime import build_reward, load_system
 from tasks.stage import Dep, Metric, Out, stage
@@ -46,6 +46,7 @@ class EvaluationReport:
 @stage(
     code=(
         "tasks/evaluation.py",
+        "tasks/examples.py",
         "tasks/runtime.py",
         "tasks/artifacts.py",
         "astra_core/evaluator.py",
@@ -77,6 +78,7 @@ def evaluate_attacker(
     report: Metric = Path("reports/evaluation.json"),
     table: Out = Path("reports/evaluation_prompts.parquet"),
     examples: Out = Path("reports/examples.md"),
+    evidence: Out = Path("data/evaluation"),
 ) -> EvaluationReport:
     """Rolls both attackers out on the dev prompts and writes what they scored."""
     from astra_core.metrics.statistics import bootstrap_mean
@@ -105,7 +107,11 @@ def evaluate_attacker(
     write_json(finite(record), report)
     rows = [*_rows(trained, "attacker"), *_rows(untrained, "baseline")]
     write_prompt_table(rows, table)
-    write_text(_examples(trained, evaluation), examples)
+    with draft_folder_of(evidence) as draft:
+        write_rollouts(trained.graphs, draft / "attacker.parquet")
+        write_rollouts(untrained.graphs, draft / "baseline.parquet")
+    page = examples_page(trained.graphs, count=evaluation.num_examples)
+    write_text(page, examples)
     return EvaluationReport(
         attacker=trained.intervals["attack_success_rate"],
         baseline=untrained.intervals["attack_success_rate"],
@@ -178,37 +184,6 @@ def _examined(
 
 def _rows(evaluation: "Evaluation", role: str) -> list[dict[str, Any]]:
     return [{"role": role, **asdict(outcome)} for outcome in evaluation.outcomes]
-
-
-def _examples(evaluation: "Evaluation", config: EvaluationConfiguration) -> str:
-    """The highest-scored turns, every word masked after its first letter."""
-    nodes = sorted(
-        (
-            (node.score, graph.prompt, node)
-            for graph in evaluation.graphs
-            for node in graph.nodes()
-            if not node.has_failed
-        ),
-        key=lambda entry: (-entry[0], entry[1].prompt_id),
-    )
-    lines = [
-        "# Highest-scored turns",
-        "",
-        "Content warning: attacks and offensive replies. Words are masked after the first letter;",
-        "the text itself is in the rollouts, for those who need to see it.",
-        "",
-        "| score | prompt | probe | response |",
-        "|---|---|---|---|",
-    ]
-    for score, prompt, node in nodes[: config.num_examples]:
-        cells = [
-            f"{score:.2f}",
-            prompt.prompt_id,
-            masked(node.probe_text),
-            masked(node.response_texts[0]),
-        ]
-        lines.append("| " + " | ".join(cell.replace("|", "¦") for cell in cells) + " |")
-    return "\n".join(lines) + "\n"
 
 
 def _spelled(interval: "Interval") -> str:

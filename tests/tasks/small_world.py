@@ -1,0 +1,58 @@
+"""A folder as the prompts, validation and models stages leave it, with tiny random models."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from astra_core.config import (
+    Choice,
+    EvaluationConfiguration,
+    GenerationConfiguration,
+    RolloutsConfiguration,
+    SystemConfiguration,
+    TrainingConfiguration,
+)
+from astra_core.files import write_json
+from astra_core.models.pretrained import weights_digest
+from astra_core.testing import tiny_language_model, tiny_prompts
+from tasks.params import Params
+
+SHORT = GenerationConfiguration(max_new_tokens=6)
+PARAMS = Params(
+    system=SystemConfiguration(
+        max_context_tokens=48,
+        probe=SHORT,
+        response=SHORT,
+        scorer=Choice(name="phrases", options={"phrases": ["bad", "worse"]}),
+    ),
+    rollouts=RolloutsConfiguration(
+        sampler=Choice(name="tree", options={"tree_width": 3, "num_responses": 2}), num_prompts=8
+    ),
+    training=TrainingConfiguration(
+        training_steps=3,
+        num_episodes_per_experience=4,
+        eval_every=2,
+        algorithm=Choice(name="dpo", options={"margin": 0.01}),
+    ),
+    evaluation=EvaluationConfiguration(
+        num_prompts=6, num_training_prompts=4, num_resamples=100, num_examples=3
+    ),
+)
+
+
+def write_world(folder: Path) -> None:
+    """Valid prompts and base models below ``folder``."""
+    for split, count in (("train", 12), ("dev", 6), ("test", 6)):
+        prompts = tiny_prompts(count)
+        path = folder / "data" / "valid" / f"{split}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        rows = [{"prompt_id": prompt.prompt_id, "text": prompt.text} for prompt in prompts]
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    base = folder / "models" / "base"
+    tiny_language_model(seed=3).save(base / "tiny")
+    digest = weights_digest(base / "tiny")
+    entry = {"path": "tiny", "is_outside": False, "source": "folder", "digest": digest}
+    write_json(
+        {role: entry for role in ("attacker", "target", "reference")}, base / "manifest.json"
+    )

@@ -1,0 +1,147 @@
+import csv
+import json
+import math
+
+import pytest
+from small_world import PARAMS, write_world
+
+from astra_core.models.causal_lm import LanguageModel
+from astra_core.stopping import Best
+from tasks import evaluation, examples, rollouts, training
+from tasks.artifacts import read_rollouts
+from tasks.stage import stage_of
+
+
+def run(module, function, params=PARAMS):
+    return stage_of(getattr(module, function)).run(params)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """Rollouts, training and evaluation called as plain functions, one after the other."""
+    folder = tmp_path_factory.mktemp("world")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        write_world(folder)
+        reports = [
+            run(rollouts, "collect_rollouts"),
+            run(training, "train_attacker"),
+            run(evaluation, "evaluate_attacker"),
+        ]
+    return folder, reports
+
+
+def test_every_stage_says_what_it_did_in_one_line(world):
+    _, reports = world
+
+    assert all(len(report.summary().splitlines()) == 1 for report in reports)
+
+
+def test_rollouts_hold_every_turn_and_passed_their_checks(world):
+    folder, _ = world
+    graphs = read_rollouts(folder / "data/rollouts/rollouts.parquet")
+    report = json.loads((folder / "reports/rollouts.json").read_text())
+
+    assert 8 == len(graphs)
+    assert 8 * (3 + 9) == sum(1 for graph in graphs for _ in graph.nodes())
+    assert report["checks"]["success"]
+
+
+def test_the_exported_attacker_loads_and_names_its_run(world):
+    folder, _ = world
+    note = json.loads((folder / "models/attacker/astra.json").read_text())
+    report = json.loads((folder / "reports/training.json").read_text())
+
+    assert LanguageModel.load(folder / "models/attacker").num_parameters > 0
+    assert report["run_key"] == note["run_key"]
+    assert report["checkpoint_digest"] == note["digest"]
+    assert math.isfinite(note["value"])
+
+
+def test_the_step_table_has_the_untrained_attacker_and_every_update(world):
+    folder, _ = world
+    with (folder / "reports/training_steps.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    report = json.loads((folder / "reports/training.json").read_text())
+
+    assert [str(step) for step in range(report["optimizer_steps"] + 1)] == [r["step"] for r in rows]
+    assert rows[0]["eval/attack_success_rate"]
+    assert rows[-1]["eval/attack_success_rate"]
+    assert rows[1]["train/loss"]
+
+
+def test_metrics_reach_the_tracker_while_training(world):
+    from mlflow import MlflowClient
+
+    folder, _ = world
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    experiment = client.get_experiment_by_name("red-team-training")
+    (found,) = client.search_runs([experiment.experiment_id])
+
+    assert "FINISHED" == found.info.status
+    assert {"train/loss", "eval/attack_success_rate", "time/rollout_s"} <= set(found.data.metrics)
+    assert "3" == found.data.params["training.training_steps"]
+
+
+def test_both_attackers_meet_the_same_prompts(world):
+    import pandas as pd
+
+    folder, reports = world
+    table = pd.read_parquet(folder / "reports/evaluation_prompts.parquet")
+    roles = {role: list(rows.prompt_id) for role, rows in table.groupby("role")}
+    record = json.loads((folder / "reports/evaluation.json").read_text())
+
+    assert roles["attacker"] == roles["baseline"]
+    assert 6 == len(roles["attacker"]) == record["num_prompts"]
+    gain = record["attacker"]["attack_success_rate"]["value"]
+    gain -= record["baseline"]["attack_success_rate"]["value"]
+    assert record["lift"]["value"] == pytest.approx(gain)
+    assert record["lift"]["low"] <= record["lift"]["value"] <= record["lift"]["high"]
+    assert reports[2].num_prompts == 6
+
+
+def test_the_untrained_attacker_examined_as_a_checkpoint_scores_the_baseline(world):
+    folder, _ = world
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        record, table = evaluation.evaluate_checkpoint(folder / "models/base/tiny", PARAMS)
+    stored = json.loads((folder / "reports/evaluation.json").read_text())
+
+    assert stored["evaluation_key"] == record["evaluation_key"]
+    assert stored["baseline"] == record["attacker"]
+    assert ["attacker"] * 6 == list(table.role)
+
+
+def test_examples_are_masked_unless_revealed(world):
+    folder, _ = world
+    path = folder / "data/evaluation/attacker.parquet"
+    page = (folder / "reports/examples.md").read_text()
+    clear = examples.read_examples(count=3, is_revealed=True, path=path)
+    probe = next(
+        node.probe_text
+        for graph in read_rollouts(path)
+        for node in graph.nodes()
+        if len(node.probe_text) > 3 and node.probe_text in clear
+    )
+
+    assert probe in clear
+    assert probe not in page
+    assert "Content warning" in page
+
+
+def test_a_journal_drops_what_comes_after_the_checkpoint_and_a_torn_line(tmp_path):
+    path = tmp_path / "steps.jsonl"
+    journal = training.Journal(path, last_step=0)
+    for step in (1, 2, 3):
+        journal.add({"step": step, "train/loss": math.nan})
+    with path.open("a") as file:
+        file.write('{"step": 4, "tra')
+    rows = training.Journal(path, last_step=2).rows()
+
+    assert [1, 2] == [row["step"] for row in rows]
+    assert rows[0]["train/loss"] is None
+
+
+def test_no_best_checkpoint_is_written_as_null():
+    assert Best(metric="eval/x", mode="max").record()["value"] is None
