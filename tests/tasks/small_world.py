@@ -53,6 +53,4 @@ def write_world(folder: Path) -> None:
     tiny_language_model(seed=3).save(base / "tiny")
     digest = weights_digest(base / "tiny")
     entry = {"path": "tiny", "is_outside": False, "source": "folder", "digest": digest}
-    write_json(
-        {role: entry for role in ("attacker", "target", "reference")}, base / "manifest.json"
-    )
+    write_json(dict.fromkeys(("attacker", "target", "reference"), entry), base / "manifest.json")

@@ -89,7 +89,7 @@ def test_a_missing_manifest_or_model_is_one_clear_line(tmp_path):
         read_model_paths(tmp_path)
     entry = {"path": "gone", "is_outside": False}
     write_json(
-        {role: entry for role in ("attacker", "target", "reference")}, tmp_path / "manifest.json"
+        dict.fromkeys(("attacker", "target", "reference"), entry), tmp_path / "manifest.json"
     )
     with pytest.raises(ConfigurationError, match="attacker's folder must hold a model"):
         read_model_paths(tmp_path)
