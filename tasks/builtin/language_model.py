@@ -154,7 +154,8 @@ def make_language_model(
 
     # What angers whom is a small part of the loss in natural dialogues. Read at first where it
     # matters in every line, it is learned; the natural dialogues then make provocations rare.
-    quarrels = make_dialogues(config.num_quarrels, seed=seed, provoking=0.9, sore=0.5, lengths=(3,))
+    count = config.num_quarrels
+    quarrels = make_dialogues(count, seed=seed, provoking=0.75, sore=0.5, lengths=(3,))
     dialogues = quarrels + make_dialogues(config.num_dialogues, seed=seed)
     texts = (utterance for dialogue in dialogues for utterance in dialogue)
     tokenizer = train_tokenizer(texts, vocab_size=config.vocab_size)

@@ -144,6 +144,7 @@ def spoken(model, tokenizer, contexts):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)  # a minute on two quiet cores
 def test_the_default_model_answers_in_a_tone_that_follows_from_the_context():
     from profanity_check import predict_prob
 
