@@ -22,15 +22,18 @@ def quiet_run() -> Iterator[None]:
     """Around a flow run on a person's terminal: Prefect logs to its pages, not to the screen.
 
     Runs at the server of ``astra ui`` if it is up, else at a temporary one.
+
+    Raises:
+        ServiceError: ``PREFECT_API_URL`` names a server that does not answer.
     """
-    from flows.services import api_url
+    from flows.services import api_url, require_api_url
     from tasks.console import quiet_libraries
 
     quiet_libraries()
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     url = api_url()
     if url is not None:
-        os.environ["PREFECT_API_URL"] = url
+        os.environ["PREFECT_API_URL"] = require_api_url()
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     # Heartbeats tell a server of a lost worker; here they cost a second at the end of each run.

@@ -3,6 +3,7 @@ import os
 import pytest
 
 from flows.environment import quiet_run, set_flow_environment
+from flows.services import ServiceError
 
 
 @pytest.fixture(autouse=True)
@@ -31,11 +32,17 @@ def test_what_a_person_has_set_is_left_alone():
     assert "mine" == os.environ["PREFECT_HOME"]
 
 
-def test_a_run_uses_the_server_that_is_named_and_sends_no_heartbeats():
-    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY
+@pytest.mark.xdist_group("prefect")
+def test_a_run_uses_the_server_that_is_named_and_sends_no_heartbeats(prefect_server):
+    from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY
 
-    os.environ["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
+    os.environ["PREFECT_API_URL"] = PREFECT_API_URL.value()
     with quiet_run():
         assert PREFECT_FLOWS_HEARTBEAT_FREQUENCY.value() is None
         assert "CRITICAL" == os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"]
-        assert "http://127.0.0.1:9/api" == os.environ["PREFECT_API_URL"]
+
+
+def test_a_named_server_that_does_not_answer_is_told_before_anything_runs():
+    os.environ["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
+    with pytest.raises(ServiceError, match=r"at http://127\.0\.0\.1:9/api"), quiet_run():
+        pytest.fail("a run was begun")

@@ -24,7 +24,7 @@ def test_the_report_is_published_when_a_stage_fails(in_flow):
             report.add(DONE)
             report.add(REFUSED)
 
-    with pytest.raises(StageError, match="^too few$"):
+    with pytest.raises(StageError, match=r"^too few$"):
         in_flow(run)
 
     assert [

@@ -1,0 +1,109 @@
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from flows.cli import project_folder, run_command
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with params.yaml, and the environment restored by the caller's own process."""
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def _astra(folder, *arguments):
+    command = [sys.executable, "-m", "flows.cli", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_help_answers_at_once_and_names_every_command(tmp_path):
+    started = time.monotonic()
+    result = _astra(tmp_path, "--help")
+
+    assert 0 == result.returncode
+    assert time.monotonic() - started < 5  # 0.13 s on a quiet machine
+    for name in ("run", "check", "doctor", "status", "promote", "rollback", "reevaluate", "ui"):
+        assert f"\n  {name} " in result.stdout
+
+
+def test_help_imports_nothing_heavy():
+    code = (
+        "import sys, flows.cli; print([m for m in sys.modules if m in "
+        "('prefect', 'mlflow', 'dvc', 'torch', 'pydantic')])"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+
+    assert "[]\n" == result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("run", "--set", "training.lrr=1"), "training.lrr is not a known key; Did you mean 'lr'?"),
+        (("run", "--set", "training"), "--set must read section.key=value, got 'training'"),
+        (("bogus",), "No such command 'bogus'. See 'astra --help'."),
+        (("run", "--fast"), "No such option: --fast See 'astra --help'."),
+        (("deploy",), "a Prefect server must answer on this machine, got none"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(project, arguments, message):
+    result = _astra(project, *arguments)
+
+    assert 2 == result.returncode
+    assert [f"error: {message}"] == [
+        line[: len(message) + 7] for line in result.stderr.splitlines()
+    ]
+
+
+def test_outside_of_a_project_the_way_in_is_named(tmp_path):
+    result = _astra(tmp_path, "check")
+
+    assert 2 == result.returncode
+    assert f"error: astra must run in a folder with params.yaml or below one, got {tmp_path}" in (
+        result.stderr
+    )
+    assert 1 == len(result.stderr.splitlines())
+
+
+def test_astra_works_below_the_projects_folder(project):
+    below = project / "data" / "mine"
+    below.mkdir(parents=True)
+
+    assert project == project_folder(below)
+
+
+def test_version_is_told(capsys):
+    assert 0 == run_command(["--version"])
+    assert capsys.readouterr().out.startswith("astra 0.")
+
+
+def test_without_a_command_the_help_is_shown(capsys):
+    assert 2 == run_command([])
+    assert "Commands:" in capsys.readouterr().err
+
+
+def test_a_stage_error_is_not_told_twice(monkeypatch, capsys):
+    from flows import cli
+    from flows.errors import StageError
+
+    assert 1 == cli._explain(StageError("its own line"))
+    assert (
+        "the line above says why; the same command goes on from here\n" == capsys.readouterr().err
+    )
+
+
+def test_a_bug_keeps_its_trace():
+    from flows import cli
+
+    with pytest.raises(KeyError):
+        cli._explain(KeyError("bug"))

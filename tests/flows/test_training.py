@@ -1,0 +1,78 @@
+"""The whole flow: refused before it starts, and once for real on a project of toy size."""
+
+import json
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+from project import make_project, run_in
+
+from astra_core.errors import ConfigurationError
+from flows.errors import StageError
+from flows.reports import PipelineReport
+from flows.training import red_team_training, renew_pipeline, stage_runner
+from tasks.params import Params
+from tasks.pipeline import render
+
+pytestmark = pytest.mark.xdist_group("prefect")
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_unusable_params_stop_the_flow_before_any_stage(tmp_path, monkeypatch, prefect_server):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "params.yaml").write_text("training: {lrr: 1}\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"training\.lrr is not a known key"):
+        red_team_training()
+
+    assert not (tmp_path / ".astra").exists()
+    assert not (tmp_path / "dvc.yaml").exists()
+
+
+def test_a_stage_gets_the_limit_of_its_own_from_params(toy, in_flow):
+    folder = toy("import time; time.sleep(60)")
+    flow = {"retries": 0, "timeouts_s": {"toy": 3.0}}
+    params = Params.model_validate_json(json.dumps({"flow": flow}))
+    report = PipelineReport()
+    with pytest.raises(StageError, match="stage toy must end within 3 s"):
+        in_flow(stage_runner(params, report), "toy")
+
+    assert ["TimedOut"] == [outcome.state for outcome in report.outcomes]
+    assert not (folder / "out.txt").exists()
+
+
+def test_dvc_yaml_follows_the_files_that_params_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    prompts = {"source": "file", "path": "mine.txt"}
+    params = Params.model_validate_json(json.dumps({"prompts": prompts}))
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    renew_pipeline(params)
+
+    assert render(params=params) == Path("dvc.yaml").read_text(encoding="utf-8")
+    assert "mine.txt" in Path("dvc.yaml").read_text(encoding="utf-8")
+    assert "dvc.yaml     written anew" in capsys.readouterr().out
+    renew_pipeline(params)
+    assert "" == capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_astra_run_trains_then_skips_and_registers_again_what_was_lost(tmp_path):
+    folder = make_project(tmp_path / "project")
+    first = run_in(folder, "-m", "flows.cli", "run")
+    started = time.monotonic()
+    second = run_in(folder, "-m", "flows.cli", "run")
+    seconds = time.monotonic() - started
+    for file in folder.glob("mlflow.db*"):
+        file.unlink()
+    third = run_in(folder, "-m", "flows.cli", "run")
+
+    assert ["", "", ""] == [result.stderr for result in (first, second, third)]
+    assert "up to date" not in first.stdout
+    assert 7 == second.stdout.count("up to date")
+    assert "registration the registry has lost this version: once more" in third.stdout
+    for result in (first, second, third):
+        assert "registered     attacker version 1" in result.stdout
+        assert "promotion      attacker version 1" in result.stdout
+    assert seconds < 60  # 12 s while the machine does other things
+    assert "up to date" in run_in(folder, "-m", "dvc", "status").stdout
