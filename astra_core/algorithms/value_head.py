@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.nn import Linear, Parameter
+from torch.nn import Parameter
+from torch.nn.functional import linear
 
 from astra_core.algorithms.functional import token_entropies
 from astra_core.models.causal_lm import LanguageModel
@@ -68,26 +69,25 @@ class ValueHead:
     def __init__(self, attacker: LanguageModel) -> None:
         width = attacker.model.get_input_embeddings().weight.shape[1]
         self._attacker = attacker
-        self._linear = Linear(width, 1, device=attacker.device, dtype=torch.float32)
-        with torch.no_grad():
-            for parameter in self.parameters():
-                parameter.zero_()
+        self._weight = Parameter(torch.zeros(1, width, device=attacker.device))
+        self._bias = Parameter(torch.zeros(1, device=attacker.device))
 
     def __call__(self, states: Float[Tensor, "*batch H"]) -> Float[Tensor, "*batch"]:
         """The value of each state; the gradient reaches the attacker too."""
         # In float32 also under autocast: a return is regressed on, and bf16 keeps three digits.
         with torch.autocast(states.device.type, enabled=False):
-            values: Tensor = self._linear(states.float())[..., 0]
-        return values
+            return linear(states.float(), self._weight, self._bias)[..., 0]
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Weight and bias."""
-        return tuple(self._linear.parameters())
+        return (self._weight, self._bias)
 
     def state(self) -> Mapping[str, Tensor]:
         """Weight and bias for a checkpoint."""
-        weight, bias = (parameter.detach() for parameter in self.parameters())
-        return {"value_head/weight": weight, "value_head/bias": bias}
+        return {
+            "value_head/weight": self._weight.detach(),
+            "value_head/bias": self._bias.detach(),
+        }
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Puts them back in place, where the optimiser knows them."""

@@ -1,0 +1,86 @@
+import math
+
+import pytest
+
+from astra_core.testing import tiny_graph, tiny_node
+
+GRAPH = tiny_graph(tiny_node(0.2), tiny_node(0.4), tiny_node(0.9))
+
+
+def advantages(algorithm, graph=GRAPH):
+    return [step.advantage for step in algorithm.flatten(graph)]
+
+
+def test_siblings_are_standardised_with_the_sample_spread(make_algorithm):
+    # Deviations -0.3, -0.1, 0.4; spread sqrt(0.26 / 2).
+    expected = [value / math.sqrt(0.13) for value in (-0.3, -0.1, 0.4)]
+
+    assert expected == pytest.approx(advantages(make_algorithm("grpo")))
+
+
+def test_without_division_groups_keep_their_scale(make_algorithm):
+    found = advantages(make_algorithm("grpo", scale_by_spread=False))
+
+    assert [-0.3, -0.1, 0.4] == pytest.approx(found)
+
+
+def test_flat_groups_stay_with_advantage_zero_or_are_dropped(make_algorithm):
+    graph = tiny_graph(tiny_node(0.2, tiny_node(0.5), tiny_node(0.5)), tiny_node(0.9))
+
+    assert [0.0, 0.0] == advantages(make_algorithm("grpo"), graph)[2:]
+    assert 2 == len(advantages(make_algorithm("grpo", drop_flat_groups=True), graph))
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "weight"),
+    # Three probes of 3 tokens; the longest a probe may be is 6.
+    [("token_mean", 9), ("sequence_mean", 3), ("sequence_sum", 3), ("constant_length", 18)],
+)
+def test_what_the_loss_is_divided_by(aggregation, weight, make_algorithm):
+    algorithm = make_algorithm("grpo", aggregation=aggregation)
+
+    assert weight == algorithm.collate(algorithm.flatten(GRAPH)).weight
+
+
+def loss_at(algorithm, log_ratios, reward):
+    """The loss per unit of weight of a probe of this reward and these log-ratios."""
+    now = algorithm.system.attacker.continuation_logprobs([(4, 5, 0)], [(2, 3, 0)])[0]
+    old = tuple(value - ratio for value, ratio in zip(now, log_ratios, strict=True))
+    nodes = [tiny_node(reward, probe_logprobs=old), tiny_node(1.0 - reward)]
+    step = algorithm.flatten(tiny_graph(*nodes))[0]
+    batch = algorithm.collate([step])
+    return float(algorithm.step(batch)[0].detach()) / batch.weight
+
+
+def test_clips_and_ratio_levels_by_hand(make_algorithm):
+    far = math.log(2.0)
+    plain = {"scale_by_spread": False}
+    # Advantage 0.5 for reward 1, -0.5 for reward 0; ratios 2, 1, 1.
+    token = make_algorithm("grpo", **plain)
+    assert -0.5 * (1.2 + 1 + 1) / 3 == pytest.approx(loss_at(token, (far, 0, 0), 1.0), rel=1e-4)
+    assert 0.5 * (2 + 1 + 1) / 3 == pytest.approx(loss_at(token, (far, 0, 0), 0.0), rel=1e-4)
+    higher = make_algorithm("grpo", **plain, clip_high=0.5)
+    assert -0.5 * (1.5 + 1 + 1) / 3 == pytest.approx(loss_at(higher, (far, 0, 0), 1.0), rel=1e-4)
+    dual = make_algorithm("grpo", **plain, dual_clip=1.5)
+    assert 0.5 * (1.5 + 1 + 1) / 3 == pytest.approx(loss_at(dual, (far, 0, 0), 0.0), rel=1e-4)
+    # The geometric mean of 2, 1, 1 is exp(log 2 / 3) = 1.26.
+    sequence = make_algorithm("grpo", **plain, ratio="sequence", clip_high=0.5)
+    expected = -0.5 * math.exp(far / 3)
+    assert expected == pytest.approx(loss_at(sequence, (far, 0, 0), 1.0), rel=1e-4)
+
+
+def test_kl_in_the_loss_is_added_per_token(make_algorithm):
+    node = tiny_node(1.0)
+    plain, priced = (
+        make_algorithm("grpo", **options)
+        for options in ({}, {"kl": "loss", "kl_estimator": "k1", "kl_coefficient": 0.5})
+    )
+    now = plain.system.attacker.continuation_logprobs([node.context_ids], [node.probe_ids])[0]
+
+    def loss(algorithm):
+        batch = algorithm.collate(algorithm.flatten(tiny_graph(node, tiny_node(0.0))))
+        return float(algorithm.step(batch)[0].detach())
+
+    # Both probes are the same tokens, and the reference gives -1.5 to each.
+    expected = 2 * 0.5 * sum(value + 1.5 for value in now)
+    assert expected == pytest.approx(loss(priced) - loss(plain), rel=1e-4)
