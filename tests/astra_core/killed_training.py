@@ -1,0 +1,92 @@
+"""Trains while a killer strikes: ``python killed_training.py FOLDER STRIDE``.
+
+One run is left alone. Each other is a child process that is killed by SIGKILL at another of the
+moments at which a run writes, moves or removes something, or reports an update, and is then started
+again. Prints, as JSON, how many moments there are, the signals that ended the killed runs, and the
+moments after which a run ended otherwise than the one that was left alone.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+from tiny_training import configured, trainer_of, weights_of
+
+from astra_core.files import file_digest, write_text
+
+MOMENTS = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "open"}
+
+
+def train(folder, *, kill_at=None):
+    """Trains to the end, or is killed on the way; leaves what it ended with in ``folder``."""
+    count = [0]
+
+    def live_through(moment, arguments):
+        touches = any(str(folder) in str(argument) for argument in arguments)
+        writes = moment != "open" or "w" in str(arguments[1])
+        if moment in MOMENTS and touches and writes:
+            strike()
+
+    def strike():
+        count[0] += 1
+        if count[0] == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(live_through)
+    config = configured(
+        training_steps=2,
+        num_episodes_per_experience=1,
+        batch_size=16,
+        algorithm={"name": "ppo"},
+        metric="eval/kl_nats",
+        eval_every=1,
+    )
+    trainer = trainer_of(config, folder / "run")
+    trainer.resume()
+    trainer.train(lambda _: strike())
+    ended = [weights_of(trainer).hex(), trainer.progress.stopped_because]
+    newest = max((folder / "run").glob("step_*"))
+    ended += [file_digest(newest / name) for name in ("state.safetensors", "record.json")]
+    write_text(json.dumps([*ended, count[0]]), folder / "ended.json")
+
+
+def child(folder, *, kill_at=None):
+    """The signal that ended a run of its own process, or 0."""
+    process = os.fork()
+    if process == 0:
+        status = 1
+        try:
+            train(folder, kill_at=kill_at)
+            status = 0
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(process, 0)
+    return -os.waitstatus_to_exitcode(status)
+
+
+def ended_with(folder):
+    *ended, count = json.loads((folder / "ended.json").read_text())
+    return ended, count
+
+
+def main():
+    torch.set_num_threads(1)
+    root, stride = Path(sys.argv[1]), int(sys.argv[2])
+    # In this process, so that its children need not import everything again.
+    train(root / "whole")
+    whole, count = ended_with(root / "whole")
+    wrong, signals = [], []
+    for kill_at in range(1, count, stride):
+        folder = root / f"killed_{kill_at}"
+        signals.append(child(folder, kill_at=kill_at))
+        child(folder)
+        if ended_with(folder)[0] != whole:
+            wrong.append(kill_at)
+    sys.stdout.write(json.dumps({"count": count, "signals": signals, "wrong": wrong}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""A run that was stopped, by a person or by SIGKILL, ends as if it had not been."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_training import choice, configured, trainer_of, weights_of
+
+from astra_core.errors import CheckpointError
+from astra_core.registry import BUILT_INS
+from astra_core.testing import tiny_language_model
+
+HERE = Path(__file__).parent
+
+
+def assert_same_state(some, others):
+    assert some.step == others.step
+    assert some.record == others.record
+    assert some.tensors.keys() == others.tensors.keys()
+    for name, tensor in some.tensors.items():
+        assert torch.equal(tensor, others.tensors[name]), name
+
+
+def interrupted(config, folder, *, after):
+    """The folder of a run that was left in the middle of the training step after ``after``."""
+    for report in trainer_of(config, folder).steps():
+        if report.training_step == after + 1:
+            break
+
+
+def check_resumed(tmp_path, *, after=1, **changes):
+    config = configured(training_steps=after + 2, **changes)
+    whole = trainer_of(config, tmp_path / "whole")
+    expected = [report.row() for report in whole.steps()]
+    interrupted(config, tmp_path / "cut", after=after)
+    resumed = trainer_of(config, tmp_path / "cut")
+
+    assert resumed.resume()
+    assert resumed.progress.training_step <= after
+    done = resumed.progress.step
+    assert expected[done:] == [report.row() for report in resumed.steps()]
+    assert weights_of(whole) == weights_of(resumed)
+    assert whole.progress == resumed.progress
+    assert_same_state(whole.store.newest(), resumed.store.newest())
+
+
+@pytest.mark.parametrize("name", BUILT_INS["algorithm"])
+def test_every_algorithm_goes_on_where_it_stopped(tmp_path, name):
+    check_resumed(tmp_path, algorithm=choice(name), eval_every=9)
+
+
+@pytest.mark.parametrize("name", BUILT_INS["optimizer"])
+def test_every_optimizer_goes_on_where_it_stopped(tmp_path, name):
+    options = {"sgd": {"momentum": 0.9}, "rmsprop": {"momentum": 0.5, "centered": True}}
+    check_resumed(tmp_path, optimizer=choice(name, **options.get(name, {})), eval_every=9)
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine", "inverse_sqrt", "constant"])
+def test_every_schedule_goes_on_where_it_stopped(tmp_path, kind):
+    check_resumed(
+        tmp_path,
+        schedule=choice("transformers", kind=kind),
+        warmup_steps=2,
+        eval_every=9,
+    )
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"checkpoint": {"save_every": 2}, "after": 3},
+        {"checkpoint": {"save_every": 3, "keep": 1}, "after": 3},
+        {"checkpoint": {"save_every": 9}, "after": 3},
+        {"epochs_per_experience": 2, "batch_size": 2, "gradient_accumulation_steps": 2},
+        {"early_stopping": {"patience": 2}, "eval_every": 1, "metric": "eval/failed_rate"},
+        {"after": 0},
+    ],
+)
+def test_a_run_goes_on_from_wherever_its_last_checkpoint_is(tmp_path, changes):
+    check_resumed(tmp_path, **changes)
+
+
+def test_a_new_run_has_nothing_to_go_on_from(tmp_path):
+    assert not trainer_of(configured(), tmp_path).resume()
+    assert not trainer_of(configured()).resume()
+
+
+def test_a_run_that_has_ended_only_puts_its_best_weights_back(tmp_path):
+    first = trainer_of(configured(), tmp_path)
+    first.train()
+    again = trainer_of(configured(), tmp_path)
+    again.resume()
+
+    assert [] == list(again.steps())
+    assert weights_of(first) == weights_of(again)
+    assert first.progress == again.progress
+
+
+def test_a_damaged_checkpoint_costs_a_step_and_changes_nothing(tmp_path):
+    whole = trainer_of(configured(), tmp_path / "whole")
+    whole.train()
+    interrupted(configured(), tmp_path / "cut", after=2)
+    os.truncate(tmp_path / "cut" / "step_000002" / "state.safetensors", 100)
+    resumed = trainer_of(configured(), tmp_path / "cut")
+    resumed.resume()
+
+    assert resumed.progress.training_step == 1
+    resumed.train()
+    assert weights_of(whole) == weights_of(resumed)
+
+
+def test_another_configuration_does_not_go_on_and_names_what_changed(tmp_path):
+    trainer_of(configured(), tmp_path).train()
+    other = trainer_of(configured(lr=0.5, batch_size=3), tmp_path)
+
+    with pytest.raises(CheckpointError, match=r"'batch_size', 'lr'"):
+        other.resume()
+
+
+def test_another_model_does_not_go_on(tmp_path):
+    trainer_of(configured(), tmp_path).train()
+    other = trainer_of(configured(), tmp_path)
+    other.sampler.system.attacker.model = tiny_language_model(vocabulary=("a", "b")).model
+
+    with pytest.raises(CheckpointError, match=r"of shape \(4, 16\), got shape"):
+        other.resume()
+
+
+def killed_at_every(stride, folder):
+    """What ``killed_training.py`` reports."""
+    paths = [str(HERE.parents[1]), str(HERE)]
+    done = subprocess.run(
+        [sys.executable, str(HERE / "killed_training.py"), str(folder), str(stride)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+    )
+    return json.loads(done.stdout)
+
+
+def test_a_run_that_is_killed_ends_as_if_it_had_not_been(tmp_path):
+    found = killed_at_every(23, tmp_path)
+
+    assert len(found["signals"]) > 2
+    assert {signal.SIGKILL} == set(found["signals"])
+    assert [] == found["wrong"]
+
+
+@pytest.mark.slow
+def test_a_run_may_be_killed_at_any_moment_at_which_it_writes(tmp_path):
+    found = killed_at_every(1, tmp_path)
+
+    assert {signal.SIGKILL} == set(found["signals"])
+    assert [] == found["wrong"]

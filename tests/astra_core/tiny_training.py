@@ -1,0 +1,73 @@
+"""A tiny training run, for the tests of the Trainer."""
+
+import torch
+
+from astra_core.checkpoint import CheckpointStore
+from astra_core.config import Choice, EvaluationConfiguration, TrainingConfiguration
+from astra_core.evaluator import Evaluator
+from astra_core.registry import build
+from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.samplers.tree import TreeSampler
+from astra_core.testing import tiny_prompts, tiny_system
+from astra_core.trainer import Trainer
+
+SHORT = {
+    "training_steps": 3,
+    "num_episodes_per_experience": 2,
+    "batch_size": 4,
+    "lr": 0.01,
+    "eval_every": 2,
+    "early_stopping": {},
+    "checkpoint": {"save_every": 1, "keep": 5},
+}
+EXAMINATION = EvaluationConfiguration(num_rollouts=2, depth=1, num_resamples=50)
+
+
+def configured(**changes):
+    """The configuration of a run of three steps, read as from params.yaml."""
+    return TrainingConfiguration.read({**SHORT, **changes}, where="training")
+
+
+def sampler_of(system, *, seed=1):
+    return TreeSampler(
+        TreeSampler.Options(tree_width=3, tree_depth=2, num_responses=1),
+        system=system,
+        prompts=tiny_prompts(5),
+        reward=AdversarialReward(AdversarialReward.Options()),
+        seed=seed,
+    )
+
+
+def trainer_of(
+    config, folder=None, *, algorithm=None, is_evaluated=True, first_graphs=None, **options
+):
+    """A Trainer as a new process would build it."""
+    torch.manual_seed(0)
+    system = tiny_system(1)
+    choice = config.algorithm.model_copy(update={"options": options})
+    evaluator = Evaluator(
+        EXAMINATION,
+        prompts=tiny_prompts(4),
+        reward=AdversarialReward(AdversarialReward.Options()),
+        seed=9,
+    )
+    return Trainer(
+        config,
+        sampler_of(system),
+        algorithm(algorithm.Options(), system=system)
+        if algorithm
+        else build("algorithm", choice, system=system),
+        evaluator=evaluator if is_evaluated else None,
+        store=CheckpointStore(folder, keep=config.checkpoint.keep) if folder else None,
+        first_graphs=first_graphs,
+    )
+
+
+def weights_of(trainer):
+    """The attacker's weights as bytes."""
+    model = trainer.sampler.system.attacker.model
+    return b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+
+
+def choice(name, **options):
+    return Choice(name=name, options=options).model_dump(mode="json")
