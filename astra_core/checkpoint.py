@@ -94,6 +94,22 @@ class CheckpointStore:
         _verify(path)
         return path
 
+    def adopt(self, name: str, source: Path) -> None:
+        """Copies a saved model from another store's folder, checked against its manifest.
+
+        Raises:
+            CheckpointError: It is missing or damaged.
+        """
+        _verify(source / name)
+        with draft_folder_of(self.folder / name) as draft:
+            shutil.copytree(source / name, draft, dirs_exist_ok=True)
+
+    def clear(self) -> None:
+        """Removes every checkpoint and every saved model."""
+        for pattern in ("step_*", "best_*", "dumps"):
+            for path in self.folder.glob(pattern):
+                shutil.rmtree(path)
+
     def _checkpoints(self) -> list[Path]:
         found = (path for path in self.folder.glob("step_*") if path.is_dir())
         return sorted(found, key=_age)

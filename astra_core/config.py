@@ -5,6 +5,7 @@ validate strictly: the number 16 is not the text "16".
 """
 
 import json
+import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -141,10 +142,60 @@ class EarlyStopping(Section):
 
 
 class CheckpointConfiguration(Section):
-    """When the state of a run is written and how much of it is kept."""
+    """When the state of a run is written, how much of it is kept, and where a run starts."""
 
     save_every: Count = Field(default=10, description="Training steps between checkpoints.")
     keep: Count = Field(default=2, description="Newest checkpoints kept; best and last always are.")
+    resume: str = Field(
+        default="auto",
+        min_length=1,
+        description="auto goes on where this run stopped; never begins anew and deletes its "
+        "checkpoints; else the folder of a checkpoint, or of several, to start from.",
+    )
+    allow_other_version: bool = Field(
+        default=False, description="Resume what another major version of the package wrote."
+    )
+
+
+class Part(Section):
+    """Weights of the attacker, or of the algorithm, that have a rate or a timetable of their own.
+
+    A weight in several parts multiplies their factors and moves only when all of them are active.
+    """
+
+    pattern: str = Field(min_length=1, description="Regular expression, searched in weight names.")
+    lr_factor: NonNegative = Field(default=1.0, description="Times training.lr; 0 freezes.")
+    active: Literal["always", "never", "periodic"] = "always"
+    period: Count = Field(default=1, description="periodic: training steps of one round.")
+    start: int = Field(default=0, ge=0, description="periodic: first active step of a round.")
+    stop: Count = Field(default=1, description="periodic: the step of a round that ends it.")
+
+    @model_validator(mode="after")
+    def _can_be_used(self) -> Self:
+        try:
+            re.compile(self.pattern)
+        except re.error as error:
+            msg = f"pattern must be a regular expression ({error})"
+            raise ValueError(msg) from error
+        if not self.start < self.stop <= self.period:
+            msg = "start < stop <= period must hold"
+            raise ValueError(msg)
+        return self
+
+
+class LoraConfiguration(Section):
+    """Low-rank adapters (arXiv:2106.09685); no dropout, or another policy would train than sampled.
+
+    Only the adapters are trained; what is exported has them merged.
+    """
+
+    rank: Count = 8
+    alpha: Positive = Field(default=16.0, description="Adapters count alpha / rank times.")
+    target_modules: tuple[str, ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="Names of linear layers; null takes all but the head.",
+    )
 
 
 class TrainingConfiguration(Section):
@@ -171,6 +222,15 @@ class TrainingConfiguration(Section):
     warmup_steps: int = Field(default=0, ge=0, description="Training steps of linear warm-up.")
     max_grad_norm: Positive | None = Field(default=1.0, description="null does not clip.")
     precision: Literal["fp32", "bf16"] = "fp32"
+    gradient_checkpointing: bool = Field(
+        default=False, description="Activations are computed twice and kept once: less memory."
+    )
+    parts: dict[str, Part] = Field(
+        default_factory=dict,
+        description="Learning rates and timetables of named groups of weights.",
+    )
+    lora: LoraConfiguration | None = Field(default=None, description="null trains all weights.")
+    eval_first: bool = Field(default=True, description="Examine the untrained attacker too.")
     eval_every: Count = Field(default=10, description="Training steps between evaluations.")
     metric: str = Field(
         default="eval/attack_success_rate", description="Chooses the best checkpoint."
@@ -180,6 +240,9 @@ class TrainingConfiguration(Section):
     checkpoint: CheckpointConfiguration = CheckpointConfiguration()
     max_nonfinite_steps: int = Field(
         default=3, ge=0, description="Updates skipped for a NaN or infinity before the run stops."
+    )
+    dump_steps: tuple[Count, ...] = Field(
+        default=(), description="Optimiser updates whose tensors are written beside checkpoints."
     )
 
     @model_validator(mode="after")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from astra_core.algorithm import Algorithm, Batch
+from astra_core.files import record_digest
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
 from astra_core.seeding import derive_key, generator
@@ -20,7 +21,8 @@ class Experience:
         graphs: Rewarded.
         steps: The algorithm's flattened steps, in the order of the graphs.
         metrics: Means over the nodes, and the algorithm's figures about them.
-        rollout_s: Seconds it took to collect.
+        rollout_s: Seconds it took to collect, scoring not counted.
+        score_s: Seconds of scoring.
     """
 
     iteration: int
@@ -28,6 +30,12 @@ class Experience:
     steps: tuple[Any, ...]
     metrics: dict[str, float]
     rollout_s: float
+    score_s: float = 0.0
+
+    def digest(self) -> str:
+        """Names what was said; equal where the rollouts are."""
+        nodes = [node for graph in self.graphs for node in graph.nodes()]
+        return record_digest([[node.probe_ids, node.response_ids] for node in nodes])
 
 
 class Harness:
@@ -45,7 +53,7 @@ class Harness:
             iteration: Names the prompts and the random numbers.
             graphs: Rollouts of the present policy that exist already, used instead of new ones.
         """
-        start = time.perf_counter()
+        start, scored = time.perf_counter(), self.sampler.score_s
         if graphs is None:
             prompts = self.sampler.episodes(iteration, self._num_episodes)
             graphs = self.sampler.roll_out(prompts, iteration=iteration)
@@ -53,12 +61,14 @@ class Harness:
         self.sampler.reward.remember(rewarded)
         steps = tuple(self.algorithm.flatten_all(rewarded))
         figures = {f"train/{name}": x for name, x in self.algorithm.remember(rewarded).items()}
+        score_s = self.sampler.score_s - scored
         return Experience(
             iteration,
             tuple(rewarded),
             steps,
             {**_experience_metrics(rewarded, len(steps)), **figures},
-            time.perf_counter() - start,
+            time.perf_counter() - start - score_s,
+            score_s,
         )
 
     def batches(self, experience: Experience, *, epoch: int, batch_size: int) -> Iterator[Batch]:

@@ -1,15 +1,14 @@
 """Optimisers and schedules by name; each is torch's or transformers' own, with its options typed.
 
-Weight decay leaves biases and norm weights alone, the usual exclusion.
+Which weights decay, and at which rate each part learns, is ``astra_core.parts``' business.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, Self, cast
 
 import torch
 from pydantic import Field, model_validator
-from torch.nn import Module, Parameter
 
 from astra_core.config import NonNegative, Positive, Probability, Section
 from astra_core.errors import ConfigurationError
@@ -120,23 +119,6 @@ class Adagrad(OptimizerPlugin):
         """Torch's Adagrad."""
         options = self.options.model_dump(exclude={"weight_decay"})
         return torch.optim.Adagrad(groups, lr=lr, **options)
-
-
-def parameter_groups(
-    model: Module, extra: Iterable[Parameter], *, weight_decay: float
-) -> list[dict[str, Any]]:
-    """Trainable weights in two groups: matrices, which decay, and vectors, which do not."""
-    trained = [parameter for parameter in [*model.parameters(), *extra] if parameter.requires_grad]
-    matrices = [parameter for parameter in trained if parameter.ndim > 1]
-    vectors = [parameter for parameter in trained if parameter.ndim <= 1]
-    if not trained:
-        msg = "the attacker must have trainable weights, got none; load it with is_trained=True"
-        raise ConfigurationError(msg)
-    groups = [
-        {"params": matrices, "weight_decay": weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    return [group for group in groups if group["params"]]
 
 
 class SchedulePlugin(ABC):

@@ -92,5 +92,11 @@ def build(kind: str, choice: Choice, **parts: Any) -> Any:
     return resolve(kind, choice.name)(read_options(kind, choice), **parts)
 
 
+def name_of(kind: str, plugin: type[Any]) -> str:
+    """What ``params.yaml`` calls a class: its built-in name, or its import path."""
+    path = f"{plugin.__module__}:{plugin.__qualname__}"
+    return next((name for name, own in BUILT_INS[kind].items() if own == path), path)
+
+
 class NoOptions(Section):
     """The options of a plug-in that has none."""

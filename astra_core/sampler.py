@@ -33,6 +33,8 @@ class Sampler(ABC):
         self.reward = reward
         self.seed = seed
         self.max_failed_fraction = max_failed_fraction
+        # Seconds of scoring so far; the Trainer reports them apart from the rest of a rollout.
+        self.score_s = 0.0
 
     @property
     @abstractmethod

@@ -1,13 +1,113 @@
 """The state of a run as named tensors and a record: safetensors and JSON, no pickle."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import Module
 
+from astra_core.algorithm import Algorithm
+from astra_core.checkpoint import Checkpoint
+from astra_core.config import TrainingConfiguration
 from astra_core.errors import CheckpointError
+from astra_core.models.causal_lm import LanguageModel
+from astra_core.progress import Progress
+from astra_core.registry import name_of
+from astra_core.resume_policy import check_resumable, package_version
+from astra_core.sampler import Sampler
+from astra_core.stopping import Best, Stopping
+from astra_core.update import Updates
+
+_ADAPTERS = "adapters.safetensors"
+
+
+class RunState:
+    """What a run's checkpoints are made of, and what they are put back into."""
+
+    def __init__(
+        self,
+        config: TrainingConfiguration,
+        sampler: Sampler,
+        algorithm: Algorithm,
+        *,
+        updates: Updates,
+    ) -> None:
+        self._config = config
+        self._sampler = sampler
+        self._algorithm = algorithm
+        self._updates = updates
+
+    def checkpoint(self, progress: Progress, best: Best, stopping: Stopping) -> Checkpoint:
+        """Everything a run needs to go on, as it is now."""
+        record = {
+            **progress.record(),
+            **self._identity(),
+            "best": best.record(),
+            "stopping": stopping.record(),
+            "optimizer": optimizer_record(self._updates.optimizer),
+            "schedule": self._updates.schedule.state_dict(),
+        }
+        tensors = tensors_of(
+            self._attacker.model,
+            self._updates.optimizer,
+            self._sampler.reward.state(),
+            self._algorithm.state(),
+        )
+        return Checkpoint(progress.training_step, tensors, record)
+
+    def load(
+        self, checkpoint: Checkpoint, best: Best, stopping: Stopping, *, subject: str
+    ) -> tuple[Progress, dict[str, tuple[Any, Any]]]:
+        """Puts a checkpoint back; where it was, and the configuration fields that differ.
+
+        Raises:
+            CheckpointError: It is of another run; see ``astra_core.resume_policy``.
+        """
+        record = dict(checkpoint.record)
+        subject = f"{subject}/step_{checkpoint.step:06d}"
+        changed = check_resumable(record, self._identity(), subject=subject)
+        reward, algorithm = load_tensors(checkpoint.tensors, self._attacker.model)
+        self._sampler.reward.load_state(reward)
+        self._algorithm.load_state(algorithm)
+        restore_optimizer(self._updates.optimizer, record["optimizer"], checkpoint.tensors)
+        self._updates.schedule.load_state_dict(record["schedule"])
+        best.load(record["best"])
+        stopping.load(record["stopping"])
+        return Progress.of(record), changed
+
+    def write_model(self, folder: Path) -> None:
+        """A Hugging Face folder of the attacker; adapters are merged, and kept beside it."""
+        self._attacker.save(folder)
+        if self._config.lora is not None:
+            weights = _trained(self._attacker.model)
+            save_file({name: p.detach() for name, p in weights.items()}, folder / _ADAPTERS)
+
+    def read_model(self, folder: Path) -> None:
+        """Puts the weights of such a folder into the attacker."""
+        own = self._attacker.model
+        if self._config.lora is not None:
+            weights = load_file(folder / _ADAPTERS)
+        else:
+            separator = self._sampler.system.config.separator
+            weights = LanguageModel.load(folder, separator=separator).model.state_dict()
+        with torch.no_grad():
+            own.load_state_dict(weights, strict=self._config.lora is None)
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "config": self._config.model_dump(mode="json"),
+            "algorithm": name_of("algorithm", type(self._algorithm)),
+            "version": package_version(),
+            "seed": self._sampler.seed,
+            "system": self._sampler.system.digest(),
+        }
+
+    @property
+    def _attacker(self) -> LanguageModel:
+        return self._sampler.system.attacker
 
 
 def tensors_of(
@@ -16,11 +116,11 @@ def tensors_of(
     reward: Mapping[str, Tensor],
     algorithm: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """Weights, optimiser moments, random state and memories under ``area/name``.
+    """Trained weights, optimiser moments, random state and memories under ``area/name``.
 
     Shared weights are stored once, because ``named_parameters`` names them once.
     """
-    found = {f"model/{name}": p.detach().clone() for name, p in model.named_parameters()}
+    found = {f"model/{name}": p.detach().clone() for name, p in _trained(model).items()}
     for index, moments in optimizer.state_dict()["state"].items():
         for name, value in moments.items():
             found[f"optimizer/{index}/{name}"] = torch.as_tensor(value).detach().clone()
@@ -41,6 +141,8 @@ def load_tensors(
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             stored = tensors.get(f"model/{name}")
+            if stored is None and not parameter.requires_grad:
+                continue
             if stored is None or stored.shape != parameter.shape:
                 got = "nothing" if stored is None else f"shape {tuple(stored.shape)}"
                 msg = (
@@ -70,6 +172,10 @@ def restore_optimizer(
         index, _, moment = name.partition("/")
         state.setdefault(int(index), {})[moment] = value
     optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _trained(model: Module) -> dict[str, torch.nn.Parameter]:
+    return {name: p for name, p in model.named_parameters() if p.requires_grad}
 
 
 def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

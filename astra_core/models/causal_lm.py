@@ -14,6 +14,7 @@ from astra_core.config import GenerationConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.models.decoder import Decoder
+from astra_core.models.lora import merged_state
 from astra_core.models.pretrained import load_pretrained
 from astra_core.models.rows import batches_within, pad_rows, token_logprobs
 
@@ -251,8 +252,8 @@ class LanguageModel:
         return int(pad if pad is not None else (self.end_ids[0] if self.end_ids else 0))
 
     def save(self, folder: Path) -> None:
-        """Writes a Hugging Face folder with safetensors and the tokenizer."""
-        self.model.save_pretrained(str(folder))
+        """Writes a Hugging Face folder with safetensors and the tokenizer; adapters are merged."""
+        self.model.save_pretrained(str(folder), state_dict=merged_state(self.model))
         self.tokenizer.save_pretrained(str(folder))
 
 

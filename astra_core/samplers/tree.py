@@ -1,6 +1,7 @@
 """Trees grown level by level: all prompts and siblings of a level in one call per model."""
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -161,7 +162,9 @@ class TreeSampler(Sampler):
     def _score(self, children: list[_Branch], answers: list[Continuations]) -> None:
         texts = [utterance.text for answer in answers for utterance in answer.utterances]
         probes = [child.node.probe_text for child in children if child.node is not None]
+        start = time.perf_counter()
         scores = self.system.scorer.score([*texts, *probes])
+        self.score_s += time.perf_counter() - start
         replies, own = iter(scores[: len(texts)]), iter(scores[len(texts) :])
         for child, answer in zip(children, answers, strict=True):
             values = tuple(next(replies) for _ in answer.utterances)

@@ -1,0 +1,68 @@
+"""Low-rank adapters through peft: put in, and merged into plain weights for the export."""
+
+import re
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from astra_core.config import LoraConfiguration
+from astra_core.errors import ConfigurationError
+from astra_core.seeding import derive_seed, torch_seeded
+
+
+def add_adapters(model: Any, config: LoraConfiguration, *, seed: int) -> None:
+    """Adds adapters to the model in place; they alone take a gradient, and change nothing yet.
+
+    Raises:
+        ConfigurationError: No layer has one of the names.
+    """
+    from peft import LoraConfig, inject_adapter_in_model
+    from transformers.pytorch_utils import Conv1D
+
+    targets = list(config.target_modules) if config.target_modules else "all-linear"
+    settings = LoraConfig(
+        r=config.rank,
+        lora_alpha=config.alpha,  # type: ignore[arg-type,unused-ignore]
+        target_modules=targets,
+        lora_dropout=0.0,
+        # GPT-2 stores its matrices the other way round.
+        fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
+    )
+    try:
+        with torch_seeded(derive_seed(seed, "adapters")):
+            inject_adapter_in_model(settings, model)
+    except ValueError as error:
+        reason = str(error).splitlines()[0]
+        msg = (
+            f"training.lora.target_modules must name linear layers, got {targets}: {reason}; "
+            "null takes all"
+        )
+        raise ConfigurationError(msg) from error
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_("lora_" in name)
+    model.eval()
+
+
+def merged_state(model: Any) -> dict[str, Tensor] | None:
+    """Weights with the adapters added in, by the names of the plain model; None without adapters.
+
+    The model stays as it is: to merge and unmerge in place would leave rounding in its weights.
+    """
+    if not any("lora_" in name for name, _ in model.named_parameters()):
+        return None
+    from peft.tuners.lora import LoraLayer
+
+    layers = {
+        name: module for name, module in model.named_modules() if isinstance(module, LoraLayer)
+    }
+    state = {}
+    for name, tensor in model.state_dict().items():
+        if re.search(r"\.lora_\w+\.", name):
+            continue
+        state[name.replace(".base_layer.", ".")] = tensor
+    with torch.no_grad():
+        for name, layer in layers.items():
+            weight = f"{name}.weight"
+            state[weight] = state[weight] + layer.get_delta_weight("default")
+    return state

@@ -1,0 +1,84 @@
+"""Parts of the trained weights: what learns at which rate, and when it moves at all."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from torch.nn import Module, Parameter
+
+from astra_core.config import Part
+from astra_core.errors import ConfigurationError
+
+
+def is_active(part: Part, training_step: int) -> bool:
+    """True when the part's weights move in this training step, counted from 0.
+
+    Two parts that alternate are two periodic ones: ``start: 0, stop: n`` and
+    ``start: n, stop: period``.
+    """
+    if part.active == "periodic":
+        return part.start <= training_step % part.period < part.stop
+    return part.active == "always" and part.lr_factor > 0.0
+
+
+def trained_weights(model: Module, extra: Iterable[Parameter]) -> dict[str, Parameter]:
+    """Every weight that takes a gradient, once, by name; the algorithm's are ``algorithm.N``."""
+    named = dict(model.named_parameters())
+    named |= {f"algorithm.{index}": parameter for index, parameter in enumerate(extra)}
+    return {name: parameter for name, parameter in named.items() if parameter.requires_grad}
+
+
+def parameter_groups(
+    model: Module,
+    extra: Iterable[Parameter],
+    *,
+    weight_decay: float,
+    lr: float = 1.0,
+    parts: Mapping[str, Part] | None = None,
+) -> list[dict[str, Any]]:
+    """The trained weights in groups of one rate, one timetable and one decay.
+
+    Matrices decay, vectors (biases, norms) do not. Each group holds ``parts``, the names of the
+    parts that all its weights are in, and ``lr``, the base rate times their factors.
+
+    Raises:
+        ConfigurationError: A part's pattern is found in no weight's name.
+    """
+    parts = parts or {}
+    groups: dict[tuple[tuple[str, ...], bool], list[Parameter]] = {}
+    weights = trained_weights(model, extra)
+    if not weights:
+        msg = "the attacker must have trainable weights, got none; load it with is_trained=True"
+        raise ConfigurationError(msg)
+    _refuse_empty_parts(parts, weights)
+    for name, parameter in weights.items():
+        own = tuple(key for key, part in parts.items() if re.search(part.pattern, name))
+        groups.setdefault((own, parameter.ndim > 1), []).append(parameter)
+    # Matrices first, as the learning rate that is reported is the first group's.
+    ordered = sorted(groups.items(), key=lambda item: (item[0][0], not item[0][1]))
+    return [
+        {
+            "params": members,
+            "weight_decay": weight_decay if decays else 0.0,
+            "lr": lr * _factor([parts[key] for key in own]),
+            "parts": list(own),
+        }
+        for (own, decays), members in ordered
+    ]
+
+
+def _factor(parts: Sequence[Part]) -> float:
+    factor = 1.0
+    for part in parts:
+        factor *= part.lr_factor
+    return factor
+
+
+def _refuse_empty_parts(parts: Mapping[str, Part], weights: Mapping[str, Parameter]) -> None:
+    for key, part in parts.items():
+        if not any(re.search(part.pattern, name) for name in weights):
+            msg = (
+                f"training.parts.{key}.pattern must be found in the name of a trained weight, "
+                f"got '{part.pattern}'; names are such as {sorted(weights)[:3]}"
+            )
+            raise ConfigurationError(msg)

@@ -1,0 +1,95 @@
+"""Where a run is: one report per optimiser update, one point per evaluation, and a bar."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class StepReport:
+    """One optimiser update.
+
+    Attributes:
+        step: Updates since the start of the run, this one included.
+        training_step: The experience it learned from, counted from 1.
+        loss: Mean over the window; NaN or infinity when the update was skipped for it.
+        grad_norm: Of the weights that were active, before clipping.
+        lr: Of the first parameter group.
+        num_tokens: Tokens the attacker read in this update.
+        is_skipped: True when a non-finite loss or gradient kept the update from being applied.
+        metrics: Of the algorithm and of the experience, as ``area/name``.
+        timings: ``time/rollout_s`` (scoring not counted) and ``time/score_s`` with the first update
+            of an experience, ``time/train_s``, ``time/eval_s`` with the last update before an
+            evaluation, and ``time/tokens_per_s`` of the update.
+    """
+
+    step: int
+    training_step: int
+    loss: float
+    grad_norm: float
+    lr: float
+    num_tokens: int
+    is_skipped: bool
+    metrics: dict[str, float]
+    timings: dict[str, float]
+
+    def row(self) -> dict[str, float]:
+        """What is reproducible of it, flat, for a table."""
+        return {
+            "step": self.step,
+            "training_step": self.training_step,
+            "train/loss": self.loss,
+            "train/grad_norm": self.grad_norm,
+            "train/lr": self.lr,
+            "train/num_tokens": self.num_tokens,
+            "train/is_skipped": float(self.is_skipped),
+            **self.metrics,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationPoint:
+    """An evaluation during training: after how many steps and updates, and what it gave."""
+
+    training_step: int
+    step: int
+    metrics: dict[str, float]
+
+
+@dataclass(slots=True)
+class Progress:
+    """Where a run is; everything here is in the checkpoint."""
+
+    training_step: int = 0
+    step: int = 0
+    num_nonfinite: int = 0
+    num_empty: int = 0
+    stopped_because: str = ""
+    evaluations: list[EvaluationPoint] = field(default_factory=list)
+
+    def record(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> Self:
+        """What ``record`` told; other keys are passed over."""
+        names = ("training_step", "step", "num_nonfinite", "num_empty", "stopped_because")
+        points = [EvaluationPoint(**point) for point in record["evaluations"]]
+        return cls(**{name: record[name] for name in names}, evaluations=points)
+
+
+@contextmanager
+def progress_bar(description: str, *, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """Yields a function that sets how many of ``total`` are done; draws on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(file=sys.stderr)) as bar:
+        task = bar.add_task(description, total=total, completed=done)
+        yield lambda completed: bar.update(task, completed=completed)

@@ -1,0 +1,160 @@
+"""One optimiser update: a window of micro-batches becomes one change of the trained weights.
+
+The loss of a window is the sum over its micro-batches, on all processes, divided by the window's
+weight, so the size and order of micro-batches and the number of processes change nothing.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from astra_core.algorithm import Algorithm, Batch
+from astra_core.config import TrainingConfiguration
+from astra_core.distributed import World
+from astra_core.dumps import batch_tensors, write_dump
+from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.recomputation import recomputed
+from astra_core.parts import is_active, parameter_groups, trained_weights
+from astra_core.registry import build
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What an update did; the attributes are those of ``StepReport``."""
+
+    loss: float
+    grad_norm: float
+    lr: float
+    num_tokens: int
+    is_skipped: bool
+    metrics: Mapping[str, float]
+    train_s: float
+
+
+class Updates:
+    """The optimiser, its schedule and the weights it moves."""
+
+    def __init__(
+        self,
+        config: TrainingConfiguration,
+        algorithm: Algorithm,
+        attacker: LanguageModel,
+        *,
+        world: World,
+    ) -> None:
+        self._config = config
+        self._algorithm = algorithm
+        self._attacker = attacker
+        self._world = world
+        plugin = build("optimizer", config.optimizer)
+        groups = parameter_groups(
+            attacker.model,
+            algorithm.parameters(),
+            weight_decay=float(getattr(plugin.options, "weight_decay", 0.0)),
+            lr=config.lr,
+            parts=config.parts,
+        )
+        self.optimizer: torch.optim.Optimizer = plugin.optimizer(groups, config.lr)
+        self.schedule: torch.optim.lr_scheduler.LRScheduler = build(
+            "schedule", config.schedule
+        ).schedule(
+            self.optimizer, warmup_steps=config.warmup_steps, training_steps=config.training_steps
+        )
+
+    def apply(
+        self, window: Sequence[Batch], *, training_step: int, dump: Path | None = None
+    ) -> Update:
+        """The update by one window, of which this process computes its share.
+
+        Args:
+            window: Micro-batches of all processes, in the same order on each.
+            training_step: Counted from 0; says which parts move.
+            dump: Where to write the update's tensors.
+        """
+        start = time.perf_counter()
+        loss, metrics = self.gradients(window, training_step=training_step)
+        norm = self.clip()
+        is_skipped = not (math.isfinite(loss) and math.isfinite(norm))
+        update = Update(
+            loss=loss,
+            grad_norm=norm,
+            lr=float(self.optimizer.param_groups[0]["lr"]),
+            num_tokens=sum(batch.num_tokens for batch in window),
+            is_skipped=is_skipped,
+            metrics=metrics,
+            train_s=0.0,
+        )
+        tensors = self._tensors(window) if dump else {}
+        if not is_skipped:
+            self.optimizer.step()
+        if dump:
+            weights = {f"weight/{name}": p.detach() for name, p in self.weights().items()}
+            write_dump(dump, tensors | weights, {"loss": loss, "grad_norm": norm, **metrics})
+        self.optimizer.zero_grad(set_to_none=True)
+        return replace(update, train_s=time.perf_counter() - start)
+
+    def gradients(
+        self, window: Sequence[Batch], *, training_step: int
+    ) -> tuple[float, dict[str, float]]:
+        """Leaves the window's gradients in the active weights; the loss and the metrics' means."""
+        weight = sum(batch.weight for batch in window) or 1.0
+        totals = {"": 0.0}
+        for batch in window[self._world.rank :: self._world.size]:
+            with self._recomputation():
+                with self._autocast():
+                    loss, logs = self._algorithm.step(batch)
+                (loss / weight).backward()  # type: ignore[no-untyped-call]
+            totals[""] += float(loss.detach()) / weight
+            for name, value in logs.items():
+                totals[name] = totals.get(name, 0.0) + value * batch.weight / weight
+        metrics = self._world.sum_of(totals)
+        self._clear_inactive(training_step)
+        self._world.add_gradients(self.active())
+        return metrics.pop(""), metrics
+
+    def clip(self) -> float:
+        """The norm of the gradients before they were cut to ``max_grad_norm``."""
+        limit = self._config.max_grad_norm or math.inf
+        return float(torch.nn.utils.clip_grad_norm_(self.active(), limit))
+
+    def active(self) -> list[torch.nn.Parameter]:
+        """The weights that the present training step moves."""
+        return [p for group in self._active_groups for p in group["params"]]
+
+    def weights(self) -> dict[str, torch.nn.Parameter]:
+        """Every trained weight by name."""
+        return trained_weights(self._attacker.model, self._algorithm.parameters())
+
+    def _clear_inactive(self, training_step: int) -> None:
+        """Gradients of frozen weights are dropped, not kept for the day they thaw."""
+        parts = self._config.parts
+        self._active_groups = []
+        for group in self.optimizer.param_groups:
+            if all(is_active(parts[key], training_step) for key in group["parts"]):
+                self._active_groups.append(group)
+                continue
+            for parameter in group["params"]:
+                parameter.grad = None
+
+    def _tensors(self, window: Sequence[Batch]) -> dict[str, torch.Tensor]:
+        found = batch_tensors(window)
+        for name, parameter in self.weights().items():
+            if parameter.grad is not None:
+                found[f"gradient/{name}"] = parameter.grad.detach().clone()
+        return found
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self._config.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self._attacker.device.type, dtype=torch.bfloat16)
+
+    def _recomputation(self) -> AbstractContextManager[Any]:
+        if not self._config.gradient_checkpointing:
+            return nullcontext()
+        return recomputed(self._attacker.model)
