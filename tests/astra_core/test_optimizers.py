@@ -4,7 +4,7 @@ from transformers import get_scheduler
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
-from astra_core.optimizers import parameter_groups
+from astra_core.parts import parameter_groups
 from astra_core.registry import BUILT_INS, build
 from astra_core.testing import tiny_language_model
 

@@ -1,0 +1,129 @@
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_training import choice, configured, trainer_of, weights_of
+
+from astra_core.algorithm import Algorithm
+from astra_core.config import Part, TrainingConfiguration
+from astra_core.distributed import World
+from astra_core.testing import tiny_system
+from astra_core.update import Updates
+
+FREEZE = next(
+    case
+    for case in json.loads(
+        (Path(__file__).parents[1] / "vectors" / "nip_update_schedules.json").read_text("utf-8")
+    )["cases"]
+    if "freeze" in case
+)
+
+
+@dataclass(frozen=True)
+class Batch:
+    weight: float = 1.0
+    num_tokens: int = 1
+
+
+class TwoWeights(Algorithm):
+    """Loss ``first + second``, so that each has gradient 1."""
+
+    def __init__(self, options, *, system):
+        super().__init__(options, system=system)
+        system.attacker.model.requires_grad_(False)
+        self.own = [torch.nn.Parameter(torch.zeros(())) for _ in range(2)]
+
+    def flatten(self, _graph):
+        return []
+
+    def collate(self, _steps):
+        return Batch()
+
+    def step(self, _batch):
+        return self.own[0] + self.own[1], {}
+
+    def parameters(self):
+        return self.own
+
+
+def updates_of(**changes):
+    system = tiny_system()
+    algorithm = TwoWeights(TwoWeights.Options(), system=system)
+    config = TrainingConfiguration(lr=1.0, optimizer={"name": "sgd"}, max_grad_norm=None, **changes)
+    return Updates(config, algorithm, system.attacker, world=World()), algorithm
+
+
+def test_a_frozen_part_keeps_no_gradient_for_the_day_it_thaws():
+    frozen = Part(pattern=r"algorithm\.0", active="periodic", period=4, start=3, stop=4)
+    updates, algorithm = updates_of(parts={"first": frozen})
+    seen = []
+    for step in range(4):
+        update = updates.apply([Batch()], training_step=step)
+        # The norm is that of the weights that move.
+        assert update.grad_norm == pytest.approx(1.0 if step < 3 else 2**0.5)
+        seen.append(algorithm.own[0].item())
+
+    assert FREEZE["correct_param_after_each"] == seen
+    assert -4.0 == algorithm.own[1].item()
+
+
+def test_an_update_of_nothing_but_frozen_parts_changes_nothing():
+    updates, algorithm = updates_of(parts={"all": Part(pattern="algorithm", active="never")})
+    update = updates.apply([Batch()], training_step=0)
+
+    assert (0.0, False) == (update.grad_norm, update.is_skipped)
+    assert [0.0, 0.0] == [weight.item() for weight in algorithm.own]
+
+
+def test_parts_may_learn_at_rates_of_their_own():
+    updates, algorithm = updates_of(parts={"a": Part(pattern=r"algorithm\.0", lr_factor=0.25)})
+    updates.apply([Batch()], training_step=0)
+
+    assert [-0.25, -1.0] == [weight.item() for weight in algorithm.own]
+
+
+def test_a_frozen_part_of_the_attacker_stays_as_it_was_and_the_rest_learns():
+    trainer = trainer_of(configured(parts={"mlp": {"pattern": "mlp", "active": "never"}}))
+    model = trainer.sampler.system.attacker.model
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    trainer.train()
+    moved = {name for name, p in model.named_parameters() if not torch.equal(before[name], p)}
+
+    assert moved
+    assert not any("mlp" in name for name in moved)
+    assert any("attn" in name for name in moved)
+
+
+def test_alternating_parts_resume_where_they_stopped(tmp_path):
+    span = {"active": "periodic", "period": 2}
+    config = configured(
+        optimizer=choice("adamw"),
+        parts={
+            "mlp": {"pattern": "mlp", "start": 0, "stop": 1, **span},
+            "rest": {"pattern": "^(?!.*mlp)", "start": 1, "stop": 2, "lr_factor": 0.5, **span},
+        },
+    )
+    whole = trainer_of(config, tmp_path / "whole")
+    whole.train()
+    for report in trainer_of(config, tmp_path / "cut").steps():
+        if report.training_step == 2:
+            break
+    resumed = trainer_of(config, tmp_path / "cut")
+    assert resumed.resume()
+    resumed.train()
+
+    assert weights_of(whole) == weights_of(resumed)
+
+
+def test_bf16_trains_other_weights_in_fp32():
+    runs = [trainer_of(configured(precision=p), is_evaluated=False) for p in ("fp32", "bf16")]
+    for trainer in runs:
+        trainer.train()
+    models = [trainer.sampler.system.attacker.model for trainer in runs]
+
+    assert weights_of(runs[0]) != weights_of(runs[1])
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert torch.float32 == other.dtype
+        torch.testing.assert_close(one, other, rtol=0.0, atol=0.1)
