@@ -1,0 +1,111 @@
+import pytest
+import torch
+from tiny_training import configured, trainer_of, weights_of
+
+from astra_core.config import LoraConfiguration
+from astra_core.errors import ConfigurationError
+from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.lora import add_adapters, merged_state
+from astra_core.testing import tiny_language_model
+
+CONTEXTS = [(4, 5, 0), (2, 3, 4, 0)]
+PROBES = [(2, 3, 0), (5, 0)]
+
+
+def logprobs(model):
+    return [x for row in model.continuation_logprobs(CONTEXTS, PROBES) for x in row]
+
+
+def adapted(kind="llama", **changes):
+    model = tiny_language_model(kind=kind, is_trained=True)
+    add_adapters(model.model, LoraConfiguration(**{"rank": 2, **changes}), seed=0)
+    return model
+
+
+def stir(model):
+    """Moves the adapters away from the start, where they do nothing."""
+    for name, parameter in model.model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(parameter, generator=torch.Generator().manual_seed(1))
+    return model
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_adapters_alone_learn_and_change_nothing_at_first(kind):
+    model = adapted(kind)
+    trained = [name for name, p in model.model.named_parameters() if p.requires_grad]
+
+    assert logprobs(tiny_language_model(kind=kind)) == logprobs(model)
+    assert trained
+    assert all("lora_" in name for name in trained)
+    assert not any(module.training for module in model.model.modules())
+
+
+def test_adapters_depend_on_the_seed_alone():
+    weights = []
+    for seed in (0, 0, 1):
+        model = tiny_language_model(is_trained=True)
+        torch.manual_seed(len(weights))
+        add_adapters(model.model, LoraConfiguration(rank=2), seed=seed)
+        weights.append(dict(model.model.named_parameters()))
+    names = [name for name in weights[0] if "lora_A" in name]
+
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in names)
+    assert not any(torch.equal(weights[0][name], weights[2][name]) for name in names)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_the_export_is_a_plain_model_that_says_the_same(kind, tmp_path):
+    model = stir(adapted(kind))
+    kept = {name: p.detach().clone() for name, p in model.model.named_parameters()}
+    model.save(tmp_path)
+    plain = LanguageModel.load(tmp_path)
+
+    assert not any("lora" in name for name, _ in plain.model.named_parameters())
+    assert logprobs(model) == pytest.approx(logprobs(plain), abs=1e-4)
+    assert logprobs(tiny_language_model(kind=kind)) != pytest.approx(logprobs(plain), abs=1e-2)
+    for name, parameter in model.model.named_parameters():
+        assert torch.equal(kept[name], parameter)
+
+
+def test_a_model_without_adapters_has_nothing_to_merge():
+    assert merged_state(tiny_language_model().model) is None
+
+
+def test_layers_that_do_not_exist_are_refused():
+    with pytest.raises(ConfigurationError, match=r"target_modules must name linear layers"):
+        adapted(target_modules=("nowhere",))
+
+
+@pytest.mark.parametrize("change", [{"rank": 3}, {"alpha": 1.0}, {"target_modules": ["q_proj"]}])
+def test_every_option_changes_what_is_learned(change):
+    runs = []
+    for lora in ({"rank": 2}, {"rank": 2, **change}):
+        trainer = trainer_of(configured(lora=lora, training_steps=1), is_evaluated=False)
+        runs.append([report.row() for report in trainer.steps()])
+
+    assert runs[0] != runs[1]
+
+
+def test_a_run_with_adapters_goes_on_where_it_stopped(tmp_path):
+    config = configured(lora={"rank": 2}, eval_every=1, metric="eval/kl_nats")
+    base = weights_of(trainer_of(configured()))
+    whole = trainer_of(config, tmp_path / "whole")
+    whole.train()
+    for report in trainer_of(config, tmp_path / "cut").steps():
+        if report.training_step == 2:
+            break
+    resumed = trainer_of(config, tmp_path / "cut")
+    assert resumed.resume()
+    resumed.train()
+    checkpoint = resumed.store.newest()
+    weights = [name for name in checkpoint.tensors if name.startswith("model/")]
+
+    assert weights_of(whole) == weights_of(resumed)
+    assert weights
+    assert all("lora_" in name for name in weights)
+    assert base != weights_of(whole)
+    # The best is written merged, beside its adapters, and was read back and examined again.
+    best = LanguageModel.load(tmp_path / "cut" / resumed.best.model)
+    own = resumed.sampler.system.attacker
+    assert logprobs(own) == pytest.approx(logprobs(best), abs=1e-4)
