@@ -1,0 +1,81 @@
+import io
+
+import pytest
+from tiny_training import configured, sampler_of, trainer_of
+
+from astra_core.progress import Progress, progress_bar
+from astra_core.testing import tiny_system
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_run_says_where_its_time_went(tmp_path):
+    reports = list(trainer_of(configured(), tmp_path).steps())
+    first_of_step = [
+        report
+        for before, report in zip([None, *reports], reports, strict=False)
+        if before is None or before.training_step != report.training_step
+    ]
+
+    assert 3 == len(first_of_step)
+    for report in reports:
+        timings = report.timings
+        assert (report in first_of_step) == (timings["time/rollout_s"] > 0.0)
+        assert (report in first_of_step) == (timings["time/score_s"] > 0.0)
+        assert report.num_tokens / timings["time/train_s"] == pytest.approx(
+            timings["time/tokens_per_s"]
+        )
+    # Before the first step, after the second and after the last.
+    evaluated = [r.training_step for r in reports if r.timings["time/eval_s"] > 0.0]
+    assert [2, 3] == evaluated[-2:]
+
+
+def test_scoring_is_not_counted_as_rollout():
+    slow = 0.05
+
+    class Slow:
+        version = "slow"
+
+        def score(self, texts):
+            import time
+
+            time.sleep(slow)
+            return [0.5] * len(texts)
+
+    sampler = sampler_of(tiny_system(scorer=Slow()))
+    from astra_core.algorithms.dpo import DPO
+    from astra_core.harness import Harness
+
+    harness = Harness(sampler, DPO(DPO.Options(), system=sampler.system), num_episodes=1)
+    experience = harness.experience(0)
+
+    # A call for each of the two levels of the tree.
+    assert 2 * slow <= experience.score_s < 4 * slow
+
+
+def test_what_a_run_is_comes_back():
+    progress = trainer_of(configured(training_steps=1)).train()
+
+    assert progress == Progress.of(progress.record())
+    assert 1 == len(progress.evaluations) - 1
+
+
+def test_a_terminal_sees_how_much_is_done_of_how_much(monkeypatch):
+    screen = Terminal()
+    monkeypatch.setattr("sys.stderr", screen)
+    seen = []
+    trainer_of(configured(), is_evaluated=False).train(lambda report: seen.append(report.step))
+
+    assert "training" in screen.getvalue()
+    assert "100%" in screen.getvalue()
+    assert list(range(1, len(seen) + 1)) == seen
+
+
+def test_nothing_is_drawn_where_nobody_looks(capsys):
+    with progress_bar("training", total=3) as show:
+        show(2)
+
+    assert ("", "") == capsys.readouterr()
