@@ -18,6 +18,7 @@ from astra_core.rollout import Graph, Node
 from astra_core.sampler import Sampler
 from astra_core.samplers.tree import TreeSampler
 from astra_core.scorer import Scorer
+from astra_core.seeding import torch_seeded
 from astra_core.system import System
 from astra_core.testing.tiny import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
@@ -36,7 +37,8 @@ _TEXTS = (
 def check_algorithm(plugin: str | type[Algorithm], **options: Any) -> None:
     """Returns if an algorithm may be named under ``training.algorithm``.
 
-    - Its options refuse unknown keys, and it is built as ``Class(options, system=system)``.
+    - Its options refuse unknown keys, and it is built as ``Class(options, system=system)``; weights
+      of its own begin the same whatever torch's random state.
     - ``flatten`` finds something to learn in trees of differing rewards, nothing in a graph without
       turns, and nothing in turns that failed. It gives the same steps twice.
     - ``collate`` tells a positive weight and the tokens the attacker reads; weights add up.
@@ -54,6 +56,12 @@ def check_algorithm(plugin: str | type[Algorithm], **options: Any) -> None:
     """
     system = tiny_system(_SEED)
     algorithm: Algorithm = _built("algorithm", plugin, options, system=system)
+    with torch_seeded(_SEED):
+        twin: Algorithm = _built("algorithm", plugin, options, system=system)
+    _promise(
+        _equal(algorithm.parameters(), twin.parameters()),
+        "its own weights do not depend on torch's global random state",
+    )
     graphs = _rewarded_graphs(system)
     steps = _check_flatten(algorithm, graphs)
     whole = algorithm.collate(steps)
@@ -199,12 +207,16 @@ def _built(kind: str, plugin: str | type[Any], options: Mapping[str, Any], **par
 
 
 def _check_flatten(algorithm: Algorithm, graphs: Sequence[Graph]) -> list[Any]:
-    steps = [step for graph in graphs for step in algorithm.flatten(graph)]
-    num_again = sum(len(algorithm.flatten(graph)) for graph in graphs)
+    steps = algorithm.flatten_all(graphs)
+    num_again = len(algorithm.flatten_all(graphs))
     _promise(bool(steps), "flatten finds something to learn in trees of differing rewards")
     _promise(len(steps) == num_again, "flatten gives the same steps twice")
     _promise(len(algorithm.flatten(tiny_graph())) == 0, "a graph without turns teaches nothing")
     _promise(len(algorithm.flatten(_failed_graph())) == 0, "turns that failed teach nothing")
+    for name, value in algorithm.remember(graphs).items():
+        _promise(
+            math.isfinite(value), f"a figure about an experience is finite, got {value} for {name}"
+        )
     return steps
 
 

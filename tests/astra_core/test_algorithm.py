@@ -1,0 +1,63 @@
+import pytest
+from tiny_training import sampler_of
+
+from astra_core.algorithm import Algorithm
+from astra_core.algorithms.dpo import DPO
+from astra_core.config import Section
+from astra_core.errors import ConfigurationError
+from astra_core.samplers.tree import TreeSampler
+from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
+
+SYSTEM = tiny_system()
+
+
+class Undemanding(Algorithm):
+    """Needs nothing and keeps nothing."""
+
+    def flatten(self, graph):
+        return list(graph.nodes())
+
+    def collate(self, steps):
+        raise NotImplementedError
+
+    def step(self, batch):
+        raise NotImplementedError
+
+
+def test_an_algorithm_without_state_or_weights_need_not_say_so():
+    algorithm = Undemanding(Section(), system=SYSTEM)
+    algorithm.load_state(algorithm.state())
+
+    assert {} == algorithm.state()
+    assert () == algorithm.parameters()
+    assert {} == algorithm.remember([])
+
+
+def test_the_steps_of_an_experience_are_those_of_its_graphs_in_order():
+    graphs = [tiny_graph(tiny_node(0.1), tiny_node(0.2)), tiny_graph(), tiny_graph(tiny_node(0.3))]
+
+    steps = Undemanding(Section(), system=SYSTEM).flatten_all(graphs)
+    assert [0.1, 0.2, 0.3] == [step.reward for step in steps]
+
+
+def test_only_an_algorithm_that_compares_siblings_asks_for_them():
+    single = TreeSampler.Options(tree_width=1)
+
+    Undemanding.check_needs(Section(), single)
+    DPO.check_needs(DPO.Options(), TreeSampler.Options(tree_width=2))
+    with pytest.raises(ConfigurationError) as caught:
+        DPO.check_needs(DPO.Options(), single)
+    assert str(caught.value) == (
+        "rollouts.sampler.options.tree_width must be at least 2 for DPO, which compares siblings, "
+        "got 1; raise it or choose another training.algorithm"
+    )
+
+
+def test_a_sampler_of_ones_own_need_not_have_a_width():
+    DPO.check_needs(DPO.Options(), Section())
+
+
+def test_rollouts_make_steps():
+    (graph,) = sampler_of(SYSTEM).roll_out(tiny_prompts(1), iteration=0)
+
+    assert len(Undemanding(Section(), system=SYSTEM).flatten_all([graph])) == 12

@@ -1,0 +1,105 @@
+import math
+from collections import Counter
+
+import pytest
+from tiny_training import sampler_of
+
+from astra_core.algorithms.dpo import DPO
+from astra_core.harness import Harness
+from astra_core.testing import tiny_graph, tiny_node, tiny_system
+
+SYSTEM = tiny_system(1)
+
+
+def harness(*, num_episodes=3, seed=1, **options):
+    algorithm = DPO(DPO.Options(**options), system=SYSTEM)
+    return Harness(sampler_of(SYSTEM, seed=seed), algorithm, num_episodes=num_episodes)
+
+
+@pytest.fixture(scope="module")
+def experience():
+    return harness(pairs="all", margin=0.0).experience(0)
+
+
+def names(batches):
+    """Every pair of these batches, named by its log-probabilities, which are unique."""
+    return [
+        tuple(row.tolist()) for batch in batches for row in batch.reference_logprobs.sum(1)[:, None]
+    ]
+
+
+def test_an_experience_holds_rewarded_graphs_and_their_steps(experience):
+    own = harness(pairs="all", margin=0.0)
+
+    assert len(experience.graphs) == 3
+    assert any(node.reward for graph in experience.graphs for node in graph.nodes())
+    assert list(experience.steps) == own.algorithm.flatten_all(experience.graphs)
+    assert own.sampler.episodes(0, 3) == tuple(graph.prompt for graph in experience.graphs)
+
+
+def test_an_experience_is_remembered_after_it_was_rewarded():
+    own = harness()
+    first = own.experience(0)
+    again = own.experience(0)
+
+    assert [n.probe_ids for g in first.graphs for n in g.nodes()] == [
+        n.probe_ids for g in again.graphs for n in g.nodes()
+    ]
+    assert again.metrics["rollout/novelty"] < first.metrics["rollout/novelty"]
+
+
+def test_rollouts_that_exist_are_rewarded_and_used():
+    graph = tiny_graph(tiny_node(0.0, score=0.9), tiny_node(0.0, score=0.1))
+    found = harness().experience(0, graphs=[graph])
+
+    assert len(found.steps) == 1
+    assert found.graphs[0].children[0].reward > found.graphs[0].children[1].reward
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 7, 1000])
+def test_every_step_comes_once_per_epoch_in_batches_of_the_size(experience, batch_size):
+    own = harness(pairs="all", margin=0.0)
+    batches = list(own.batches(experience, epoch=0, batch_size=batch_size))
+    sizes = [int(batch.weight) for batch in batches]
+
+    assert sum(sizes) == len(experience.steps) > 7
+    assert {batch_size} >= set(sizes[:-1])
+    whole = own.batches(experience, epoch=0, batch_size=10**6)
+    assert Counter(names(batches)) == Counter(names(whole))
+
+
+def test_the_order_depends_on_epoch_iteration_and_seed_alone(experience):
+    def order(*, epoch=0, seed=1):
+        own = harness(pairs="all", margin=0.0, seed=seed)
+        return names(own.batches(experience, epoch=epoch, batch_size=1))
+
+    assert order() == order()
+    assert order() != order(epoch=1)
+    assert order() != order(seed=2)
+
+
+def test_metrics_are_means_over_turns_that_did_not_fail():
+    graph = tiny_graph(
+        tiny_node(0.0, score=0.5, probe_score=0.2),
+        tiny_node(0.0, score=1.0, probe_score=0.4, probe_ids=(2, 3, 4, 5, 0)),
+        tiny_node(0.0, score=math.nan, failure="TargetError: no answer", response_scores=()),
+    )
+    metrics = harness().experience(0, graphs=[graph]).metrics
+
+    expected = {
+        "rollout/score": 0.75,
+        "rollout/probe_score": 0.3,
+        "rollout/target_nll": 2.0,
+        "rollout/kl_nats": 0.5 * 4,
+        "rollout/probe_tokens": 4.0,
+        "rollout/num_nodes": 3.0,
+        "rollout/num_failed": 1.0,
+        "rollout/num_steps": 1.0,
+    }
+    assert expected == pytest.approx({name: metrics[name] for name in expected})
+
+
+def test_metrics_of_nothing_are_finite():
+    metrics = harness().experience(0, graphs=[tiny_graph()]).metrics
+
+    assert all(math.isfinite(value) for value in metrics.values())
