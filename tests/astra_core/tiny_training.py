@@ -39,7 +39,14 @@ def sampler_of(system, *, seed=1):
 
 
 def trainer_of(
-    config, folder=None, *, algorithm=None, is_evaluated=True, first_graphs=None, **options
+    config,
+    folder=None,
+    *,
+    algorithm=None,
+    is_evaluated=True,
+    first_graphs=None,
+    world=None,
+    **options,
 ):
     """A Trainer as a new process would build it."""
     torch.manual_seed(0)
@@ -60,6 +67,7 @@ def trainer_of(
         evaluator=evaluator if is_evaluated else None,
         store=CheckpointStore(folder, keep=config.checkpoint.keep) if folder else None,
         first_graphs=first_graphs,
+        world=world,
     )
 
 

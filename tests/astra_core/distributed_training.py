@@ -1,0 +1,43 @@
+"""One of several processes that train together: ``python distributed_training.py FOLDER [DIE]``.
+
+torchrun's variables say which. With DIE, process 1 leaves without a word in its second update.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+from tiny_training import choice, configured, trainer_of, weights_of
+
+from astra_core.distributed import World
+
+CONFIG = {
+    "optimizer": choice("sgd"),
+    "max_grad_norm": 0.5,
+    "gradient_accumulation_steps": 2,
+    "metric": "eval/kl_nats",
+    "eval_every": 1,
+}
+"""Two processes of 2 micro-batches make windows of 4."""
+
+
+def main():
+    torch.set_num_threads(1)
+    folder = Path(sys.argv[1])
+    world = World.join(timeout_s=20.0)
+    trainer = trainer_of(configured(batch_size=2, **CONFIG), folder / "run", world=world)
+    trainer.resume()
+
+    def on_step(report):
+        if len(sys.argv) > 2 and world.rank == 1 and report.step == 2:
+            os._exit(7)
+
+    trainer.train(on_step)
+    (folder / f"weights_{world.rank}").write_bytes(weights_of(trainer))
+    (folder / f"rows_{world.rank}").write_text(str(trainer.progress))
+    world.leave()
+
+
+if __name__ == "__main__":
+    main()
