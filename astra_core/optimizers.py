@@ -189,6 +189,45 @@ class TransformersSchedule(SchedulePlugin):
         return cast(torch.optim.lr_scheduler.LRScheduler, schedule)
 
 
+class AnnealingSchedule(SchedulePlugin):
+    """A rate that falls with every training step, after a linear warm-up."""
+
+    class Options(Section):
+        """How it falls."""
+
+        kind: Literal["linear", "exponential"] = "linear"
+        rate: Probability = Field(
+            default=0.1, description="Share of the peak (linear) or of itself lost per step."
+        )
+
+    def schedule(
+        self, optimizer: torch.optim.Optimizer, *, warmup_steps: int, training_steps: int
+    ) -> torch.optim.lr_scheduler.LRScheduler:
+        """A schedule that does not read how many training steps there will be."""
+        del training_steps
+        options = cast(AnnealingSchedule.Options, self.options)
+
+        def factor(step: int) -> float:
+            if step < warmup_steps:
+                return (step + 1) / warmup_steps
+            return annealed(1.0, step - warmup_steps, kind=options.kind, rate=options.rate)
+
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
+
+
+def annealed(
+    initial: float, step: int, *, kind: Literal["none", "linear", "exponential"], rate: float
+) -> float:
+    """What is left of ``initial`` after some steps; never below 0.
+
+    ``linear`` takes ``rate`` off with each step, ``exponential`` the share ``rate`` of what is
+    left.
+    """
+    if kind == "linear":
+        return max(initial - rate * step, 0.0)
+    return initial * (1.0 - rate) ** step if kind == "exponential" else initial
+
+
 def _moments(options: Section) -> dict[str, Any]:
     values = options.model_dump(exclude={"weight_decay"})
     values["betas"] = (values.pop("beta1"), values.pop("beta2"))

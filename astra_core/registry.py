@@ -7,8 +7,10 @@ nothing else.
 """
 
 import importlib
+import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -42,7 +44,10 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "rmsprop": "astra_core.optimizers:RMSprop",
             "adagrad": "astra_core.optimizers:Adagrad",
         },
-        "schedule": {"transformers": "astra_core.optimizers:TransformersSchedule"},
+        "schedule": {
+            "transformers": "astra_core.optimizers:TransformersSchedule",
+            "annealing": "astra_core.optimizers:AnnealingSchedule",
+        },
     }
 )
 
@@ -65,8 +70,8 @@ def resolve(kind: str, name: str) -> type[Any]:
         raise ConfigurationError(msg)
     module_name, _, attribute = path.partition(":")
     try:
-        found = getattr(importlib.import_module(module_name), attribute)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+        found = getattr(_imported(module_name), attribute)
+    except Exception as error:  # whatever a plug-in's own code raises when it is imported
         reason = f"{type(error).__name__}: {error}"
         msg = f"{kind} '{name}' must be importable, got {reason}; check the path"
         raise ConfigurationError(msg) from error
@@ -74,6 +79,18 @@ def resolve(kind: str, name: str) -> type[Any]:
         msg = f"{kind} '{name}' must be a class, got {type(found).__name__}; name the class itself"
         raise ConfigurationError(msg)
     return found
+
+
+def _imported(name: str) -> Any:
+    """The module, looked for in the working folder too, which is the project's.
+
+    ``python -m`` and a notebook look there by themselves; a command such as ``astra`` does not, and
+    would not find ``plugins/`` where the stages do.
+    """
+    here = str(Path.cwd())
+    if not {"", here} & set(sys.path):
+        sys.path.insert(0, here)
+    return importlib.import_module(name)
 
 
 def read_options(kind: str, choice: Choice) -> Section:

@@ -1,9 +1,13 @@
+import json
+from pathlib import Path
+
 import pytest
 import torch
 from transformers import get_scheduler
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
+from astra_core.optimizers import annealed
 from astra_core.parts import parameter_groups
 from astra_core.registry import BUILT_INS, build
 from astra_core.testing import tiny_language_model
@@ -228,3 +232,35 @@ def test_arguments_that_do_not_suit_a_schedule_are_refused_by_name(kind, argumen
 def test_a_schedule_may_move_before_the_first_update():
     # An experience that teaches nothing makes no update; torch would warn, and warnings are errors.
     assert len(our_rates("linear", warmup_steps=0)) == STEPS
+
+
+SCHEDULES = json.loads(
+    (Path(__file__).parents[1] / "vectors" / "nip_schedules.json").read_text(encoding="utf-8")
+)["cases"]
+
+
+@pytest.mark.parametrize("case", [case for case in SCHEDULES if "schedule" in case])
+def test_annealing_follows_its_formula(case):
+    found = [
+        annealed(case["initial"], step, kind=case["schedule"], rate=case["rate"])
+        for step in case["iterations"]
+    ]
+
+    assert case["expected"] == pytest.approx(found, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [("linear", [0.5, 1.0, 0.75, 0.5, 0.25, 0.0]), ("exponential", [0.5, 1.0, 0.75, 0.5625])],
+)
+def test_an_annealed_rate_falls_after_its_warm_up(kind, expected):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
+    choice = Choice(name="annealing", options={"kind": kind, "rate": 0.25})
+    schedule = build("schedule", choice).schedule(optimizer, warmup_steps=2, training_steps=9)
+    rates = []
+    for _ in expected:
+        rates.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step()
+
+    assert expected == pytest.approx(rates)
