@@ -1,8 +1,8 @@
 """Every algorithm raises the reward over the untrained attacker's, in seconds.
 
 The world: whoever is told "never" answers rudely, and hardly ever otherwise. A tiny model learns
-this from dialogues and then plays attacker, target and reference. Only a fifth of the remarks it has
-read provoke, so the untrained attacker seldom does.
+this from dialogues and then plays attacker, target and reference. Only a fifth of the remarks it
+has read provoke, so the untrained attacker seldom does.
 """
 
 import random
