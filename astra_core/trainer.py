@@ -35,6 +35,9 @@ __all__ = ["EvaluationPoint", "Progress", "StepReport", "Trainer"]
 class Trainer:
     """Optimises the sampler's attacker with an algorithm's loss.
 
+    A Trainer of one's own overrides ``examine``, ``windows``, ``save`` or ``steps``, and brings
+    ``Options``, which it finds in ``self.options``; see docs/extending.md.
+
     Args:
         config: What to do; the optimiser and the schedule are built from it.
         sampler: Owns the System, the prompts, the reward and the seed.
@@ -64,6 +67,8 @@ class Trainer:
             )
             raise ConfigurationError(msg)
         self.config = config
+        where = "training.trainer.options"
+        self.options = type(self).Options.read(config.trainer.options, where=where)
         self.sampler = sampler
         self.algorithm = algorithm
         self.evaluator = evaluator
@@ -72,12 +77,12 @@ class Trainer:
         self.progress = Progress()
         self.best = Best(metric=config.metric, mode=config.mode)
         self._first_graphs = first_graphs
-        self._harness = Harness(sampler, algorithm, num_episodes=config.num_episodes_per_experience)
+        self.harness = Harness(sampler, algorithm, num_episodes=config.num_episodes_per_experience)
         if config.lora is not None:
             add_adapters(self._attacker.model, config.lora, seed=sampler.seed)
-        self._updates = Updates(config, algorithm, self._attacker, world=self.world)
+        self.updates = Updates(config, algorithm, self._attacker, world=self.world)
         self._stopping = Stopping(config.early_stopping)
-        self._state = RunState(config, sampler, algorithm, updates=self._updates)
+        self._state = RunState(config, sampler, algorithm, updates=self.updates)
         self._eval_s = 0.0
 
     def train(self, on_step: Callable[[StepReport], None] | None = None) -> Progress:
@@ -117,7 +122,7 @@ class Trainer:
         if self.store is not None and folder != self.store.folder and self.world.is_first:
             if self.best.model:
                 self.store.adopt(self.best.model, folder)
-            self._save()
+            self.save()
         self.world.barrier()
         return True
 
@@ -128,8 +133,8 @@ class Trainer:
             TrainingError: The loss or a gradient is not finite, or there is nothing to learn.
         """
         return tried(
-            self._harness,
-            self._updates,
+            self.harness,
+            self.updates,
             graphs=self._first_graphs,
             batch_size=self.config.batch_size,
         )
@@ -145,60 +150,61 @@ class Trainer:
         self._stopping.start()
         if not self.progress.training_step and not self.progress.evaluations:
             if self.config.eval_first:
-                self._evaluate()
-            self._save()
+                self.evaluate()
+            self.save()
         while not self.progress.stopped_because:
             yield from self._training_step()
             self.progress.stopped_because = self.world.first_says(self._end())
             is_due = self.progress.training_step % self.config.checkpoint.save_every == 0
             if is_due or self.progress.stopped_because:
-                self._save()
-        self._restore_best()
+                self.save()
+        self.restore_best()
 
     def _training_step(self) -> Iterator[StepReport]:
         """The updates of one experience; the last is reported once its evaluation is done."""
         iteration = self.progress.training_step
         graphs = self._first_graphs if iteration == 0 else None
-        experience = self._harness.experience(iteration, graphs=graphs)
+        experience = self.harness.experience(iteration, graphs=graphs)
         if self.world.size > 1:
             self.world.check_equal(experience.digest(), "the experience of a training step")
         if not experience.steps:
             self.progress.num_empty += 1
         last: StepReport | None = None
-        for window in self._windows(experience):
+        for window in self.windows(experience):
             if last is not None:
                 yield last
-            last = self._update(window, experience, is_first=last is None)
+            last = self.update(window, experience, is_first=last is None)
         self._stopping.note(experience.metrics)
-        self._updates.schedule.step()
+        self.updates.schedule.step()
         self.progress.training_step += 1
         is_last = self.progress.training_step >= self.config.training_steps
         if is_last or self.progress.training_step % self.config.eval_every == 0:
-            self._evaluate()
+            self.evaluate()
         if last is not None:
             timings = {**last.timings, "time/eval_s": self._eval_s}
             self._eval_s = 0.0
             yield replace(last, timings=timings)
 
-    def _windows(self, experience: Experience) -> Iterator[list[Batch]]:
+    def windows(self, experience: Experience) -> Iterator[list[Batch]]:
         """Windows of micro-batches, one per update; a short last one is kept."""
         size = self.config.gradient_accumulation_steps * self.world.size
         for epoch in range(self.config.epochs_per_experience):
-            batches = self._harness.batches(
+            batches = self.harness.batches(
                 experience, epoch=epoch, batch_size=self.config.batch_size
             )
             while window := list(islice(batches, size)):
                 yield window
 
-    def _update(
-        self, window: Sequence[Batch], experience: Experience, *, is_first: bool
+    def update(
+        self, window: Sequence[Batch], experience: Experience, *, is_first: bool = True
     ) -> StepReport:
+        """One optimiser update; ``is_first`` charges it with the experience's own seconds."""
         step = self.progress.step + 1
         is_dumped = step in self.config.dump_steps and self.store and self.world.is_first
         dump = (
             self.store.folder / "dumps" / f"step_{step:06d}" if is_dumped and self.store else None
         )
-        update = self._updates.apply(window, training_step=experience.iteration, dump=dump)
+        update = self.updates.apply(window, training_step=experience.iteration, dump=dump)
         self.progress.step = step
         self.progress.num_nonfinite += int(update.is_skipped)
         self._refuse_many_nonfinite(update.loss, update.grad_norm)
@@ -230,12 +236,12 @@ class Trainer:
             "all training steps are done" if is_done else ""
         )
 
-    def _evaluate(self) -> None:
+    def evaluate(self) -> None:
         """Evaluates the attacker as it is, and writes it as the best so far if it is."""
         if self.evaluator is None:
             return
         start = time.perf_counter()
-        metrics = self.evaluator.evaluate(self.sampler.system).metrics()
+        metrics = self.examine(self.evaluator)
         progress = self.progress
         progress.evaluations.append(EvaluationPoint(progress.training_step, progress.step, metrics))
         name = f"best_{progress.training_step:06d}"
@@ -249,14 +255,18 @@ class Trainer:
             self.store.save_model(name, self._state.write_model)
         self._eval_s += time.perf_counter() - start
 
-    def _restore_best(self) -> None:
+    def examine(self, evaluator: Evaluator) -> dict[str, float]:
+        """What the attacker scores as it is now; the same whenever its weights are the same."""
+        return evaluator.evaluate(self.sampler.system).metrics()
+
+    def restore_best(self) -> None:
         """Puts the best weights into the attacker and shows that they score what they scored."""
         if self.evaluator is None or self.store is None or not self.best.model:
             return
         self.world.barrier()
         folder = self.store.model(self.best.model)
         self._state.read_model(folder)
-        value = self.evaluator.evaluate(self.sampler.system).metrics()[self.config.metric]
+        value = self.examine(self.evaluator)[self.config.metric]
         if value != self.best.value:
             msg = (
                 f"{folder} must score {self.config.metric} {self.best.value} when loaded again, "
@@ -264,7 +274,8 @@ class Trainer:
             )
             raise CheckpointError(msg)
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Writes a checkpoint of the run as it is now."""
         if self.store is not None and self.world.is_first:
             self.store.save(self._state.checkpoint(self.progress, self.best, self._stopping))
         self.world.barrier()

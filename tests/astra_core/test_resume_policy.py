@@ -177,8 +177,8 @@ class Diary:
     def __init__(self, trainer, *, stop_after=None):
         self.done = []
         self._stop_after = stop_after
-        trainer._harness.experience = self._noting("sample", trainer._harness.experience)
-        trainer._updates.apply = self._noting("update", trainer._updates.apply)
+        trainer.harness.experience = self._noting("sample", trainer.harness.experience)
+        trainer.updates.apply = self._noting("update", trainer.updates.apply)
         trainer.evaluator.evaluate = self._noting("test", trainer.evaluator.evaluate)
         self._trainer = trainer
 

@@ -324,7 +324,7 @@ def test_a_best_model_that_no_longer_scores_what_it_scored_is_reported(tmp_path)
     trainer.best.value = 2.0
 
     with pytest.raises(CheckpointError, match="when loaded again, got"):
-        trainer._restore_best()
+        trainer.restore_best()
 
 
 def test_without_an_evaluator_the_last_weights_stay(tmp_path):
