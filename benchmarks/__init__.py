@@ -1,0 +1,1 @@
+"""What is fast, how good the result is, and how either is measured."""

@@ -1,0 +1,85 @@
+"""Attack success on the embedded default for several seeds, as the table of the README.
+
+``python -m benchmarks.seeds 0 1 2`` copies the project into a temporary folder once per seed, runs
+the stages from prompts to evaluation there and prints one row. Nothing in the project changes.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+COPIED = ("astra_core", "flows", "plugins", "tasks", "dvc.yaml", "params.yaml", "pyproject.toml")
+STAGES = ("prompts", "validation", "models", "rollouts", "training", "evaluation")
+HEADER = (
+    "| seed | attack success, untrained | trained | unique probes | distinct-2, share of untrained "
+    "| minutes |\n|---|---|---|---|---|---|"
+)
+
+
+def main() -> None:
+    """Runs every seed that is asked for and prints its row."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("seeds", nargs="+", type=int)
+    print(HEADER, flush=True)
+    for seed in parser.parse_args().seeds:
+        print(_row(seed), flush=True)
+
+
+def _row(seed: int) -> str:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        record = _run(Path(folder), seed)
+    before, after = record["baseline"], record["attacker"]
+    cells = [
+        str(seed),
+        _spelled(before["attack_success_rate"]),
+        _spelled(after["attack_success_rate"]),
+        f"{after['unique_probes']:.2f}",
+        f"{after['distinct_2'] / before['distinct_2']:.2f}",
+        f"{(time.monotonic() - started) / 60:.1f}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def _run(folder: Path, seed: int) -> dict[str, Any]:
+    """The evaluation of a run with this seed in a copy of the project."""
+    for name in COPIED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, folder / name)
+    change = "import sys; from flows.settings import change_params; change_params(sys.argv[1:])"
+    _python(folder, "-c", change, f"seed={seed}")
+    for stage in STAGES:
+        _python(folder, "-m", "tasks", stage)
+    report: dict[str, Any] = json.loads((folder / "reports/evaluation.json").read_text())
+    return report
+
+
+def _python(folder: Path, *arguments: str) -> None:
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(folder),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
+    }
+    subprocess.run(  # noqa: S603 - our own interpreter on our own code
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def _spelled(interval: dict[str, float]) -> str:
+    return f"{interval['value']:.1%} [{interval['low']:.1%}, {interval['high']:.1%}]"
+
+
+if __name__ == "__main__":
+    main()
