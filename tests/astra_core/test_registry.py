@@ -1,3 +1,4 @@
+import subprocess
 import sys
 
 import pytest
@@ -47,6 +48,30 @@ def test_an_import_path_names_a_class():
 def test_an_import_path_that_leads_nowhere_is_refused_with_its_reason(path, reason):
     with pytest.raises(ConfigurationError, match=reason):
         resolve("scorer", path)
+
+
+def test_a_plugin_that_cannot_be_read_is_refused_with_its_reason(tmp_path, monkeypatch):
+    (tmp_path / "my_torn_plugin.py").write_text("class Mine(:", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ConfigurationError, match=r"got SyntaxError: .*my_torn_plugin\.py, line 1"):
+        resolve("scorer", "my_torn_plugin:Mine")
+
+
+@pytest.mark.parametrize("launch", [("-m", "look"), ("-P", "look.py")])
+def test_a_plugin_below_the_working_folder_is_found_however_python_was_started(tmp_path, launch):
+    """As ``python -m tasks`` and a notebook (-m), and as a command such as ``astra`` (-P)."""
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "mine.py").write_text("class Mine: pass", encoding="utf-8")
+    (tmp_path / "look.py").write_text(
+        "from astra_core.registry import resolve; print(resolve('scorer', 'plugins.mine:Mine'))",
+        encoding="utf-8",
+    )
+    found = subprocess.run(
+        [sys.executable, *launch], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    assert "<class 'plugins.mine.Mine'>\n" == found.stdout
 
 
 def test_options_are_read_by_the_plugin_itself():
