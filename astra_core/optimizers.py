@@ -210,7 +210,8 @@ class AnnealingSchedule(SchedulePlugin):
         def factor(step: int) -> float:
             if step < warmup_steps:
                 return (step + 1) / warmup_steps
-            return annealed(1.0, step - warmup_steps, kind=options.kind, rate=options.rate)
+            fallen = step - max(warmup_steps - 1, 0)
+            return annealed(1.0, fallen, kind=options.kind, rate=options.rate)
 
         return torch.optim.lr_scheduler.LambdaLR(optimizer, factor)
 
