@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from tasks.tracking import RunLog
 
 RUNS = Path("runs")
+PLUGINS = Path("plugins")
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +235,9 @@ def _open_run(run_key: str, sections: dict[str, Any]) -> "RunLog":
 def _run_key(sections: dict[str, Any], *, valid: Path, base: Path, baseline: Path) -> str:
     """Names a run: the same parameters, inputs and code go on where they were."""
     root = Path(__file__).resolve().parent.parent
-    code = folder_digest(root / "astra_core", keep=lambda path: path.suffix == ".py")
+    # Of plug-ins too: an edited one must begin anew, not export what the unedited one had learned.
+    folders = (root / "astra_core", PLUGINS)
+    code = [folder_digest(path, keep=lambda file: file.suffix == ".py") for path in folders]
     inputs = [
         file_digest(valid / "train.parquet"),
         file_digest(valid / "dev.parquet"),

@@ -143,5 +143,23 @@ def test_a_journal_drops_what_comes_after_the_checkpoint_and_a_torn_line(tmp_pat
     assert rows[0]["train/loss"] is None
 
 
+def test_an_edited_plugin_is_another_run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_world(tmp_path)
+    rollouts_file = tmp_path / "data/rollouts/rollouts.parquet"
+    rollouts_file.parent.mkdir(parents=True)
+    rollouts_file.write_bytes(b"")
+    folders = {"valid": "data/valid", "base": "models/base", "baseline": "data/rollouts"}
+    paths = {name: tmp_path / folder for name, folder in folders.items()}
+    keys = [training._run_key({}, **paths)]
+    for text in ("a = 1", "a = 1", "a = 2"):
+        (tmp_path / "plugins").mkdir(exist_ok=True)
+        (tmp_path / "plugins" / "mine.py").write_text(text, encoding="utf-8")
+        keys.append(training._run_key({}, **paths))
+
+    assert keys[1] == keys[2]
+    assert 3 == len(set(keys))
+
+
 def test_no_best_checkpoint_is_written_as_null():
     assert Best(metric="eval/x", mode="max").record()["value"] is None
