@@ -1,6 +1,8 @@
 import datetime as dt
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -14,6 +16,7 @@ from astra_core.config import (
     TrainingConfiguration,
 )
 from astra_core.errors import ConfigurationError
+from astra_core.registry import BUILT_INS, resolve
 
 
 def problems(section, record):
@@ -129,3 +132,24 @@ def test_naming_plugins_and_reading_configuration_loads_no_torch():
     )
 
     assert 0 == subprocess.run([sys.executable, "-c", code], check=False).returncode
+
+
+DEFAULTS = json.loads(
+    (Path(__file__).parents[1] / "vectors" / "astra_config_defaults.json").read_text("utf-8")
+)["cases"]
+
+
+def test_training_defaults_are_those_of_the_seed_project():
+    (expected,) = [c["TrainingConfiguration"] for c in DEFAULTS if "TrainingConfiguration" in c]
+    found = TrainingConfiguration().model_dump(include=set(expected))
+    found["optimizer"] = found["optimizer"]["name"]
+
+    assert expected == found
+
+
+def test_the_seed_projects_optimizers_are_known_and_another_is_refused():
+    (names,) = [c["valid_optimizers"] for c in DEFAULTS if "valid_optimizers" in c]
+
+    assert set(names) <= set(BUILT_INS["optimizer"])
+    with pytest.raises(ValueError, match="unknown optimizer 'lion'"):
+        resolve("optimizer", "lion")

@@ -1,0 +1,130 @@
+"""Every setting of training does something: changed alone, it changes what a run gives."""
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+from tiny_training import choice, configured, trainer_of, weights_of
+
+from astra_core.algorithms.dpo import DPO
+from astra_core.config import (
+    LoraConfiguration,
+    Part,
+    Section,
+    TrainingConfiguration,
+)
+from astra_core.errors import TrainingError
+
+HERE = Path(__file__).parent
+PERIODIC = {"pattern": "mlp", "active": "periodic", "period": 3, "start": 1, "stop": 2}
+KL = {"metric": "eval/kl_nats", "eval_every": 1}
+STUCK = {"metric": "eval/failed_rate", "eval_every": 1, "training_steps": 4}
+
+
+def part(**changes):
+    return {"parts": {"mlp": {**PERIODIC, **changes}}}
+
+
+def lora(**changes):
+    return {"lora": {"rank": 2, "alpha": 4.0, "target_modules": ["q_proj"], **changes}}
+
+
+EFFECTS = {
+    "algorithm": ({}, {"algorithm": choice("ipo")}),
+    "training_steps": ({}, {"training_steps": 2}),
+    "num_episodes_per_experience": ({}, {"num_episodes_per_experience": 3}),
+    "batch_size": ({}, {"batch_size": 2}),
+    "gradient_accumulation_steps": ({}, {"gradient_accumulation_steps": 2}),
+    "epochs_per_experience": ({}, {"epochs_per_experience": 2}),
+    "lr": ({}, {"lr": 0.02}),
+    "optimizer": ({}, {"optimizer": choice("sgd")}),
+    "schedule": ({}, {"schedule": choice("annealing")}),
+    "warmup_steps": ({}, {"warmup_steps": 2}),
+    "max_grad_norm": ({}, {"max_grad_norm": None}),
+    "precision": ({}, {"precision": "bf16"}),
+    "parts.pattern": (part(), part(pattern="attn")),
+    "parts.lr_factor": (part(), part(lr_factor=0.5)),
+    "parts.active": (part(), part(active="always")),
+    "parts.period": ({**part(), "training_steps": 4}, {**part(period=2), "training_steps": 4}),
+    "parts.start": (part(), part(start=0)),
+    "parts.stop": (part(), part(stop=3)),
+    "lora.rank": (lora(), lora(rank=3)),
+    "lora.alpha": (lora(), lora(alpha=1.0)),
+    "lora.target_modules": (lora(), lora(target_modules=["v_proj"])),
+    "eval_first": ({}, {"eval_first": False}),
+    "eval_every": ({}, {"eval_every": 1}),
+    "metric": (KL, {**KL, "metric": "eval/failed_rate"}),
+    "mode": (KL, {**KL, "mode": "min"}),
+    "early_stopping.patience": (STUCK, {**STUCK, "early_stopping": {"patience": 1}}),
+    "early_stopping.min_delta": (KL, {**KL, "early_stopping": {"min_delta": 1e6}}),
+    "early_stopping.max_kl_nats": ({}, {"early_stopping": {"max_kl_nats": 1e-6}}),
+    "early_stopping.max_optimizer_steps": ({}, {"early_stopping": {"max_optimizer_steps": 1}}),
+    "early_stopping.max_seconds": ({}, {"early_stopping": {"max_seconds": 1e-6}}),
+    "checkpoint.save_every": ({}, {"checkpoint": {"save_every": 2}}),
+    "checkpoint.keep": ({}, {"checkpoint": {"save_every": 1, "keep": 1}}),
+    "dump_steps": ({}, {"dump_steps": [1]}),
+}
+"""What each setting is changed from and to."""
+
+ELSEWHERE = {
+    "trainer": "test_extending",
+    "gradient_checkpointing": "models/test_recomputation",
+    "checkpoint.resume": "test_resume_policy",
+    "checkpoint.allow_other_version": "test_resume_policy",
+    "max_nonfinite_steps": "test_training_settings",
+}
+
+
+def leaves(section, prefix=""):
+    """The dotted names of a section's settings; a plug-in's choice is one setting."""
+    nested = {"parts": Part, "lora": LoraConfiguration}
+    for name, field in section.model_fields.items():
+        inner = nested.get(name, field.annotation)
+        is_section = isinstance(inner, type) and issubclass(inner, Section)
+        if is_section and inner.__name__ != "Choice":
+            yield from leaves(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def outcome(folder, changes):
+    """Everything that a setting may change."""
+    trainer = trainer_of(configured(**changes), folder)
+    rows = [report.row() for report in trainer.steps()]
+    return {
+        "rows": rows,
+        "weights": weights_of(trainer),
+        "evaluated": [point.training_step for point in trainer.progress.evaluations],
+        "kept": sorted(path.relative_to(folder).as_posix() for path in folder.glob("**/*")),
+        "best": (trainer.best.metric, trainer.best.training_step),
+        "stopped": trainer.progress.stopped_because,
+    }
+
+
+def test_every_setting_is_in_the_table():
+    assert sorted([*EFFECTS, *ELSEWHERE]) == sorted(leaves(TrainingConfiguration))
+
+
+@pytest.mark.parametrize("name", EFFECTS)
+def test_a_setting_changes_the_run(name, tmp_path):
+    before, after = EFFECTS[name]
+
+    assert outcome(tmp_path / "before", before) != outcome(tmp_path / "after", after)
+
+
+@pytest.mark.parametrize(("limit", "num_updates"), [(0, 0), (2, 2)])
+def test_max_nonfinite_steps_says_how_many_updates_may_be_skipped(limit, num_updates):
+    class Torn(DPO):
+        """Its loss is never finite."""
+
+        def step(self, batch):
+            loss, logs = super().step(batch)
+            return loss * math.nan, logs
+
+    trainer = trainer_of(configured(max_nonfinite_steps=limit), algorithm=Torn)
+    reports = trainer.steps()
+    assert all(report.is_skipped for report in itertools.islice(reports, num_updates))
+
+    with pytest.raises(TrainingError, match="max_nonfinite_steps"):
+        next(reports)
