@@ -6,7 +6,8 @@ validate strictly: the number 16 is not the text "16".
 
 import json
 import re
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -52,17 +53,7 @@ def _explained(error: ValidationError, section: type[BaseModel], where: str) -> 
     for problem in error.errors():
         place = ".".join([where, *(str(part) for part in problem["loc"])]).strip(".")
         if problem["type"] == "extra_forbidden":
-            owner = section
-            for part in problem["loc"][:-1]:
-                annotation = (
-                    owner.model_fields[str(part)].annotation
-                    if str(part) in owner.model_fields
-                    else None
-                )
-                if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-                    break
-                owner = annotation
-            known = sorted(owner.model_fields)
+            known = sorted(_section_at(problem["loc"][:-1], section).model_fields)
             near = get_close_matches(str(problem["loc"][-1]), known, n=1)
             hint = f"Did you mean '{near[0]}'?" if near else f"known keys are {known}"
             clauses.append(f"{place} is not a known key; {hint}")
@@ -73,6 +64,17 @@ def _explained(error: ValidationError, section: type[BaseModel], where: str) -> 
             rule = rule[0].lower() + rule[1:]
             clauses.append(f"{place}: {rule}, got {problem['input']!r}; see params.yaml")
     return "\n".join(clauses)
+
+
+def _section_at(place: Iterable[int | str], section: type[BaseModel]) -> type[BaseModel]:
+    """The section that lies at ``place``, also inside of a mapping, a list or an optional."""
+    for part in place:
+        # A key of a mapping and an index of a list name no field; the section stays the same.
+        annotation = getattr(section.model_fields.get(str(part)), "annotation", None)
+        for inner in (annotation, *get_args(annotation)):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                section = inner
+    return section
 
 
 class Choice(Section):

@@ -44,6 +44,24 @@ def test_an_unknown_key_of_an_inner_section_is_compared_with_the_inner_keys():
     ] == problems(TrainingConfiguration, {"early_stopping": {"patients": 3}})
 
 
+@pytest.mark.parametrize(
+    ("record", "line"),
+    [
+        ({"lora": {"rnk": 4}}, "area.lora.rnk is not a known key; Did you mean 'rank'?"),
+        (
+            {"parts": {"head": {"pattern": "x", "lr_fctor": 2.0}}},
+            "area.parts.head.lr_fctor is not a known key; Did you mean 'lr_factor'?",
+        ),
+        (
+            {"optimizer": {"name": "sgd", "option": {}}},
+            "area.optimizer.option is not a known key; Did you mean 'options'?",
+        ),
+    ],
+)
+def test_an_unknown_key_inside_of_an_optional_or_a_mapping_is_compared_there(record, line):
+    assert [line] == problems(TrainingConfiguration, record)
+
+
 def test_every_problem_has_a_line_of_its_own():
     lines = problems(TrainingConfiguration, {"lr": -1, "batch_size": 0, "what": 1})
 
