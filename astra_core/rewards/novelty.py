@@ -38,8 +38,6 @@ class NoveltyMemory:
                 self.counts[bin_] += 1.0
 
     def _novelty(self, bins: list[int], together: Counter[int]) -> float:
-        if not bins:
-            return 1.0 / math.sqrt(1.0 + len(together))
         seen = self.counts[bins].tolist()
         bonuses = [
             1.0 / math.sqrt(1.0 + before + together[bin_] - 1)
