@@ -1,0 +1,116 @@
+import json
+from pathlib import Path
+
+import pytest
+from tiny_training import weights_of
+
+from astra_core.config import (
+    Choice,
+    EvaluationConfiguration,
+    GenerationConfiguration,
+    SystemConfiguration,
+    TrainingConfiguration,
+)
+from astra_core.errors import ConfigurationError, DataError
+from astra_core.models.causal_lm import LanguageModel
+from astra_core.presets import Assembly, hf_configuration, hf_trainer
+from astra_core.testing import tiny_language_model, tiny_prompts
+from astra_core.trainer import Trainer
+
+CASES = json.loads(
+    (Path(__file__).parents[1] / "vectors" / "astra_config_defaults.json").read_text("utf-8")
+)["cases"]
+SHORT = GenerationConfiguration(max_new_tokens=6)
+SMALL = Assembly(
+    system=SystemConfiguration(
+        max_context_tokens=64,
+        probe=SHORT,
+        response=SHORT,
+        scorer=Choice(name="phrases", options={"phrases": ["bad", "worse"]}),
+    ),
+    evaluation=EvaluationConfiguration(num_rollouts=2, depth=1, num_resamples=50),
+)
+TEXTS = [prompt.text for prompt in tiny_prompts(6)]
+
+
+@pytest.fixture
+def folders(tmp_path):
+    tiny_language_model(seed=1).save(tmp_path / "attacker")
+    tiny_language_model(seed=2).save(tmp_path / "target")
+    return tmp_path
+
+
+def built(folders, *, assembly=SMALL, prompts=TEXTS, **changes):
+    config = hf_configuration(**{"training_steps": 2, "lr": 0.01, "eval_every": 1, **changes})
+    return hf_trainer(
+        folders / "attacker",
+        folders / "target",
+        prompts,
+        dev_prompts=TEXTS[:3],
+        folder=folders / "checkpoints",
+        config=config,
+        assembly=assembly,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "config"),
+    [
+        ("TrainingConfiguration", TrainingConfiguration()),
+        ("HFASTConfiguration", hf_configuration()),
+    ],
+)
+def test_configurations_have_the_numbers_of_astra_rl(name, config):
+    (theirs,) = (case[name] for case in CASES if name in case)
+    ours = {field: getattr(config, field) for field in theirs}
+
+    assert theirs == {**ours, "optimizer": ours["optimizer"].name}
+
+
+def test_a_change_is_checked_like_a_line_of_params():
+    assert 5 == hf_configuration(training_steps=5).training_steps
+    assert 3 == hf_configuration(optimizer={"name": "sgd"}, warmup_steps=3).warmup_steps
+    with pytest.raises(ConfigurationError, match="Did you mean 'batch_size'"):
+        hf_configuration(batchsize=5)
+
+
+def test_the_preset_trains_examines_and_keeps_only_what_was_better(folders):
+    trainer = built(folders)
+    untrained = weights_of(trainer)
+    progress = trainer.train()
+    best = trainer.store.model(trainer.best.model)
+
+    assert [0, 1, 2] == [point.training_step for point in progress.evaluations]
+    assert trainer.best.value == max(p.metrics[trainer.best.metric] for p in progress.evaluations)
+    assert progress.step > 0
+    assert (weights_of(trainer) != untrained) == (trainer.best.training_step > 0)
+    # With its tokenizer, so that any tool can load it.
+    assert LanguageModel.load(best).encode(TEXTS[0]) == trainer.sampler.system.attacker.encode(
+        TEXTS[0]
+    )
+
+
+def test_a_stopped_run_of_the_preset_goes_on(folders):
+    first = built(folders, training_steps=1)
+    first.train()
+    second = built(folders, training_steps=2)
+
+    assert second.resume()
+    assert 1 == second.progress.training_step
+    assert 2 == second.train().training_step
+
+
+def test_what_cannot_work_is_refused_before_weights_load(folders):
+    narrow = Assembly(sampler=Choice(name="tree", options={"tree_width": 1}))
+    with pytest.raises(ConfigurationError, match="tree_width must be at least 2"):
+        hf_trainer("no/model", "no/model", TEXTS, dev_prompts=TEXTS, folder="x", assembly=narrow)
+    with pytest.raises(DataError, match="at least one prompt"):
+        hf_trainer("no/model", "no/model", TEXTS, dev_prompts=[], folder="x")
+
+
+def test_a_trainer_and_an_algorithm_are_chosen_by_name(folders):
+    path = {"name": "astra_core.trainer:Trainer"}
+    trainer = built(folders, trainer=path, algorithm={"name": "ppo"})
+
+    assert type(trainer) is Trainer
+    assert "PPO" == type(trainer.algorithm).__name__
