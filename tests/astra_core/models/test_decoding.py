@@ -85,6 +85,15 @@ def test_ties_at_the_edge_of_top_k_stay_together():
     assert [[False, True, True, True]] == kept.tolist()
 
 
+def test_a_token_at_the_edge_of_the_nucleus_is_treated_as_in_transformers():
+    # Four tokens of one quarter each: the sums are exact, so the comparison is one of equality.
+    logits = torch.zeros(1, 4)
+    ours = processed_logits(logits, GenerationConfiguration(top_p=0.5)).isfinite()
+
+    assert torch.equal(TopPLogitsWarper(0.5)(None, logits).isfinite(), ours)
+    assert int(ours.sum()) == 2
+
+
 def test_tokens_are_drawn_as_often_as_they_are_likely(logits):
     num_draws = 20_000
     uniform = (torch.arange(num_draws, dtype=torch.float64) + 0.5) / num_draws

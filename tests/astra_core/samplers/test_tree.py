@@ -66,6 +66,9 @@ def systems():
         "separator of one token": tiny_system(config=so),
         "separator of two tokens": tiny_system(config=two),
         "short contexts": tiny_system(config=config(max_context_tokens=9)),
+        "attacker reads less than target": tiny_system(
+            config=config(max_context_tokens=120, probe=GenerationConfiguration(max_new_tokens=116))
+        ),
         "shorter than a probe": tiny_system(
             config=config(max_context_tokens=8, probe=GenerationConfiguration(max_new_tokens=12))
         ),
