@@ -127,3 +127,17 @@ def test_bf16_trains_other_weights_in_fp32():
     for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
         assert torch.float32 == other.dtype
         torch.testing.assert_close(one, other, rtol=0.0, atol=0.1)
+
+
+@pytest.mark.parametrize("limit", [0.5, 2**0.5, 1.5, None])
+def test_gradients_are_clipped_as_torch_clips_them(limit):
+    updates, algorithm = updates_of()
+    updates._config = updates._config.model_copy(update={"max_grad_norm": limit})
+    update = updates.apply([Batch()], training_step=0)
+    theirs = [torch.nn.Parameter(torch.zeros(())) for _ in range(2)]
+    for weight in theirs:
+        weight.grad = torch.ones(())
+    norm = torch.nn.utils.clip_grad_norm_(theirs, limit or float("inf"))
+
+    assert norm.item() == update.grad_norm
+    assert [-weight.grad.item() for weight in theirs] == [w.item() for w in algorithm.own]
