@@ -98,10 +98,18 @@ def test_a_run_goes_on_beside_a_damaged_checkpoint(tmp_path, damage):
     DAMAGES[damage](tmp_path / "step_000003")
     store.save(checkpoint(2))
 
+    assert ["step_000001", "step_000002"] == names(tmp_path)
     assert store.newest().step == 2
     store.save(checkpoint(3))
     assert ["step_000002", "step_000003"] == names(tmp_path)
     assert store.newest().step == 3
+
+
+def test_a_run_that_is_begun_again_does_not_go_on_from_the_one_before(tmp_path):
+    store = saved(tmp_path, 8, 9)
+    store.save(checkpoint(0))
+
+    assert store.newest().step == 0
 
 
 def test_when_every_checkpoint_is_damaged_there_is_no_silent_start_again(tmp_path):

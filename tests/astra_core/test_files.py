@@ -48,6 +48,24 @@ def test_a_write_that_is_cut_off_leaves_what_was_there(tmp_path):
     assert [path] == list(tmp_path.iterdir())
 
 
+def test_a_file_is_on_disk_before_it_takes_its_name(tmp_path, monkeypatch):
+    calls = []
+    for name in ("fsync", "replace"):
+        own = getattr(os, name)
+
+        def noted(*arguments, own=own, name=name):
+            calls.append(name)
+            return own(*arguments)
+
+        monkeypatch.setattr(os, name, noted)
+    write_text("text", tmp_path / "file")
+    with draft_folder_of(tmp_path / "folder") as draft:
+        (draft / "inner").write_text("text")
+
+    # The file, its name; then the file inside, the folder itself, its name.
+    assert ["fsync", "replace", "fsync", "fsync", "fsync", "replace", "fsync"] == calls
+
+
 def test_a_draft_that_a_killed_process_left_is_written_over(tmp_path):
     path = tmp_path / "file.txt"
     (tmp_path / ".file.txt.partial").write_text("x" * 100)

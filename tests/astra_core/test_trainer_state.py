@@ -85,6 +85,17 @@ def test_a_run_goes_on_from_wherever_its_last_checkpoint_is(tmp_path, changes):
     check_resumed(tmp_path, **changes)
 
 
+def test_torchs_random_state_goes_on_too(tmp_path):
+    trainer = trainer_of(configured(), tmp_path)
+    torch.manual_seed(123)
+    trainer.train()
+    expected = torch.rand(3)
+    resumed = trainer_of(configured(), tmp_path)
+    resumed.resume()
+
+    assert torch.equal(expected, torch.rand(3))
+
+
 def test_a_new_run_has_nothing_to_go_on_from(tmp_path):
     assert not trainer_of(configured(), tmp_path).resume()
     assert not trainer_of(configured()).resume()
