@@ -1,0 +1,149 @@
+"""How much of a training step the Trainer itself takes, at the shape of GPT-2 small.
+
+The weights are random: only the shape costs time. The model's time is that of sampling, forward
+passes, losses and backward passes; what is neither that nor the scorer's is the Trainer's own, the
+optimiser's update included. Counted is processor time on one thread, which another program on the
+same machine does not change: wall clock gave shares between 1.8 and 6.2 % on a busy one.
+
+``python -m benchmarks.trainer_overhead`` prints the shares.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+
+from astra_core.config import (
+    Choice,
+    GenerationConfiguration,
+    SystemConfiguration,
+    TrainingConfiguration,
+)
+from astra_core.models.causal_lm import LanguageModel
+from astra_core.registry import build
+from astra_core.rollout import Prompt
+from astra_core.system import System
+from astra_core.trainer import Trainer
+from benchmarks.figures import Figure, table
+
+NUM_WORDS = 50257
+LIMIT_PERCENT = 3.0
+
+
+class Stopwatch:
+    """Seconds by name; a call inside another is counted once, for the inner one."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self._inner = [0.0]
+
+    def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, with its time added to ``name``."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._inner.append(0.0)
+            start = time.process_time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                spent = time.process_time() - start
+                own = spent - self._inner.pop()
+                self._inner[-1] += spent
+                self.add(name, own)
+
+        return call
+
+    def add(self, name: str, seconds: float) -> None:
+        """Adds seconds to ``name``."""
+        self.seconds[name] = self.seconds.get(name, 0.0) + seconds
+
+
+def figures() -> list[Figure]:
+    """The shares of a step."""
+    torch.set_num_threads(1)
+    watch = Stopwatch()
+    trainer = _trainer()
+    _watch(trainer, watch)
+    backward = torch.Tensor.backward
+    torch.Tensor.backward = watch.timed("model", backward)  # type: ignore[method-assign]
+    try:
+        total = _run(trainer, watch)
+    finally:
+        torch.Tensor.backward = backward  # type: ignore[method-assign]
+    update = watch.seconds["optimizer"]
+    own = total - watch.seconds["model"] - watch.seconds["scorer"]
+    share = "share of a step, GPT-2 small"
+    return [
+        Figure("training step of 2 updates, GPT-2 small", total, "s"),
+        Figure(f"optimiser's update, {share}", 100 * update / total, "%"),
+        Figure(f"Trainer without it, {share}", 100 * (own - update) / total, "%"),
+        Figure(f"Trainer's own time, {share}", 100 * own / total, "%", LIMIT_PERCENT),
+    ]
+
+
+def _run(trainer: Trainer, watch: Stopwatch) -> float:
+    """Seconds of the last training step; the first warms caches and makes the optimiser's state."""
+    start = 0.0
+    for _ in trainer.steps():
+        if trainer.progress.training_step == 1 and not start:
+            watch.seconds.clear()
+            start = time.process_time()
+    return time.process_time() - start
+
+
+def _watch(trainer: Trainer, watch: Stopwatch) -> None:
+    system = trainer.sampler.system
+    for model in (system.attacker, system.reference):
+        for name in ("continuations", "continuation_logprobs"):
+            setattr(model, name, watch.timed("model", getattr(model, name)))
+    scorer, algorithm, optimizer = system.scorer, trainer.algorithm, trainer.updates.optimizer
+    scorer.score = watch.timed("scorer", scorer.score)  # type: ignore[method-assign]
+    algorithm.step = watch.timed("model", algorithm.step)  # type: ignore[method-assign]
+    begun: list[float] = []
+    optimizer.register_step_pre_hook(lambda *_: begun.append(time.process_time()))
+    optimizer.register_step_post_hook(
+        lambda *_: watch.add("optimizer", time.process_time() - begun.pop())
+    )
+
+
+def _trainer() -> Trainer:
+    """Four prompts, four probes each, as pairs for DPO; nothing is saved or evaluated."""
+    spoken = GenerationConfiguration(max_new_tokens=24, min_new_tokens=24)
+    config = SystemConfiguration(probe=spoken, response=spoken)
+    attacker, reference = _language_model(is_trained=True), _language_model(is_trained=False)
+    # Of two random words, one counts as bad, so that siblings differ.
+    phrases = [f"w{index}" for index in range(0, NUM_WORDS, 60)]
+    scorer = build("scorer", Choice(name="phrases", options={"phrases": phrases}))
+    system = System.of(attacker, reference, reference, scorer, config)
+    sampler = build(
+        "sampler",
+        Choice(name="tree", options={"tree_width": 4, "tree_depth": 1, "num_responses": 1}),
+        system=system,
+        prompts=[Prompt(f"{i:016x}", f"w{i} w{2 * i} w{3 * i}") for i in range(8)],
+        reward=build("reward", Choice(name="adversarial")),
+        seed=0,
+    )
+    options = {"pairs": "all", "margin": 0.0}
+    algorithm = Choice(name="dpo", options=options)
+    training = TrainingConfiguration(
+        algorithm=algorithm, training_steps=2, num_episodes_per_experience=4, lr=1e-6
+    )
+    return Trainer(training, sampler, build("algorithm", algorithm, system=system))
+
+
+def _language_model(*, is_trained: bool) -> LanguageModel:
+    words = {"</s>": 0, **{f"w{index}": index + 1 for index in range(NUM_WORDS - 1)}}
+    tokenizer = Tokenizer(models.WordLevel(vocab=words, unk_token="</s>"))  # noqa: S106
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    wrapped = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="</s>")  # noqa: S106
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=NUM_WORDS, bos_token_id=None, eos_token_id=0))
+    model.requires_grad_(is_trained)
+    return LanguageModel(model, wrapped)
+
+
+if __name__ == "__main__":
+    print(table(figures()))
