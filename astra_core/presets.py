@@ -1,8 +1,8 @@
 """Ready-made: from two Hugging Face folders and a list of prompts to a Trainer, in one call.
 
 In the place of ASTRA-RL's ``HFASTConfiguration`` and ``HFASTTrainer``, with the same numbers.
-Unlike there, the examination works and runs once when due, not per batch; only a better score replaces
-the best model, saved with its tokenizer; windows accumulate; figures are reported.
+Unlike there, the examination works and runs once when due, not per batch; only a better score
+replaces the best model, saved with its tokenizer; windows accumulate; figures are reported.
 """
 
 import hashlib
@@ -87,8 +87,9 @@ def hf_trainer(
     around = assembly or Assembly()
     trainer: type[Trainer] = resolve("trainer", config.trainer.name)
     sampler = read_options("sampler", around.sampler)
+    given = resolve("sampler", around.sampler.name).gives | {"shared_tokenizer"}
     algorithm = resolve("algorithm", config.algorithm.name)
-    algorithm.check_needs(read_options("algorithm", config.algorithm), sampler)
+    algorithm.check_needs(read_options("algorithm", config.algorithm), sampler, gives=given)
     examined = _prompts(dev_prompts)[: around.evaluation.num_training_prompts]
     evaluator = Evaluator(
         around.evaluation, prompts=examined, reward=build("reward", around.reward), seed=around.seed

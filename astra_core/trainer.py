@@ -35,8 +35,8 @@ __all__ = ["EvaluationPoint", "Progress", "StepReport", "Trainer"]
 class Trainer:
     """Optimises the sampler's attacker with an algorithm's loss.
 
-    A Trainer of one's own overrides ``examine``, ``windows``, ``save`` or ``steps``, and brings
-    ``Options``, which it finds in ``self.options``; see docs/extending.md.
+    A Trainer of one's own overrides ``examine``, ``windows``, ``save``, ``end`` or ``steps``, and
+    brings ``Options``, which it finds in ``self.options``; see docs/extending.md.
 
     Args:
         config: What to do; the optimiser and the schedule are built from it.
@@ -118,7 +118,7 @@ class Trainer:
             checkpoint, self.best, self._stopping, subject=f"checkpoint {folder}"
         )
         if any(name.startswith(("training_steps", "early_stopping")) for name in changed):
-            self.progress.stopped_because = self._end()
+            self.progress.stopped_because = self.end()
         if self.store is not None and folder != self.store.folder and self.world.is_first:
             if self.best.model:
                 self.store.adopt(self.best.model, folder)
@@ -154,7 +154,7 @@ class Trainer:
             self.save()
         while not self.progress.stopped_because:
             yield from self._training_step()
-            self.progress.stopped_because = self.world.first_says(self._end())
+            self.progress.stopped_because = self.world.first_says(self.end())
             is_due = self.progress.training_step % self.config.checkpoint.save_every == 0
             if is_due or self.progress.stopped_because:
                 self.save()
@@ -229,7 +229,7 @@ class Trainer:
             },
         )
 
-    def _end(self) -> str:
+    def end(self) -> str:
         """Why the run ends now, in words; empty while it goes on."""
         is_done = self.progress.training_step >= self.config.training_steps
         return self._stopping.reason(self.progress.step, self.best) or (
