@@ -236,8 +236,10 @@ def _run_key(sections: dict[str, Any], *, valid: Path, base: Path, baseline: Pat
     """Names a run: the same parameters, inputs and code go on where they were."""
     root = Path(__file__).resolve().parent.parent
     # Of plug-ins too: an edited one must begin anew, not export what the unedited one had learned.
-    folders = (root / "astra_core", PLUGINS)
-    code = [folder_digest(path, keep=lambda file: file.suffix == ".py") for path in folders]
+    code = [
+        folder_digest(root / "astra_core", keep=lambda file: file.suffix == ".py"),
+        folder_digest(PLUGINS, keep=lambda file: file.suffix not in {".pyc", ".md"}),
+    ]
     inputs = [
         file_digest(valid / "train.parquet"),
         file_digest(valid / "dev.parquet"),
