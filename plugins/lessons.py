@@ -1,0 +1,82 @@
+"""A worked example: supervised training on probes that people wrote, without a single rollout."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from astra_core.algorithms.policy import PolicyStep
+from astra_core.config import Section
+from astra_core.errors import DataError
+from astra_core.harness import Experience, Harness
+from astra_core.models.causal_lm import LanguageModel
+from astra_core.rollout import Graph, Node
+from astra_core.trainer import Trainer
+
+
+class LessonsTrainer(Trainer):
+    """Learns to say what was written; one experience is one pass over it.
+
+    For ``sft``, ``expert_iteration`` and every algorithm that learns from ``PolicyStep``.
+    """
+
+    class Options(Section):
+        """Where the lessons are."""
+
+        path: Path = Field(description='JSON lines such as {"prompt": "so", "probe": "why"}.')
+
+    options: Options
+
+    def __init__(self, *arguments: Any, **parts: Any) -> None:
+        super().__init__(*arguments, **parts)
+        attacker = self.sampler.system.attacker
+        self.harness = Lessons(self.harness, read_lessons(self.options.path, attacker))
+
+
+class Lessons(Harness):
+    """Offers the same steps as every experience; their order is another in each."""
+
+    def __init__(self, harness: Harness, steps: Sequence[PolicyStep]) -> None:
+        super().__init__(harness.sampler, harness.algorithm, num_episodes=1)
+        self._steps = tuple(steps)
+
+    def experience(self, iteration: int, *, graphs: Sequence[Graph] | None = None) -> Experience:
+        """All lessons; rollouts that exist are passed over."""
+        del graphs
+        return Experience(iteration, (), self._steps, {"rollout/num_steps": len(self._steps)}, 0.0)
+
+
+def read_lessons(path: Path, attacker: LanguageModel) -> list[PolicyStep]:
+    """The lessons of a file as steps of weight 1.
+
+    Raises:
+        DataError: The file is missing or a line is no lesson.
+    """
+    try:
+        lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        return [PolicyStep(_turn(line["prompt"], line["probe"], attacker), 1.0) for line in lines]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        msg = f"{path} must hold lines with prompt and probe, got {type(error).__name__}: {error}"
+        raise DataError(msg) from error
+
+
+def _turn(prompt: str, probe: str, attacker: LanguageModel) -> Node:
+    ids = attacker.closed(attacker.encode(probe))
+    return Node(
+        path=(0,),
+        context_ids=attacker.opening_ids + attacker.closed(attacker.encode(prompt)),
+        truncated_tokens=0,
+        probe_text=probe,
+        probe_ids=ids,
+        probe_logprobs=(0.0,) * len(ids),  # nobody sampled it
+        probe_mask=(True,) * len(ids),
+        reference_logprobs=(),
+        target_logprobs=(),
+        response_texts=(),
+        response_ids=(),
+        response_scores=(),
+        score=0.0,
+        probe_score=0.0,
+    )
