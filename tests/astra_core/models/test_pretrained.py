@@ -1,5 +1,9 @@
 import os
 
+import pytest
+from safetensors.torch import load_file, save_file
+
+from astra_core.errors import ConfigurationError
 from astra_core.models.pretrained import load_pretrained, threads_for, weights_digest
 from astra_core.testing import tiny_language_model
 
@@ -33,3 +37,13 @@ def test_weights_are_single_precision_whatever_was_stored(tmp_path):
 
     loaded, _ = load_pretrained(tmp_path)
     assert {"torch.float32"} == {str(p.dtype) for p in loaded.parameters()}
+
+
+def test_missing_weights_are_refused_instead_of_drawn_at_random(tmp_path):
+    tiny_language_model().save(tmp_path)
+    weights = load_file(tmp_path / "model.safetensors")
+    weights.pop(next(name for name in weights if "mlp" in name))
+    save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+
+    with pytest.raises(ConfigurationError, match="must hold every weight"):
+        load_pretrained(tmp_path)
