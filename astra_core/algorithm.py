@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Literal, Protocol
 
 from jaxtyping import Float
@@ -13,9 +14,25 @@ from astra_core.errors import ConfigurationError
 from astra_core.rollout import Graph
 from astra_core.system import System
 
-Need = Literal["siblings", "reference", "value_head"]
+Need = Literal["siblings", "reference", "shared_tokenizer", "value_head"]
 """``siblings``: several probes after each context. ``reference``: log-probabilities under it.
-``value_head``: one on the attacker, which the algorithm brings along as ``parameters``."""
+``shared_tokenizer``: attacker and target read the same ids. ``value_head``: one on the attacker,
+which the algorithm brings along as ``parameters``."""
+
+ALL_GIVEN: frozenset[Need] = frozenset({"siblings", "reference", "shared_tokenizer"})
+"""What the world around an algorithm can give; a value head it must bring along itself."""
+
+# For each need, the line that says what is missing; ``check_needs`` names the algorithm.
+_LACKING: dict[Need, str] = {
+    "siblings": "rollouts.sampler must try several probes after each context for {name}, which "
+    "compares siblings, got one that does not; name another, such as 'tree'",
+    "reference": "rollouts.sampler must give reference log-probabilities, which {name} needs with "
+    "these options, got one that does not; name another, such as 'tree'",
+    "shared_tokenizer": "models.target must share the attacker's tokenizer, which {name} needs "
+    "with these options, got another; change them or name another target",
+    "value_head": "training.algorithm {name} must bring the value head it needs, got no parameters "
+    "of its own; override parameters()",
+}
 
 
 class Batch(Protocol):
@@ -38,6 +55,7 @@ class Algorithm(ABC):
     """
 
     needs: ClassVar[frozenset[Need]] = frozenset()
+    """Under any options; see ``needs_with``."""
 
     class Options(Section):
         """An algorithm without options."""
@@ -47,14 +65,35 @@ class Algorithm(ABC):
         self.system = system
 
     @classmethod
-    def check_needs(cls, options: Section, sampler_options: Section) -> None:
+    def needs_with(cls, options: Section) -> frozenset[Need]:
+        """What it needs under these options; overridden where they decide."""
+        del options
+        return cls.needs
+
+    @classmethod
+    def check_needs(
+        cls,
+        options: Section,
+        sampler_options: Section,
+        *,
+        gives: AbstractSet[Need] = ALL_GIVEN,
+    ) -> None:
         """Returns if a sampler of these options can serve this algorithm.
+
+        Args:
+            options: The algorithm's.
+            sampler_options: The sampler's.
+            gives: What the sampler's class declares, and ``shared_tokenizer`` unless attacker and
+                target are known to differ in it.
 
         Raises:
             ConfigurationError: It cannot; names what is missing.
         """
-        del options
-        if "siblings" in cls.needs:
+        needs = cls.needs_with(options)
+        brought: set[Need] = set() if cls.parameters is Algorithm.parameters else {"value_head"}
+        for need in sorted(needs - gives - brought):
+            raise ConfigurationError(_LACKING[need].format(name=cls.__name__))
+        if "siblings" in needs:
             refuse_single_children(cls.__name__, sampler_options)
 
     @abstractmethod

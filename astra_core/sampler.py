@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar, Literal
 
 from astra_core.config import Section
 from astra_core.errors import DataError
@@ -13,6 +14,13 @@ from astra_core.system import System
 
 class Sampler(ABC):
     """Grows one graph per prompt, breadth first, all prompts of a level in one batched call."""
+
+    gives: ClassVar[frozenset[Literal["siblings", "reference"]]] = frozenset(
+        {"siblings", "reference"}
+    )
+    """What its turns can serve an algorithm with: several probes after each context, where its
+    options allow it, and log-probabilities under the reference. See ``astra_core.algorithm.Need``.
+    """
 
     class Options(Section):
         """A sampler without options."""

@@ -221,12 +221,31 @@ def check_params(params: Params) -> None:
     read_options("optimizer", params.training.optimizer)
     read_options("schedule", params.training.schedule)
     read_options("trainer", params.training.trainer)
-    algorithm = resolve("algorithm", params.training.algorithm.name)
     options = read_options("algorithm", params.training.algorithm)
-    sampler = read_options("sampler", params.rollouts.sampler)
-    algorithm.check_needs(options, sampler)
     _check_flow(params.flow)
     _check_files(params)
+    _check_needs(params, options)
+
+
+def _check_needs(params: Params, options: Section) -> None:
+    algorithm = resolve("algorithm", params.training.algorithm.name)
+    given = set(resolve("sampler", params.rollouts.sampler.name).gives)
+    # Reading tokenizers takes a second, so it waits for an algorithm that asks.
+    asks = "shared_tokenizer" in algorithm.needs_with(options)
+    if not (asks and _tokenizers_differ(params.models)):
+        given.add("shared_tokenizer")
+    sampler = read_options("sampler", params.rollouts.sampler)
+    algorithm.check_needs(options, sampler, gives=given)
+
+
+def _tokenizers_differ(models: ModelsConfiguration) -> bool:
+    """Whether attacker and target are known to; only of two local folders is it known before."""
+    folders = {model.path for model in (models.attacker, models.target) if model.path}
+    if len(folders) < 2 or {models.attacker.source, models.target.source} != {"folder"}:
+        return False
+    from astra_core.models.tokenizers import tokenizer_digest
+
+    return len({tokenizer_digest(folder) for folder in folders}) > 1
 
 
 def _check_flow(flow: FlowConfiguration) -> None:

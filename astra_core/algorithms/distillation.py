@@ -9,7 +9,7 @@ target's own manner.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -50,8 +50,6 @@ class TaughtProbe:
 class Distillation(Algorithm):
     """Clipped surrogate whose advantages are the teacher's log-ratios."""
 
-    needs: ClassVar[frozenset[Need]] = frozenset({"reference"})
-
     class Options(Section):
         """Who teaches, and how far a token may move."""
 
@@ -75,6 +73,12 @@ class Distillation(Algorithm):
             )
             raise ConfigurationError(msg)
         self._penalty = KLPenalty(KLOptions())
+
+    @classmethod
+    def needs_with(cls, options: Section) -> frozenset[Need]:
+        """The reference, or a target whose opinion of a probe is one of the same tokens."""
+        is_target = getattr(options, "teacher", None) == "target"
+        return frozenset({"shared_tokenizer" if is_target else "reference"})
 
     def flatten(self, graph: Graph) -> Sequence[TaughtProbe]:
         """Every probe with the teacher's opinion of each token."""

@@ -6,6 +6,7 @@ path from the first turn to a last one; its reward is the sum over its turns.
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar, Literal
 
 import torch
@@ -13,7 +14,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from astra_core.algorithm import Algorithm, Need
+from astra_core.algorithm import ALL_GIVEN, Algorithm, Need
 from astra_core.algorithms.credit import can_teach, rollouts
 from astra_core.algorithms.functional import (
     reward_weighted_probabilities,
@@ -53,17 +54,29 @@ class ExpertIteration(Algorithm):
     options: Options
 
     @classmethod
-    def check_needs(cls, options: Section, sampler_options: Section) -> None:
+    def needs_with(cls, options: Section) -> frozenset[Need]:
+        """Several rollouts of a prompt, unless each is judged by itself."""
+        is_judged_alone = getattr(options, "selection", None) == "threshold"
+        return frozenset() if is_judged_alone else frozenset({"siblings"})
+
+    @classmethod
+    def check_needs(
+        cls,
+        options: Section,
+        sampler_options: Section,
+        *,
+        gives: AbstractSet[Need] = ALL_GIVEN,
+    ) -> None:
         """Choosing the best of a prompt's rollouts needs more than one of them."""
-        super().check_needs(options, sampler_options)
         width = getattr(sampler_options, "tree_width", None)
-        if width == 1 and getattr(options, "selection", None) != "threshold":
+        if width == 1 and "siblings" in cls.needs_with(options):
             msg = (
                 "rollouts.sampler.options.tree_width must be at least 2 for ExpertIteration with "
                 "selection 'top_k' or 'reward_weighted', which compare a prompt's rollouts, got 1; "
                 "raise it or select by 'threshold'"
             )
             raise ConfigurationError(msg)
+        super().check_needs(options, sampler_options, gives=gives)
 
     def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
         """Every turn of the selected rollouts once, weighted by how many of them it is in."""

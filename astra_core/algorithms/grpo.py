@@ -25,7 +25,7 @@ from astra_core.algorithms.functional import (
     group_advantages,
     is_clipped,
 )
-from astra_core.algorithms.kl_penalty import KLPenalty
+from astra_core.algorithms.kl_penalty import KLPenalty, needs_for_kl
 from astra_core.algorithms.policy import (
     PolicyBatch,
     PolicyOptions,
@@ -36,7 +36,7 @@ from astra_core.algorithms.policy import (
     policy_loss,
     policy_steps,
 )
-from astra_core.config import Positive
+from astra_core.config import Positive, Section
 from astra_core.models.rows import token_logprobs
 from astra_core.rollout import Graph
 from astra_core.system import System
@@ -74,6 +74,11 @@ class GRPO(Algorithm):
     def __init__(self, options: Options, *, system: System) -> None:
         super().__init__(options, system=system)
         self._penalty = KLPenalty(options)
+
+    @classmethod
+    def needs_with(cls, options: Section) -> frozenset[Need]:
+        """The reference too, where KL to it is charged."""
+        return cls.needs | needs_for_kl(options)
 
     def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
         """Every turn, compared with its siblings."""

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from pydantic import Field, model_validator
 from torch import Tensor
 
+from astra_core.algorithm import Need
 from astra_core.algorithms.credit import can_teach
 from astra_core.algorithms.functional import (
     adaptive_coefficient,
@@ -52,6 +53,12 @@ class KLOptions(Section):
             msg = f"kl_control '{self.kl_control}' must have a kl_target_nats; or use 'fixed'"
             raise ValueError(msg)
         return self
+
+
+def needs_for_kl(options: Section) -> frozenset[Need]:
+    """A price on KL needs the reference's log-probabilities."""
+    is_charged = isinstance(options, KLOptions) and options.kl != "none"
+    return frozenset({"reference"}) if is_charged else frozenset()
 
 
 class KLPenalty:

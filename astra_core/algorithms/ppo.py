@@ -26,7 +26,7 @@ from astra_core.algorithms.functional import (
     masked_whiten,
     value_losses,
 )
-from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty
+from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty, needs_for_kl
 from astra_core.algorithms.policy import (
     PolicyBatch,
     log_ratios,
@@ -37,7 +37,7 @@ from astra_core.algorithms.policy import (
 )
 from astra_core.algorithms.turn_estimates import TurnEstimate, turn_estimates
 from astra_core.algorithms.value_head import TokenOutputs, ValueHead, token_outputs
-from astra_core.config import NonNegative, Positive, Probability
+from astra_core.config import NonNegative, Positive, Probability, Section
 from astra_core.rollout import Graph
 from astra_core.system import System
 
@@ -100,6 +100,11 @@ class PPO(Algorithm):
         super().__init__(options, system=system)
         self._penalty = KLPenalty(options)
         self._value_head = ValueHead(system.attacker)
+
+    @classmethod
+    def needs_with(cls, options: Section) -> frozenset[Need]:
+        """The reference too, where KL to it is charged."""
+        return cls.needs | needs_for_kl(options)
 
     def flatten(self, graph: Graph) -> Sequence[TurnEstimate]:
         """Every turn with its advantages; whitened, if they are, over this graph alone."""

@@ -5,6 +5,7 @@ The simplest policy gradient, and the only one here besides PPO that can do with
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import ClassVar, Literal
 
 import torch
@@ -12,7 +13,7 @@ from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
-from astra_core.algorithm import Algorithm, Need, refuse_single_children
+from astra_core.algorithm import ALL_GIVEN, Algorithm, Need, refuse_single_children
 from astra_core.algorithms.credit import (
     CreditedTurn,
     credited_turns,
@@ -28,7 +29,7 @@ from astra_core.algorithms.functional import (
     running_mean,
     truncated_surrogate,
 )
-from astra_core.algorithms.kl_penalty import KLPenalty
+from astra_core.algorithms.kl_penalty import KLPenalty, needs_for_kl
 from astra_core.algorithms.policy import (
     PolicyBatch,
     PolicyOptions,
@@ -73,11 +74,23 @@ class REINFORCE(Algorithm):
         self._mean, self._num_seen = 0.0, 0
 
     @classmethod
-    def check_needs(cls, options: Section, sampler_options: Section) -> None:
-        """Siblings are needed only by the baseline that consists of them."""
-        super().check_needs(options, sampler_options)
-        if getattr(options, "baseline", None) == "leave_one_out":
+    def needs_with(cls, options: Section) -> frozenset[Need]:
+        """The reference where KL to it is charged, and siblings where they are the baseline."""
+        compares = getattr(options, "baseline", None) == "leave_one_out"
+        return needs_for_kl(options) | ({"siblings"} if compares else set())
+
+    @classmethod
+    def check_needs(
+        cls,
+        options: Section,
+        sampler_options: Section,
+        *,
+        gives: AbstractSet[Need] = ALL_GIVEN,
+    ) -> None:
+        """Says that it is the baseline that needs siblings."""
+        if "siblings" in cls.needs_with(options):
             refuse_single_children("REINFORCE with baseline 'leave_one_out'", sampler_options)
+        super().check_needs(options, sampler_options, gives=gives)
 
     def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
         """Every turn; with baseline ``mean`` the graph stands for the whole experience."""

@@ -1,6 +1,5 @@
 """Hugging Face folders: loading, naming by digest, and the threads a model of a size is worth."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 import torch
 
 from astra_core.errors import ConfigurationError
-from astra_core.files import folder_digest, record_digest
+from astra_core.files import folder_digest
 
 # Above this many parameters a matrix product is long enough to pay for a second thread.
 _PARAMETERS_PER_THREAD = 5_000_000
@@ -42,24 +41,6 @@ def load_pretrained(folder: Path | str) -> tuple[Any, Any]:
         msg = f"{folder} must hold every weight, got no {missing[0]} of {len(missing)}; check it"
         raise ConfigurationError(msg)
     return model, tokenizer
-
-
-def tokenizer_digest(folder: Path | str) -> str:
-    """Names what the ids of a Hugging Face folder's tokenizer mean; loads no weights.
-
-    Raises:
-        ConfigurationError: The folder holds no tokenizer that transformers can load.
-    """
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        msg = f"{folder} must hold a tokenizer, got: {reason}; check it"
-        raise ConfigurationError(msg) from error
-    state = json.loads(tokenizer.backend_tokenizer.to_str())
-    return record_digest({key: state[key] for key in state if key not in {"padding", "truncation"}})
 
 
 def threads_for(num_parameters: int, requested: int) -> int:

@@ -1,0 +1,25 @@
+"""What can be known of a model's tokenizer before its weights are loaded."""
+
+import json
+from pathlib import Path
+
+from astra_core.errors import ConfigurationError
+from astra_core.files import record_digest
+
+
+def tokenizer_digest(folder: Path | str) -> str:
+    """Names what the ids of a Hugging Face folder's tokenizer mean.
+
+    Raises:
+        ConfigurationError: The folder holds no tokenizer that transformers can load.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        msg = f"{folder} must hold a tokenizer, got: {reason}; check it"
+        raise ConfigurationError(msg) from error
+    state = json.loads(tokenizer.backend_tokenizer.to_str())
+    return record_digest({key: state[key] for key in state if key not in {"padding", "truncation"}})
