@@ -54,7 +54,9 @@ def check_algorithm(plugin: str | type[Algorithm], **options: Any) -> None:
     Raises:
         AssertionError: A promise is broken.
     """
-    system = tiny_system(_SEED)
+    # Were the reference the attacker, what is learned from their difference would be nothing but
+    # rounding.
+    system = tiny_system(_SEED, reference_seed=_SEED + 1)
     algorithm: Algorithm = _built("algorithm", plugin, options, system=system)
     with torch_seeded(_SEED):
         twin: Algorithm = _built("algorithm", plugin, options, system=system)
@@ -152,6 +154,7 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
     - A turn's tokens, log-probabilities and masks are of one length, and its scores lie in [0, 1].
     - A prompt's graph depends on the seed, the iteration and the prompt alone: not on the other
       prompts, their order or the size of a batch. Another iteration and another seed give others.
+    - Turns hold reference log-probabilities if its class declares that it ``gives`` them.
     - It moves no weight and leaves no gradient.
 
     Args:
@@ -170,7 +173,7 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
         built: Sampler = _built("sampler", plugin, options, **parts)
         return built
 
-    before = _weights(system)
+    before, kind = _weights(system), type(sampler())
     graphs = sampler().roll_out(prompts, iteration=2)
     _promise([graph.prompt for graph in graphs] == list(prompts), "one graph per prompt, in order")
     _promise(all(graph.iteration == 2 for graph in graphs), "a graph names its iteration")
@@ -178,6 +181,9 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
         _promise(bool(graph.children), "a graph has a turn")
         for node in graph.nodes():
             _check_turn(node)
+            if "reference" in kind.gives and not node.has_failed:
+                count = len(node.reference_logprobs)
+                _promise(count == len(node.probe_ids), "a sampler gives the reference it declares")
     said = _spoken(graphs)
     _promise(said == _spoken(sampler().roll_out(prompts, iteration=2)), "a rollout can be repeated")
     turned = sampler().roll_out(prompts[::-1], iteration=2)[::-1]

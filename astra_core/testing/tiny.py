@@ -52,6 +52,7 @@ def tiny_system(
     seed: int = 0,
     *,
     kind: Literal["llama", "gpt2"] = "llama",
+    reference_seed: int | None = None,
     target: LanguageModel | None = None,
     scorer: Scorer | None = None,
     config: SystemConfiguration | None = None,
@@ -61,6 +62,8 @@ def tiny_system(
     Args:
         seed: Of the attacker's weights.
         kind: Architecture of attacker and reference.
+        reference_seed: Of the reference's weights, for an attacker that has moved away from it;
+            None for equal weights.
         target: None lets the reference answer, as when attacker and target are one model.
         scorer: None counts the phrases ``bad`` and ``worse``.
         config: None for utterances of at most 6 tokens.
@@ -70,7 +73,8 @@ def tiny_system(
         max_context_tokens=64, probe=short, response=short, tokens_per_batch=512
     )
     attacker = tiny_language_model(seed, kind=kind, separator=config.separator, is_trained=True)
-    reference = tiny_language_model(seed, kind=kind, separator=config.separator)
+    origin = seed if reference_seed is None else reference_seed
+    reference = tiny_language_model(origin, kind=kind, separator=config.separator)
     choice = Choice(name="phrases", options={"phrases": ["bad", "worse"]})
     judge = scorer or build("scorer", choice)
     return System.of(attacker, target or reference, reference, judge, config)

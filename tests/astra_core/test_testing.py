@@ -4,6 +4,7 @@ import pytest
 import torch
 from pydantic import ConfigDict
 
+from astra_core.algorithms.distillation import Distillation
 from astra_core.algorithms.dpo import DPO
 from astra_core.config import Section
 from astra_core.registry import BUILT_INS
@@ -107,9 +108,15 @@ class _LearnsFromFailures(DPO):
         return [*super().flatten(graph), *(node for node in graph.nodes() if node.has_failed)]
 
 
+class _DeafPupil(Distillation):
+    def _opinions(self, nodes):
+        return [node.probe_logprobs for node in nodes]
+
+
 @pytest.mark.parametrize(
     ("algorithm", "promise"),
     [
+        (_DeafPupil, "gradient reaches the attacker"),
         (_MeanLoss, "the loss is a sum"),
         (_Detached, "gradient reaches the attacker"),
         (_LearnsFromFailures, "turns that failed teach nothing"),
@@ -152,8 +159,14 @@ class _Stuck(TreeSampler):
         return [type(graph)(graph.prompt, parts["iteration"], graph.children) for graph in graphs]
 
 
+class _Terse(TreeSampler):
+    def _fill_reference(self, children):
+        pass
+
+
 @pytest.mark.parametrize(
-    ("sampler", "promise"), [(_Shuffled, "in order"), (_Stuck, "iterations differ")]
+    ("sampler", "promise"),
+    [(_Shuffled, "in order"), (_Stuck, "iterations differ"), (_Terse, "reference it declares")],
 )
 def test_a_sampler_that_breaks_a_promise_is_told_which(sampler, promise):
     with pytest.raises(AssertionError, match=promise):
@@ -191,6 +204,16 @@ def test_only_the_attacker_of_a_tiny_system_is_trained():
     assert not any(p.requires_grad for p in system.reference.model.parameters())
     assert system.shares_tokenizer
     assert system.reference_is_target
+
+
+def test_the_reference_of_a_tiny_system_can_be_another_than_the_attacker():
+    def weights(model):
+        return torch.cat([p.detach().flatten() for p in model.model.parameters()])
+
+    plain, moved = tiny_system(3), tiny_system(3, reference_seed=4)
+    assert torch.equal(weights(plain.attacker), weights(moved.attacker))
+    assert torch.equal(weights(plain.attacker), weights(plain.reference))
+    assert not torch.equal(weights(moved.attacker), weights(moved.reference))
 
 
 def test_tiny_prompts_differ():
