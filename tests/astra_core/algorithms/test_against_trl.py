@@ -1,8 +1,7 @@
-"""The whole loss, from token ids to one number, beside TRL's own where TRL is installed.
+"""The whole loss, from token ids to one number, beside TRL's own.
 
-TRL is no dependency of the project, not even of its tests: install it in an environment of its own
-and run this file there (passed with TRL 1.16.0). Where its definition differs from ours, see
-docs/algorithms.md, the option that makes ours theirs is chosen.
+TRL comes with the ``dev`` extra; the product does not know it. Where its definition differs from
+ours, see docs/algorithms.md, the option that makes ours theirs is chosen.
 """
 
 import copy
@@ -20,8 +19,8 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
 # Its import warns about other libraries, which pytest would make an error of ours.
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    trl = pytest.importorskip("trl", reason="TRL is not installed; see the docstring")
-    datasets = pytest.importorskip("datasets", reason="TRL's data sets are not installed")
+    import datasets
+    import trl
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
