@@ -1,15 +1,18 @@
-"""Every algorithm raises the reward over the untrained attacker's, in seconds.
+"""Every algorithm raises the reward over the untrained attacker's on the embedded world.
 
-The world: whoever is told "never" answers rudely, and hardly ever otherwise. A tiny model learns
-this from dialogues and then plays attacker, target and reference. Only a fifth of the remarks it
-has read provoke, so the untrained attacker seldom does.
+Attacker, target and reference are the built-in language model, smaller and less read than by
+default, so that it learns in half a minute who is angered by what, and its untrained attacker
+succeeds now and then. The figures of docs/algorithms.md are printed by
+
+    python -m pytest -m slow --log-cli-level=INFO tests/end_to_end/test_algorithms_learn.py
 """
 
-import random
-from dataclasses import dataclass
+import copy
+import logging
+from dataclasses import dataclass, field
+from statistics import fmean
 
 import pytest
-import torch
 
 from astra_core.config import (
     Choice,
@@ -23,157 +26,157 @@ from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
-from astra_core.testing import tiny_language_model
 from astra_core.trainer import Trainer
+from tasks.builtin.language_model import LanguageModelConfiguration, make_language_model
+from tasks.builtin.openers import make_openers
 
 pytestmark = pytest.mark.slow
 
 SEEDS = (1, 2, 3)
-# Mean score of the untrained attacker is 0.13, of one who only provokes 0.5.
-GAIN = 0.1
-SHORT = GenerationConfiguration(max_new_tokens=5)
-SYSTEM = SystemConfiguration(
-    max_context_tokens=64,
-    probe=SHORT,
-    response=SHORT,
-    scorer=Choice(name="phrases", options={"phrases": ["bad", "worse"]}),
-    tokens_per_batch=8192,
+# Standard error of a mean reward over the examination's 256 rollouts: 0.02.
+GAIN = 0.03
+SMALL = LanguageModelConfiguration(
+    num_quarrels=5000,
+    num_dialogues=1200,
+    hidden_size=96,
+    num_layers=2,
+    intermediate_size=288,
+    lr=4e-3,
 )
+UTTERANCE = GenerationConfiguration(max_new_tokens=24)
+SYSTEM = SystemConfiguration(
+    max_context_tokens=128,
+    probe=UTTERANCE,
+    response=UTTERANCE,
+    scorer=Choice(name="profanity"),
+)
+NUM_DEV = 64
 
 
 @dataclass(frozen=True)
 class Run:
-    """How one algorithm is run; a single path of turns needs more of them."""
+    """How one algorithm is trained; one turn, four probes after each prompt."""
 
-    name: str
-    options: dict
-    width: int = 4
-    training_steps: int = 12
-    epochs: int = 1
+    lr: float = 1e-3
+    options: dict = field(default_factory=dict)
+    training_steps: int = 16
 
 
-RUNS = [
-    *(Run(name, {}) for name in BUILT_INS["algorithm"] if name != "distillation"),
-    Run("dpo", {"loss": "hinge", "pairs": "all", "backup": "max"}),
-    Run("reinforce", {"baseline": "running"}, width=1, training_steps=30),
-    Run("ppo", {"entropy_coefficient": 0.01, "final_turn": "terminated"}, epochs=3),
-    Run("ppo", {}, width=1, training_steps=30),
-    Run("grpo", {"ratio": "sequence", "kl": "loss"}, epochs=3),
-    Run("expert_iteration", {"selection": "threshold", "threshold": 0.4}),
-    Run("expert_iteration", {"selection": "reward_weighted"}),
-]
+@dataclass(frozen=True)
+class Examination:
+    """Means over rollouts."""
+
+    reward: float
+    score: float
 
 
-def remark(rng):
+# Who copies whole probes needs a smaller step, or the words fall apart before the reward rises.
+RUNS = {
+    "dpo": Run(),
+    "ipo": Run(),
+    "reinforce": Run(),
+    "rloo": Run(),
+    "grpo": Run(),
+    "ppo": Run(),
+    # Four rollouts of a prompt are all there are: the default k copies every one.
+    "expert_iteration": Run(lr=7e-4, options={"k": 1}),
+    "sft": Run(lr=7e-4),
+    "distillation": Run(),
+}
+
+
+@pytest.fixture(scope="session")
+def speaker():
+    """The built-in language model (twenty seconds of CPU)."""
+    model, tokenizer = make_language_model(SMALL, seed=1)
+    return LanguageModel(model.requires_grad_(requires_grad=False), tokenizer)
+
+
+@pytest.fixture(scope="session")
+def untrained(speaker):
+    """How the untrained attacker does, by seed."""
+    return {seed: examined(sampler_of(speaker, seed)) for seed in SEEDS}
+
+
+@pytest.fixture(scope="session")
+def expert(speaker):
+    """An attacker that has learned by rewards what anger is; it teaches in distillation."""
+    sampler = sampler_of(speaker, 9)
+    train(sampler, "rloo", RUNS["rloo"])
+    return copy_of(sampler.system.attacker)
+
+
+def openers():
     return [
-        rng.choice(("you", "we", "they")),
-        rng.choice(("never", "always", "so", "now", "here")),
-        rng.choice(("said", "are", "why")),
+        Prompt(f"{index:016x}", opener.text)
+        for index, opener in enumerate(make_openers(NUM_DEV + 120, seed=3))
     ]
 
 
-def reply(words, rng):
-    is_rude = ("never" in words) != (rng.random() < 0.05)
-    return rng.choice(
-        (["you", "are", "bad"], ["worse", "bad", "no"])
-        if is_rude
-        else (["you", "are", "good"], ["so", "kind", "yes"])
-    )
+def copy_of(model, *, is_trained=False):
+    weights = copy.deepcopy(model.model).requires_grad_(is_trained)
+    return LanguageModel(weights, model.tokenizer)
 
 
-def dialogue(rng):
-    first, second = remark(rng), remark(rng)
-    return [remark(rng), first, reply(first, rng), second, reply(second, rng)]
-
-
-@pytest.fixture(scope="module")
-def speaker():
-    """A tiny model that has read some thousand dialogues (four seconds of CPU)."""
-    model = tiny_language_model(1, is_trained=True)
-    rng = random.Random(1)
-    optimizer = torch.optim.AdamW(model.model.parameters(), lr=1e-2)
-    for _ in range(250):
-        batch = [
-            [
-                token
-                for words in dialogue(rng)
-                for token in model.closed(model.encode(" ".join(words)))
-            ]
-            for _ in range(16)
-        ]
-        ids = torch.tensor(batch)
-        model.model(input_ids=ids, labels=ids).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    return model
-
-
-def copy_of(model: LanguageModel, *, is_trained=False):
-    copy = tiny_language_model(is_trained=is_trained)
-    copy.model.load_state_dict(model.model.state_dict())
-    return copy
-
-
-def sampler_of(speaker, seed, *, width, teacher=None):
-    frozen = copy_of(speaker)
+def sampler_of(speaker, seed, *, reference=None):
     system = System.of(
         copy_of(speaker, is_trained=True),
-        frozen,
-        teacher or frozen,
+        speaker,
+        reference or speaker,
         build("scorer", SYSTEM.scorer),
         SYSTEM,
     )
-    # The score alone: what is measured is whether what is rewarded becomes more.
-    reward = AdversarialReward.Options(probe_penalty=0.0, nll_weight=0.0, novelty_weight=0.0)
-    rng = random.Random(7)
     return TreeSampler(
-        TreeSampler.Options(tree_width=width, tree_depth=2, num_responses=1),
+        TreeSampler.Options(tree_width=4, tree_depth=1, num_responses=2),
         system=system,
-        prompts=[Prompt(f"{index:016x}", " ".join(remark(rng))) for index in range(12)],
-        reward=AdversarialReward(reward),
+        prompts=openers()[NUM_DEV:],
+        reward=build("reward", Choice(name="adversarial")),
         seed=seed,
     )
 
 
-def mean_reward(sampler):
-    """Over 144 rollouts whose random numbers training never uses."""
+def examined(sampler):
+    """Mean reward and mean score of 256 rollouts from openers that training never sees."""
     graphs = sampler.grow(
-        sampler.prompts, (4, 3), purpose="evaluation", iteration=0, num_responses=1
+        openers()[:NUM_DEV], (4,), purpose="evaluation", iteration=0, num_responses=2
     )
-    nodes = [node for graph in sampler.reward.assign(graphs) for node in graph.nodes()]
-    return sum(node.reward for node in nodes) / len(nodes)
+    # A memory of its own: what was said in training is no less novel here.
+    reward = AdversarialReward(AdversarialReward.Options())
+    nodes = [node for graph in reward.assign(graphs) for node in graph.nodes()]
+    return Examination(fmean(node.reward for node in nodes), fmean(node.score for node in nodes))
 
 
-def train(sampler, run):
-    """Mean reward before and after."""
+def train(sampler, name, run):
     config = TrainingConfiguration(
         training_steps=run.training_steps,
-        num_episodes_per_experience=6,
+        num_episodes_per_experience=16,
         batch_size=64,
-        epochs_per_experience=run.epochs,
-        lr=3e-3,
+        lr=run.lr,
     )
-    choice = Choice(name=run.name, options=run.options)
-    algorithm = build("algorithm", choice, system=sampler.system)
-    before = mean_reward(sampler)
-    Trainer(config, sampler, algorithm).train()
-    return before, mean_reward(sampler)
+    choice = Choice(name=name, options=run.options)
+    Trainer(config, sampler, build("algorithm", choice, system=sampler.system)).train()
+
+
+def test_every_algorithm_is_trained_here():
+    assert set(BUILT_INS["algorithm"]) == set(RUNS)
+
+
+def test_the_untrained_attacker_succeeds_now_and_then(untrained):
+    assert all(0.05 < examination.score < 0.3 for examination in untrained.values())
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("run", RUNS, ids=lambda run: f"{run.name} {run.options} {run.width}")
-def test_training_raises_the_reward(run, seed, speaker):
-    before, after = train(sampler_of(speaker, seed, width=run.width), run)
+@pytest.mark.parametrize("name", RUNS)
+def test_training_raises_the_reward(name, seed, speaker, untrained, request):
+    is_taught = name == "distillation"
+    reference = request.getfixturevalue("expert") if is_taught else None
+    sampler = sampler_of(speaker, seed, reference=reference)
+    train(sampler, name, RUNS[name])
+    before, after = untrained[seed], examined(sampler)
+    logging.getLogger(__name__).info(
+        "%s, seed %d: reward %.3f -> %.3f, score %.3f -> %.3f",
+        *(name, seed, before.reward, after.reward, before.score, after.score),
+    )
 
-    assert after > before + GAIN
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_distillation_raises_the_reward_with_a_teacher_that_knows_how(seed, speaker):
-    expert = sampler_of(speaker, 9, width=4)
-    train(expert, Run("grpo", {}, training_steps=20))
-    teacher = copy_of(expert.system.attacker)
-    pupil = sampler_of(speaker, seed, width=4, teacher=teacher)
-    before, after = train(pupil, Run("distillation", {}))
-
-    assert after > before + GAIN
+    assert after.reward > before.reward + GAIN
+    assert after.score > before.score + GAIN
