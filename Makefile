@@ -20,10 +20,10 @@ run: setup
 	$(BIN)/astra run
 
 test: setup
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 test-all: setup
-	$(BIN)/python -m pytest -m "not gpu"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not gpu"
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -111,9 +111,9 @@ def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = 
     pipeline = pipeline or stages()
     outside = outside_inputs(params or Params())
     written = {path.as_posix() for stage in pipeline.values() for path in stage.plots}
-    content: dict[str, Any] = {"stages": {
-        name: _entry(each, outside.get(name, ())) for name, each in pipeline.items()
-    }}
+    content: dict[str, Any] = {
+        "stages": {name: _entry(each, outside.get(name, ())) for name, each in pipeline.items()}
+    }
     curves = [
         {column: {"x": "step", "y": {path: column}}}
         for path, columns in CURVES.items()

@@ -35,6 +35,7 @@ RUN_ELSEWHERE = {
     "astra promote": ("tests/tasks/test_promotion.py", "promote_attacker"),
     "astra rollback": ("tests/tasks/test_promotion.py", "rollback"),
     "astra reevaluate": ("tests/flows", "champion_reevaluation"),
+    "astra examples": ("tests/end_to_end/test_pipeline.py", "flows.cli"),
     "astra ui": ("tests/flows", "prefect_server"),
     "astra deploy": ("tests/flows", "deploy"),
     "dvc repro": ("tests/end_to_end/test_pipeline.py", "repro"),
@@ -152,6 +153,8 @@ def _parse_python(words: list[str]) -> None:
 
         asked = _exits_not(_parser(), words[2:])
         assert asked.stage is None or asked.stage in STAGE_NAMES
+    elif words[:2] == ["-m", "pytest"]:
+        assert (ROOT / words[-1]).is_file()
     else:
         assert (ROOT / (words[1].replace(".", "/") + ".py")).is_file()
 

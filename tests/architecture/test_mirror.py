@@ -4,10 +4,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("astra_core", "tasks", "flows")
-# A test of one function of a module whose own file would become too long.
+# A test of one part of a module whose own file would become too long, or of a whole package.
 PARTS = {
     "tasks/expectations/test_rollout_suite.py": "tasks/expectations/suites.py",
     "astra_core/test_training_settings.py": "astra_core/config.py",
+    # Of all algorithms together.
+    "astra_core/algorithms/test_against_trl.py": "astra_core/algorithms",
+    "astra_core/algorithms/test_options.py": "astra_core/algorithms",
 }
 
 

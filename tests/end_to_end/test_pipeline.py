@@ -62,6 +62,16 @@ def test_no_report_holds_an_attack_in_clear(finished):
     assert [] == [probe for probe in probes if probe in shown]
 
 
+def test_examples_are_shown_masked_and_in_clear_on_purpose(finished):
+    masked = run_in(finished, "-m", "flows.cli", "examples", "--count", "2").stdout
+    clear = run_in(finished, "-m", "flows.cli", "examples", "--reveal").stdout
+
+    assert "·" in masked
+    assert "·" not in clear
+    assert "Content warning" in masked
+    assert "Content warning" in clear
+
+
 @pytest.mark.parametrize("num_checkpoints", [3, pytest.param(1, marks=pytest.mark.slow)])
 def test_training_killed_midway_ends_with_the_same_bytes(finished, copy_of, num_checkpoints):
     folder = copy_of(finished)

@@ -98,3 +98,18 @@ def test_rows_of_like_length_share_a_batch():
 
 def test_no_rows_make_no_batch():
     assert [] == list(batches_within([], [], 10))
+
+
+def test_a_real_end_token_stays_when_the_same_id_pads():
+    # From the vector on padding: deciding by id, a peer strips the end token 9 of the first row.
+    rows = pad_rows([(5,), (5,)], [(6, 7, 9), (6, 9)], pad_id=9)
+
+    assert [[5, 6, 7, 9], [5, 6, 9, 9]] == rows.input_ids.tolist()
+    assert [[1, 1, 1, 1], [1, 1, 1, 0]] == rows.attention_mask.tolist()
+
+
+def test_rows_are_no_wider_than_their_longest_and_positions_skip_padding():
+    rows = pad_rows([(1, 2), (3, 4, 5)], [(6, 7), (8,)], pad_id=0)
+
+    assert [[0, 1, 2, 6, 7], [3, 4, 5, 8, 0]] == rows.input_ids.tolist()
+    assert [[0, 0, 1, 2, 3], [0, 1, 2, 3, 3]] == rows.position_ids.tolist()
