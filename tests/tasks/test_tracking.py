@@ -46,10 +46,10 @@ def test_tracking_uri_is_absolute_and_yields_to_the_environment(tmp_path, monkey
 
 def test_project_root_leaves_the_temporary_copy_of_an_experiment():
     """The copy is deleted when the experiment ends; a database in it would go with it."""
-    copy = Path("/work/project/.dvc/tmp/exps/tmpk3j2/sub")
+    copy = Path("/srv/project/.dvc/tmp/exps/tmpk3j2/sub")
 
-    assert Path("/work/project") == project_root(copy)
-    assert Path("/work/other") == project_root(Path("/work/other"))
+    assert Path("/srv/project") == project_root(copy)
+    assert Path("/srv/other") == project_root(Path("/srv/other"))
 
 
 def test_connect_switches_to_the_write_ahead_log(project):
