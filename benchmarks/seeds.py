@@ -11,7 +11,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 COPIED = ("astra_core", "flows", "plugins", "tasks", "dvc.yaml", "params.yaml", "pyproject.toml")
 STAGES = ("prompts", "validation", "models", "rollouts", "training", "evaluation")
 HEADER = (
-    "| seed | attack success, untrained | trained | unique probes | distinct-2, share of untrained "
-    "| minutes |\n|---|---|---|---|---|---|"
+    "| seed | attack success, untrained | trained | unique probes "
+    "| distinct-2, share of untrained |\n|---|---|---|---|---|"
 )
 
 
@@ -34,7 +33,6 @@ def main() -> None:
 
 
 def _row(seed: int) -> str:
-    started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         record = _run(Path(folder), seed)
     before, after = record["baseline"], record["attacker"]
@@ -44,7 +42,6 @@ def _row(seed: int) -> str:
         _spelled(after["attack_success_rate"]),
         f"{after['unique_probes']:.2f}",
         f"{after['distinct_2'] / before['distinct_2']:.2f}",
-        f"{(time.monotonic() - started) / 60:.1f}",
     ]
     return "| " + " | ".join(cells) + " |"
 
