@@ -1,6 +1,5 @@
 """A causal language model with its tokenizer: what attacker, target and reference are made of."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from astra_core.models.decoder import Decoder
 from astra_core.models.lora import merged_state
 from astra_core.models.pretrained import load_pretrained
 from astra_core.models.rows import batches_within, pad_rows, token_logprobs
+from astra_core.models.tokenizers import meaning_of_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,8 @@ class LanguageModel:
 
     def vocabulary_digest(self) -> str:
         """Equal for tokenizers whose ids mean the same; then ids pass between models unchanged."""
-        state = json.loads(self.tokenizer.backend_tokenizer.to_str())
-        for key in ("padding", "truncation"):
-            state.pop(key, None)
-        return record_digest([state, list(self.separator_ids), list(self.opening_ids)])
+        meaning = meaning_of_ids(self.tokenizer)
+        return record_digest([meaning, list(self.separator_ids), list(self.opening_ids)])
 
     @property
     def opening_ids(self) -> tuple[int, ...]:

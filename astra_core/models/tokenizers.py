@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
@@ -21,5 +22,10 @@ def tokenizer_digest(folder: Path | str) -> str:
         reason = str(error).splitlines()[0]
         msg = f"{folder} must hold a tokenizer, got: {reason}; check it"
         raise ConfigurationError(msg) from error
-    state = json.loads(tokenizer.backend_tokenizer.to_str())
-    return record_digest({key: state[key] for key in state if key not in {"padding", "truncation"}})
+    return record_digest(meaning_of_ids(tokenizer))
+
+
+def meaning_of_ids(tokenizer: Any) -> dict[str, Any]:
+    """What a tokenizer's ids mean: its whole state but padding and truncation, set by each call."""
+    state: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
+    return {key: state[key] for key in state if key not in {"padding", "truncation"}}
