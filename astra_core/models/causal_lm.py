@@ -67,7 +67,12 @@ class LanguageModel:
 
     @classmethod
     def load(
-        cls, folder: Path | str, *, separator: str | None = None, is_frozen: bool = True
+        cls,
+        folder: Path | str,
+        *,
+        separator: str | None = None,
+        is_frozen: bool = True,
+        device: torch.device | str = "cpu",
     ) -> Self:
         """The model and tokenizer in a Hugging Face folder, from safetensors, in fp32.
 
@@ -76,7 +81,7 @@ class LanguageModel:
         """
         model, tokenizer = load_pretrained(folder)
         model.requires_grad_(not is_frozen)
-        return cls(model, tokenizer, separator=separator)
+        return cls(model.to(device), tokenizer, separator=separator)
 
     @property
     def max_positions(self) -> int:

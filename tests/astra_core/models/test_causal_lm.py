@@ -253,3 +253,10 @@ def test_tokenizers_whose_ids_mean_the_same_have_one_digest():
     assert first.vocabulary_digest() != tiny_language_model(separator="so").vocabulary_digest()
     first.tokenizer("are you", truncation=True, max_length=1, padding=False)
     assert first.vocabulary_digest() == same.vocabulary_digest()
+
+
+def test_a_model_is_loaded_onto_the_device_it_is_asked_for(tmp_path):
+    tiny_language_model(2).save(tmp_path)
+
+    assert LanguageModel.load(tmp_path).device == torch.device("cpu")
+    assert LanguageModel.load(tmp_path, device="meta").device == torch.device("meta")
