@@ -1,8 +1,11 @@
 """The System: attacker, target, reference and scorer, and what they may share."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
+
+import torch
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.errors import ConfigurationError
@@ -46,6 +49,7 @@ class System:
         target: Path,
         reference: Path,
         is_trained: bool = False,
+        device: torch.device | str = "cpu",
     ) -> Self:
         """The System of these Hugging Face folders; equal target and reference load once.
 
@@ -54,11 +58,11 @@ class System:
                 tokenizer.
         """
         scorer = build("scorer", config.scorer)
-        own = LanguageModel.load(attacker, separator=config.separator, is_frozen=not is_trained)
-        victim = LanguageModel.load(target, separator=config.separator)
+        load = partial(LanguageModel.load, separator=config.separator, device=device)
+        own = load(attacker, is_frozen=not is_trained)
+        victim = load(target)
         digests = {path: weights_digest(path) for path in (target, reference)}
-        is_shared = digests[target] == digests[reference]
-        copy = victim if is_shared else LanguageModel.load(reference, separator=config.separator)
+        copy = victim if digests[target] == digests[reference] else load(reference)
         return cls.of(own, victim, copy, scorer, config, target_digest=digests[target])
 
     @classmethod

@@ -172,7 +172,7 @@ def _examined(
     """An attacker's evaluation, and the key that equal examinations share."""
     from astra_core.evaluator import Evaluator
 
-    loaded = load_system(system, base, num_threads=machine.num_threads, attacker=weights)
+    loaded = load_system(system, base, machine=machine, attacker=weights)
     evaluator = Evaluator(evaluation, prompts=prompts, reward=build_reward(reward), seed=seed)
     examination = evaluation.model_dump(
         mode="json", include={"num_rollouts", "num_responses", "depth", "threshold"}

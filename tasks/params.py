@@ -117,6 +117,10 @@ class ModelsConfiguration(Section):
 class MachineConfiguration(Section):
     """What the numbers of a run depend on in the machine itself."""
 
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="cpu",
+        description="Where the models are; auto takes CUDA where there is a device.",
+    )
     num_threads: int = Field(
         default=0,
         ge=0,

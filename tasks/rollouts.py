@@ -73,7 +73,7 @@ def collect_rollouts(
         GateError: The rollouts are not fit to learn from; nothing is accepted.
     """
     prompts = read_prompts(valid / "train.parquet")
-    loaded = load_system(system, base, num_threads=machine.num_threads)
+    loaded = load_system(system, base, machine=machine)
     sampler = build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=seed)
     chosen = sampler.episodes(0, min(rollouts.num_prompts, len(prompts)))
     graphs = sampler.reward.assign(sampler.roll_out(chosen, iteration=0))

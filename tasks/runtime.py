@@ -1,4 +1,4 @@
-"""What the stages that run models share: the System from its folders, threads, determinism."""
+"""What the stages that run models share: the System from its folders, device, determinism."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +8,7 @@ from astra_core.config import Choice, RolloutsConfiguration, SystemConfiguration
 from astra_core.registry import build
 from astra_core.rollout import Prompt
 from tasks.artifacts import read_model_paths
+from tasks.params import MachineConfiguration
 
 if TYPE_CHECKING:
     from astra_core.reward import Reward
@@ -19,7 +20,7 @@ def load_system(
     config: SystemConfiguration,
     base: Path,
     *,
-    num_threads: int = 0,
+    machine: MachineConfiguration,
     attacker: Path | None = None,
     is_trained: bool = False,
 ) -> "System":
@@ -28,26 +29,33 @@ def load_system(
     Args:
         config: How the models talk.
         base: What the models stage wrote.
-        num_threads: Of torch; 0 chooses by the size of the models.
+        machine: On which device the models are, and how many threads torch has.
         attacker: A trained attacker's folder instead of the base one.
         is_trained: True when the attacker is to learn.
+
+    Raises:
+        ConfigurationError: There is no such device, or a folder cannot be loaded.
     """
     import torch
 
-    from astra_core.models.pretrained import threads_for
+    from astra_core.models.pretrained import device_for, threads_for
     from astra_core.system import System
 
+    device = device_for(machine.device)
     paths = read_model_paths(base)
-    torch.use_deterministic_algorithms(True)
+    # torch calls every cumulative sum on CUDA nondeterministic, though over rows, as sampling needs
+    # it, it is not: there a warning takes the place of the error.
+    torch.use_deterministic_algorithms(True, warn_only=device.type == "cuda")
     system = System.load(
         config,
         attacker=attacker or paths["attacker"],
         target=paths["target"],
         reference=paths["reference"],
         is_trained=is_trained,
+        device=device,
     )
     largest = max(system.attacker.num_parameters, system.target.num_parameters)
-    torch.set_num_threads(threads_for(largest, num_threads))
+    torch.set_num_threads(threads_for(largest, machine.num_threads))
     return system
 
 

@@ -208,7 +208,7 @@ def _trainer(
     from astra_core.evaluator import Evaluator
     from astra_core.registry import build, resolve
 
-    loaded = load_system(system, base, num_threads=machine.num_threads, is_trained=True)
+    loaded = load_system(system, base, machine=machine, is_trained=True)
     prompts = read_prompts(valid / "train.parquet")
     sampler = build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=seed)
     dev = read_prompts(valid / "dev.parquet", limit=evaluation.num_training_prompts)

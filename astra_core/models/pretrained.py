@@ -1,4 +1,4 @@
-"""Hugging Face folders: loading, naming by digest, and the threads a model of a size is worth."""
+"""Hugging Face folders: loading, naming by digest, and where on the machine models are run."""
 
 import os
 from pathlib import Path
@@ -47,12 +47,39 @@ def threads_for(num_parameters: int, requested: int) -> int:
     """How many torch threads pay off for a model of this size; a request above 0 is obeyed.
 
     Below a few million parameters the cost of a step is dispatch, and a second thread that waits
-    on a busy core turns seconds into minutes.
+    on a busy core turns seconds into minutes. Processes that train together share the cores.
     """
     if requested:
         return requested
-    available = len(os.sched_getaffinity(0))
+    available = len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
     return max(1, min(available, num_parameters // _PARAMETERS_PER_THREAD))
+
+
+def device_for(requested: str) -> torch.device:
+    """The device that ``auto``, ``cpu`` or ``cuda`` means in this process.
+
+    Of the processes that torchrun starts on a machine, each has a CUDA device of its own.
+
+    Raises:
+        ConfigurationError: There is no CUDA device, or none for this process.
+    """
+    num_devices = torch.cuda.device_count() if requested != "cpu" else 0
+    if requested == "cpu" or (requested == "auto" and not num_devices):
+        return torch.device("cpu")
+    if not num_devices:
+        msg = (
+            "machine.device must be 'cpu' or 'auto' where there is no CUDA device, got 'cuda'; "
+            "'astra doctor' shows what torch sees"
+        )
+        raise ConfigurationError(msg)
+    index = int(os.environ.get("LOCAL_RANK", "0"))
+    if index >= num_devices:
+        msg = (
+            f"machine.num_processes must be at most {num_devices}, one for each CUDA device, "
+            f"got process {index + 1}; lower it, or set machine.device to 'cpu'"
+        )
+        raise ConfigurationError(msg)
+    return torch.device("cuda", index)
 
 
 def weights_digest(folder: Path) -> str:

@@ -1,10 +1,16 @@
 import os
 
 import pytest
+import torch
 from safetensors.torch import load_file, save_file
 
 from astra_core.errors import ConfigurationError
-from astra_core.models.pretrained import load_pretrained, threads_for, weights_digest
+from astra_core.models.pretrained import (
+    device_for,
+    load_pretrained,
+    threads_for,
+    weights_digest,
+)
 from astra_core.testing import tiny_language_model
 
 
@@ -47,3 +53,48 @@ def test_missing_weights_are_refused_instead_of_drawn_at_random(tmp_path):
 
     with pytest.raises(ConfigurationError, match="must hold every weight"):
         load_pretrained(tmp_path)
+
+
+def test_processes_of_one_machine_share_its_cores(monkeypatch):
+    available = len(os.sched_getaffinity(0))
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(available))
+
+    assert threads_for(10**12, 0) == 1
+    assert threads_for(10**12, 3) == 3
+
+
+@pytest.mark.parametrize(
+    ("requested", "num_devices", "local_rank", "device"),
+    [
+        ("cpu", 0, "0", "cpu"),
+        ("cpu", 2, "1", "cpu"),
+        ("auto", 0, "0", "cpu"),
+        ("auto", 2, "0", "cuda:0"),
+        ("auto", 2, "1", "cuda:1"),
+        ("cuda", 1, "0", "cuda:0"),
+        ("cuda", 2, "1", "cuda:1"),
+    ],
+)
+def test_a_process_has_the_device_of_its_own_number(
+    monkeypatch, requested, num_devices, local_rank, device
+):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: num_devices)
+    monkeypatch.setenv("LOCAL_RANK", local_rank)
+
+    assert torch.device(device) == device_for(requested)
+
+
+@pytest.mark.parametrize(
+    ("num_devices", "words"),
+    [
+        (0, "machine.device must be 'cpu' or 'auto' where there is no CUDA device, got 'cuda'"),
+        (1, "machine.num_processes must be at most 1, one for each CUDA device, got process 2"),
+    ],
+)
+def test_a_device_that_is_not_there_is_one_clear_line(monkeypatch, num_devices, words):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: num_devices)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+
+    with pytest.raises(ConfigurationError, match=words) as told:
+        device_for("cuda")
+    assert "\n" not in str(told.value)
