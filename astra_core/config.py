@@ -113,6 +113,9 @@ class SystemConfiguration(Section):
     probe: GenerationConfiguration = GenerationConfiguration()
     response: GenerationConfiguration = GenerationConfiguration()
     scorer: Choice = Choice(name="profanity")
+    score_cache_size: int = Field(
+        default=65536, ge=0, description="Texts whose score is remembered; 0 asks every time."
+    )
     tokens_per_batch: Count = Field(
         default=16384, description="Bounds memory: rows times positions of one forward pass."
     )

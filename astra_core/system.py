@@ -14,6 +14,7 @@ from astra_core.models.causal_lm import LanguageModel
 from astra_core.models.pretrained import weights_digest
 from astra_core.registry import build
 from astra_core.scorer import Scorer
+from astra_core.scorers.cached import CachedScorer
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,9 @@ class System:
             ConfigurationError: A folder cannot be loaded, or attacker and reference differ in
                 tokenizer.
         """
-        scorer = build("scorer", config.scorer)
+        scorer: Scorer = build("scorer", config.scorer)
+        if config.score_cache_size:
+            scorer = CachedScorer(scorer, config.score_cache_size)
         load = partial(LanguageModel.load, separator=config.separator, device=device)
         own = load(attacker, is_frozen=not is_trained)
         victim = load(target)
@@ -99,9 +102,8 @@ class System:
 
     def digest(self) -> str:
         """Names everything an attacker is examined by; equal digests make figures comparable."""
-        return record_digest(
-            [self.target_digest, self.scorer.version, self.config.model_dump(mode="json")]
-        )
+        settings = self.config.model_dump(mode="json", exclude={"score_cache_size"})
+        return record_digest([self.target_digest, self.scorer.version, settings])
 
     def context_limit(self, model: LanguageModel, new_tokens: int) -> int:
         """How many context tokens fit before ``new_tokens`` more, for this model."""

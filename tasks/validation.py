@@ -14,10 +14,10 @@ from pathlib import Path
 import pandas as pd
 
 from astra_core.config import SystemConfiguration
-from astra_core.errors import DataError, ScorerError
+from astra_core.errors import DataError
 from astra_core.files import draft_folder_of, write_json, write_text
 from astra_core.registry import build
-from astra_core.scorer import Scorer
+from astra_core.scorer import Scorer, checked_scores
 from tasks.console import progress
 from tasks.expectations import Check, ValidationReport, validate_frame
 from tasks.expectations.facts import prompt_facts
@@ -109,22 +109,11 @@ def _prompt_scores(
     with progress("scoring prompts", len(texts)) as advance:
         for first in range(0, len(texts), _SCORED_AT_ONCE):
             batch = texts[first : first + _SCORED_AT_ONCE]
-            scores.extend(_checked_scores(scorer, batch))
+            scores.extend(checked_scores(scorer, batch))
             advance(len(batch))
     # A missing score counts as fine in a suite, so none may slip through here.
     remaining = iter(scores)
     return [next(remaining) if fit else math.nan for fit in fits]
-
-
-def _checked_scores(scorer: Scorer, texts: list[str]) -> list[float]:
-    scores = list(scorer.score(texts))
-    if len(scores) != len(texts) or not all(0.0 <= score <= 1.0 for score in scores):
-        msg = (
-            f"{scorer.version} must give one score in [0, 1] per text, got {len(scores)} for "
-            f"{len(texts)} texts, or values outside; see system.scorer"
-        )
-        raise ScorerError(msg)
-    return scores
 
 
 def _reasons(checks: tuple[Check, ...], num_rows: int) -> list[list[str]]:

@@ -1,7 +1,6 @@
 """Trees grown level by level: all prompts and siblings of a level in one call per model."""
 
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,6 +11,7 @@ from astra_core.errors import RolloutError, TargetError
 from astra_core.models.causal_lm import Continuations, Utterance
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.sampler import Sampler
+from astra_core.samplers.scoring import LevelScoring
 from astra_core.seeding import derive_key
 
 
@@ -80,7 +80,7 @@ class TreeSampler(Sampler):
             Graph(root.prompt, iteration, tuple(_assembled(child) for child in root.branches))
             for root in roots
         ]
-        self._refuse_many_failures(graphs)
+        self.refuse_many_failures(graphs)
         return graphs
 
     def _root(self, prompt: Prompt) -> _Branch:
@@ -144,28 +144,29 @@ class TreeSampler(Sampler):
             [self._key(child, f"response {reply}", name) for reply in range(num_responses)]
             for child in children
         ]
+        probes = [child.node.probe_text for child in children if child.node is not None]
         try:
-            answers = system.target.continuations(
-                contexts,
-                keys,
-                generation,
-                suffix_lengths=suffixes,
-                tokens_per_batch=system.config.tokens_per_batch,
-            )
+            with LevelScoring(system, probes) as scoring:
+                answers = system.target.continuations(
+                    contexts,
+                    keys,
+                    generation,
+                    suffix_lengths=suffixes,
+                    tokens_per_batch=system.config.tokens_per_batch,
+                )
         except TargetError as error:
             # The one boundary: anything else is a bug of ours and must surface.
             for child in children:
                 child.node = _failed(child, f"{type(error).__name__}: {error}")
             return
-        self._score(children, answers)
+        self._score(children, answers, scoring)
 
-    def _score(self, children: list[_Branch], answers: list[Continuations]) -> None:
+    def _score(
+        self, children: list[_Branch], answers: list[Continuations], scoring: LevelScoring
+    ) -> None:
         texts = [utterance.text for answer in answers for utterance in answer.utterances]
-        probes = [child.node.probe_text for child in children if child.node is not None]
-        start = time.perf_counter()
-        scores = self.system.scorer.score([*texts, *probes])
-        self.score_s += time.perf_counter() - start
-        replies, own = iter(scores[: len(texts)]), iter(scores[len(texts) :])
+        replies, own = map(iter, scoring.collect(texts))
+        self.score_s += scoring.waited_s
         for child, answer in zip(children, answers, strict=True):
             values = tuple(next(replies) for _ in answer.utterances)
             self._answer(child, answer, values, next(own))
@@ -235,18 +236,6 @@ class TreeSampler(Sampler):
     def _key(self, child: _Branch, role: str, name: tuple[str, int]) -> bytes:
         purpose, iteration = name
         return derive_key(self.seed, purpose, role, iteration, child.prompt.prompt_id, child.path)
-
-    def _refuse_many_failures(self, graphs: list[Graph]) -> None:
-        nodes = [node for graph in graphs for node in graph.nodes()]
-        failed = [node for node in nodes if node.has_failed]
-        if len(failed) > self.max_failed_fraction * len(nodes):
-            share = len(failed) / len(nodes)
-            msg = (
-                f"{len(failed)} of {len(nodes)} turns failed ({share:.0%}), rollouts."
-                f"max_failed_fraction allows {self.max_failed_fraction:.0%}; "
-                f"first: {failed[0].failure}"
-            )
-            raise RolloutError(msg)
 
 
 def _opened(utterance: Utterance, context: tuple[int, ...], truncated: int) -> Node:

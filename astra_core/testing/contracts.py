@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -87,7 +88,9 @@ def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
 
     - Its options refuse unknown keys, and it is built as ``Class(options)``.
     - One score per text, in order, a float in [0, 1], also for empty, very long and foreign text.
-    - A text's score depends on the text alone: not on its neighbours, its place or the call.
+    - A text's score depends on the text alone: not on its neighbours, its place, the call or the
+      thread, so that it may be remembered.
+    - ``works_on`` says ``cpu``, ``gpu`` or ``elsewhere``.
     - No text gives no score; ``version`` is not empty and stays what it is.
 
     Args:
@@ -108,6 +111,11 @@ def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
     _promise(all(map(_close, scores, alone)), "a score does not depend on the batch")
     turned = scorer.score(_TEXTS[::-1])[::-1]
     _promise(all(map(_close, scores, turned)), "scores come in the order of the texts")
+    with ThreadPoolExecutor(max_workers=1) as worker:
+        elsewhere = worker.submit(scorer.score, _TEXTS).result()
+    _promise(all(map(_close, scores, elsewhere)), "a score does not depend on the thread")
+    places = get_args(Scorer.__annotations__["works_on"])
+    _promise(scorer.works_on in places, f"works_on is one of {places}, got {scorer.works_on!r}")
     _promise(list(scorer.score([])) == [], "an empty batch gives an empty list")
     _promise(bool(version) and scorer.version == version, "a version names the scorer and stays")
 

@@ -4,6 +4,7 @@ import pytest
 from tiny_training import configured, sampler_of, trainer_of
 
 from astra_core.progress import Progress, progress_bar
+from astra_core.scorers.phrases import PhraseScorer
 from astra_core.testing import tiny_system
 
 
@@ -36,16 +37,14 @@ def test_a_run_says_where_its_time_went(tmp_path):
 def test_scoring_is_not_counted_as_rollout():
     slow = 0.05
 
-    class Slow:
-        version = "slow"
-
+    class Slow(PhraseScorer):
         def score(self, texts):
             import time
 
             time.sleep(slow)
             return [0.5] * len(texts)
 
-    sampler = sampler_of(tiny_system(scorer=Slow()))
+    sampler = sampler_of(tiny_system(scorer=Slow(PhraseScorer.Options(phrases=("x",)))))
     from astra_core.algorithms.dpo import DPO
     from astra_core.harness import Harness
 

@@ -2,6 +2,7 @@ import pytest
 
 from astra_core.config import Choice, GenerationConfiguration, SystemConfiguration
 from astra_core.errors import ConfigurationError
+from astra_core.scorers.phrases import PhraseScorer
 from astra_core.system import System
 from astra_core.testing import tiny_language_model, tiny_system
 
@@ -74,6 +75,26 @@ def test_the_digest_names_target_scorer_and_settings_but_not_the_attacker(folder
         config = CONFIG.model_copy(update=update)
         parts = dict.fromkeys(("attacker", "target", "reference"), folders / "one")
         assert digest != System.load(config, **parts).digest()
+
+
+@pytest.mark.parametrize(("size", "num_asked"), [(0, 4), (1, 3), (100, 2)])
+def test_the_size_of_the_score_cache_says_how_much_is_asked_and_changes_no_score(
+    folders, monkeypatch, size, num_asked
+):
+    asked = []
+    score = PhraseScorer.score
+    monkeypatch.setattr(
+        PhraseScorer, "score", lambda self, texts: asked.extend(texts) or score(self, texts)
+    )
+    parts = dict.fromkeys(("attacker", "target", "reference"), folders / "one")
+    config = CONFIG.model_copy(update={"score_cache_size": size})
+    system = System.load(config, **parts)
+    scores = [system.scorer.score([text]) for text in ("bad", "so", "so", "bad")]
+
+    assert [[0.5], [0.0], [0.0], [0.5]] == scores
+    assert num_asked == len(asked)
+    # Examinations under either setting can be compared.
+    assert System.load(CONFIG, **parts).digest() == system.digest()
 
 
 def test_a_context_leaves_room_for_what_is_to_be_said():

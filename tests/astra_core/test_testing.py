@@ -1,4 +1,5 @@
 import math
+import threading
 
 import pytest
 import torch
@@ -77,6 +78,22 @@ class _Nameless(Scorer):
         return [0.5] * len(texts)
 
 
+class _Placeless(Scorer):
+    version = "1"
+    works_on = "somewhere"
+
+    def score(self, texts):
+        return [0.5] * len(texts)
+
+
+class _ThreadMinded(Scorer):
+    version = "1"
+
+    def score(self, texts):
+        is_main = threading.current_thread() is threading.main_thread()
+        return [0.5 if is_main else 0.6] * len(texts)
+
+
 @pytest.mark.parametrize(
     ("scorer", "promise"),
     [
@@ -84,6 +101,8 @@ class _Nameless(Scorer):
         (_AboveOne, r"in \[0, 1\]"),
         (_BatchMinded, "does not depend on the batch"),
         (_Nameless, "a version names the scorer"),
+        (_Placeless, "works_on is one of"),
+        (_ThreadMinded, "does not depend on the thread"),
     ],
 )
 def test_a_scorer_that_breaks_a_promise_is_told_which(scorer, promise):
