@@ -1,24 +1,27 @@
 """Several processes that train one attacker, data-parallel, as torchrun and accelerate start them.
 
-Every process rolls out the same experience (rollouts depend on keys alone) and computes its share
-of the micro-batches of each update; gradients are added up, so all hold the same weights at any
-time. Process 0 alone writes. Whatever waits for another process waits for a limited time.
+Each rolls out its share of an experience's prompts (rollouts depend on keys alone), has what all of
+them rolled out, and computes its share of the micro-batches of each update; gradients are added up,
+so all hold the same weights at any time. Process 0 alone writes. Whatever waits for another process
+waits for a limited time.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from astra_core.errors import TrainingError
+from astra_core.errors import LostProcessError, TrainingError
 
 TIMEOUT_S = 1800.0
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +39,25 @@ class World:
     timeout_s: float = TIMEOUT_S
 
     @classmethod
-    def join(cls, *, timeout_s: float = TIMEOUT_S) -> Self:
+    def join(cls, *, device: torch.device | str = "cpu", timeout_s: float = TIMEOUT_S) -> Self:
         """The world that torchrun's environment describes; alone where there is none.
 
+        Args:
+            device: Where this process has its models.
+            timeout_s: How long one waits for another.
+
         Raises:
-            TrainingError: The others did not come in time.
+            LostProcessError: The others did not come in time.
         """
         size = int(os.environ.get("WORLD_SIZE", "1"))
         if size == 1:
             return cls()
         if not torch.distributed.is_initialized():
-            # Gradients of several devices of one machine go through NCCL, all else through gloo.
-            backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+            backend = "gloo"
+            if torch.device(device).type == "cuda":
+                # Gradients go through NCCL, from device to device, all else through gloo.
+                backend = "cpu:gloo,cuda:nccl"
+                torch.cuda.set_device(device)
             with _lost():
                 torch.distributed.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
         return cls(torch.distributed.get_rank(), size, timeout_s)
@@ -66,7 +76,7 @@ class World:
         """Returns when every process is here.
 
         Raises:
-            TrainingError: One is lost, or too slow.
+            LostProcessError: One is lost, or too slow.
         """
         if self.size > 1:
             self.add([torch.zeros(1)])
@@ -75,7 +85,7 @@ class World:
         """Replaces each tensor by its sum over the processes, in one message per device and type.
 
         Raises:
-            TrainingError: A process is lost, or too slow.
+            LostProcessError: A process is lost, or too slow.
         """
         if self.size == 1:
             return
@@ -109,14 +119,28 @@ class World:
                 totals[name] = totals.get(name, 0.0) + value
         return totals
 
-    def gathered(self, value: dict[str, float]) -> list[dict[str, float]]:
+    def gathered(self, value: Value) -> list[Value]:
         """What every process gave, in the order of their ranks."""
         if self.size == 1:
             return [value]
-        found: list[dict[str, float]] = [{} for _ in range(self.size)]
+        found: list[Any] = [None] * self.size
         with _lost():
             torch.distributed.all_gather_object(found, value)
         return found
+
+    def share(self, values: Sequence[Value]) -> Sequence[Value]:
+        """Every ``size``-th of the values, from the ``rank``-th on; the shares make the whole."""
+        return values[self.rank :: self.size]
+
+    def whole(self, share: Sequence[Value]) -> list[Value]:
+        """What the processes made of their shares, in the order of the values that were shared."""
+        shares = self.gathered(share)
+        return [
+            own[place]
+            for place in range(max(map(len, shares)))
+            for own in shares
+            if place < len(own)
+        ]
 
     def first_says(self, text: str) -> str:
         """The text of process 0, in every process."""
@@ -149,4 +173,9 @@ def _lost() -> Iterator[None]:
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[0]
         msg = f"every process must take part until the end, got: {reason}; start all of them again"
-        raise TrainingError(msg) from error
+        raise LostProcessError(msg) from error
+
+
+def has_joined() -> bool:
+    """Whether this process takes part in a world of several."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()

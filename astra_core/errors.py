@@ -38,6 +38,10 @@ class TrainingError(AstraError, RuntimeError):
     """Training cannot go on, for example after too many non-finite losses."""
 
 
+class LostProcessError(TrainingError):
+    """A process that trains along is gone, or did not answer in time."""
+
+
 class CheckpointError(AstraError, RuntimeError):
     """A checkpoint is missing, damaged or belongs to another run."""
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from astra_core.algorithm import Algorithm, Batch
+from astra_core.distributed import World
 from astra_core.files import record_digest
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
@@ -39,12 +40,27 @@ class Experience:
 
 
 class Harness:
-    """Collects experience on-policy and cuts it into micro-batches."""
+    """Collects experience on-policy and cuts it into micro-batches.
 
-    def __init__(self, sampler: Sampler, algorithm: Algorithm, *, num_episodes: int) -> None:
+    Args:
+        sampler: Rolls out; its System's attacker is the policy.
+        algorithm: Makes steps of rollouts.
+        num_episodes: Prompts of one experience.
+        world: The processes that share the rollouts; None for this one alone.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        algorithm: Algorithm,
+        *,
+        num_episodes: int,
+        world: World | None = None,
+    ) -> None:
         self.sampler = sampler
         self.algorithm = algorithm
         self._num_episodes = num_episodes
+        self._world = world or World()
 
     def experience(self, iteration: int, *, graphs: Sequence[Graph] | None = None) -> Experience:
         """The experience of one iteration.
@@ -55,8 +71,7 @@ class Harness:
         """
         start, scored = time.perf_counter(), self.sampler.score_s
         if graphs is None:
-            prompts = self.sampler.episodes(iteration, self._num_episodes)
-            graphs = self.sampler.roll_out(prompts, iteration=iteration)
+            graphs = self._rolled_out(iteration)
         rewarded = self.sampler.reward.assign(graphs)
         self.sampler.reward.remember(rewarded)
         steps = tuple(self.algorithm.flatten_all(rewarded))
@@ -70,6 +85,23 @@ class Harness:
             time.perf_counter() - start - score_s,
             score_s,
         )
+
+    def _rolled_out(self, iteration: int) -> list[Graph]:
+        """New rollouts; of several processes each makes its share, and has all of them."""
+        sampler, world = self.sampler, self._world
+        prompts = sampler.episodes(iteration, self._num_episodes)
+        if world.size == 1:
+            return sampler.roll_out(prompts, iteration=iteration)
+        # How many may fail is a share of all, not of what one process rolls out.
+        allowed, sampler.max_failed_fraction = sampler.max_failed_fraction, 1.0
+        try:
+            own = world.share(prompts)
+            graphs = sampler.roll_out(own, iteration=iteration) if own else []
+        finally:
+            sampler.max_failed_fraction = allowed
+        every = world.whole(graphs)
+        sampler.refuse_many_failures(every)
+        return every
 
     def batches(self, experience: Experience, *, epoch: int, batch_size: int) -> Iterator[Batch]:
         """The steps in an order of their own for each epoch, as micro-batches; none is dropped."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Literal
 
 from astra_core.config import Section
-from astra_core.errors import DataError
+from astra_core.errors import DataError, RolloutError
 from astra_core.reward import Reward
 from astra_core.rollout import Graph, Prompt
 from astra_core.seeding import derive_key, generator
@@ -56,6 +56,23 @@ class Sampler(ABC):
         Raises:
             RolloutError: More turns failed than may.
         """
+
+    def refuse_many_failures(self, graphs: Sequence[Graph]) -> None:
+        """Returns if enough of the turns did not fail.
+
+        Raises:
+            RolloutError: More failed than ``rollouts.max_failed_fraction`` allows.
+        """
+        nodes = [node for graph in graphs for node in graph.nodes()]
+        failed = [node for node in nodes if node.has_failed]
+        if len(failed) > self.max_failed_fraction * len(nodes):
+            share = len(failed) / len(nodes)
+            msg = (
+                f"{len(failed)} of {len(nodes)} turns failed ({share:.0%}), rollouts."
+                f"max_failed_fraction allows {self.max_failed_fraction:.0%}; "
+                f"first: {failed[0].failure}"
+            )
+            raise RolloutError(msg)
 
     def episodes(self, iteration: int, count: int) -> tuple[Prompt, ...]:
         """The prompts of one iteration: consecutive slices of one permutation per pass.

@@ -1,5 +1,6 @@
 """Processes on one machine, over gloo, as torchrun starts them."""
 
+import json
 import os
 import socket
 import subprocess
@@ -10,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from distributed_rollouts import experience_of
 from distributed_training import CONFIG
 from tiny_training import configured, trainer_of, weights_of
 
-from astra_core.distributed import World
+from astra_core.distributed import World, has_joined
 from astra_core.errors import TrainingError
 
 HERE = Path(__file__).parent
@@ -40,10 +42,10 @@ def free_port():
         return found.getsockname()[1]
 
 
-def started(folder, *arguments, ranks=range(SIZE)):
+def started(folder, *arguments, ranks=range(SIZE), script="distributed_training.py"):
     """The processes of a run."""
     port = free_port()
-    command = [sys.executable, str(HERE / "distributed_training.py"), str(folder), *arguments]
+    command = [sys.executable, str(HERE / script), str(folder), *arguments]
     return [
         subprocess.Popen(command, env=environment(rank, port), stderr=subprocess.PIPE, text=True)
         for rank in ranks
@@ -74,6 +76,33 @@ def test_two_processes_train_the_weights_of_one_with_the_doubled_batch(tmp_path)
     assert (tmp_path / "rows_0").read_text() == (tmp_path / "rows_1").read_text()
     names = [{p.name for p in (tmp_path / name).iterdir()} for name in ("run", "alone")]
     assert names[0] == names[1]
+
+
+# Of 60 turns 3 fail, all of them among the 24 of one process.
+@pytest.mark.parametrize("limit", [0.06, 0.04])
+def test_processes_share_the_rollouts_and_count_failures_over_all_of_them(tmp_path, limit):
+    statuses = ended(started(tmp_path, str(limit), script="distributed_rollouts.py"))
+    assert [0, 0] == [status for status, _ in statuses], statuses
+    first, second = (json.loads((tmp_path / f"experience_{r}.json").read_text()) for r in (0, 1))
+    alone = experience_of(limit)
+
+    assert alone["said"] == first["said"] == second["said"]
+    assert (limit == 0.04) is ("turns failed" in alone["said"])
+    assert alone["asked"][::2] == first["asked"]
+    assert alone["asked"][1::2] == second["asked"]
+    assert limit == first["limit"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_the_shares_of_all_processes_make_the_whole_in_order(size):
+    values = ["a", "b", "c", "d", "e"]
+    shares = [World(rank, size).share(values) for rank in range(size)]
+
+    class Meeting(World):
+        def gathered(self, _):
+            return shares
+
+    assert values == Meeting(0, size).whole(shares[0])
 
 
 @pytest.mark.slow
@@ -116,6 +145,8 @@ def test_one_process_needs_no_communication(monkeypatch):
 
     assert (0, 1, True) == (world.rank, world.size, world.is_first)
     assert [1.0, 1.0] == tensor.tolist()
+    assert not has_joined()
+    assert ["a", "b"] == world.whole(world.share(["a", "b"]))
     assert {"a": 2.0} == world.sum_of({"a": 2.0})
     assert "text" == world.first_says("text")
 
