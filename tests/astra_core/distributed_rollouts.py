@@ -1,0 +1,74 @@
+"""One of several processes that share rollouts: ``python distributed_rollouts.py FOLDER LIMIT``.
+
+All turns of one prompt of the experience fail; LIMIT is the share of turns that may.
+"""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from tiny_training import sampler_of
+
+from astra_core.algorithms.dpo import DPO
+from astra_core.distributed import World
+from astra_core.errors import RolloutError
+from astra_core.harness import Harness
+from astra_core.samplers.tree import TreeSampler
+from astra_core.testing import tiny_prompts, tiny_system
+
+NUM_EPISODES = 5
+LOST = tiny_prompts(5)[1].prompt_id
+
+
+class RecordingSampler(TreeSampler):
+    """Fails on one prompt, and knows what it was asked for."""
+
+    asked = ()
+
+    def roll_out(self, prompts, *, iteration):
+        self.asked = [prompt.prompt_id for prompt in prompts]
+        graphs = [_broken(graph) for graph in super().roll_out(prompts, iteration=iteration)]
+        self.refuse_many_failures(graphs)
+        return graphs
+
+
+def _broken(graph):
+    if graph.prompt.prompt_id != LOST:
+        return graph
+    return replace(graph, children=tuple(replace(n, failure="lost") for n in graph.children))
+
+
+def experience_of(limit, *, world=None):
+    """What an experience says, or why there is none, and the prompts rolled out here."""
+    system = tiny_system(1)
+    plain = sampler_of(system)
+    sampler = RecordingSampler(
+        plain.options,
+        system=system,
+        prompts=plain.prompts,
+        reward=plain.reward,
+        seed=plain.seed,
+        max_failed_fraction=limit,
+    )
+    algorithm = DPO(DPO.Options(), system=system)
+    harness = Harness(sampler, algorithm, num_episodes=NUM_EPISODES, world=world)
+    try:
+        said = harness.experience(0).digest()
+    except RolloutError as error:
+        said = str(error)
+    return {"said": said, "asked": sampler.asked, "limit": sampler.max_failed_fraction}
+
+
+def main():
+    torch.set_num_threads(1)
+    folder, limit = Path(sys.argv[1]), float(sys.argv[2])
+    world = World.join(timeout_s=20.0)
+    found = experience_of(limit, world=world)
+    (folder / f"experience_{world.rank}.json").write_text(json.dumps(found))
+    world.leave()
+
+
+if __name__ == "__main__":
+    main()
