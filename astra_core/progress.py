@@ -20,9 +20,11 @@ class StepReport:
         num_tokens: Tokens the attacker read in this update.
         is_skipped: True when a non-finite loss or gradient kept the update from being applied.
         metrics: Of the algorithm and of the experience, as ``area/name``.
-        timings: ``time/rollout_s`` (scoring not counted) and ``time/score_s`` with the first update
-            of an experience, ``time/train_s``, ``time/eval_s`` with the last update before an
-            evaluation, and ``time/tokens_per_s`` of the update.
+        timings: What differs from run to run. ``time/rollout_s`` (scoring not counted) and
+            ``time/score_s`` with the first update of an experience, ``time/train_s``,
+            ``time/eval_s`` with the last update before an evaluation, ``time/tokens_per_s`` of the
+            update; ``memory/peak_mib`` and, on a GPU, ``memory/gpu_peak_mib`` since the report
+            before.
     """
 
     step: int

@@ -80,7 +80,10 @@ def test_metrics_reach_the_tracker_while_training(world):
     (found,) = client.search_runs([experiment.experiment_id])
 
     assert "FINISHED" == found.info.status
-    assert {"train/loss", "eval/attack_success_rate", "time/rollout_s"} <= set(found.data.metrics)
+    metrics = found.data.metrics
+    assert {"train/loss", "eval/attack_success_rate", "time/rollout_s"} <= set(metrics)
+    # An interpreter with torch and the models in it.
+    assert metrics["memory/peak_mib"] > 100
     assert "3" == found.data.params["training.training_steps"]
 
 

@@ -1,0 +1,52 @@
+"""The most memory that was held at once, as far as the platform tells."""
+
+import re
+import resource
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+
+import torch
+
+_MIB = 2**20
+_STATUS = Path("/proc/self/status")
+_RESET = Path("/proc/self/clear_refs")
+_NOTHING: Mapping[str, float] = MappingProxyType({})
+
+
+def peak_memory(
+    device: torch.device, *, before: Mapping[str, float] = _NOTHING
+) -> dict[str, float]:
+    """Peaks since the last call in MiB, and from here on counted anew.
+
+    Args:
+        device: Where the models are.
+        before: An earlier answer; the larger of both is given.
+
+    Returns:
+        ``memory/peak_mib``, what this process held in main memory, and for a GPU
+        ``memory/gpu_peak_mib``, what its tensors held there. Where the platform does not count
+        anew (any but Linux), the former is the peak since the process began.
+    """
+    peaks = {"memory/peak_mib": _resident_peak() / _MIB}
+    if device.type == "cuda":
+        peaks["memory/gpu_peak_mib"] = torch.cuda.max_memory_allocated(device) / _MIB
+        torch.cuda.reset_peak_memory_stats(device)
+    return {name: max(peak, before.get(name, 0.0)) for name, peak in peaks.items()}
+
+
+def _resident_peak() -> int:
+    """Bytes."""
+    try:
+        found = re.search(r"^VmHWM:\s*(\d+) kB", _STATUS.read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    if found is None:
+        # Bytes on macOS, KiB elsewhere.
+        unit = 1 if sys.platform == "darwin" else 1024
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    with suppress(OSError):
+        _RESET.write_text("5")  # see proc(5): the peak becomes what is resident now
+    return int(found[1]) * 1024

@@ -1,0 +1,97 @@
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_training import configured, trainer_of
+
+from astra_core import memory
+from astra_core.algorithms.dpo import DPO
+from astra_core.evaluator import Evaluator
+from astra_core.memory import peak_memory
+
+CPU = torch.device("cpu")
+HELD_MIB = 200
+ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts anew")
+
+
+def hold():
+    """Fills so much memory and gives it back."""
+    assert np.ones(HELD_MIB * 2**20, dtype=np.int8)[-1] == 1
+
+
+def resident_mib():
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(r"VmRSS:\s*(\d+)", status)[1]) / 1024
+
+
+@ON_LINUX
+def test_a_peak_is_told_once_although_the_memory_was_given_back():
+    peak_memory(CPU)
+    held = resident_mib()
+    hold()
+    (peak,) = peak_memory(CPU).values()
+    (after,) = peak_memory(CPU).values()
+
+    assert peak == pytest.approx(held + HELD_MIB, abs=HELD_MIB / 4)
+    assert after == pytest.approx(held, abs=HELD_MIB / 4)
+
+
+def test_of_two_peaks_the_larger_is_given():
+    larger = {"memory/peak_mib": 1e9, "time/eval_s": 2e9}
+
+    assert {"memory/peak_mib": 1e9} == peak_memory(CPU, before=larger)
+    assert peak_memory(CPU, before={"memory/peak_mib": 1.0})["memory/peak_mib"] > 1.0
+
+
+def test_without_proc_it_is_the_peak_since_the_process_began(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "_STATUS", tmp_path / "absent")
+    first = peak_memory(CPU)["memory/peak_mib"]
+
+    # An interpreter with torch in it: tens of MiB, not of KiB or GiB.
+    assert 50 < first < 50_000
+    assert peak_memory(CPU)["memory/peak_mib"] >= first
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_its_own_peak_is_told_too():
+    device = torch.device("cuda")
+    peak_memory(device)
+    held = torch.cuda.memory_allocated(device) / 2**20
+    torch.ones(HELD_MIB * 2**20, dtype=torch.int8, device=device)
+
+    assert peak_memory(device)["memory/gpu_peak_mib"] == pytest.approx(held + HELD_MIB, abs=1)
+    assert peak_memory(device)["memory/gpu_peak_mib"] == pytest.approx(held, abs=1)
+
+
+@ON_LINUX
+def test_an_update_reports_what_it_held(monkeypatch):
+    step = DPO.step
+    updates = []
+
+    def hungry(self, batch):
+        updates.append(batch)
+        if len(updates) == 2:
+            hold()
+        return step(self, batch)
+
+    monkeypatch.setattr(DPO, "step", hungry)
+    trainer = trainer_of(configured(training_steps=3), is_evaluated=False)
+    peaks = [report.timings["memory/peak_mib"] for report in trainer.steps()]
+
+    assert 1 == peaks.index(max(peaks))
+    assert peaks[1] - peaks[2] > HELD_MIB / 2
+
+
+@ON_LINUX
+def test_the_last_update_before_an_evaluation_reports_what_that_held(monkeypatch):
+    evaluate = Evaluator.evaluate
+    monkeypatch.setattr(Evaluator, "evaluate", lambda *arguments: hold() or evaluate(*arguments))
+    config = configured(training_steps=3, eval_every=2, eval_first=False)
+    reports = list(trainer_of(config).steps())
+    peaks = {report.training_step: report.timings["memory/peak_mib"] for report in reports}
+
+    assert peaks[2] - peaks[1] > HELD_MIB / 2
+    assert not any("memory/" in name for report in reports for name in report.row())
