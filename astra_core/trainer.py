@@ -18,6 +18,7 @@ from astra_core.distributed import World
 from astra_core.errors import CheckpointError, ConfigurationError, TrainingError
 from astra_core.evaluator import Evaluator
 from astra_core.harness import Experience, Harness
+from astra_core.memory import peak_memory
 from astra_core.models.causal_lm import LanguageModel
 from astra_core.models.lora import add_adapters
 from astra_core.progress import EvaluationPoint, Progress, StepReport, progress_bar
@@ -186,7 +187,8 @@ class Trainer:
         if is_last or self.progress.training_step % self.config.eval_every == 0:
             self.evaluate()
         if last is not None:
-            timings = {**last.timings, "time/eval_s": self._eval_s}
+            peaks = peak_memory(self._attacker.device, before=last.timings)
+            timings = {**last.timings, **peaks, "time/eval_s": self._eval_s}
             self._eval_s = 0.0
             yield replace(last, timings=timings)
 
@@ -231,6 +233,7 @@ class Trainer:
                 "time/train_s": update.train_s,
                 "time/eval_s": 0.0,
                 "time/tokens_per_s": update.num_tokens / update.train_s,
+                **peak_memory(self._attacker.device),
             },
         )
 
