@@ -1,22 +1,103 @@
-"""``python -m benchmarks`` runs every benchmark of speed and prints one table.
+"""``python -m benchmarks`` runs every benchmark of speed and prints what it found as Markdown.
 
-The exit status is 1 when a limit is exceeded. How good the result is takes minutes per seed and has
-a command of its own: ``python -m benchmarks.seeds 0 1 2``.
+The exit status is 1 when a limit is exceeded, be it of time or of how far two results that should
+be equal may lie apart. How good the result is takes minutes per seed and has a command of its own:
+``python -m benchmarks.seeds 0 1 2``.
 """
 
+import argparse
+import os
+import platform
 import sys
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from pathlib import Path
 
-from benchmarks import trainer_overhead
-from benchmarks.figures import table
+from benchmarks import decode, profiles, rollout, trainer_overhead, update
+from benchmarks.figures import Report, table
+from benchmarks.shapes import GPT2_SMALL, SHAPES, Shape
+from benchmarks.timing import Effort
 
-BENCHMARKS = (trainer_overhead,)
+BENCHMARKS: dict[str, Callable[[Shape, Effort], Report]] = {
+    "trainer_overhead": trainer_overhead.report,
+    "rollout": rollout.report,
+    "update": update.report,
+    "decode": decode.report,
+    "profiles": profiles.report,
+}
 
 
-def main() -> int:
-    """Runs all; the exit status."""
-    figures = [figure for benchmark in BENCHMARKS for figure in benchmark.figures()]
-    print(table(figures))
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs what is asked for; the exit status."""
+    asked = _parser().parse_args(arguments)
+    effort = Effort(
+        threads=asked.threads,
+        repetitions=asked.repetitions,
+        plain_repetitions=asked.plain_repetitions,
+        trees=asked.trees,
+        has_one_thread=not asked.skip_one_thread,
+    )
+    reports = []
+    for name in asked.only or BENCHMARKS:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        reports.append(BENCHMARKS[name](SHAPES[asked.shape], effort))
+    text = "\n".join(_lines(reports))
+    print(text)
+    if asked.markdown:
+        asked.markdown.write_text(text + "\n", "utf-8")
+    figures = [figure for report in reports for figure in report.figures]
     return int(not all(figure.is_kept for figure in figures))
+
+
+def _lines(reports: Sequence[Report]) -> list[str]:
+    """The machine, the tables, the figures, and the ratios last."""
+    lines = [_machine(), ""]
+    for report in reports:
+        for text in report.tables:
+            lines += [text, ""]
+    figures = [figure for report in reports for figure in report.figures]
+    if figures:
+        lines += [table(figures), ""]
+    ratios = {name: ratio for report in reports for name, ratio in report.ratios.items()}
+    return [*lines, *(f"{name}: {ratio:.1f}x" for name, ratio in ratios.items())]
+
+
+def _machine() -> str:
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "trl"))
+    load = os.getloadavg()[0]
+    return (
+        f"{_processor()}, {os.cpu_count()} cores, {libraries}; load of the machine at the end "
+        f"{load:.1f}."
+    )
+
+
+def _processor() -> str:
+    """The processor's name; what Python knows of it where the kernel does not tell."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text("utf-8").splitlines() if file.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    effort = Effort()
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, help="default: all of them")
+    parser.add_argument("--shape", choices=SHAPES, default=GPT2_SMALL.name)
+    parser.add_argument("--threads", type=int, default=effort.threads, help="default: all cores")
+    parser.add_argument("--repetitions", type=int, default=effort.repetitions, help="of our ways")
+    parser.add_argument(
+        "--plain-repetitions",
+        type=int,
+        default=effort.plain_repetitions,
+        help="of the ways that take ten times as long",
+    )
+    parser.add_argument("--trees", type=int, default=effort.trees, help="that we treat at once")
+    parser.add_argument(
+        "--skip-one-thread", action="store_true", help="take no processor time at one thread"
+    )
+    parser.add_argument("--markdown", type=Path, help="a file to write the output to as well")
+    return parser
 
 
 if __name__ == "__main__":

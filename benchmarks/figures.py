@@ -1,7 +1,9 @@
-"""What a benchmark tells: a figure, its unit, and the limit it must keep."""
+"""What a benchmark tells: figures with their limits, costs of several ways, and what was equal."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchmarks.timing import Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +28,52 @@ class Figure:
         return self.limit is None or self.value < self.limit
 
 
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one benchmark found.
+
+    Attributes:
+        tables: In Markdown.
+        figures: With their limits: results that must be equal are figures below a tolerance.
+        ratios: For the last lines of the whole run.
+    """
+
+    tables: Sequence[str] = ()
+    figures: Sequence[Figure] = ()
+    ratios: Mapping[str, float] = field(default_factory=dict)
+
+
 def table(figures: Iterable[Figure]) -> str:
     """The figures as Markdown."""
-    rows = ["| what | value | limit | |", "|---|---|---|---|"]
+    rows = []
     for figure in figures:
-        limit = "" if figure.limit is None else f"< {figure.limit:g} {figure.unit}"
+        limit = "" if figure.limit is None else f"< {figure.limit:g} {figure.unit}".rstrip()
         verdict = "" if figure.limit is None else ("kept" if figure.is_kept else "EXCEEDED")
-        rows.append(f"| {figure.name} | {figure.value:.3g} {figure.unit} | {limit} | {verdict} |")
-    return "\n".join(rows)
+        rows.append((figure.name, f"{figure.value:.3g} {figure.unit}".rstrip(), limit, verdict))
+    return markdown(("what", "value", "limit", ""), rows)
+
+
+def cost_table(what: str, found: Sequence[Cost], *, threads: int) -> str:
+    """The costs as Markdown; every ratio is to the first of them."""
+    first = found[0]
+    header = (what, f"wall s, {threads} threads", "x", "CPU s, 1 thread", "x", "repetitions")
+    rows = [
+        (
+            cost.name,
+            f"{cost.wall_s:.3g}",
+            f"{cost.wall_s / first.wall_s:.1f}",
+            "" if cost.cpu_s is None else f"{cost.cpu_s:.3g}",
+            "" if not cost.cpu_s or not first.cpu_s else f"{cost.cpu_s / first.cpu_s:.1f}",
+            str(cost.repetitions),
+        )
+        for cost in found
+    ]
+    return markdown(header, rows)
+
+
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table."""
+    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
+    # An empty cell keeps one blank between its bars.
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines)

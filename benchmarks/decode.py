@@ -1,0 +1,91 @@
+"""Tokens per second of decoding, ours beside transformers' ``generate``, and the machine's limit.
+
+``python -m benchmarks.decode`` prints them. The time of a step is the difference between sampling
+many tokens and sampling one, per token more: reading the prompt is not in it.
+"""
+
+import statistics
+from collections.abc import Callable
+from itertools import count
+
+from astra_core.config import GenerationConfiguration
+from astra_core.models.causal_lm import LanguageModel
+from astra_core.seeding import derive_key
+from astra_core.testing.plain_passes import Ids, plain_generate
+from benchmarks.figures import Figure, Report, markdown
+from benchmarks.limits import Machine, decoding_work
+from benchmarks.shapes import SEED, Shape, language_model, prompts
+from benchmarks.timing import Effort, seconds, threads
+
+BATCH_SIZES = (1, 16, 64)
+_GIGA = 1e9
+
+Speaker = Callable[[list[Ids], GenerationConfiguration], object]
+
+
+def report(shape: Shape, effort: Effort) -> Report:
+    """Tokens per second by batch size, and their share of what the machine could give."""
+    model = language_model(shape, seed=SEED + 1)
+    with threads(effort.threads):
+        machine = Machine.measured()
+        rows = [_row(shape, effort, model, machine, size) for size in BATCH_SIZES]
+    header = ("batch", "ours, tokens/s", "share of limit", "generate, tokens/s", "share of limit")
+    return Report(
+        tables=[
+            markdown(
+                (f"decoding of {shape.name}: {header[0]}", *header[1:], "limit, tokens/s"), rows
+            )
+        ],
+        figures=[
+            Figure("read bandwidth", machine.bytes_per_s / _GIGA, "GB/s"),
+            Figure("fp32 matrix product", machine.flops_per_s / _GIGA, "GFLOP/s"),
+        ],
+    )
+
+
+def _row(
+    shape: Shape, effort: Effort, model: LanguageModel, machine: Machine, size: int
+) -> tuple[str, ...]:
+    contexts = [model.closed(model.encode(prompt.text)) for prompt in prompts(shape, size)]
+    calls = count()
+
+    def ours(asked: list[Ids], generation: GenerationConfiguration) -> object:
+        call = next(calls)
+        keys = [[derive_key(SEED, "decode", call, row)] for row in range(len(asked))]
+        return model.continuations(asked, keys, generation)
+
+    def theirs(asked: list[Ids], generation: GenerationConfiguration) -> object:
+        return plain_generate(model, asked, generation)
+
+    speakers: tuple[Speaker, ...] = (ours, theirs)
+    found: list[list[float]] = [[], []]
+    for _ in range(effort.plain_repetitions):
+        for values, speaker in zip(found, speakers, strict=True):
+            values.append(_step_s(shape, speaker, contexts))
+    context = shape.prompt_tokens + shape.new_tokens // 2
+    work = decoding_work(model.model, shape, batch_size=size, context_tokens=context)
+    limit = machine.seconds(work)
+    own, other = (statistics.median(values) for values in found)
+    cells = [
+        f"{size / own:.0f}",
+        f"{limit / own:.0%}",
+        f"{size / other:.0f}",
+        f"{limit / other:.0%}",
+    ]
+    return (str(size), *cells, f"{size / limit:.0f}")
+
+
+def _step_s(shape: Shape, speaker: Speaker, contexts: list[Ids]) -> float:
+    """Seconds of one token for each context."""
+    short, long = (
+        shape.generation.model_copy(update={"max_new_tokens": n, "min_new_tokens": n})
+        for n in (1, shape.new_tokens + 1)
+    )
+    least = seconds(lambda: speaker(contexts, short))
+    return (seconds(lambda: speaker(contexts, long)) - least) / shape.new_tokens
+
+
+if __name__ == "__main__":
+    from benchmarks.__main__ import main
+
+    main(["--only", "decode"])

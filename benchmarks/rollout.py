@@ -1,0 +1,111 @@
+"""Seconds per tree: the tree sampler beside the plain way, and whether both say the same.
+
+``python -m benchmarks.rollout`` prints them. The plain way is ASTRA-RL's order of calls on
+transformers' own ``generate``; see ``astra_core.testing.plain``. While it is timed it draws with
+torch's generator, from no keys. The likelihood of the probes belongs to both sides: the sampler
+gets it from the pass that answers them, the plain way from one more pass.
+"""
+
+from itertools import count
+from typing import Literal
+
+from astra_core.rollout import Graph
+from astra_core.samplers.tree import TreeSampler
+from astra_core.system import System
+from astra_core.testing.plain import plain_rollout, share_of_differing_tokens
+from astra_core.testing.plain_passes import plain_scores
+from benchmarks.figures import Figure, Report, cost_table
+from benchmarks.shapes import SEED, Shape, prompts, sampler, system
+from benchmarks.timing import Effort, Way, costs, threads
+
+# A uniform number that falls within rounding of a token's edge draws its neighbour, and all that
+# follows in that branch differs.
+MOST_DIFFERING_PERCENT = 5.0
+
+
+def report(shape: Shape, effort: Effort) -> Report:
+    """Seconds per tree of each way, and the share of tokens that differ."""
+    own = system(shape)
+    grown = sampler(shape, own)
+    seeds, iterations = prompts(shape, effort.trees), count()
+    (sample,) = _plain(shape, own, draws="native")
+    found = costs(
+        [
+            Way(
+                f"ours, {effort.trees} trees at once",
+                lambda: grown.roll_out(seeds, iteration=next(iterations)),
+                effort.repetitions,
+                effort.trees,
+            ),
+            Way(
+                "ours, 1 tree",
+                lambda: grown.roll_out(seeds[:1], iteration=next(iterations)),
+                effort.repetitions,
+            ),
+            Way("plain way", lambda: _plain(shape, own, draws="native"), effort.plain_repetitions),
+            Way(
+                "of which likelihood of the probes",
+                lambda: _likelihoods(own, sample),
+                effort.plain_repetitions,
+            ),
+        ],
+        effort,
+    )
+    with threads(effort.threads):
+        equality = _equality(shape, own, grown)
+    title = f"rollout of {shape.name}, seconds per tree"
+    ours, plain = found[0], found[2]
+    return Report(
+        tables=[cost_table(title, found, threads=effort.threads)],
+        figures=equality,
+        ratios={"rollout": plain.wall_s / ours.wall_s},
+    )
+
+
+def _plain(shape: Shape, own: System, *, draws: Literal["keyed", "native"]) -> list[Graph]:
+    return plain_rollout(
+        own,
+        prompts(shape, 1),
+        tree_width=shape.tree_width,
+        tree_depth=shape.tree_depth,
+        num_responses=1,
+        seed=SEED,
+        draws=draws,
+    )
+
+
+def _likelihoods(own: System, graph: Graph) -> None:
+    for nodes in graph.groups():
+        plain_scores(own.target, [n.context_ids for n in nodes], [n.probe_ids for n in nodes])
+
+
+def _equality(shape: Shape, own: System, grown: TreeSampler) -> list[Figure]:
+    """How the sampler's first tree, grown beside others, differs from the plain one."""
+    ours = grown.roll_out(prompts(shape, 2), iteration=0)[:1]
+    plain = _plain(shape, own, draws="keyed")
+    share = 100.0 * share_of_differing_tokens(ours, plain)
+    gap = max(
+        abs(value - other)
+        for node, twin in zip(ours[0].nodes(), plain[0].nodes(), strict=True)
+        if (node.context_ids, node.probe_ids) == (twin.context_ids, twin.probe_ids)
+        for value, other in zip(
+            (*node.probe_logprobs, *node.reference_logprobs, *node.target_logprobs),
+            (*twin.probe_logprobs, *twin.reference_logprobs, *twin.target_logprobs),
+            strict=True,
+        )
+    )
+    return [
+        Figure(
+            "rollout: tokens that differ from the plain way's",
+            share,
+            "%",
+            MOST_DIFFERING_PERCENT,
+        ),
+        Figure("rollout: largest gap of a log-probability", gap, "nats", 1e-3),
+    ]
+
+
+if __name__ == "__main__":
+    from benchmarks.__main__ import main
+
+    main(["--only", "rollout"])

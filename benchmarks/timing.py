@@ -1,0 +1,110 @@
+"""Seconds of several ways to do one thing, taken in turn: a busy machine hits all alike."""
+
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How long one is ready to wait for figures.
+
+    Attributes:
+        threads: Torch's, for the wall clock.
+        repetitions: Of our ways.
+        plain_repetitions: Of the others, which take ten times as long.
+        trees: That our ways treat at once.
+        has_one_thread: Whether processor time at one thread is taken too.
+    """
+
+    threads: int = os.cpu_count() or 1
+    repetitions: int = 5
+    plain_repetitions: int = 3
+    trees: int = 8
+    has_one_thread: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to do it.
+
+    Attributes:
+        name: For people.
+        call: Does it once.
+        repetitions: How often.
+        units: How many trees, tokens or the like one call gives.
+    """
+
+    name: str
+    call: Callable[[], Any]
+    repetitions: int
+    units: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one unit costs in one way.
+
+    Attributes:
+        name: Of the way.
+        wall_s: Median wall clock at all threads.
+        cpu_s: Processor time at one thread, which a busy neighbour hardly moves; None if not taken.
+        repetitions: Behind the median.
+    """
+
+    name: str
+    wall_s: float
+    cpu_s: float | None
+    repetitions: int
+
+
+def costs(ways: Sequence[Way], effort: Effort) -> list[Cost]:
+    """The cost of each way; the ways take turns in one process."""
+    walls: dict[str, list[float]] = {way.name: [] for way in ways}
+    with threads(effort.threads):
+        for turn in range(max(way.repetitions for way in ways)):
+            for way in ways:
+                if turn < way.repetitions:
+                    walls[way.name].append(_told(way, seconds(way.call) / way.units))
+    cpu: dict[str, float] = {}
+    if effort.has_one_thread:
+        with threads(1):
+            cpu = {
+                way.name: _told(way, seconds(way.call, time.process_time) / way.units)
+                for way in ways
+            }
+    return [
+        Cost(way.name, statistics.median(walls[way.name]), cpu.get(way.name), way.repetitions)
+        for way in ways
+    ]
+
+
+def seconds(call: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
+    """What a call takes by this clock."""
+    start = clock()
+    call()
+    return clock() - start
+
+
+def _told(way: Way, value: float) -> float:
+    """The value, once whoever waits has read it."""
+    print(f"  {way.name}: {value:.3g} s", file=sys.stderr, flush=True)
+    return value
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Runs the body with so many threads of torch, and puts their number back."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,135 @@
+"""Seconds per tree of one DPO update: ours, ASTRA-RL's way and TRL's, and whether they agree.
+
+``python -m benchmarks.update`` prints them. Ours learns from the best and worst siblings of several
+trees at once, in micro-batches of one tree; the others from one tree, the seven pairs of which are
+one batch. All compute the same loss and gradient of one tree, which is checked in the same run.
+The learning rate is too small to move a weight, so every repetition does the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from astra_core.algorithm import Algorithm
+from astra_core.algorithms.pairs import PreferencePair
+from astra_core.config import Choice, TrainingConfiguration
+from astra_core.distributed import World
+from astra_core.registry import build
+from astra_core.rollout import Graph
+from astra_core.system import System
+from astra_core.update import Update, Updates
+from benchmarks.figures import Figure, Report, cost_table
+from benchmarks.limits import Machine, update_work
+from benchmarks.other_trainers import NO_STEP, TRAINERS, Precision, gradient_norm
+from benchmarks.shapes import Shape, rewarded_graphs, system
+from benchmarks.timing import Cost, Effort, Way, costs, threads
+
+BETA = 0.1
+TOLERANCE_PERCENT: dict[Precision, float] = {"fp32": 0.01, "bf16": 3.0}
+"""Of loss and gradient norm; bf16 keeps eight bits, and the three round at different places."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learner:
+    """Our algorithm and optimiser, and what there is to learn from each tree."""
+
+    algorithm: Algorithm
+    updates: Updates
+    pairs: Sequence[Sequence[PreferencePair]]
+
+    def step(self, count: int) -> Update:
+        """One update by the pairs of the first trees."""
+        window = [self.algorithm.collate(own) for own in self.pairs[:count]]
+        return self.updates.apply(window, training_step=0)
+
+
+def report(shape: Shape, effort: Effort) -> Report:
+    """Seconds per tree of each way in fp32 and bf16, and the gaps of losses and gradients."""
+    own = system(shape)
+    with threads(effort.threads):
+        graphs = rewarded_graphs(shape, own, effort.trees)
+        limit = _limit_s(shape, own, graphs)
+    fp32, figures = _compared(shape, effort, own, graphs, "fp32")
+    bf16, more = _compared(shape, effort, own, graphs, "bf16")
+    ours, plain, trl = (cost.wall_s for cost in fp32)
+    ours_bf16, plain_bf16, trl_bf16 = (cost.wall_s for cost in bf16)
+    return Report(
+        tables=[
+            cost_table(
+                f"DPO update of {shape.name}, {precision}, seconds per tree",
+                found,
+                threads=effort.threads,
+            )
+            for precision, found in (("fp32", fp32), ("bf16", bf16))
+        ],
+        figures=[
+            *figures,
+            *more,
+            Figure("update fp32: share of the machine's limit", 100.0 * limit / ours, "%"),
+            Figure("update bf16: ratio to plain way under autocast", plain_bf16 / ours_bf16, "x"),
+            Figure("update bf16: ratio to TRL in bf16", trl_bf16 / ours_bf16, "x"),
+        ],
+        ratios={
+            "update": plain / ours,
+            "update vs TRL": trl / ours,
+            # ASTRA-RL knows fp32 only, so this is what its user gains.
+            "update bf16": plain / ours_bf16,
+        },
+    )
+
+
+def _limit_s(shape: Shape, own: System, graphs: Sequence[Graph]) -> float:
+    """The least seconds per tree that this machine could do a training pass in, in fp32."""
+    nodes = [node for graph in graphs for node in graph.nodes()]
+    work = update_work(
+        own.attacker.model,
+        shape,
+        [node.context_ids + node.probe_ids for node in nodes],
+        sum(len(node.probe_ids) for node in nodes),
+    )
+    return Machine.measured().seconds(work) / len(graphs)
+
+
+def _compared(
+    shape: Shape, effort: Effort, own: System, graphs: Sequence[Graph], precision: Precision
+) -> tuple[list[Cost], list[Figure]]:
+    """Costs of ours, the plain way and TRL's, in this order, and how far the results lie apart."""
+    ours = learner(own, graphs, precision=precision)
+    others = {name: kind(shape, beta=BETA, precision=precision) for name, kind in TRAINERS.items()}
+    ways = [Way("ours", lambda: ours.step(effort.trees), effort.repetitions, effort.trees)]
+    ways += [_way(name, other, ours.pairs[0], effort) for name, other in others.items()]
+    found = costs(ways, effort)
+    with threads(effort.threads):
+        update = ours.step(1)
+        figures = []
+        for name, other in others.items():
+            subject = f"update {precision}: gap to {name}"
+            limit = TOLERANCE_PERCENT[precision]
+            loss = 100.0 * _gap(update.loss, other.step(ours.pairs[0]))
+            norm = 100.0 * _gap(update.grad_norm, gradient_norm(other.model))
+            figures.append(Figure(f"{subject}, loss", loss, "%", limit))
+            figures.append(Figure(f"{subject}, gradient norm", norm, "%", limit))
+    return found, figures
+
+
+def learner(own: System, graphs: Sequence[Graph], *, precision: Precision = "fp32") -> Learner:
+    """What the Trainer does an update with, for pairs of best and worst siblings."""
+    algorithm = Choice(name="dpo", options={"margin": 0.0, "beta": BETA})
+    config = TrainingConfiguration(algorithm=algorithm, lr=NO_STEP, precision=precision)
+    built = build("algorithm", algorithm, system=own)
+    updates = Updates(config, built, own.attacker, world=World())
+    return Learner(built, updates, [built.flatten_all([graph]) for graph in graphs])
+
+
+def _way(name: str, other: Any, pairs: Sequence[PreferencePair], effort: Effort) -> Way:
+    return Way(name, lambda: other.step(pairs), effort.plain_repetitions)
+
+
+def _gap(value: float, other: float) -> float:
+    return abs(value - other) / abs(other)
+
+
+if __name__ == "__main__":
+    from benchmarks.__main__ import main
+
+    main(["--only", "update"])

@@ -1,0 +1,32 @@
+import re
+
+import pytest
+
+from benchmarks.__main__ import main
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # TRL's import warns about other libraries
+
+SHORT = ("--shape", "small", "--repetitions", "1", "--plain-repetitions", "1", "--trees", "1")
+QUICK = (*SHORT, "--threads", "1", "--skip-one-thread")
+
+
+def test_the_ratios_are_the_last_lines(capsys, tmp_path):
+    status = main(["--only", "rollout", "update", *QUICK, "--markdown", str(tmp_path / "out.md")])
+    text = capsys.readouterr().out
+
+    assert status == 0
+    patterns = ("rollout", "update", "update vs TRL", "update bf16")
+    lines = text.splitlines()[-4:]
+    for name, line in zip(patterns, lines, strict=True):
+        assert re.fullmatch(rf"{name}: \d+\.\dx", line)
+    assert text == (tmp_path / "out.md").read_text("utf-8")
+
+
+def test_a_trainers_overhead_is_reported(capsys):
+    assert main(["--only", "trainer_overhead", *QUICK]) == 0
+    assert "| Trainer's own time, share of a step, small |" in capsys.readouterr().out
+
+
+def test_an_unknown_benchmark_is_refused():
+    with pytest.raises(SystemExit):
+        main(["--only", "nothing"])
