@@ -119,6 +119,12 @@ class SystemConfiguration(Section):
     tokens_per_batch: Count = Field(
         default=16384, description="Bounds memory: rows times positions of one forward pass."
     )
+    prefix_cache_mib: int = Field(
+        default=1024,
+        ge=0,
+        description="Memory per model for what it has read, so that a later turn does not read it "
+        "again; 0 reads every context from its start.",
+    )
 
 
 class RolloutsConfiguration(Section):

@@ -1,5 +1,7 @@
 """The System: attacker, target, reference and scorer, and what they may share."""
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -102,8 +104,18 @@ class System:
 
     def digest(self) -> str:
         """Names everything an attacker is examined by; equal digests make figures comparable."""
-        settings = self.config.model_dump(mode="json", exclude={"score_cache_size"})
+        memory = {"score_cache_size", "prefix_cache_mib"}
+        settings = self.config.model_dump(mode="json", exclude=memory)
         return record_digest([self.target_digest, self.scorer.version, settings])
+
+    @contextmanager
+    def remembering(self) -> Iterator[None]:
+        """Runs the body with every model keeping what it has read; no weight may change in it."""
+        models = {id(model): model for model in (self.attacker, self.target, self.reference)}
+        with ExitStack() as stack:
+            for model in models.values():
+                stack.enter_context(model.remembering(self.config.prefix_cache_mib << 20))
+            yield
 
     def context_limit(self, model: LanguageModel, new_tokens: int) -> int:
         """How many context tokens fit before ``new_tokens`` more, for this model."""

@@ -12,6 +12,7 @@ from torch.nn.functional import linear
 
 from astra_core.algorithms.functional import token_entropies
 from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.logprobs import continuation_states, token_logits, token_logprobs
 from astra_core.models.rows import TokenRows, batches_within, pad_rows
 
 
@@ -33,29 +34,22 @@ class TokenOutputs:
 
 
 def token_outputs(model: Any, rows: TokenRows, *, with_entropies: bool = False) -> TokenOutputs:
-    """What ``models.rows.token_logprobs`` gives, with the hidden states it comes from."""
+    """What ``models.logprobs.token_logprobs`` gives, with the hidden states it comes from."""
     tail = rows.continuation_ids.shape[1]
     if len(rows.input_ids) == 0:
         # transformers cannot reshape an empty batch.
         none, width = torch.zeros(0, tail), model.get_input_embeddings().weight.shape[1]
         return TokenOutputs(none, none, torch.zeros(0, tail, width), torch.zeros(0, width))
-    output = model(
-        input_ids=rows.input_ids,
-        attention_mask=rows.attention_mask,
-        position_ids=rows.position_ids,
-        logits_to_keep=tail + 1,
-        output_hidden_states=True,
-        use_cache=False,
-    )
-    logits = output.logits[:, :-1].float()
-    chosen = logits.gather(2, rows.continuation_ids[:, :, None])[:, :, 0]
-    logprobs = (chosen - logits.logsumexp(dim=2)).masked_fill(~rows.continuation_mask, 0.0)
+    states = continuation_states(model, rows)
+    mask = rows.continuation_mask
+    logprobs = token_logprobs(model, rows, states=states)
     entropies = logprobs.new_zeros(len(logprobs), 0)
     if with_entropies:
-        entropies = token_entropies(logits.flatten(0, 1)).view_as(logprobs)
-    states = output.hidden_states[-1][:, -(tail + 1) :].float()
-    # Continuations start in one column, so row i ends in column num_tokens[i] of what was kept.
-    ends = rows.continuation_mask.sum(dim=1)
+        logits = token_logits(model, rows, states=states)
+        entropies = logprobs.new_zeros(mask.shape).masked_scatter(mask, token_entropies(logits))
+    # Row i has its last token in place num_tokens[i].
+    ends = mask.sum(dim=1)
+    states = states.float()
     final = states[torch.arange(len(states), device=states.device), ends]
     return TokenOutputs(logprobs, entropies, states[:, :-1], final)
 

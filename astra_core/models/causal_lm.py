@@ -1,21 +1,25 @@
 """A causal language model with its tokenizer: what attacker, target and reference are made of."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from astra_core.config import GenerationConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.models.decoder import Decoder
+from astra_core.models.logprobs import token_logprobs
 from astra_core.models.lora import merged_state
+from astra_core.models.packed_linear import packed_linears
+from astra_core.models.prefixes import PrefixStore
 from astra_core.models.pretrained import load_pretrained
-from astra_core.models.rows import batches_within, pad_rows, token_logprobs
+from astra_core.models.reading import CachedReading, PaddedReading, Reading
+from astra_core.models.rows import batches_within, pad_rows
+from astra_core.models.support import abilities_of
 from astra_core.models.tokenizers import meaning_of_ids
 
 
@@ -64,6 +68,8 @@ class LanguageModel:
             {self.separator_ids[0]} if len(self.separator_ids) == 1 else set()
         )
         self.end_ids = tuple(sorted(ends - {None}))
+        self._takes_masks = abilities_of(self.model).takes_masks
+        self._store: PrefixStore | None = None
 
     @classmethod
     def load(
@@ -174,42 +180,53 @@ class LanguageModel:
         generation: GenerationConfiguration,
         suffix_lengths: Sequence[int],
     ) -> list[Continuations]:
-        rows = pad_rows(contexts, [()] * len(contexts), pad_id=self._pad_id, device=self.device)
-        kept = max(suffix_lengths) + 1
-        output = self.model(
-            input_ids=rows.input_ids,
-            attention_mask=rows.attention_mask,
-            position_ids=rows.position_ids,
-            logits_to_keep=kept,
-            use_cache=True,
-        )
-        suffixes = _suffix_logprobs(output.logits, rows.input_ids, suffix_lengths)
-        owners = torch.tensor(
-            [index for index, own in enumerate(keys) for _ in own], device=self.device
-        )
+        reading = self._read(contexts, suffix_lengths, room=generation.max_new_tokens)
+        owners = [index for index, own in enumerate(keys) for _ in own]
         utterances: list[Utterance] = []
-        if len(owners):
-            cache = output.past_key_values
-            cache.batch_select_indices(owners)
+        if owners:
+            reading.select(owners, room=generation.max_new_tokens)
             decoder = Decoder(
-                self.model,
+                reading,
+                [contexts[owner] for owner in owners],
                 generation,
                 keys=[key for own in keys for key in own],
                 end_ids=self.end_ids,
-                device=self.device,
             )
-            sampled = decoder.run(
-                cache,
-                output.logits[owners, -1],
-                rows.input_ids[owners],
-                rows.attention_mask[owners],
-            )
-            utterances = [self._utterance(*row) for row in sampled]
+            utterances = [self._utterance(*row) for row in decoder.run()]
+        reading.close()
         stream = iter(utterances)
         return [
             Continuations(tuple(next(stream) for _ in own), suffix)
-            for own, suffix in zip(keys, suffixes, strict=True)
+            for own, suffix in zip(keys, reading.suffix_logprobs, strict=True)
         ]
+
+    def _read(
+        self, contexts: Sequence[Sequence[int]], suffix_lengths: Sequence[int], *, room: int
+    ) -> Reading:
+        if not self._takes_masks:
+            return PaddedReading(self.model, contexts, suffix_lengths)
+        return CachedReading(self.model, contexts, suffix_lengths, store=self._store, room=room)
+
+    @contextmanager
+    def remembering(self, max_bytes: int) -> Iterator[None]:
+        """Runs the body with keys and values kept from call to call, at most ``max_bytes`` of them.
+
+        What one call has read and sampled, the next one does not read again. The weights must not
+        change inside of the body, and are laid out for it as the processor likes them best.
+        """
+        before, self._store = self._store, PrefixStore(max_bytes) if max_bytes else None
+        try:
+            with packed_linears(self.model):
+                yield
+        finally:
+            self._store = before
+
+    def read(self, contexts: Sequence[Sequence[int]], *, tokens_per_batch: int = 16384) -> None:
+        """Reads what several contexts will begin with, to be remembered; samples nothing."""
+        nothing = GenerationConfiguration(max_new_tokens=1)
+        if self._store is not None:
+            keys: list[list[bytes]] = [[] for _ in contexts]
+            self.continuations(contexts, keys, nothing, tokens_per_batch=tokens_per_batch)
 
     def _utterance(self, token_ids: list[int], logprobs: list[float]) -> Utterance:
         return Utterance(
@@ -271,19 +288,3 @@ def _separator_ids(tokenizer: Any, separator: str | None) -> tuple[int, ...]:
         msg = f"system.separator must encode to at least one token, got {separator!r}; try '\\n'"
         raise ConfigurationError(msg)
     return ids
-
-
-def _suffix_logprobs(
-    logits: Float[Tensor, "B K V"], input_ids: Int[Tensor, "B T"], lengths: Sequence[int]
-) -> list[tuple[float, ...]]:
-    """Log-probabilities of the last ``lengths[i]`` tokens of each row, padded on the left."""
-    if max(lengths) == 0:
-        return [()] * len(lengths)
-    kept = logits.shape[1]
-    scored = logits[:, :-1].float()
-    labels = input_ids[:, input_ids.shape[1] - kept + 1 :]
-    values = scored.gather(2, labels[:, :, None])[:, :, 0] - scored.logsumexp(dim=2)
-    return [
-        tuple(row[len(row) - length :]) if length else ()
-        for row, length in zip(values.tolist(), lengths, strict=True)
-    ]

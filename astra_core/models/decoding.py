@@ -2,6 +2,9 @@
 
 Each processor equals the transformers class of the same name. Sampling takes one uniform number
 per row from that row's own key, so a row's token does not depend on the batch it shares.
+
+``draw`` of ``processed_logits`` is the definition; ``sample`` gives the same tokens without sorting
+or copying the vocabulary.
 """
 
 import torch
@@ -61,3 +64,79 @@ def draw(logits: Float[Tensor, "B V"], uniform: Float[Tensor, " B"]) -> Int[Tens
     # the end of the vocabulary must never be drawn.
     threshold = uniform.double()[:, None] * cumulative[:, -1:]
     return (cumulative <= threshold).sum(dim=1).clamp(max=logits.shape[1] - 1)
+
+
+def sample(
+    logits: Float[Tensor, "B V"],
+    generation: GenerationConfiguration,
+    uniform: Float[Tensor, " B"],
+    *,
+    seen: Bool[Tensor, "B V"] | None = None,
+    forbidden: Int[Tensor, " E"] | None = None,
+) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
+    """One token per row and its log-probability under the unmodified logits, nats.
+
+    The arguments are those of ``processed_logits``; ``uniform`` lies in [0, 1).
+    """
+    logits = logits.float()
+    is_whole = generation.top_p == 1.0 and generation.min_p == 0.0
+    likely = _likely(logits, generation, seen=seen, forbidden=forbidden)
+    if likely is not None:
+        ids, values = likely
+        rest = generation.model_copy(update=_APPLIED)
+        token = ids.gather(1, draw(processed_logits(values, rest), uniform)[:, None])[:, 0]
+    else:
+        chosen = processed_logits(logits, generation, seen=seen, forbidden=forbidden)
+        token = _drawn_in_blocks(chosen, uniform) if is_whole else draw(chosen, uniform)
+    return token, logits.gather(1, token[:, None])[:, 0] - logits.logsumexp(dim=1)
+
+
+# What is done with once only the likely tokens are left.
+_APPLIED = {"repetition_penalty": 1.0, "temperature": 1.0, "top_k": 0}
+# More candidates than top-k asks for, to see whether there are ties at the edge.
+_SPARE = 8
+_BLOCK = 64
+
+
+def _likely(
+    logits: Float[Tensor, "B V"],
+    generation: GenerationConfiguration,
+    *,
+    seen: Bool[Tensor, "B V"] | None,
+    forbidden: Int[Tensor, " E"] | None,
+) -> tuple[Int[Tensor, "B C"], Float[Tensor, "B C"]] | None:
+    """The tokens that top-k leaves, in the order of the vocabulary, and their processed logits.
+
+    None where top-k leaves most of them, or where more are tied at its edge than were looked at.
+    """
+    count = generation.top_k + _SPARE
+    if not generation.top_k or 2 * count > logits.shape[1]:
+        return None
+    first = generation.model_copy(update={"top_k": 0, "top_p": 1.0, "min_p": 0.0})
+    values, ids = processed_logits(logits, first, seen=seen, forbidden=forbidden).topk(count, dim=1)
+    floor = values[:, generation.top_k - 1 : generation.top_k]
+    if bool((values[:, -1:] == floor).any()):
+        return None
+    values = values.masked_fill(values < floor, -torch.inf)
+    ids, order = ids.sort(dim=1)
+    return ids, values.gather(1, order)
+
+
+def _drawn_in_blocks(
+    logits: Float[Tensor, "B V"], uniform: Float[Tensor, " B"]
+) -> Int[Tensor, " B"]:
+    """What ``draw`` returns, to rounding: first the block of the vocabulary, then the token."""
+    rows, size = logits.shape
+    weights = logits.new_zeros(rows, size + -size % _BLOCK)
+    torch.sub(logits, logits.amax(dim=1, keepdim=True), out=weights[:, :size])
+    weights[:, :size].exp_()
+    blocks = weights.view(rows, -1, _BLOCK)
+    sums = blocks.sum(dim=2, dtype=torch.float64).cumsum(dim=1)
+    threshold = uniform.double()[:, None] * sums[:, -1:]
+    block = (sums <= threshold).sum(dim=1).clamp(max=sums.shape[1] - 1)
+    before = torch.nn.functional.pad(sums, (1, 0)).gather(1, block[:, None])
+    inner = blocks[torch.arange(rows, device=logits.device), block].double().cumsum(dim=1)
+    # Rounding may leave the threshold a hair behind the block's end, where no token is.
+    offset = (inner <= (threshold - before)).sum(dim=1)
+    last = (inner < inner[:, -1:]).sum(dim=1)
+    return block * _BLOCK + torch.minimum(offset, last)

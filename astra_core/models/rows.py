@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import torch
@@ -27,6 +28,11 @@ class TokenRows:
     continuation_ids: Int[Tensor, "B T"]
     continuation_mask: Bool[Tensor, "B T"]
 
+    def sequences(self) -> list[list[int]]:
+        """The real tokens of each row."""
+        pairs = zip(self.input_ids.tolist(), self.attention_mask.bool().tolist(), strict=True)
+        return [list(compress(ids, is_real)) for ids, is_real in pairs]
+
 
 def pad_rows(
     contexts: Sequence[Sequence[int]],
@@ -49,27 +55,42 @@ def pad_rows(
     return TokenRows(ids, mask, positions, ids[:, width:], mask[:, width:].bool())
 
 
-def token_logprobs(model: Any, rows: TokenRows) -> Float[Tensor, "B T"]:
+def padded_logprobs(model: Any, rows: TokenRows) -> Float[Tensor, "B T"]:
     """Log-probability of each continuation token, nats; exactly 0 at padding.
 
-    Logits are computed at the scored positions only, and no full log-softmax is kept: a token's
-    log-probability is its logit minus the log of the sum of exponentials.
+    The plain way: every row in full, whatever it shares with others. It serves models that cannot
+    be told what to see, and is what the quick way is tested against.
     """
     tail = rows.continuation_ids.shape[1]
     if tail == 0 or len(rows.input_ids) == 0:
         return torch.zeros(rows.continuation_ids.shape, device=rows.input_ids.device)
+    values = chosen_logprobs(padded_logits(model, rows), rows.continuation_ids)
+    return values.masked_fill(~rows.continuation_mask, 0.0)
+
+
+def padded_logits(model: Any, rows: TokenRows) -> Float[Tensor, "B T V"]:
+    """Logits before each place of the continuations."""
     output = model(
         input_ids=rows.input_ids,
         attention_mask=rows.attention_mask,
         position_ids=rows.position_ids,
-        logits_to_keep=tail + 1,
+        logits_to_keep=rows.continuation_ids.shape[1] + 1,
         use_cache=False,
     )
-    logits = output.logits[:, :-1].float()
-    chosen: Tensor = logits.gather(2, rows.continuation_ids[:, :, None])[:, :, 0]
-    values = chosen - logits.logsumexp(dim=2)
-    masked: Tensor = values.masked_fill(~rows.continuation_mask, 0.0)
-    return masked
+    logits: Tensor = output.logits[:, :-1]
+    return logits
+
+
+def chosen_logprobs(
+    logits: Float[Tensor, "*S V"], labels: Int[Tensor, "*S"]
+) -> Float[Tensor, "*S"]:
+    """Log-probability of each label, nats, in fp32 at least.
+
+    No full log-softmax is kept: it is the label's logit minus the log of the sum of exponentials.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    chosen: Tensor = logits.gather(-1, labels[..., None])[..., 0] - logits.logsumexp(dim=-1)
+    return chosen
 
 
 def batches_within(

@@ -72,16 +72,27 @@ class TreeSampler(Sampler):
     ) -> list[Graph]:
         """Trees with ``widths[d]`` probes after every context of depth ``d``."""
         roots = [self._root(prompt) for prompt in prompts]
-        level = roots
-        for width in widths:
-            name = (purpose, iteration)
-            level = self._grow_level(level, width, name, num_responses)
+        level, name = roots, (purpose, iteration)
+        with self.system.remembering():
+            if widths[0] > 1:
+                self._read_once(roots)
+            for width in widths:
+                level = self._grow_level(level, width, name, num_responses)
         graphs = [
             Graph(root.prompt, iteration, tuple(_assembled(child) for child in root.branches))
             for root in roots
         ]
         self.refuse_many_failures(graphs)
         return graphs
+
+    def _read_once(self, roots: list[_Branch]) -> None:
+        """Lets the target read what all first turns of a prompt will begin with."""
+        system = self.system
+        limit = system.context_limit(system.target, system.config.response.max_new_tokens)
+        contexts = [root.target_ids for root in roots if len(root.target_ids) < limit]
+        if contexts:
+            budget = system.config.tokens_per_batch
+            system.target.read(contexts, tokens_per_batch=budget)
 
     def _root(self, prompt: Prompt) -> _Branch:
         attacker, target = self.system.attacker, self.system.target

@@ -6,7 +6,8 @@ import torch
 from astra_core.algorithms.dpo import DPO
 from astra_core.algorithms.pairs import PreferencePair
 from astra_core.config import GenerationConfiguration
-from astra_core.models.rows import pad_rows, token_logprobs
+from astra_core.models.logprobs import token_logprobs
+from astra_core.models.rows import pad_rows
 from astra_core.seeding import derive_key
 from astra_core.testing import tiny_language_model, tiny_node, tiny_system
 from astra_core.testing.plain_passes import (

@@ -1,0 +1,168 @@
+"""Keys and values of the tokens that a model has read, one row per sequence.
+
+Row ``b`` holds the token at position ``p`` in slot ``p``, whatever the other rows hold: a row can
+be forked, dropped, kept for the next turn or cut to a prefix without moving anything inside it.
+What lies behind the end of a row is never seen and is written over.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What a forward pass over a cache is told.
+
+    Attributes:
+        positions: Of each token in its row.
+        slots: Where its keys and values go.
+        width: Slots that the pass looks at.
+        is_even: True when all rows have the same length before and after.
+    """
+
+    positions: Int[Tensor, "B Q"]
+    slots: Int[Tensor, "B Q"]
+    width: int
+    is_even: bool
+
+
+class KeyValues(Cache):  # type: ignore[misc]
+    """A transformers cache of rows of different lengths with room to grow in place.
+
+    Attributes:
+        lengths: Tokens of each row, the ones of the pass that is going on not counted.
+        capacity: Slots of each row.
+    """
+
+    def __init__(self, num_layers: int, lengths: Sequence[int], capacity: int) -> None:
+        super().__init__(layers=[_Layer(self) for _ in range(num_layers)])
+        self.lengths = list(lengths)
+        self.capacity = capacity
+        self.width = 0
+        self._ends = self.lengths
+        self._start: int | None = None
+        self._slots: Tensor | None = None
+
+    def open(self, counts: Sequence[int], device: torch.device) -> Pass:
+        """Begins a pass in which row ``b`` adds ``counts[b]`` tokens.
+
+        All rows pass on as many as the one with the most; what a row has too many of goes into the
+        slot behind its end.
+        """
+        ends = [length + n for length, n in zip(self.lengths, counts, strict=True)]
+        begins = torch.tensor(self.lengths, device=device)[:, None]
+        wanted = begins + torch.arange(max(counts), device=device)
+        limit = torch.tensor(ends, device=device)[:, None]
+        is_even = len(set(ends)) == len(set(self.lengths)) == 1
+        # Rows of one length are written as one slice, which is several times faster.
+        self._start = self.lengths[0] if is_even else None
+        self._slots = torch.minimum(wanted, limit)
+        self.width = max(ends) + (not is_even)
+        self._ends = ends
+        return Pass(torch.minimum(wanted, limit - 1), self._slots, self.width, is_even)
+
+    def close(self) -> None:
+        """Ends the pass: its tokens count from now on."""
+        self.lengths = self._ends
+
+    def write(self, states: Float[Tensor, "B H Q D"], slots: Float[Tensor, "B H C D"]) -> None:
+        """Puts the states of the pass that is going on into their slots."""
+        if self._start is not None:
+            slots[:, :, self._start : self.width] = states
+        elif self._slots is not None:
+            rows = torch.arange(len(states), device=states.device)[:, None]
+            slots[rows, :, self._slots] = states.transpose(1, 2)
+
+    def selected(self, rows: Sequence[int], *, capacity: int) -> Self:
+        """These rows, copied, also several times each."""
+        return self.gathered([(self, row, self.lengths[row]) for row in rows], capacity=capacity)
+
+    @classmethod
+    def gathered(cls, pieces: Sequence[tuple[Self, int, int]], *, capacity: int) -> Self:
+        """Rows of any caches of one model, each cut to its first tokens, copied side by side.
+
+        Args:
+            pieces: Cache, row and number of tokens of each new row.
+            capacity: Slots of each new row.
+        """
+        num_layers = len(pieces[0][0].layers)
+        found = cls(num_layers, [length for _, _, length in pieces], capacity)
+        width = max(found.lengths)
+        for index, layer in enumerate(found.layers):
+            for name in ("keys", "values"):
+                setattr(layer, name, _stacked(pieces, index, name, (width, capacity)))
+            layer.is_initialized = True
+        return found
+
+    def has_room(self, num_tokens: int) -> bool:
+        """True when every row can take so many more, and the slot behind its end."""
+        return max(self.lengths) + num_tokens < self.capacity
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the buffers."""
+        layers: list[Any] = self.layers
+        return sum(2 * layer.keys.nbytes for layer in layers if layer.is_initialized)
+
+
+class _Layer(CacheLayerMixin):  # type: ignore[misc]
+    """One layer's buffers, allocated at the first pass."""
+
+    def __init__(self, owner: KeyValues) -> None:
+        super().__init__()
+        self._owner = owner
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        self.keys = _buffer(key_states, self._owner.capacity)
+        self.values = _buffer(value_states, self._owner.capacity)
+        self.is_initialized = True
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        del args, kwargs
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        self._owner.write(key_states, self.keys)
+        self._owner.write(value_states, self.values)
+        width = self._owner.width
+        return self.keys[:, :, :width], self.values[:, :, :width]
+
+    def get_seq_length(self) -> int:
+        return max(self._owner.lengths)
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self.get_seq_length() + query_length, 0
+
+    def get_max_length(self) -> int:
+        return self._owner.capacity
+
+
+def _buffer(states: Float[Tensor, "B H Q D"], capacity: int) -> Float[Tensor, "B H C D"]:
+    rows, heads, _, size = states.shape
+    # Zeros, not whatever memory held: a masked slot times zero must not be NaN.
+    return torch.zeros((rows, heads, capacity, size), dtype=states.dtype, device=states.device)
+
+
+def _stacked(
+    pieces: Sequence[tuple[KeyValues, int, int]], layer: int, name: str, size: tuple[int, int]
+) -> Float[Tensor, "B H C D"]:
+    """The first slots of each piece's row; slots behind a row's end hold anything finite."""
+    width, capacity = size
+    sources: list[Tensor] = [getattr(cache.layers[layer], name) for cache, _, _ in pieces]
+    _, heads, _, depth = sources[0].shape
+    found = sources[0].new_zeros((len(pieces), heads, capacity, depth))
+    if len({id(cache) for cache, _, _ in pieces}) == 1:
+        rows = torch.tensor([row for _, row, _ in pieces], device=found.device)
+        kept = min(width, sources[0].shape[2])
+        found[:, :, :kept] = sources[0][:, :, :kept].index_select(0, rows)
+        return found
+    for index, (source, (_, row, length)) in enumerate(zip(sources, pieces, strict=True)):
+        found[index, :, :length] = source[row, :, :length]
+    return found

@@ -1,0 +1,128 @@
+"""What a model says of given continuations: hidden states and log-probabilities, with gradient."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from astra_core.models.masks import attention_masks
+from astra_core.models.packing import PackedRows, packed_rows
+from astra_core.models.rows import TokenRows, chosen_logprobs, padded_logits, padded_logprobs
+from astra_core.models.support import abilities_of
+
+# Logits that are held at a time; 256 MiB in fp32.
+LOGITS_PER_CHUNK = 1 << 26
+# Where merging leaves more than this share of the tokens, padding is the cheaper way.
+_WORTH_PACKING = 0.9
+
+
+def token_logprobs(
+    model: Any, rows: TokenRows, *, states: Float[Tensor, "B T+1 H"] | None = None
+) -> Float[Tensor, "B T"]:
+    """Log-probability of each continuation token, nats; exactly 0 at padding.
+
+    What sequences share is computed once, and logits at the scored positions only. It is the value
+    and the gradient of ``padded_logprobs``, to rounding.
+
+    Args:
+        model: A causal LM of transformers.
+        rows: Contexts and continuations.
+        states: What ``continuation_states`` gave, if it is known.
+    """
+    mask = rows.continuation_mask
+    if not mask.any() or not abilities_of(model).has_plain_head:
+        return padded_logprobs(model, rows)
+    states = continuation_states(model, rows) if states is None else states
+    values = label_logprobs(model, states[:, :-1][mask], rows.continuation_ids[mask])
+    return values.new_zeros(mask.shape).masked_scatter(mask, values)
+
+
+def token_logits(
+    model: Any, rows: TokenRows, *, states: Float[Tensor, "B T+1 H"]
+) -> Float[Tensor, "S V"]:
+    """Logits before every real continuation token, row by row, in fp32."""
+    mask = rows.continuation_mask
+    if abilities_of(model).has_plain_head:
+        logits: Tensor = model.get_output_embeddings()(states[:, :-1][mask])
+        return logits.float()
+    return padded_logits(model, rows)[mask].float()
+
+
+def continuation_states(model: Any, rows: TokenRows) -> Float[Tensor, "B T+1 H"]:
+    """The last hidden state before each continuation token and, in the last place, after the last.
+
+    Entries at padding hold any state.
+    """
+    sequences = rows.sequences()
+    num_tokens = sum(map(len, sequences))
+    if abilities_of(model).takes_masks:
+        packed = packed_rows(sequences, device=rows.input_ids.device)
+        if packed.num_tokens <= _WORTH_PACKING * num_tokens:
+            return _packed_states(model, packed, rows)
+    output = model.base_model(
+        input_ids=rows.input_ids,
+        attention_mask=rows.attention_mask,
+        position_ids=rows.position_ids,
+        use_cache=False,
+    )
+    tail = rows.continuation_ids.shape[1]
+    states: Tensor = output.last_hidden_state[:, -(tail + 1) :]
+    return states
+
+
+def _packed_states(model: Any, packed: PackedRows, rows: TokenRows) -> Float[Tensor, "B T+1 H"]:
+    positions = packed.positions
+    distances = positions[:, :, None] - positions[:, None, :]
+    output = model.base_model(
+        input_ids=packed.input_ids,
+        attention_mask=attention_masks(
+            model.config, packed.visible, distances, dtype=_attention_dtype(model)
+        ),
+        position_ids=positions,
+        use_cache=False,
+    )
+    num_context = rows.attention_mask.sum(dim=1) - rows.continuation_mask.sum(dim=1)
+    tail = rows.continuation_ids.shape[1]
+    order = num_context[:, None] - 1 + torch.arange(tail + 1, device=positions.device)
+    places = packed.places.gather(1, order.clamp(max=packed.places.shape[1] - 1))
+    states: Tensor = output.last_hidden_state.flatten(0, 1)[places]
+    return states
+
+
+def label_logprobs(
+    model: Any,
+    states: Float[Tensor, "S H"],
+    labels: Int[Tensor, " S"],
+    *,
+    logits_per_chunk: int = LOGITS_PER_CHUNK,
+) -> Float[Tensor, " S"]:
+    """Log-probability of each label after its state, nats, in fp32 at least.
+
+    More logits than fit into a chunk are computed chunk by chunk, and once more for the gradient.
+    """
+    head = model.get_output_embeddings()
+    size = max(1, logits_per_chunk // head.weight.shape[0])
+    if len(states) <= size:
+        return _label_logprobs(head, states, labels)
+    pairs = zip(torch.split(states, size), torch.split(labels, size), strict=True)
+    if not torch.is_grad_enabled():
+        return torch.cat([_label_logprobs(head, *pair) for pair in pairs])
+    parts = [checkpoint(_label_logprobs, head, *pair, use_reentrant=False) for pair in pairs]
+    return torch.cat(parts)
+
+
+def _label_logprobs(
+    head: Any, states: Float[Tensor, "S H"], labels: Int[Tensor, " S"]
+) -> Float[Tensor, " S"]:
+    return chosen_logprobs(head(states), labels)
+
+
+def _attention_dtype(model: Any) -> torch.dtype:
+    """What queries and keys will be in; a mask of another type would be cast in every layer."""
+    device = model.device.type
+    if torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    dtype: torch.dtype = model.dtype
+    return dtype

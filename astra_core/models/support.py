@@ -1,0 +1,97 @@
+"""What a model can be told: found out by numbers, with the plain way to fall back on."""
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from astra_core.models.attention import use_own_attention
+
+# Of log-probabilities, nats; fp32 rounding stays a hundred times below it.
+_TOLERANCE = 1e-3
+_CONTEXTS = ((1, 2, 3, 4, 5), (1, 2), (1, 2, 3, 5, 4, 2, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What may be relied on.
+
+    Attributes:
+        takes_masks: It attends to what a mask and a cache of ours show it, and to nothing else.
+            Architectures that derive positions from the padding (ALiBi), or that keep a state
+            instead of keys and values, do not.
+        has_plain_head: Its logits are its head's output for the last hidden state, unscaled.
+    """
+
+    takes_masks: bool
+    has_plain_head: bool
+
+
+_known: WeakKeyDictionary[Any, Abilities] = WeakKeyDictionary()
+
+
+def abilities_of(model: Any) -> Abilities:
+    """The abilities of a causal LM of transformers, tried out when it is first asked for."""
+    found = _known.get(model)
+    if found is None:
+        with torch.no_grad(), _in_full_precision(model.device.type):
+            found = Abilities(_takes_masks(model), _has_plain_head(model))
+        _known[model] = found
+    return found
+
+
+def _in_full_precision(device: str) -> AbstractContextManager[Any]:
+    if not torch.amp.is_autocast_available(device):
+        return nullcontext()
+    return torch.autocast(device, enabled=False)
+
+
+def _takes_masks(model: Any) -> bool:
+    """Contexts of different lengths are read and gone on from both ways."""
+    was = model.config._attn_implementation  # noqa: SLF001  # its only name
+    try:
+        is_same = use_own_attention(model) and _reads_the_same(model)
+    except _FAILURES:
+        is_same = False
+    if not is_same:
+        model.set_attn_implementation(was)
+    return is_same
+
+
+def _reads_the_same(model: Any) -> bool:
+    from astra_core.models.reading import CachedReading, PaddedReading
+
+    contexts = [[index % model.config.vocab_size for index in ids] for ids in _CONTEXTS]
+    nothing = [0] * len(contexts)
+    plain = PaddedReading(model, contexts, nothing)
+    cached = CachedReading(model, contexts, nothing, store=None, room=1)
+    pairs = [(plain.logits, cached.logits)]
+    alive, tokens = [True] * len(contexts), torch.tensor([row[0] for row in contexts])
+    tokens = tokens.to(model.device)
+    pairs.append((plain.advance(tokens, alive), cached.advance(tokens, alive)))
+    return all(_is_close(*pair) for pair in pairs)
+
+
+def _has_plain_head(model: Any) -> bool:
+    ids = torch.tensor([[index % model.config.vocab_size for index in _CONTEXTS[0]]])
+    ids = ids.to(model.device)
+    try:
+        states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        own = model.get_output_embeddings()(states)
+    except _FAILURES:
+        return False
+    return _is_close(model(input_ids=ids, use_cache=False).logits, own)
+
+
+# What an architecture that is built differently answers with.
+_FAILURES = (
+    *(AttributeError, IndexError, KeyError, NotImplementedError),
+    *(RuntimeError, TypeError, ValueError),
+)
+
+
+def _is_close(first: torch.Tensor, second: torch.Tensor) -> bool:
+    difference = first.float().log_softmax(dim=-1) - second.float().log_softmax(dim=-1)
+    return float(difference.abs().max()) < _TOLERANCE
