@@ -20,6 +20,7 @@ from astra_core.distributed import World
 from astra_core.dumps import batch_tensors, write_dump
 from astra_core.models.causal_lm import LanguageModel
 from astra_core.models.recomputation import recomputed
+from astra_core.models.routed_linear import routed_linears
 from astra_core.parts import is_active, parameter_groups, trained_weights
 from astra_core.registry import build
 
@@ -106,7 +107,7 @@ class Updates:
         weight = sum(batch.weight for batch in window) or 1.0
         totals = {"": 0.0}
         for batch in window[self._world.rank :: self._world.size]:
-            with self._recomputation():
+            with self._recomputation(), self._route():
                 with self._autocast():
                     loss, logs = self._algorithm.step(batch)
                 (loss / weight).backward()  # type: ignore[no-untyped-call]
@@ -160,6 +161,10 @@ class Updates:
         if self._config.precision == "fp32":
             return nullcontext()
         return torch.autocast(self._attacker.device.type, dtype=torch.bfloat16)
+
+    def _route(self) -> AbstractContextManager[Any]:
+        is_fp32 = self._config.precision == "fp32" and self._attacker.device.type == "cpu"
+        return routed_linears(self._attacker.model) if is_fp32 else nullcontext()
 
     def _recomputation(self) -> AbstractContextManager[Any]:
         if not self._config.gradient_checkpointing:

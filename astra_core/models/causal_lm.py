@@ -11,6 +11,7 @@ import torch
 from astra_core.config import GenerationConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
+from astra_core.models.activations import use_fused_gelu
 from astra_core.models.decoder import Decoder
 from astra_core.models.logprobs import token_logprobs
 from astra_core.models.lora import merged_state
@@ -62,6 +63,7 @@ class LanguageModel:
 
     def __init__(self, model: Any, tokenizer: Any, *, separator: str | None = None) -> None:
         self.model = model.eval()
+        use_fused_gelu(self.model)
         self.tokenizer = tokenizer
         self.separator_ids = _separator_ids(tokenizer, separator)
         ends = {tokenizer.eos_token_id} | (

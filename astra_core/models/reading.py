@@ -216,6 +216,5 @@ def _suffixes(
     """Log-probabilities of the last tokens, from the logits before each and one after all."""
     labels = [[*c[len(c) - n :], 0] for c, n in zip(contexts, lengths, strict=True)]
     flat = torch.tensor([label for own in labels for label in own], device=logits.device)
-    found = chosen_logprobs(logits, flat)
-    found = torch.split(found, [len(own) for own in labels])
-    return [tuple(row[:-1].tolist()) for row in found]
+    sizes = [len(own) for own in labels]
+    return [tuple(row[:-1].tolist()) for row in torch.split(chosen_logprobs(logits, flat), sizes)]
