@@ -2,13 +2,18 @@
 
 import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import draft_of, read_json, record_digest
 from astra_core.rollout import Graph, Node, Prompt
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ROLES = ("attacker", "target", "reference")
 ROLLOUTS_FILE = "rollouts.parquet"
@@ -70,7 +75,9 @@ def write_rollouts(graphs: Sequence[Graph], path: Path, *, graphs_per_group: int
     with draft_of(path) as draft, pq.ParquetWriter(draft, schema) as writer:
         for start in range(0, len(graphs), graphs_per_group):
             rows = list(_rows(graphs[start : start + graphs_per_group]))
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+            # One row group whatever its size: whoever reads one has whole graphs.
+            table = pa.Table.from_pylist(rows, schema=schema)
+            writer.write_table(table, row_group_size=max(len(rows), 1))
             count += len(rows)
     return count
 
@@ -81,18 +88,39 @@ def read_rollouts(path: Path) -> list[Graph]:
     Raises:
         DataError: The file is missing or is no table of rollouts.
     """
+    return list(stream_rollouts(path))
+
+
+def stream_rollouts(path: Path) -> Iterator[Graph]:
+    """The graphs in a rollouts file one by one; no more than a row group of rows is held.
+
+    Raises:
+        DataError: The file is missing or is no table of rollouts.
+    """
+    for table in rollout_tables(path):
+        for _, own in groupby(table.to_pylist(), key=itemgetter("prompt_id", "iteration")):
+            yield _graph(list(own))
+
+
+def rollout_tables(path: Path) -> Iterator["pa.Table"]:
+    """The row groups of a rollouts file; each holds whole graphs.
+
+    Raises:
+        DataError: The file is missing or is no table of rollouts.
+    """
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
 
+    schema = _rollout_schema()
     try:
-        rows = pq.read_table(path, schema=_rollout_schema()).to_pylist()
-    except (OSError, ArrowException) as error:
+        with pq.ParquetFile(path) as file:
+            if not file.num_row_groups:
+                yield schema.empty_table()
+            for number in range(file.num_row_groups):
+                yield file.read_row_group(number).select(schema.names).cast(schema)
+    except (KeyError, OSError, ArrowException) as error:
         msg = f"{path} must be a table of rollouts, got {type(error).__name__}; run that stage"
         raise DataError(msg) from error
-    by_prompt: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        by_prompt.setdefault(row["prompt_id"], []).append(row)
-    return [_graph(own) for own in by_prompt.values()]
 
 
 def write_prompt_table(rows: Iterable[dict[str, Any]], path: Path) -> None:
@@ -180,12 +208,15 @@ def _graph(rows: list[dict[str, Any]]) -> Graph:
     for row in rows:
         children.setdefault(row["parent"], []).append(row)
 
-    def grown(parent: str) -> tuple[Node, ...]:
-        return tuple(_node(row, grown(row["path"])) for row in children.get(parent, []))
-
     first = rows[0]
     prompt = Prompt(first["prompt_id"], first["prompt_text"])
-    return Graph(prompt, first["iteration"], grown(""))
+    return Graph(prompt, first["iteration"], _grown("", children))
+
+
+# No closure: one that calls itself would keep the rows until the collector of cycles comes.
+def _grown(parent: str, children: dict[str, list[dict[str, Any]]]) -> tuple[Node, ...]:
+    rows = children.get(parent, [])
+    return tuple(_node(row, _grown(row["path"], children)) for row in rows)
 
 
 def _node(row: dict[str, Any], children: tuple[Node, ...]) -> Node:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from astra_core.config import Choice, RolloutsConfiguration, SystemConfiguration
 from astra_core.files import draft_folder_of, write_json
-from tasks.artifacts import ROLLOUTS_FILE, finite, read_prompts, write_rollouts
+from tasks.artifacts import ROLLOUTS_FILE, finite, read_prompts, rollout_tables, write_rollouts
 from tasks.params import MachineConfiguration
 from tasks.runtime import build_sampler, load_system
 from tasks.stage import Dep, Metric, Out, stage
@@ -106,12 +106,10 @@ def collect_rollouts(
 
 def _validated(path: Path, rollouts: RolloutsConfiguration, system: "System") -> "ValidationReport":
     """The rollout suite held against the file as it was written."""
-    import pandas as pd
-
     from tasks.expectations.frames import validate_rollouts
 
     return validate_rollouts(
-        pd.read_parquet(path),
+        (table.to_pandas() for table in rollout_tables(path)),
         max_failed_fraction=rollouts.max_failed_fraction,
         vocabulary_size=system.attacker.vocabulary_size,
     )

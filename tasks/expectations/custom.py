@@ -14,7 +14,7 @@ from great_expectations.expectations.metrics import (
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
-from tasks.expectations.findings import FINDINGS
+from tasks.expectations.findings import holds
 
 
 class TextHoldsNo(ColumnMapMetricProvider):  # type: ignore[misc]  # the library is untyped to us
@@ -25,8 +25,8 @@ class TextHoldsNo(ColumnMapMetricProvider):  # type: ignore[misc]  # the library
 
     @column_condition_partial(engine=PandasExecutionEngine)  # type: ignore[untyped-decorator]
     def _pandas(cls, column: pd.Series, finding: str, **_: Any) -> pd.Series:  # noqa: N805
-        pattern = FINDINGS[finding]
-        return column.map(lambda text: pattern.search(str(text)) is None).astype(bool)
+        clean = [not holds(finding, str(text)) for text in column.to_numpy(dtype=object)]
+        return pd.Series(clean, index=column.index, dtype=bool)
 
 
 class ExpectTextToHoldNo(ColumnMapExpectation):  # type: ignore[misc]

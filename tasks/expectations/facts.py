@@ -10,6 +10,16 @@ import pandas as pd
 from astra_core.errors import DataError
 from tasks.prompts import prompt_id_of
 
+# What the row suite reads of prompt_facts, with the id that names a row.
+PROMPT_ROW_COLUMNS = (
+    "prompt_id",
+    "text",
+    "num_characters",
+    "num_words",
+    "non_ascii_fraction",
+    "prompt_score",
+)
+
 # What the rollout suite reads of rollouts.parquet.
 ROLLOUT_COLUMNS = (
     "row_id",
@@ -56,6 +66,13 @@ def prompt_facts(frame: pd.DataFrame) -> pd.DataFrame:
             for text, prompt_id in zip(texts, frame["prompt_id"], strict=True)
         ],
     )
+
+
+def prompt_set_facts(frame: pd.DataFrame) -> pd.DataFrame:
+    """What the suite of the set reads of ``prompt_facts``, small enough to keep for every row."""
+    columns = ["prompt_id", "split", "family", "licence", "num_characters", "id_matches"]
+    # Of the text it asks only whether there is one.
+    return frame[columns].assign(text=frame["text"].isna().map({True: math.nan, False: 0.0}))
 
 
 def rollout_facts(frame: pd.DataFrame) -> pd.DataFrame:

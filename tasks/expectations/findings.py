@@ -37,3 +37,22 @@ FINDINGS: Mapping[str, re.Pattern[str]] = MappingProxyType(
         ),
     }
 )
+
+# What every find of a dear pattern holds. Looked for first, it spares most texts the pattern, which
+# takes five to fifty times as long.
+_MARKS: Mapping[str, re.Pattern[str]] = MappingProxyType(
+    {
+        "email": re.compile("@"),
+        "phone": re.compile(r"\d\d"),
+        "user_mention": re.compile("[@/]"),
+        "url": re.compile(r"[.:][\w/]"),
+    }
+)
+
+
+def holds(finding: str, text: str) -> bool:
+    """True when the pattern of this name finds something in the text."""
+    mark = _MARKS.get(finding)
+    if mark is not None and mark.search(text) is None:
+        return False
+    return FINDINGS[finding].search(text) is not None

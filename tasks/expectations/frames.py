@@ -1,5 +1,9 @@
 """Runs a suite over rows in memory and reports what it found."""
 
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -31,7 +35,7 @@ def validate_frame(
         reported as not held, with a note.
     """
     rows = frame.reset_index(drop=True)
-    ids = rows[id_column].astype(str).tolist()
+    ids = rows[id_column]
     results = {result.expectation_config.meta["check"]: result for result in _results(rows, suite)}
     checks = [
         _check(expectation, results[expectation.meta["check"]], ids)
@@ -40,13 +44,47 @@ def validate_frame(
     return ValidationReport(subject=suite.name, num_rows=len(rows), checks=tuple(checks))
 
 
+def joined(reports: Sequence[ValidationReport]) -> ValidationReport:
+    """The report on consecutive pieces of a frame, as if they had been validated as one.
+
+    Of row-level checks only: a check of a table as a whole is not the sum of its pieces'. One that
+    could not be made on some piece is critical, for it let every row there pass.
+
+    Args:
+        reports: At least one, all of the same suite.
+    """
+    starts = [0, *accumulate(report.num_rows for report in reports)]
+    pieces = zip(*(report.checks for report in reports), strict=True)
+    checks = tuple(_joined_check(piece, starts) for piece in pieces)
+    return replace(reports[0], num_rows=starts[-1], checks=checks)
+
+
+def _joined_check(pieces: Sequence[Check], starts: Sequence[int]) -> Check:
+    unmade = [piece for piece in pieces if not piece.success and not piece.rows]
+    placed = zip(pieces, starts, strict=False)
+    samples = chain.from_iterable(piece.sample_ids for piece in pieces)
+    return replace(
+        pieces[0],
+        level="critical" if unmade else pieces[0].level,
+        success=all(piece.success for piece in pieces),
+        unexpected=math.fsum(piece.unexpected for piece in pieces),
+        sample_ids=tuple(islice(samples, _NUM_SAMPLES)),
+        note=unmade[0].note if unmade else "",
+        rows=tuple(start + row for piece, start in placed for row in piece.rows),
+    )
+
+
 def validate_rollouts(
-    frame: pd.DataFrame, *, max_failed_fraction: float, vocabulary_size: int | None = None
+    pieces: Iterable[pd.DataFrame],
+    *,
+    max_failed_fraction: float,
+    vocabulary_size: int | None = None,
 ) -> ValidationReport:
     """The rollout suite held against the rows of rollouts.parquet.
 
     Args:
-        frame: One row per turn.
+        pieces: One row per turn, whole graphs in each; of one after the other only numbers are
+            kept.
         max_failed_fraction: Share of turns that may have failed.
         vocabulary_size: Of the attacker; None leaves the upper end of token ids unchecked.
 
@@ -56,7 +94,8 @@ def validate_rollouts(
     from tasks.expectations.suites import rollout_suite
 
     suite = rollout_suite(max_failed_fraction=max_failed_fraction, vocabulary_size=vocabulary_size)
-    return validate_frame(rollout_facts(frame), suite, id_column="row_id")
+    facts = pd.concat(map(rollout_facts, pieces), ignore_index=True)
+    return validate_frame(facts, suite, id_column="row_id")
 
 
 def _results(rows: pd.DataFrame, suite: "ExpectationSuite") -> list[Any]:
@@ -71,13 +110,13 @@ def _results(rows: pd.DataFrame, suite: "ExpectationSuite") -> list[Any]:
     return list(batch.validate(suite, result_format={"result_format": "COMPLETE"}).results)
 
 
-def _check(expectation: Any, result: Any, ids: list[str]) -> Check:
+def _check(expectation: Any, result: Any, ids: pd.Series) -> Check:
     """One result of the library in our words, without the values it quotes."""
     found = result.result or {}
     failed = not result.success
     rows = tuple(sorted(int(row) for row in found.get("unexpected_index_list") or ()))
     leaking = (found.get("details") or {}).get("sample_ids", ())
-    samples = [ids[row] for row in rows[:_NUM_SAMPLES]] or list(leaking)
+    samples = [str(ids.iloc[row]) for row in rows[:_NUM_SAMPLES]] or list(leaking)
     is_counted = "unexpected_count" in found
     seen = found.get("unexpected_count" if is_counted else "observed_value")
     return Check(

@@ -1,4 +1,6 @@
 import math
+import tracemalloc
+from itertools import chain
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,6 +14,8 @@ from tasks.artifacts import (
     read_model_paths,
     read_prompts,
     read_rollouts,
+    rollout_tables,
+    stream_rollouts,
     write_rollouts,
 )
 from tasks.params import Params
@@ -47,6 +51,36 @@ def test_rollouts_are_streamed_in_row_groups(graphs, tmp_path):
     write_rollouts(graphs, tmp_path / "r.parquet", graphs_per_group=2)
 
     assert 3 == pq.ParquetFile(tmp_path / "r.parquet").num_row_groups
+
+
+def test_a_row_group_holds_whole_graphs_in_order(graphs, tmp_path):
+    write_rollouts(graphs, tmp_path / "r.parquet", graphs_per_group=2)
+    groups = [
+        table["prompt_id"].unique().to_pylist() for table in rollout_tables(tmp_path / "r.parquet")
+    ]
+
+    assert [2, 2, 1] == [len(prompts) for prompts in groups]
+    assert [graph.prompt.prompt_id for graph in graphs] == list(chain.from_iterable(groups))
+
+
+def test_no_rollouts_are_a_table_without_rows(tmp_path):
+    assert 0 == write_rollouts([], tmp_path / "r.parquet")
+
+    assert [0] == [table.num_rows for table in rollout_tables(tmp_path / "r.parquet")]
+    assert [] == read_rollouts(tmp_path / "r.parquet")
+
+
+def test_ten_times_the_rollouts_take_no_more_memory_to_stream(graphs, tmp_path):
+    peaks = []
+    for times in (10, 100):
+        write_rollouts(graphs * times, tmp_path / "r.parquet", graphs_per_group=2)
+        tracemalloc.start()
+        num_graphs = sum(1 for _ in stream_rollouts(tmp_path / "r.parquet"))
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(graphs) * times == num_graphs
+
+    assert peaks[1] < 1.5 * peaks[0]
 
 
 def test_row_ids_are_unique_and_stable(graphs, tmp_path):

@@ -2,11 +2,13 @@ import json
 from pathlib import Path
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 from astra_core.config import Choice, SystemConfiguration
 from astra_core.errors import DataError, GateError, ScorerError
 from astra_core.scorer import Scorer
+from tasks import validation
 from tasks.params import PromptsConfiguration, ValidationConfiguration
 from tasks.prompts import COLUMNS, SPLITS, prepare_prompts
 from tasks.validation import validate_prompts
@@ -97,6 +99,32 @@ def test_validate_prompts_writes_reports_without_texts_and_without_time(project)
     assert before == [path.read_bytes() for path in files]
     assert "darn" not in before[0].decode() + before[1].decode()
     assert json.loads(before[0])["success"] is True
+
+
+def test_validate_prompts_says_the_same_however_much_is_read_at_once(project, monkeypatch):
+    prepare([*GOOD, *BAD, *(f"{text} again" for text in BAD)])
+    found = []
+    for num_rows in (10_000, 4, 1):
+        monkeypatch.setattr(validation, "_JUDGED_AT_ONCE", num_rows)
+        monkeypatch.setattr(validation, "_READ_AT_ONCE", num_rows)
+        monkeypatch.setattr(validation, "_SCORED_AT_ONCE", num_rows)
+        validate_prompts(CONFIG, PHRASES)
+        reports = [Path(f"reports/validation.{kind}").read_bytes() for kind in ("json", "md")]
+        tables = [pq.read_table(f"data/valid/{name}.parquet") for name in (*SPLITS, "rejected")]
+        found.append((reports, [table.to_pylist() for table in tables]))
+
+    assert found[0] == found[1] == found[2]
+
+
+def test_validate_prompts_writes_row_groups_of_bounded_size(project, monkeypatch):
+    monkeypatch.setattr(validation, "_JUDGED_AT_ONCE", 4)
+    monkeypatch.setattr(validation, "_READ_AT_ONCE", 2)
+    prepare(GOOD + BAD)
+    validate_prompts(CONFIG, PHRASES)
+    for name in (*SPLITS, "rejected"):
+        file = pq.ParquetFile(f"data/valid/{name}.parquet")
+
+        assert all(file.metadata.row_group(n).num_rows <= 4 for n in range(file.num_row_groups))
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
+import random
 import time
 
 import pytest
 
-from tasks.expectations.findings import BROKEN_TEXT, FINDINGS, PERSONAL_DATA
+from tasks.expectations.findings import BROKEN_TEXT, FINDINGS, PERSONAL_DATA, holds
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,7 @@ from tasks.expectations.findings import BROKEN_TEXT, FINDINGS, PERSONAL_DATA
 )
 def test_findings_find(finding, text):
     assert FINDINGS[finding].search(text)
+    assert holds(finding, text)
 
 
 @pytest.mark.parametrize(
@@ -51,6 +53,37 @@ def test_findings_find(finding, text):
 )
 def test_findings_let_ordinary_text_pass(finding, text):
     assert FINDINGS[finding].search(text) is None
+    assert not holds(finding, text)
+
+
+# What the patterns are made of, and what only looks like it.
+PIECES = (
+    "jane",
+    "@",
+    "u/",
+    "/",
+    ".",
+    "-",
+    "com",
+    "CO.UK",
+    "\u017f",
+    "\u0131",
+    "https",
+    "hxxp",
+    ":",
+    "://",
+)
+PIECES += ("www", "555", "٣", "+49", "0", "30", "(", ")", " ", "_", "{", "}", "é", "\ufffd", "\x07")
+
+
+@pytest.mark.parametrize("finding", FINDINGS)
+def test_what_is_looked_for_first_hides_nothing(finding):
+    draw = random.Random(0)
+    texts = ["".join(draw.choices(PIECES, k=draw.randint(1, 12))) for _ in range(20_000)]
+    found = [FINDINGS[finding].search(text) is not None for text in texts]
+
+    assert found == [holds(finding, text) for text in texts]
+    assert 5 < sum(found) < len(texts)
 
 
 def test_findings_are_all_in_use():

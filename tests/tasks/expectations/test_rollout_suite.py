@@ -50,7 +50,7 @@ def rollout_frame(prompts=("p", "q")):
 
 
 def validate(frame):
-    return validate_rollouts(frame, max_failed_fraction=0.2, vocabulary_size=VOCABULARY)
+    return validate_rollouts([frame], max_failed_fraction=0.2, vocabulary_size=VOCABULARY)
 
 
 def fail(frame, row):
@@ -178,3 +178,13 @@ def test_a_rollout_report_never_quotes_a_text():
     frame.at[3, "score"] = 0.9  # noqa: PD008 - loc would spread a list
 
     assert "unspeakable" not in str(validate(frame).to_record())
+
+
+def test_rollouts_in_pieces_are_judged_as_one():
+    frame = rollout_frame(("p", "q", "r"))
+    fail(frame, 7)
+    pieces = (rows for _, rows in frame.groupby("prompt_id"))
+    report = validate_rollouts(pieces, max_failed_fraction=0.2, vocabulary_size=VOCABULARY)
+
+    assert validate(frame) == report
+    assert (15, True) == (report.num_rows, report.success)
