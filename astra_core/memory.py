@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 _MIB = 2**20
 _STATUS = Path("/proc/self/status")
@@ -17,7 +19,7 @@ _NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 def peak_memory(
-    device: torch.device, *, before: Mapping[str, float] = _NOTHING
+    device: "torch.device", *, before: Mapping[str, float] = _NOTHING
 ) -> dict[str, float]:
     """Peaks since the last call in MiB, and from here on counted anew.
 
@@ -30,15 +32,17 @@ def peak_memory(
         ``memory/gpu_peak_mib``, what its tensors held there. Where the platform does not count
         anew (any but Linux), the former is the peak since the process began.
     """
-    peaks = {"memory/peak_mib": _resident_peak() / _MIB}
+    peaks = {"memory/peak_mib": resident_peak_mib()}
     if device.type == "cuda":
+        import torch
+
         peaks["memory/gpu_peak_mib"] = torch.cuda.max_memory_allocated(device) / _MIB
         torch.cuda.reset_peak_memory_stats(device)
     return {name: max(peak, before.get(name, 0.0)) for name, peak in peaks.items()}
 
 
-def _resident_peak() -> int:
-    """Bytes."""
+def resident_peak_mib() -> float:
+    """What this process held in main memory at most since the last call, or since it began."""
     try:
         found = re.search(r"^VmHWM:\s*(\d+) kB", _STATUS.read_text(), re.MULTILINE)
     except OSError:
@@ -46,7 +50,7 @@ def _resident_peak() -> int:
     if found is None:
         # Bytes on macOS, KiB elsewhere.
         unit = 1 if sys.platform == "darwin" else 1024
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / _MIB
     with suppress(OSError):
         _RESET.write_text("5")  # see proc(5): the peak becomes what is resident now
-    return int(found[1]) * 1024
+    return int(found[1]) / 1024

@@ -1,0 +1,163 @@
+"""What prompts cost in time and memory from a thousand to a million of them.
+
+``python -m benchmarks.data_scale`` prepares, splits and validates synthetic prompts with the stages
+of the pipeline, each stage and size in a process of its own, and prints one row for each. Time is
+linear where the slope, log of time over log of rows against the size before, is at most one. The
+exit status is 1 when a limit is exceeded. ``python -m benchmarks.data_scale 1000 10000`` takes a
+minute; the default needs a quiet machine.
+"""
+
+import argparse
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from astra_core.config import SystemConfiguration
+from astra_core.memory import resident_peak_mib
+from tasks.params import PromptsConfiguration, ValidationConfiguration
+from tasks.prompts import prepare_prompts
+from tasks.validation import validate_prompts
+
+SIZES = (1_000, 10_000, 100_000, 1_000_000)
+STAGES = ("prompts", "validation")
+LIMIT_MIB = 2048.0
+# Above one for what does not fit into caches any more and for the noise of a shared machine.
+LIMIT_SLOPE = 1.2
+# Below this, what a stage costs however few the rows hides how its cost grows.
+MIN_SLOPE_ROWS = 10_000
+HEADER = (
+    "| stage | rows | kept | seconds | seconds per million | slope | peak MiB | limits |\n"
+    "|---|---|---|---|---|---|---|---|"
+)
+
+_SYLLABLES = "ba ce di fo gu la me ni po ru sa te vi wo zu".split()  # noqa: SIM905 - read as a list
+_WORDS = [first + second for first in _SYLLABLES for second in _SYLLABLES]
+# One in so many repeats the one before but for a word, is too long, or holds personal data.
+_NEAR, _LONG, _PERSONAL = 20, 1000, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One stage at one size.
+
+    Attributes:
+        stage: Its name.
+        num_rows: Of the file that the prompts come from.
+        num_kept: Rows that the stage let pass.
+        seconds: Of the stage's function; loading the program is not counted.
+        peak_mib: Resident in the stage's process.
+        slope: Against the next smaller size; None where that or this is too small to tell.
+    """
+
+    stage: str
+    num_rows: int
+    num_kept: int
+    seconds: float
+    peak_mib: float
+    slope: float | None = None
+
+    @property
+    def is_kept(self) -> bool:
+        """True when memory and slope are within their limits."""
+        return self.peak_mib < LIMIT_MIB and (self.slope is None or self.slope < LIMIT_SLOPE)
+
+    def row(self) -> str:
+        """A row of the table."""
+        cells = (
+            self.stage,
+            f"{self.num_rows:,}",
+            f"{self.num_kept:,}",
+            f"{self.seconds:.2f}",
+            f"{self.seconds / self.num_rows * 1e6:.0f}",
+            "" if self.slope is None else f"{self.slope:.2f}",
+            f"{self.peak_mib:.0f}",
+            "kept" if self.is_kept else "EXCEEDED",
+        )
+        return "| " + " | ".join(cells) + " |"
+
+
+def main() -> int:
+    """Prints the table; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sizes", nargs="*", type=int, default=SIZES, help="numbers of prompts")
+    print(HEADER)
+    is_kept = True
+    for measurement in measurements(parser.parse_args().sizes):
+        print(measurement.row(), flush=True)
+        is_kept &= measurement.is_kept
+    limits = f"below {LIMIT_MIB:g} MiB, and from {MIN_SLOPE_ROWS:,} rows on a slope below"
+    print(f"\nlimits: {limits} {LIMIT_SLOPE:g}")
+    return int(not is_kept)
+
+
+def measurements(sizes: Sequence[int]) -> Iterator[Measurement]:
+    """One per size and stage, smaller sizes first."""
+    before: dict[str, Measurement] = {}
+    for size in sorted(sizes):
+        with TemporaryDirectory() as folder:
+            write_prompts(size, Path(folder) / "prompts.jsonl")
+            for stage in STAGES:
+                # One process per stage: peaks are then its own, and spawn shares no page.
+                with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+                    found = process.submit(measured, stage, size, folder).result()
+                smaller = before.get(stage)
+                before[stage] = Measurement(*found, slope=_slope(smaller, size, found[3]))
+                yield before[stage]
+
+
+def measured(stage: str, size: int, folder: str) -> tuple[str, int, int, float, float]:
+    """Runs one stage in this process, in ``folder``, on the prompts there.
+
+    Returns:
+        The first five attributes of a ``Measurement``.
+    """
+    os.chdir(folder)
+    source = PromptsConfiguration(source="file", path=Path("prompts.jsonl"), licence="MIT")
+    if stage == "validation":
+        # Loaded when first needed, but no cost of the rows.
+        for library in ("great_expectations", "profanity_check"):
+            import_module(library)
+    start = time.perf_counter()
+    if stage == "prompts":
+        splits = prepare_prompts(0, source).splits
+    else:
+        splits = dict(validate_prompts(ValidationConfiguration(), SystemConfiguration()).splits)
+    seconds = time.perf_counter() - start
+    return stage, size, sum(splits.values()), seconds, resident_peak_mib()
+
+
+def write_prompts(size: int, path: Path) -> None:
+    """Writes ``size`` prompts of 4 to 24 words, the same for every equal ``size``."""
+    generator = np.random.Generator(np.random.Philox(key=0))
+    text = ""
+    with path.open("w", encoding="utf-8") as file:
+        for number in range(size):
+            words = generator.integers(len(_WORDS), size=generator.integers(3, 24))
+            spoken = " ".join(_WORDS[word] for word in words)
+            text = f"{text} so" if number % _NEAR == 1 else f"{spoken} {_WORDS[number % 225]}"
+            if number % _LONG == 2:
+                text = f"{text} " * 200
+            elif number % _PERSONAL == 3:
+                text = f"{text}, write to jane@mail.example.org"
+            file.write(json.dumps({"text": text}) + "\n")
+
+
+def _slope(smaller: Measurement | None, size: int, seconds: float) -> float | None:
+    if smaller is None or smaller.num_rows < MIN_SLOPE_ROWS or size == smaller.num_rows:
+        return None
+    return math.log(seconds / smaller.seconds) / math.log(size / smaller.num_rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
