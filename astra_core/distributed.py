@@ -172,7 +172,9 @@ def _lost() -> Iterator[None]:
         yield
     except RuntimeError as error:
         reason = str(error).strip().splitlines()[0]
-        msg = f"every process must take part until the end, got: {reason}; start all of them again"
+        msg = (
+            f"every process must take part until the end, got: {reason}; start all again to resume"
+        )
         raise LostProcessError(msg) from error
 
 

@@ -1,11 +1,12 @@
 """Why a stage failed, in a file that the flow reads, because only an exit status crosses DVC."""
 
+import json
 import signal
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
-from astra_core.errors import AstraError, GateError, RolloutError
+from astra_core.errors import AstraError, GateError, LostProcessError, RolloutError
 from astra_core.files import read_json, write_json
 
 FAILURES = Path(".astra/failures")
@@ -14,6 +15,7 @@ LOGS = Path(".astra/logs")
 EXIT_BUG = 1
 EXIT_MISTAKE = 2
 EXIT_GATE = 3
+EXIT_SIGNAL = 128
 
 
 class Stopped(BaseException):
@@ -45,7 +47,7 @@ def failure_of(error: BaseException) -> Failure:
 def exit_status(error: BaseException) -> int:
     """The exit status of a stage that ended with this exception; 128 + signal as a shell has it."""
     if isinstance(error, Stopped | KeyboardInterrupt):
-        return 128 + _number(error)
+        return EXIT_SIGNAL + _number(error)
     if isinstance(error, GateError):
         return EXIT_GATE
     return EXIT_MISTAKE if isinstance(error, AstraError) else EXIT_BUG
@@ -54,6 +56,20 @@ def exit_status(error: BaseException) -> int:
 def write_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> None:
     """Leaves the failure where ``read_failure`` finds it."""
     write_json(asdict(failure), folder / f"{stage}.json")
+
+
+def claim_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> bool:
+    """Whether none was left since ``clear_failure``; then this one is.
+
+    Of several processes the one that failed first tells: the others fail for want of it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with (folder / f"{stage}.json").open("x", encoding="utf-8") as file:
+            json.dump(asdict(failure), file)
+    except FileExistsError:
+        return False
+    return True
 
 
 def clear_failure(stage: str, *, folder: Path = FAILURES) -> None:
@@ -84,4 +100,4 @@ def _can_pass(error: BaseException) -> bool:
     """Whether the same stage could do better a minute later: a peer or the network was at fault."""
     if isinstance(error, FileNotFoundError | PermissionError):
         return False
-    return isinstance(error, RolloutError | OSError)
+    return isinstance(error, RolloutError | LostProcessError | OSError)

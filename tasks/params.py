@@ -121,6 +121,10 @@ class MachineConfiguration(Section):
         default="cpu",
         description="Where the models are; auto takes CUDA where there is a device.",
     )
+    num_processes: Count = Field(
+        default=1,
+        description="That train together; each adds its share of micro-batches to an update.",
+    )
     num_threads: int = Field(
         default=0,
         ge=0,

@@ -58,6 +58,7 @@ class Stage:
     plots: tuple[Path, ...]
     receipts: tuple[Path, ...]
     code: tuple[str, ...]
+    is_parallel: bool = False
 
     @property
     def description(self) -> str:
@@ -74,12 +75,15 @@ class Stage:
         return self.function(**{name: getattr(params, name) for name in self.params})
 
 
-def stage(*, code: tuple[str, ...], name: str | None = None) -> Callable[[Function], Function]:
+def stage(
+    *, code: tuple[str, ...], name: str | None = None, is_parallel: bool = False
+) -> Callable[[Function], Function]:
     """A decorator that describes a stage and leaves its function as it is.
 
     Args:
         code: Files and folders whose edit makes the stage run again, as narrow as is honest.
         name: A noun; by default the name of the module.
+        is_parallel: True when several processes can run it together, of which the first writes.
 
     Raises:
         ConfigurationError: When applied to a signature that breaks the rule above.
@@ -87,7 +91,8 @@ def stage(*, code: tuple[str, ...], name: str | None = None) -> Callable[[Functi
 
     def describe(function: Function) -> Function:
         # Kept on the function, so that importing a stage changes no table anywhere.
-        vars(function)["stage"] = _described(function, code=code, name=name)
+        described = _described(function, code=code, name=name, is_parallel=is_parallel)
+        vars(function)["stage"] = described
         return function
 
     return describe
@@ -99,7 +104,9 @@ def stage_of(function: Callable[..., Any]) -> Stage | None:
     return found if isinstance(found, Stage) else None
 
 
-def _described(function: Callable[..., Any], *, code: tuple[str, ...], name: str | None) -> Stage:
+def _described(
+    function: Callable[..., Any], *, code: tuple[str, ...], name: str | None, is_parallel: bool
+) -> Stage:
     hints = get_type_hints(function, include_extras=True)
     where = f"stage function {function.__name__}"
     if not hasattr(hints.get("return"), "summary"):
@@ -123,7 +130,12 @@ def _described(function: Callable[..., Any], *, code: tuple[str, ...], name: str
         function=function,
         params=tuple(sections),
         code=code,
-        **{role.value: tuple(paths[role]) for role in Role},
+        is_parallel=is_parallel,
+        deps=tuple(paths[Role.DEP]),
+        outs=tuple(paths[Role.OUT]),
+        metrics=tuple(paths[Role.METRIC]),
+        plots=tuple(paths[Role.PLOT]),
+        receipts=tuple(paths[Role.RECEIPT]),
     )
 
 

@@ -4,11 +4,7 @@ Where a run was is kept in ``runs/<digest of parameters, inputs and code>/``, ou
 reach: DVC deletes a stage's outputs before it starts.
 """
 
-import csv
-import io
-import json
-from collections.abc import Sequence
-from contextlib import suppress
+from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,11 +27,13 @@ from astra_core.files import (
 )
 from tasks.artifacts import ROLLOUTS_FILE, finite, read_prompts, read_rollouts
 from tasks.console import progress
+from tasks.journal import Journal, step_table
 from tasks.params import PARAMS_FILE, MachineConfiguration, Params, read_params
 from tasks.runtime import build_reward, build_sampler, load_system
 from tasks.stage import Dep, Metric, Out, Plot, stage
 
 if TYPE_CHECKING:
+    from astra_core.distributed import World
     from astra_core.trainer import StepReport, Trainer
     from tasks.tracking import RunLog
 
@@ -67,11 +65,13 @@ class TrainingSummary:
 @stage(
     code=(
         "tasks/training.py",
+        "tasks/journal.py",
         "tasks/runtime.py",
         "tasks/artifacts.py",
         "astra_core",
         "plugins",
-    )
+    ),
+    is_parallel=True,
 )
 def train_attacker(
     seed: int,
@@ -89,10 +89,23 @@ def train_attacker(
     steps: Plot = Path("reports/training_steps.csv"),
     report: Metric = Path("reports/training.json"),
 ) -> TrainingSummary:
-    """Trains the attacker, resuming where a killed run stopped, and exports the best one."""
+    """Trains the attacker, resuming where a killed run stopped, and exports the best one.
+
+    Of several processes that train together the first alone writes.
+    """
+    from astra_core.distributed import World
+    from astra_core.models.pretrained import device_for
+
+    device = device_for(machine.device)
+    world = World.join(device=device)
     sections = {
         "seed": seed,
-        "machine": machine.model_dump(mode="json"),
+        # As it is, not as it was asked for: another device or number of processes is another run.
+        "machine": {
+            **machine.model_dump(mode="json"),
+            "device": device.type,
+            "num_processes": world.size,
+        },
         "system": system.model_dump(mode="json"),
         "rollouts": rollouts.model_dump(mode="json"),
         "reward": reward.model_dump(mode="json"),
@@ -103,10 +116,28 @@ def train_attacker(
     folder = RUNS / run_key[:16]
     trainer = _trainer(
         seed, machine, system, rollouts, reward, training, evaluation,
-        valid=valid, base=base, baseline=baseline, folder=folder,
+        valid=valid, base=base, baseline=baseline, folder=folder, world=world,
     )  # fmt: skip
     trainer.resume()
-    journal = Journal(folder / "steps.jsonl", last_step=trainer.progress.step)
+    # None begins to write while another still looks for a checkpoint.
+    world.barrier()
+    if world.is_first:
+        _recorded(trainer, folder / "steps.jsonl", run_key, sections, steps=steps)
+    else:
+        deque(trainer.steps(), maxlen=0)
+    world.leave()
+    summary = _summary(trainer, training)
+    if world.is_first:
+        digest = _export(trainer, summary, run_key, attacker)
+        write_json(finite(_record(trainer, summary, run_key, digest)), report)
+    return summary
+
+
+def _recorded(
+    trainer: "Trainer", path: Path, run_key: str, sections: dict[str, Any], *, steps: Path
+) -> None:
+    """Trains, and tells of every update in a journal, at the tracker and in a table."""
+    journal = Journal(path, last_step=trainer.progress.step)
     log = _open_run(run_key, sections)
     try:
         _drive(trainer, journal, log)
@@ -114,52 +145,24 @@ def train_attacker(
         log.finish("FAILED")
         raise
     log.finish()
-    write_text(_table(journal.rows(), trainer), steps)
-    summary = _summary(trainer, training)
-    with draft_folder_of(attacker) as draft:
+    evaluations = {point.step: point.metrics for point in trainer.progress.evaluations}
+    write_text(step_table(journal.rows(), evaluations), steps)
+
+
+def _export(trainer: "Trainer", summary: TrainingSummary, run_key: str, folder: Path) -> str:
+    """Writes the trained attacker; the digest of its weights."""
+    with draft_folder_of(folder) as draft:
         trainer.sampler.system.attacker.save(draft)
         digest = folder_digest(draft, keep=lambda path: path.suffix == ".safetensors")
-        write_json(
-            {
-                "digest": digest,
-                "run_key": run_key,
-                "metric": training.metric,
-                "value": summary.best,
-                "best_training_step": summary.best_training_step,
-            },
-            draft / "astra.json",
-        )
-    write_json(finite(_record(trainer, summary, run_key, digest)), report)
-    return summary
-
-
-class Journal:
-    """One line per optimiser update, beside the checkpoints, so that a resumed run has them all.
-
-    Lines after the state that is resumed are cut: those updates are done again.
-    """
-
-    def __init__(self, path: Path, *, last_step: int) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        kept = []
-        if path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                # The last line may have been cut by a kill.
-                with suppress(json.JSONDecodeError):
-                    row = json.loads(line)
-                    if row["step"] <= last_step:
-                        kept.append(line)
-        write_text("".join(f"{line}\n" for line in kept), path)
-        self._path = path
-
-    def add(self, row: dict[str, float]) -> None:
-        """Appends a row."""
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(finite(row)) + "\n")
-
-    def rows(self) -> list[dict[str, Any]]:
-        """Every row, oldest first."""
-        return [json.loads(line) for line in self._path.read_text(encoding="utf-8").splitlines()]
+        note = {
+            "digest": digest,
+            "run_key": run_key,
+            "metric": summary.metric,
+            "value": summary.best,
+            "best_training_step": summary.best_training_step,
+        }
+        write_json(note, draft / "astra.json")
+    return digest
 
 
 def _drive(trainer: "Trainer", journal: Journal, log: "RunLog") -> None:
@@ -203,6 +206,7 @@ def _trainer(
     base: Path,
     baseline: Path,
     folder: Path,
+    world: "World",
 ) -> "Trainer":
     from astra_core.checkpoint import CheckpointStore
     from astra_core.evaluator import Evaluator
@@ -220,6 +224,7 @@ def _trainer(
         evaluator=Evaluator(evaluation, prompts=dev, reward=build_reward(reward), seed=seed),
         store=CheckpointStore(folder / "checkpoints", keep=training.checkpoint.keep),
         first_graphs=read_rollouts(baseline / ROLLOUTS_FILE),
+        world=world,
     )
 
 
@@ -284,16 +289,3 @@ def _record(
             for point in trainer.progress.evaluations
         ],
     }
-
-
-def _table(rows: Sequence[dict[str, Any]], trainer: "Trainer") -> str:
-    """Updates and evaluations as CSV, one row per update; row 0 is the untrained attacker."""
-    evaluations = {point.step: point.metrics for point in trainer.progress.evaluations}
-    joined = [{"step": 0, "training_step": 0}, *rows]
-    joined = [{**row, **evaluations.get(int(row["step"]), {})} for row in joined]
-    columns = list(dict.fromkeys(name for row in joined for name in row))
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, fieldnames=columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(joined)
-    return buffer.getvalue()

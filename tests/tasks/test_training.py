@@ -133,19 +133,6 @@ def test_examples_are_masked_unless_revealed(world):
     assert "Content warning" in page
 
 
-def test_a_journal_drops_what_comes_after_the_checkpoint_and_a_torn_line(tmp_path):
-    path = tmp_path / "steps.jsonl"
-    journal = training.Journal(path, last_step=0)
-    for step in (1, 2, 3):
-        journal.add({"step": step, "train/loss": math.nan})
-    with path.open("a") as file:
-        file.write('{"step": 4, "tra')
-    rows = training.Journal(path, last_step=2).rows()
-
-    assert [1, 2] == [row["step"] for row in rows]
-    assert rows[0]["train/loss"] is None
-
-
 def test_an_edited_plugin_is_another_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_world(tmp_path)

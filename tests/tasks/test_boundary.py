@@ -1,0 +1,205 @@
+"""The boundary: whatever a stage does, a person reads one line and a flow finds one file."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from astra_core.errors import DataError, GateError
+from tasks.boundary import run_stage
+from tasks.failures import Failure, read_failure, write_failure
+from tasks.stage import Dep, Out, Stage, stage, stage_of
+
+ROOT = Path(__file__).parents[2]
+LOG = Path(".astra/logs/toy.log")
+TRACE = f"the trace is in {LOG}"
+
+
+@dataclass(frozen=True)
+class Done:
+    words: str
+
+    def summary(self) -> str:
+        return self.words
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    """An empty project that a stage may run in, and the environment as it was afterwards."""
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for name in ("HF_HUB_OFFLINE", "DO_NOT_TRACK"):
+        monkeypatch.delenv(name, raising=False)
+    before = dict(os.environ)
+    yield tmp_path
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def _toy(act: Callable[[], str]) -> Callable[[str], Stage]:
+    """What finds a stage that does ``act``."""
+
+    @stage(code=(), name="toy")
+    def act_once(seed: int, *, folder: Out = Path("data/toy")) -> Done:
+        return Done(act())
+
+    return lambda _: stage_of(act_once)
+
+
+def _raise(error: BaseException) -> Callable[[], str]:
+    def act() -> str:
+        raise error
+
+    return act
+
+
+def test_a_stage_that_passes_is_one_line(capfd):
+    def act() -> str:
+        os.write(2, b"a library talks\n")
+        return "3 prompts"
+
+    assert 0 == run_stage("toy", find=_toy(act))
+    out, err = capfd.readouterr()
+    assert out.startswith("toy          3 prompts (")
+    assert 1 == len(out.splitlines())
+    assert not err
+    assert "a library talks\n" == LOG.read_text()
+
+
+def test_a_stage_that_passes_forgets_an_earlier_failure():
+    write_failure(Failure("DataError", "x", retryable=False), "toy")
+    run_stage("toy", find=_toy(lambda: "fine"))
+
+    assert read_failure("toy") is None
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "name", "line"),
+    [
+        (DataError("no rows; see x"), 2, "DataError", "error: no rows; see x"),
+        (GateError("61 of 256 failed"), 3, "GateError", "error: 61 of 256 failed"),
+        (KeyError("step"), 1, "KeyError", f"bug in stage toy: KeyError: 'step'; {TRACE}"),
+        (ValueError("a\nb"), 1, "ValueError", f"bug in stage toy: ValueError: a b; {TRACE}"),
+        (KeyboardInterrupt(), 130, "Stopped", "toy stopped by SIGINT; start again to resume"),
+    ],
+)
+def test_a_stage_that_fails_is_one_line_one_status_and_one_file(capfd, error, status, name, line):
+    assert status == run_stage("toy", find=_toy(_raise(error)))
+    out, err = capfd.readouterr()
+    assert not out
+    assert f"{line}\n" == err
+    assert name == read_failure("toy").error
+    assert "Traceback" in LOG.read_text()
+
+
+def test_two_problems_are_two_lines(capfd):
+    run_stage("toy", find=_toy(_raise(DataError("one\ntwo"))))
+
+    assert "error: one\nerror: two\n" == capfd.readouterr().err
+
+
+def test_the_trace_is_shown_to_who_asks(capfd):
+    run_stage("toy", find=_toy(_raise(DataError("no rows"))), show_trace=True)
+    err = capfd.readouterr().err
+
+    assert 1 == err.count("Traceback")
+    assert err.endswith("error: no rows\n")
+
+
+def test_a_stage_module_that_cannot_be_imported_is_a_bug_with_a_file(capfd):
+    def find(_: str) -> Stage:
+        raise SyntaxError
+
+    assert 1 == run_stage("toy", find=find)
+    assert "bug in stage toy: SyntaxError" in capfd.readouterr().err
+    assert "SyntaxError" == read_failure("toy").error
+
+
+def test_a_stage_whose_input_is_missing_says_what_makes_it(capfd):
+    @stage(code=(), name="toy")
+    def read(seed: int, *, folder: Dep = Path("data/first")) -> Done:
+        return Done("")
+
+    assert 2 == run_stage("toy", find=lambda _: stage_of(read))
+    assert "must find data/first" in capfd.readouterr().err
+
+
+def test_the_whole_of_params_is_checked_before_a_stage_runs(capfd):
+    path = Path("params.yaml")
+    path.write_text(path.read_text().replace("name: profanity", "name: profanty"))
+
+    assert 2 == run_stage("toy", find=_toy(lambda: "ran"))
+    out, err = capfd.readouterr()
+    assert not out
+    assert "unknown scorer 'profanty'" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("HF_HUB_OFFLINE", "1"), ("DO_NOT_TRACK", "true"), ("DVC_NO_ANALYTICS", "1")],
+)
+def test_a_stage_runs_offline_and_untracked(capfd, name, value):
+    run_stage("toy", find=_toy(lambda: str(os.environ.get(name))))
+
+    assert f"toy          {value} (" in capfd.readouterr().out
+
+
+def test_the_hub_is_in_reach_when_params_name_it(capfd):
+    path = Path("params.yaml")
+    text = path.read_text().replace("source: builtin", "source: hub", 1)
+    text = text.replace("dataset: null", "dataset: owner/name")
+    path.write_text(text.replace("revision: null", f"revision: {'a' * 40}", 1))
+    run_stage("toy", find=_toy(lambda: str(os.environ.get("HF_HUB_OFFLINE"))))
+
+    assert "toy          None (" in capfd.readouterr().out
+
+
+def test_what_the_user_set_stays(capfd, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    run_stage("toy", find=_toy(lambda: os.environ["HF_HUB_OFFLINE"]))
+
+    assert "toy          0 (" in capfd.readouterr().out
+
+
+SLEEPER = """
+import sys, time
+from pathlib import Path
+from tasks.boundary import run_stage
+from tasks.failures import stop_on_terminate
+from tasks.stage import Out, stage, stage_of
+
+class Done:
+    def summary(self) -> str:
+        return "slept"
+
+@stage(code=(), name="toy")
+def sleep(seed: int, *, folder: Out = Path("data/toy")) -> Done:
+    Path("asleep").touch()
+    time.sleep(60)
+    return Done()
+
+stop_on_terminate()
+sys.exit(run_stage("toy", find=lambda _: stage_of(sleep)))
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_stage_with_a_line_and_its_status(tmp_path, number, status):
+    with subprocess.Popen(
+        [sys.executable, "-c", SLEEPER], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not (tmp_path / "asleep").exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+
+    assert status == process.returncode
+    assert f"toy stopped by {number.name}; start again to resume\n" == err
+    assert read_failure("toy", folder=tmp_path / ".astra/failures").retryable
