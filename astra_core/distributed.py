@@ -176,8 +176,3 @@ def _lost() -> Iterator[None]:
             f"every process must take part until the end, got: {reason}; start all again to resume"
         )
         raise LostProcessError(msg) from error
-
-
-def has_joined() -> bool:
-    """Whether this process takes part in a world of several."""
-    return torch.distributed.is_available() and torch.distributed.is_initialized()

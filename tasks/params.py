@@ -218,7 +218,7 @@ def read_params(path: Path = PARAMS_FILE) -> Params:
 
 
 def check_params(params: Params) -> None:
-    """Returns if every plug-in, its options and every named file can be used; loads no weights.
+    """Returns if plug-ins, their options, the device and named files can be used; loads no weights.
 
     Raises:
         ConfigurationError: Says what cannot, and the way out.
@@ -231,6 +231,7 @@ def check_params(params: Params) -> None:
     read_options("trainer", params.training.trainer)
     options = read_options("algorithm", params.training.algorithm)
     _check_flow(params.flow)
+    _check_device(params.machine)
     _check_files(params)
     _check_needs(params, options)
 
@@ -263,6 +264,13 @@ def _check_flow(flow: FlowConfiguration) -> None:
         if name not in STAGE_NAMES:
             msg = f"flow.timeouts_s must name stages, got '{name}'; stages are {list(STAGE_NAMES)}"
             raise ConfigurationError(msg)
+
+
+def _check_device(machine: MachineConfiguration) -> None:
+    if machine.device == "cuda":
+        from astra_core.models.pretrained import device_for
+
+        device_for(machine.device)
 
 
 def _check_files(params: Params) -> None:

@@ -14,7 +14,16 @@ PAGES = sorted(
 )
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
 SHELL = ("bash", "sh", "console")
-PROGRAMS = ("astra ", "make ", "dvc ", "mlflow ", "prefect ", "python -m ")
+PROGRAMS = (
+    "accelerate ",
+    "astra ",
+    "dvc ",
+    "make ",
+    "mlflow ",
+    "prefect ",
+    "python -m ",
+    "torchrun ",
+)
 
 
 def blocks(page: Path, *languages: str) -> list[str]:

@@ -39,6 +39,8 @@ RUN_ELSEWHERE = {
     "astra ui": ("tests/flows", "prefect_server"),
     "astra deploy": ("tests/flows", "deploy"),
     "dvc repro": ("tests/end_to_end/test_pipeline.py", "repro"),
+    "torchrun": ("tests/tasks/test_processes.py", "torchrun"),
+    "accelerate launch": ("tests/tasks/test_processes.py", "accelerate"),
 }
 PARSED_ONLY = (
     "dvc params",
@@ -91,6 +93,8 @@ def test_a_command_of_the_pages_is_one_its_program_knows(command):
         "mlflow": _parse_mlflow,
         "prefect": _parse_prefect,
         "python": _parse_python,
+        "torchrun": _parse_torchrun,
+        "accelerate": _parse_accelerate,
         "source": lambda words: words == [".venv/bin/activate"],
         "export": lambda words: words[0].partition("=")[0] in known_variables(),
     }
@@ -157,6 +161,23 @@ def _parse_python(words: list[str]) -> None:
         assert (ROOT / words[-1]).is_file()
     else:
         assert (ROOT / (words[1].replace(".", "/") + ".py")).is_file()
+
+
+def _parse_torchrun(words: list[str]) -> None:
+    from torch.distributed.run import get_args_parser
+
+    asked = _exits_not(get_args_parser(), words)
+    assert asked.module
+    _parse_python(["-m", asked.training_script, *asked.training_script_args])
+
+
+def _parse_accelerate(words: list[str]) -> None:
+    from accelerate.commands.launch import launch_command_parser
+
+    asked = _exits_not(launch_command_parser(), words[1:])
+    assert words[0] == "launch"
+    assert asked.module
+    _parse_python(["-m", asked.training_script, *asked.training_script_args])
 
 
 def _exits_not(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:

@@ -15,7 +15,7 @@ from distributed_rollouts import experience_of
 from distributed_training import CONFIG
 from tiny_training import configured, trainer_of, weights_of
 
-from astra_core.distributed import World, has_joined
+from astra_core.distributed import World
 from astra_core.errors import TrainingError
 
 HERE = Path(__file__).parent
@@ -145,7 +145,6 @@ def test_one_process_needs_no_communication(monkeypatch):
 
     assert (0, 1, True) == (world.rank, world.size, world.is_first)
     assert [1.0, 1.0] == tensor.tolist()
-    assert not has_joined()
     assert ["a", "b"] == world.whole(world.share(["a", "b"]))
     assert {"a": 2.0} == world.sum_of({"a": 2.0})
     assert "text" == world.first_says("text")

@@ -7,12 +7,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from astra_core.errors import DataError, GateError
+from astra_core.errors import DataError, GateError, LostProcessError
 from tasks.boundary import run_stage
 from tasks.failures import Failure, read_failure, write_failure
 from tasks.stage import Dep, Out, Stage, stage, stage_of
@@ -203,3 +203,51 @@ def test_a_signal_ends_a_stage_with_a_line_and_its_status(tmp_path, number, stat
     assert status == process.returncode
     assert f"toy stopped by {number.name}; start again to resume\n" == err
     assert read_failure("toy", folder=tmp_path / ".astra/failures").retryable
+
+
+def test_a_stage_for_one_process_refuses_to_be_one_of_two(monkeypatch, capfd):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    assert 2 == run_stage("toy", find=_toy(lambda: "ran"))
+    out, err = capfd.readouterr()
+    assert not out
+    assert "error: stage toy must run in one process, got WORLD_SIZE 2; start it" in err
+
+
+def _parallel(act: Callable[[], str]) -> Callable[[str], Stage]:
+    """What finds a stage that several processes can run together."""
+    found = replace(_toy(act)("toy"), is_parallel=True)
+    return lambda _: found
+
+
+@pytest.fixture
+def second_of_two(monkeypatch):
+    """Makes this process the second of two."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+
+
+def test_only_the_first_process_says_what_came_of_it(second_of_two, capfd):
+    LOG.parent.mkdir(parents=True)
+    LOG.write_text("of the first")
+
+    assert 0 == run_stage("toy", find=_parallel(lambda: "done"))
+    assert ("", "") == capfd.readouterr()
+    assert "of the first" == LOG.read_text()
+
+
+def test_of_several_processes_the_first_that_fails_tells(second_of_two, capfd):
+    fail = _parallel(_raise(DataError("no rows")))
+
+    assert 2 == run_stage("toy", find=fail)
+    assert "error: no rows\n" == capfd.readouterr().err
+    assert 2 == run_stage("toy", find=fail)
+    assert not capfd.readouterr().err
+    assert "DataError" == read_failure("toy").error
+
+
+@pytest.mark.parametrize("error", [LostProcessError("gone"), KeyboardInterrupt()])
+def test_a_child_leaves_it_to_its_parent_to_tell_who_was_lost(second_of_two, capfd, error):
+    assert 143 == run_stage("toy", find=_parallel(_raise(error)), is_child=True)
+    assert ("", "") == capfd.readouterr()
+    assert read_failure("toy") is None

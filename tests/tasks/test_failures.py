@@ -3,10 +3,19 @@ import signal
 
 import pytest
 
-from astra_core.errors import ConfigurationError, DataError, GateError, RolloutError, ScorerError
+from astra_core.errors import (
+    ConfigurationError,
+    DataError,
+    GateError,
+    LostProcessError,
+    RolloutError,
+    ScorerError,
+    TrainingError,
+)
 from tasks.failures import (
     Failure,
     Stopped,
+    claim_failure,
     clear_failure,
     exit_status,
     failure_of,
@@ -24,6 +33,8 @@ from tasks.failures import (
         (GateError("x"), 3, False),
         (RolloutError("x"), 2, True),
         (ScorerError("x"), 2, True),
+        (LostProcessError("x"), 2, True),
+        (TrainingError("x"), 2, False),
         (ConnectionResetError("x"), 1, True),
         (FileNotFoundError("x"), 1, False),
         (PermissionError("x"), 1, False),
@@ -59,6 +70,17 @@ def test_a_written_failure_is_read_back_until_it_is_cleared(tmp_path):
     clear_failure("validation", folder=tmp_path)
     assert read_failure("validation", folder=tmp_path) is None
     clear_failure("validation", folder=tmp_path)
+
+
+def test_the_first_failure_since_the_start_is_the_one_that_is_told(tmp_path):
+    cause = Failure("ScorerError", "no answer", retryable=True)
+    result = Failure("LostProcessError", "process 1 is gone", retryable=True)
+
+    assert claim_failure(cause, "training", folder=tmp_path / "new")
+    assert not claim_failure(result, "training", folder=tmp_path / "new")
+    assert cause == read_failure("training", folder=tmp_path / "new")
+    clear_failure("training", folder=tmp_path / "new")
+    assert claim_failure(result, "training", folder=tmp_path / "new")
 
 
 def test_terminate_unwinds_the_stack():

@@ -129,6 +129,16 @@ def test_a_mistake_is_one_clear_line(tmp_path, monkeypatch, place, value, words)
     assert 1 == len(str(refusal.value).splitlines())
 
 
+def test_a_device_that_is_not_there_is_refused_by_the_check(monkeypatch):
+    params = Params.read({"machine": {"device": "cuda"}}, where="")
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    with pytest.raises(ConfigurationError, match=r"machine\.device must be 'cpu' or 'auto'"):
+        check_params(params)
+
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    check_params(params)
+
+
 class _Terse(TreeSampler):
     """Computes no reference log-probabilities."""
 

@@ -52,6 +52,11 @@ def test_a_stage_is_what_the_signature_says():
     )
 
 
+def test_a_stage_is_for_one_process_unless_it_says_otherwise():
+    assert not stage_of(stage(code=())(count_prompts)).is_parallel
+    assert stage_of(stage(code=(), is_parallel=True)(count_prompts)).is_parallel
+
+
 def test_a_stage_is_named_after_its_module():
     assert __name__.rpartition(".")[2] == stage_of(stage(code=())(count_prompts)).name
 
