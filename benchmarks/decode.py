@@ -6,6 +6,7 @@ many tokens and sampling one, per token more: reading the prompt is not in it.
 
 import statistics
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from itertools import count
 
 from astra_core.config import GenerationConfiguration
@@ -21,6 +22,7 @@ BATCH_SIZES = (1, 16, 64)
 _GIGA = 1e9
 
 Speaker = Callable[[list[Ids], GenerationConfiguration], object]
+_Setting = Callable[[], AbstractContextManager[None]]
 
 
 def report(shape: Shape, effort: Effort) -> Report:
@@ -57,11 +59,16 @@ def _row(
     def theirs(asked: list[Ids], generation: GenerationConfiguration) -> object:
         return plain_generate(model, asked, generation)
 
-    speakers: tuple[Speaker, ...] = (ours, theirs)
+    # As in a rollout, weights are laid out once; nothing is kept from call to call.
+    speakers: tuple[tuple[Speaker, _Setting], ...] = (
+        (ours, lambda: model.remembering(0)),
+        (theirs, nullcontext),
+    )
     found: list[list[float]] = [[], []]
     for _ in range(effort.plain_repetitions):
-        for values, speaker in zip(found, speakers, strict=True):
-            values.append(_step_s(shape, speaker, contexts))
+        for values, (speaker, setting) in zip(found, speakers, strict=True):
+            with setting():
+                values.append(_step_s(shape, speaker, contexts))
     context = shape.prompt_tokens + shape.new_tokens // 2
     work = decoding_work(model.model, shape, batch_size=size, context_tokens=context)
     limit = machine.seconds(work)

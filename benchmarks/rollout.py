@@ -28,7 +28,8 @@ def report(shape: Shape, effort: Effort) -> Report:
     own = system(shape)
     grown = sampler(shape, own)
     seeds, iterations = prompts(shape, effort.trees), count()
-    (sample,) = _plain(shape, own, draws="native")
+    with threads(effort.threads):
+        (sample,) = grown.roll_out(seeds[:1], iteration=0)
     found = costs(
         [
             Way(

@@ -67,36 +67,36 @@ class Cost:
 
 def costs(ways: Sequence[Way], effort: Effort) -> list[Cost]:
     """The cost of each way; the ways take turns in one process."""
+    walls, cpu = _medians(ways, effort.threads, max(way.repetitions for way in ways))
+    if effort.threads != 1:
+        cpu = _medians(ways, 1, 1)[1] if effort.has_one_thread else {}
+    return [Cost(way.name, walls[way.name], cpu.get(way.name), way.repetitions) for way in ways]
+
+
+def _medians(
+    ways: Sequence[Way], num_threads: int, turns: int
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Wall clock and processor time of one unit of each way."""
     walls: dict[str, list[float]] = {way.name: [] for way in ways}
-    with threads(effort.threads):
-        for turn in range(max(way.repetitions for way in ways)):
-            for way in ways:
-                if turn < way.repetitions:
-                    walls[way.name].append(_told(way, seconds(way.call) / way.units))
-    cpu: dict[str, float] = {}
-    if effort.has_one_thread:
-        with threads(1):
-            cpu = {
-                way.name: _told(way, seconds(way.call, time.process_time) / way.units)
-                for way in ways
-            }
-    return [
-        Cost(way.name, statistics.median(walls[way.name]), cpu.get(way.name), way.repetitions)
-        for way in ways
-    ]
+    cpu: dict[str, list[float]] = {way.name: [] for way in ways}
+    with threads(num_threads):
+        for way in (way for turn in range(turns) for way in ways if turn < way.repetitions):
+            begun = time.process_time()
+            walls[way.name].append(seconds(way.call) / way.units)
+            cpu[way.name].append((time.process_time() - begun) / way.units)
+            told = f"wall {walls[way.name][-1]:.3g} s, CPU {cpu[way.name][-1]:.3g} s"
+            print(f"  {way.name}: {told}", file=sys.stderr, flush=True)
+    return (
+        {name: statistics.median(own) for name, own in walls.items()},
+        {name: statistics.median(own) for name, own in cpu.items()},
+    )
 
 
-def seconds(call: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
-    """What a call takes by this clock."""
-    start = clock()
+def seconds(call: Callable[[], Any]) -> float:
+    """Wall clock of a call."""
+    start = time.perf_counter()
     call()
-    return clock() - start
-
-
-def _told(way: Way, value: float) -> float:
-    """The value, once whoever waits has read it."""
-    print(f"  {way.name}: {value:.3g} s", file=sys.stderr, flush=True)
-    return value
+    return time.perf_counter() - start
 
 
 @contextmanager

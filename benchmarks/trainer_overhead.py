@@ -9,7 +9,8 @@ same machine does not change: wall clock gave shares between 1.8 and 6.2 % on a 
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -53,6 +54,18 @@ class Stopwatch:
                 self.add(name, own)
 
         return call
+
+    def timed_entry(
+        self, name: str, manager: Callable[..., AbstractContextManager[Any]]
+    ) -> Callable[..., AbstractContextManager[Any]]:
+        """The context manager, with the time it takes to enter added to ``name``."""
+
+        @contextmanager
+        def timed(*args: Any, **kwargs: Any) -> Iterator[Any]:
+            with ExitStack() as stack:
+                yield self.timed(name, stack.enter_context)(manager(*args, **kwargs))
+
+        return timed
 
     def add(self, name: str, seconds: float) -> None:
         """Adds seconds to ``name``."""
@@ -99,8 +112,12 @@ def _run(trainer: Trainer, watch: Stopwatch) -> float:
 def _watch(trainer: Trainer, watch: Stopwatch) -> None:
     system = trainer.sampler.system
     for model in (system.attacker, system.reference):
-        for name in ("continuations", "continuation_logprobs"):
-            setattr(model, name, watch.timed("model", getattr(model, name)))
+        for name, watched in (
+            ("continuations", watch.timed),
+            ("continuation_logprobs", watch.timed),
+            ("remembering", watch.timed_entry),
+        ):
+            setattr(model, name, watched("model", getattr(model, name)))
     scorer, algorithm, optimizer = system.scorer, trainer.algorithm, trainer.updates.optimizer
     scorer.score = watch.timed("scorer", scorer.score)  # type: ignore[method-assign]
     algorithm.step = watch.timed("model", algorithm.step)  # type: ignore[method-assign]
