@@ -1,6 +1,7 @@
 """What a model can be told: found out by numbers, with the plain way to fall back on."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,6 +13,8 @@ from astra_core.models.attention import use_own_attention
 # Of log-probabilities, nats; fp32 rounding stays a hundred times below it.
 _TOLERANCE = 1e-3
 _CONTEXTS = ((1, 2, 3, 4, 5), (1, 2), (1, 2, 3, 5, 4, 2, 1))
+# How far layers look back in the trial if they look back only so far; the contexts reach further.
+_WINDOW = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,8 @@ def _takes_masks(model: Any) -> bool:
     """Contexts of different lengths are read and gone on from both ways."""
     was = model.config._attn_implementation  # noqa: SLF001  # its only name
     try:
-        is_same = use_own_attention(model) and _reads_the_same(model)
+        with _narrow_windows(model.config.get_text_config()):
+            is_same = use_own_attention(model) and _reads_the_same(model)
     except _FAILURES:
         is_same = False
     if not is_same:
@@ -60,10 +64,27 @@ def _takes_masks(model: Any) -> bool:
     return is_same
 
 
+@contextmanager
+def _narrow_windows(config: Any) -> Iterator[None]:
+    """Runs the body with the windows of attention cut, or a few tokens would never show them."""
+    names = ("sliding_window", "attention_chunk_size")
+    found = {name: getattr(config, name, None) for name in names}
+    windows = {name: window for name, window in found.items() if window}
+    try:
+        for name in windows:
+            setattr(config, name, _WINDOW)
+        yield
+    finally:
+        for name, window in windows.items():
+            setattr(config, name, window)
+
+
 def _reads_the_same(model: Any) -> bool:
     from astra_core.models.reading import CachedReading, PaddedReading
 
-    contexts = [[index % model.config.vocab_size for index in ids] for ids in _CONTEXTS]
+    contexts = [
+        [index % model.config.get_text_config().vocab_size for index in ids] for ids in _CONTEXTS
+    ]
     nothing = [0] * len(contexts)
     plain = PaddedReading(model, contexts, nothing)
     cached = CachedReading(model, contexts, nothing, store=None, room=1)
@@ -75,7 +96,9 @@ def _reads_the_same(model: Any) -> bool:
 
 
 def _has_plain_head(model: Any) -> bool:
-    ids = torch.tensor([[index % model.config.vocab_size for index in _CONTEXTS[0]]])
+    ids = torch.tensor(
+        [[index % model.config.get_text_config().vocab_size for index in _CONTEXTS[0]]]
+    )
     ids = ids.to(model.device)
     try:
         states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
