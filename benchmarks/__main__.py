@@ -26,6 +26,9 @@ BENCHMARKS: dict[str, Callable[[Shape, Effort], Report]] = {
     "profiles": profiles.report,
 }
 
+MARKS = ("<!-- figures: begin -->", "<!-- figures: end -->")
+"""Between these a page keeps what the last run printed."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what is asked for; the exit status."""
@@ -44,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = "\n".join(_lines(reports))
     print(text)
     if asked.markdown:
-        asked.markdown.write_text(text + "\n", "utf-8")
+        _write(asked.markdown, text)
     figures = [figure for report in reports for figure in report.figures]
     return int(not all(figure.is_kept for figure in figures))
 
@@ -60,6 +63,15 @@ def _lines(reports: Sequence[Report]) -> list[str]:
         lines += [table(figures), ""]
     ratios = {name: ratio for report in reports for name, ratio in report.ratios.items()}
     return [*lines, *(f"{name}: {ratio:.1f}x" for name, ratio in ratios.items())]
+
+
+def _write(file: Path, text: str) -> None:
+    """Writes the text; in a page that holds the two marks, between them."""
+    page = file.read_text("utf-8") if file.exists() else ""
+    head, begin, rest = page.partition(MARKS[0])
+    _, end, tail = rest.partition(MARKS[1])
+    whole = f"{head}{begin}\n{text}\n{end}{tail}" if end else f"{text}\n"
+    file.write_text(whole, "utf-8")
 
 
 def _machine() -> str:
@@ -96,7 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--skip-one-thread", action="store_true", help="take no processor time at one thread"
     )
-    parser.add_argument("--markdown", type=Path, help="a file to write the output to as well")
+    parser.add_argument("--markdown", type=Path, help="a page to write the output to as well")
     return parser
 
 

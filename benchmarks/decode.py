@@ -93,6 +93,8 @@ def _step_s(shape: Shape, speaker: Speaker, contexts: list[Ids]) -> float:
 
 
 if __name__ == "__main__":
+    import sys
+
     from benchmarks.__main__ import main
 
-    main(["--only", "decode"])
+    sys.exit(main(["--only", "decode", *sys.argv[1:]]))

@@ -113,6 +113,8 @@ def kind_of(operator: str) -> str:
 
 
 if __name__ == "__main__":
+    import sys
+
     from benchmarks.__main__ import main
 
-    main(["--only", "profiles"])
+    sys.exit(main(["--only", "profiles", *sys.argv[1:]]))

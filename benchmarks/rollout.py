@@ -107,6 +107,8 @@ def _equality(shape: Shape, own: System, grown: TreeSampler) -> list[Figure]:
 
 
 if __name__ == "__main__":
+    import sys
+
     from benchmarks.__main__ import main
 
-    main(["--only", "rollout"])
+    sys.exit(main(["--only", "rollout", *sys.argv[1:]]))

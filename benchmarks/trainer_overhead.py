@@ -154,6 +154,8 @@ def _trainer(shape: Shape) -> Trainer:
 
 
 if __name__ == "__main__":
+    import sys
+
     from benchmarks.__main__ import main
 
-    main(["--only", "trainer_overhead"])
+    sys.exit(main(["--only", "trainer_overhead", *sys.argv[1:]]))

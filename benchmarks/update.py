@@ -130,6 +130,8 @@ def _gap(value: float, other: float) -> float:
 
 
 if __name__ == "__main__":
+    import sys
+
     from benchmarks.__main__ import main
 
-    main(["--only", "update"])
+    sys.exit(main(["--only", "update", *sys.argv[1:]]))

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from benchmarks.__main__ import main
+from benchmarks.__main__ import MARKS, main
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # TRL's import warns about other libraries
 
@@ -20,6 +20,16 @@ def test_the_ratios_are_the_last_lines(capsys, tmp_path):
     for name, line in zip(patterns, lines, strict=True):
         assert re.fullmatch(rf"{name}: \d+\.\dx", line)
     assert text == (tmp_path / "out.md").read_text("utf-8")
+
+
+def test_a_page_keeps_what_stands_around_its_figures(tmp_path, capsys):
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nafter\n", "utf-8")
+    main(["--only", "trainer_overhead", *QUICK, "--markdown", str(page)])
+    text = page.read_text("utf-8")
+
+    assert text == f"before\n{MARKS[0]}\n{capsys.readouterr().out}{MARKS[1]}\nafter\n"
+    assert "old" not in text
 
 
 def test_a_trainers_overhead_is_reported(capsys):
