@@ -1,5 +1,6 @@
 """The same DPO update as other trainers do it: ASTRA-RL's way, and TRL's DPOTrainer."""
 
+import math
 import os
 import tempfile
 import warnings
@@ -31,15 +32,17 @@ class PlainTrainer:
         self._beta = beta
         self._precision = precision
         self._optimizer = torch.optim.AdamW(self.model.parameters(), lr=NO_STEP)
+        self.loss = math.nan
 
     def step(self, pairs: Sequence[PreferencePair]) -> float:
-        """One update by these pairs; its loss."""
+        """One update by these pairs; its loss, which is kept as ``loss``."""
         self._optimizer.zero_grad()
         with _autocast(self._precision):
             loss = plain_dpo_loss(self.model, self._reference, pairs, beta=self._beta)
         loss.backward()  # type: ignore[no-untyped-call]
         self._optimizer.step()
-        return float(loss.detach())
+        self.loss = float(loss.detach())
+        return self.loss
 
 
 class TrlTrainer:
@@ -54,9 +57,10 @@ class TrlTrainer:
         accelerator = self._trainer.accelerator
         self.model = accelerator.prepare_model(self._trainer.model)
         self._optimizer = self._trainer.create_optimizer()
+        self.loss = math.nan
 
     def step(self, pairs: Sequence[PreferencePair]) -> float:
-        """One update by these pairs; its loss."""
+        """One update by these pairs; its loss, which is kept as ``loss``."""
         batch = self._trainer.data_collator(
             [
                 {
@@ -72,7 +76,8 @@ class TrlTrainer:
             warnings.simplefilter("ignore")
             loss = self._trainer.training_step(self.model, batch)
         self._optimizer.step()
-        return float(loss)
+        self.loss = float(loss)
+        return self.loss
 
 
 def gradient_norm(model: Any) -> float:

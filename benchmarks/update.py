@@ -101,15 +101,22 @@ def _compared(
     found = costs(ways, effort)
     with threads(effort.threads):
         update = ours.step(1)
-        figures = []
-        for name, other in others.items():
-            subject = f"update {precision}: gap to {name}"
-            limit = TOLERANCE_PERCENT[precision]
-            loss = 100.0 * _gap(update.loss, other.step(ours.pairs[0]))
-            norm = 100.0 * _gap(update.grad_norm, gradient_norm(other.model))
-            figures.append(Figure(f"{subject}, loss", loss, "%", limit))
-            figures.append(Figure(f"{subject}, gradient norm", norm, "%", limit))
-    return found, figures
+    return found, [
+        figure
+        for name, other in others.items()
+        for figure in _gaps(f"update {precision}: gap to {name}", update, other, precision)
+    ]
+
+
+def _gaps(subject: str, update: Update, other: Any, precision: Precision) -> list[Figure]:
+    """How far our update lies from the other's last one of the same tree."""
+    limit = TOLERANCE_PERCENT[precision]
+    loss = 100.0 * _gap(update.loss, other.loss)
+    norm = 100.0 * _gap(update.grad_norm, gradient_norm(other.model))
+    return [
+        Figure(f"{subject}, loss", loss, "%", limit),
+        Figure(f"{subject}, gradient norm", norm, "%", limit),
+    ]
 
 
 def learner(own: System, graphs: Sequence[Graph], *, precision: Precision = "fp32") -> Learner:
