@@ -1,0 +1,128 @@
+"""Rows of keys and values, checked against plain lists of what each row was given."""
+
+import random
+
+import pytest
+import torch
+
+from astra_core.models.key_values import KeyValues
+
+CPU = torch.device("cpu")
+
+
+class Model:
+    """Rows as lists of numbers, beside a cache that is told the same."""
+
+    def __init__(self, num_rows, capacity, *, num_layers=2):
+        self.rows = [[] for _ in range(num_rows)]
+        self.values = KeyValues(num_layers, [0] * num_rows, capacity)
+        self.next = 1.0
+
+    def read(self, counts):
+        told = self.values.open(counts, CPU)
+        numbers = torch.zeros(told.slots.shape)
+        for row, count in enumerate(counts):
+            own = [self.next + index for index in range(count)]
+            self.next += count
+            numbers[row, :count] = torch.tensor(own)
+            numbers[row, count:] = -1.0
+            self.rows[row] += own
+        for index, layer in enumerate(self.values.layers):
+            states = (numbers + 0.5 * index)[:, None, :, None].expand(-1, 2, -1, 3)
+            keys, values = layer.update(states, -states)
+            assert keys.shape == values.shape == (len(counts), 2, told.width, 3)
+        self.values.close()
+        return told
+
+    def select(self, rows, capacity):
+        self.rows = [list(self.rows[row]) for row in rows]
+        self.values = self.values.selected(rows, capacity=capacity)
+
+    def check(self):
+        assert self.values.lengths == [len(row) for row in self.rows]
+        for index, layer in enumerate(self.values.layers):
+            for row, own in enumerate(self.rows):
+                expected = torch.tensor(own) + 0.5 * index
+                for head in range(2):
+                    assert torch.equal(expected, layer.keys[row, head, : len(own), 0])
+                    assert torch.equal(-expected, layer.values[row, head, : len(own), 2])
+            assert bool(layer.keys.isfinite().all())
+            assert bool(layer.values.isfinite().all())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_every_row_holds_what_it_was_given_whatever_is_done(seed):
+    draw = random.Random(seed)
+    own = Model(draw.randint(1, 4), 30)
+    own.read([draw.randint(1, 5) for _ in own.rows])
+    for _ in range(5):
+        if draw.random() < 0.5:
+            rows = [draw.randrange(len(own.rows)) for _ in range(draw.randint(1, 5))]
+            own.select(rows, capacity=30)
+        own.read([draw.randint(0, 2) for _ in own.rows[:-1]] + [1])
+        own.check()
+
+
+def test_a_pass_is_told_positions_and_slots():
+    own = Model(2, 10)
+    told = own.read([3, 1])
+    assert ([[0, 1, 2], [0, 0, 0]], False) == (told.positions.tolist(), told.is_even)
+    assert [[0, 1, 2], [0, 1, 1]] == told.slots.tolist()
+    told = own.read([1, 1])
+
+    assert [[3], [1]] == told.positions.tolist() == told.slots.tolist()
+    assert not told.is_even
+
+
+def test_rows_of_one_length_are_even():
+    own = Model(2, 10)
+
+    assert own.read([3, 3]).is_even
+    assert own.read([1, 1]).is_even
+    assert 4 == own.values.width
+    assert not own.read([1, 0]).is_even
+    assert not own.read([1, 1]).is_even
+
+
+def test_what_a_row_has_too_many_of_is_written_over():
+    own = Model(2, 10)
+    own.read([4, 1])
+    own.read([1, 3])
+    own.check()
+
+
+def test_has_room_counts_the_slot_behind_the_end():
+    own = Model(2, 6)
+    own.read([4, 1])
+
+    assert own.values.has_room(1)
+    assert not own.values.has_room(2)
+
+
+def test_rows_of_several_caches_come_together_cut_to_what_is_asked():
+    first, second = Model(2, 8), Model(1, 20)
+    first.read([5, 2])
+    second.next = 100.0
+    second.read([7])
+    found = KeyValues.gathered(
+        [(first.values, 0, 3), (second.values, 0, 7), (first.values, 0, 5), (second.values, 0, 0)],
+        capacity=9,
+    )
+    expected = Model(4, 9)
+    expected.rows = [first.rows[0][:3], second.rows[0], first.rows[0], []]
+    expected.values = found
+    expected.check()
+    expected.next = 200.0
+    expected.read([1, 1, 1, 1])
+    expected.check()
+
+
+def test_a_copy_is_not_changed_by_what_it_was_copied_from():
+    own = Model(1, 10)
+    own.read([2])
+    copy = own.values.selected([0, 0], capacity=10)
+    before = copy.layers[0].keys.clone()
+    own.read([3])
+
+    assert torch.equal(before, copy.layers[0].keys)
+    assert [2, 2] == copy.lengths
