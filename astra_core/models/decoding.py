@@ -51,7 +51,8 @@ def processed_logits(
 
 def _nucleus(logits: Float[Tensor, "B V"], top_p: float) -> Float[Tensor, "B V"]:
     """Logits with the tail outside of the smallest set of probability ``top_p`` removed."""
-    ascending, order = logits.sort(dim=1)
+    # Stable: of equal logits at the edge the same one goes, however many others there are.
+    ascending, order = logits.sort(dim=1, stable=True)
     removed = ascending.softmax(dim=1).cumsum(dim=1) <= 1.0 - top_p
     removed[:, -1] = False
     return logits.masked_fill(removed.scatter(1, order, removed), -torch.inf)

@@ -11,7 +11,7 @@ from transformers import (
 )
 
 from astra_core.config import GenerationConfiguration
-from astra_core.models.decoding import draw, processed_logits
+from astra_core.models.decoding import draw, processed_logits, sample
 
 VOCABULARY = 50
 
@@ -129,3 +129,118 @@ def test_a_draw_does_not_depend_on_the_batch(logits):
 
     assert together.tolist() == [int(draw(logits[i : i + 1], uniform[i : i + 1])) for i in range(8)]
     assert together.flip(0).tolist() == draw(logits.flip(0), uniform.flip(0)).tolist()
+
+
+SETTINGS = [
+    {"top_k": 1},
+    {"top_k": 5},
+    {"top_k": 20, "temperature": 0.6},
+    {"top_k": 20, "top_p": 0.8, "min_p": 0.03, "repetition_penalty": 1.3, "temperature": 1.4},
+    {"top_k": 240},
+    {"top_k": 10_000, "top_p": 0.9},
+    {"top_p": 0.9},
+    {"top_p": 0.3, "temperature": 1.7},
+    {"min_p": 0.05},
+    {"repetition_penalty": 1.5, "top_p": 0.95},
+    {"repetition_penalty": 0.8, "min_p": 0.02, "top_k": 30},
+]
+# Numbers of logits: fewer than twice the candidates, a multiple of a block, and neither.
+SIZES = (40, 512, 1003)
+
+
+def sampled_and_defined(logits, uniform, generation, seed=0):
+    """What ``sample`` gives, and what its definition gives."""
+    draw_of = torch.Generator().manual_seed(seed)
+    options = {
+        "seen": torch.rand(logits.shape, generator=draw_of) < 0.2,
+        "forbidden": torch.tensor([3, 7, logits.shape[1] - 1]),
+    }
+    token, logprob = sample(logits, generation, uniform, **options)
+    expected = draw(processed_logits(logits.float(), generation, **options), uniform)
+    return token, logprob, expected
+
+
+@pytest.mark.parametrize("rounding", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("options", SETTINGS)
+def test_a_sample_is_the_draw_that_defines_it_also_among_ties(options, rounding):
+    # Logits of eight bits are tied by the dozen, also at the edge of top-k.
+    generation = GenerationConfiguration(**options)
+    for seed, size in enumerate(SIZES):
+        draw_of = torch.Generator().manual_seed(seed)
+        logits = (3.0 * torch.randn(400, size, generator=draw_of)).to(rounding)
+        uniform = torch.rand(400, dtype=torch.float64, generator=draw_of)
+        token, logprob, expected = sampled_and_defined(logits, uniform, generation, seed)
+        plain = logits.float().log_softmax(dim=1).gather(1, token[:, None])[:, 0]
+
+        assert expected.tolist() == token.tolist()
+        torch.testing.assert_close(plain, logprob, rtol=0.0, atol=1e-5)
+
+
+def test_ties_beyond_the_candidates_that_were_looked_at_are_kept():
+    # Forty equal logits at the edge of top-5: all of them are in, and any may come.
+    logits = torch.full((2000, 200), -5.0)
+    logits[:, :40] = 1.0
+    uniform = (torch.arange(2000, dtype=torch.float64) + 0.5) / 2000
+    token, _ = sample(logits, GenerationConfiguration(top_k=5), uniform)
+
+    assert set(range(40)) == set(token.tolist())
+
+
+def test_whole_distributions_are_drawn_from_to_rounding(record_property):
+    num_draws, rows, differing = 100_000, 1000, 0
+    for seed in range(num_draws // rows):
+        draw_of = torch.Generator().manual_seed(seed)
+        logits = 3.0 * torch.randn(rows, 1003, generator=draw_of)
+        uniform = torch.rand(rows, dtype=torch.float64, generator=draw_of)
+        token, _ = sample(logits, GenerationConfiguration(), uniform)
+        differing += int((token != draw(logits, uniform)).sum())
+
+    record_property("differing_draws", f"{differing} of {num_draws}")
+    assert differing / num_draws < 1e-4
+
+
+@pytest.mark.parametrize("options", [{}, {"temperature": 0.7}, *SETTINGS])
+def test_a_sample_does_not_depend_on_the_batch(options):
+    generation = GenerationConfiguration(**options)
+    draw_of = torch.Generator().manual_seed(9)
+    logits = (2.0 * torch.randn(30, 515, generator=draw_of)).bfloat16().float()
+    seen = torch.rand(logits.shape, generator=draw_of) < 0.1
+    uniform = torch.rand(30, dtype=torch.float64, generator=draw_of)
+    together, logprobs = sample(logits, generation, uniform, seen=seen)
+    turned, _ = sample(logits.flip(0), generation, uniform.flip(0), seen=seen.flip(0))
+    for row in range(30):
+        one = slice(row, row + 1)
+        token, logprob = sample(logits[one], generation, uniform[one], seen=seen[one])
+        assert int(together[row]) == int(token)
+        assert float(logprobs[row]) == pytest.approx(float(logprob), abs=1e-5)
+
+    assert together.flip(0).tolist() == turned.tolist()
+
+
+@pytest.mark.parametrize("uniform", [0.0, 0.5, 1.0 - 2.0**-53])
+@pytest.mark.parametrize("options", [{}, {"top_k": 3}, {"top_p": 0.9}])
+def test_a_forbidden_token_is_never_sampled(uniform, options):
+    size = 200
+    logits = torch.zeros(3, size)
+    logits[0, size - 1] = logits[1, 0] = logits[2, 64] = 20.0
+    forbidden = torch.tensor([0, 64, size - 1])
+    token, _ = sample(
+        logits,
+        GenerationConfiguration(**options),
+        torch.full((3,), uniform, dtype=torch.float64),
+        forbidden=forbidden,
+    )
+
+    assert not set(forbidden.tolist()) & set(token.tolist())
+
+
+def test_logits_of_a_wide_range_draw_only_what_can_come():
+    # Far below the largest logit a share rounds to zero: no draw may fall on such a token.
+    logits = torch.full((4, 300), -1e4)
+    logits[:, 130] = 0.0
+    for uniform in (0.0, 1e-300, 0.5, 1.0 - 2.0**-53):
+        token, logprob = sample(
+            logits, GenerationConfiguration(), torch.full((4,), uniform, dtype=torch.float64)
+        )
+        assert [130] * 4 == token.tolist()
+        assert [0.0] * 4 == logprob.tolist()
