@@ -58,21 +58,23 @@ KINDS: dict[str, tuple[str, ...]] = {
         ),
     ),
 }
+MOST_TREES = 2
+"""Shares hardly depend on their number, and every call is made twice."""
+
 PYTHON = "python and dispatch"
 OTHER = "other operators"
 
 
 def report(shape: Shape, effort: Effort) -> Report:
-    """The shares of a rollout of several trees and of a training step on them."""
-    own = system(shape)
-    grown, seeds = sampler(shape, own), prompts(shape, effort.trees)
+    """The shares of a rollout of a few trees and of a training step on them."""
+    own, num_trees = system(shape), min(effort.trees, MOST_TREES)
+    grown, seeds = sampler(shape, own), prompts(shape, num_trees)
     with threads(1):
-        graphs = rewarded_graphs(shape, own, effort.trees)
-        learned = learner(own, graphs)
+        learned = learner(own, rewarded_graphs(shape, own, num_trees))
         learned.step(1)  # makes the optimiser's state
         tables = [
             _table("rollout", shape, lambda: grown.roll_out(seeds, iteration=1)),
-            _table("training step", shape, lambda: learned.step(effort.trees)),
+            _table("training step", shape, lambda: learned.step(num_trees)),
         ]
     return Report(tables=tables)
 
