@@ -46,11 +46,14 @@ def trainer_of(
     is_evaluated=True,
     first_graphs=None,
     world=None,
+    device="cpu",
     **options,
 ):
     """A Trainer as a new process would build it."""
     torch.manual_seed(0)
     system = tiny_system(1)
+    for part in (system.attacker, system.target, system.reference):
+        part.model.to(device).tie_weights()
     choice = config.algorithm.model_copy(update={"options": options})
     evaluator = Evaluator(
         EXAMINATION,
@@ -74,7 +77,7 @@ def trainer_of(
 def weights_of(trainer):
     """The attacker's weights as bytes."""
     model = trainer.sampler.system.attacker.model
-    return b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+    return b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())
 
 
 def choice(name, **options):

@@ -1,0 +1,116 @@
+"""Training on a device other than the CPU: nothing that meets there may have stayed behind."""
+
+import numpy as np
+import pytest
+import torch
+from other_device import NAME, OtherTensor, other_device
+from tiny_training import choice, configured, trainer_of, weights_of
+
+from astra_core.registry import BUILT_INS
+
+ALGORITHMS = [
+    pytest.param(name, marks=[] if name == "dpo" else [pytest.mark.slow])
+    for name in BUILT_INS["algorithm"]
+]
+CONFIG = {
+    "training_steps": 2,
+    "eval_every": 1,
+    "metric": "eval/kl_nats",
+    # The fused kernels that Adam's moments are for exist on real devices only.
+    "optimizer": choice("sgd", momentum=0.9),
+}
+
+
+@pytest.fixture
+def device():
+    with other_device() as found:
+        yield found
+
+
+def as_numbers(trainer):
+    return np.frombuffer(weights_of(trainer), dtype=np.float32)
+
+
+def test_the_other_device_computes_and_refuses_what_a_gpu_refuses(device):
+    there, here = torch.tensor([1.0, 2.0], device=device), torch.ones(2)
+
+    assert [2.0, 3.0] == (there + here.to(device)).tolist()
+    assert device == (there * 2 + torch.tensor(1.0)).device
+    assert [2.0] == there[torch.tensor([1])].tolist()
+    assert [1.0, 1.0] == there.copy_(here).cpu().tolist()
+    with pytest.raises(RuntimeError, match="must have all tensors on one device"):
+        there + here
+    with pytest.raises(RuntimeError, match="must have all tensors on one device"):
+        here.index_select(0, torch.zeros(1, dtype=torch.long, device=device))
+    with pytest.raises(TypeError, match="to numpy"):
+        there.numpy()
+
+
+# load_state_dict believes that nothing can be copied to a device of this name.
+@pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_training_and_resuming_there_give_the_weights_of_the_cpu(tmp_path, name):
+    config = configured(algorithm=choice(name), **CONFIG)
+    expected = trainer_of(config, tmp_path / "cpu")
+    expected.train()
+    with other_device():
+        found = trainer_of(config, tmp_path / "whole", device=NAME)
+        found.train()
+        cut = trainer_of(config, tmp_path / "cut", device=NAME)
+        next(report for report in cut.steps() if report.training_step == 2)
+        again = trainer_of(config, tmp_path / "cut", device=NAME)
+        assert again.resume()
+        assert 1 == again.progress.training_step
+        again.train()
+
+        assert isinstance(next(found.sampler.system.attacker.model.parameters()), OtherTensor)
+        assert weights_of(found) == weights_of(again)
+        gap = np.abs(as_numbers(found) - as_numbers(expected))
+    assert 1e-6 >= gap.max()
+    assert as_numbers(expected).shape == gap.shape
+    assert expected.best.training_step == found.best.training_step
+
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.fixture
+def deterministic(monkeypatch):
+    """Kernels as the training stage chooses them."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    yield
+    torch.use_deterministic_algorithms(mode=False)
+
+
+@pytest.mark.gpu
+@needs_cuda
+@pytest.mark.filterwarnings("ignore:cumsum_cuda_kernel")
+@pytest.mark.parametrize("name", ["dpo", "ppo"])
+def test_training_on_cuda_in_bf16_resumes_bit_for_bit(tmp_path, deterministic, name):
+    settings = {"algorithm": choice(name), "optimizer": choice("adamw"), "precision": "bf16"}
+    config = configured(**CONFIG | settings)
+    whole = trainer_of(config, tmp_path / "whole", device="cuda")
+    whole.train()
+    cut = trainer_of(config, tmp_path / "cut", device="cuda")
+    next(report for report in cut.steps() if report.training_step == 2)
+    again = trainer_of(config, tmp_path / "cut", device="cuda")
+    assert again.resume()
+    assert 1 == again.progress.training_step
+    again.train()
+
+    assert "cuda" == again.sampler.system.attacker.device.type
+    assert weights_of(whole) == weights_of(again)
+
+
+@pytest.mark.gpu
+@needs_cuda
+@pytest.mark.filterwarnings("ignore:cumsum_cuda_kernel")
+def test_training_on_cuda_in_fp32_gives_the_weights_of_the_cpu(tmp_path, deterministic):
+    config = configured(**CONFIG)
+    expected = trainer_of(config, tmp_path / "cpu")
+    found = trainer_of(config, tmp_path / "cuda", device="cuda")
+    expected.train()
+    found.train()
+
+    assert 1e-4 >= np.abs(as_numbers(found) - as_numbers(expected)).max()
