@@ -119,6 +119,11 @@ class SystemConfiguration(Section):
     tokens_per_batch: Count = Field(
         default=16384, description="Bounds memory: rows times positions of one forward pass."
     )
+    precision: Literal["fp32", "bf16"] = Field(
+        default="fp32",
+        description="Of the products in linear layers while models talk; bf16 is faster, and its "
+        "log-probabilities differ in the third digit. Training has a precision of its own.",
+    )
     prefix_cache_mib: int = Field(
         default=1024,
         ge=0,

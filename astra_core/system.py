@@ -112,9 +112,10 @@ class System:
     def remembering(self) -> Iterator[None]:
         """Runs the body with every model keeping what it has read; no weight may change in it."""
         models = {id(model): model for model in (self.attacker, self.target, self.reference)}
+        max_bytes, is_bf16 = self.config.prefix_cache_mib << 20, self.config.precision == "bf16"
         with ExitStack() as stack:
             for model in models.values():
-                stack.enter_context(model.remembering(self.config.prefix_cache_mib << 20))
+                stack.enter_context(model.remembering(max_bytes, is_bf16=is_bf16))
             yield
 
     def context_limit(self, model: LanguageModel, new_tokens: int) -> int:

@@ -210,15 +210,16 @@ class LanguageModel:
         return CachedReading(self.model, contexts, suffix_lengths, store=self._store, room=room)
 
     @contextmanager
-    def remembering(self, max_bytes: int) -> Iterator[None]:
+    def remembering(self, max_bytes: int, *, is_bf16: bool = False) -> Iterator[None]:
         """Runs the body with keys and values kept from call to call, at most ``max_bytes`` of them.
 
         What one call has read and sampled, the next one does not read again. The weights must not
-        change inside of the body, and are laid out for it as the processor likes them best.
+        change inside of the body, and are laid out for it as the processor likes them best; on
+        demand in bf16.
         """
         before, self._store = self._store, PrefixStore(max_bytes) if max_bytes else None
         try:
-            with packed_linears(self.model):
+            with packed_linears(self.model, dtype=torch.bfloat16 if is_bf16 else torch.float32):
                 yield
         finally:
             self._store = before

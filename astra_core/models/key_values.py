@@ -146,7 +146,6 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 
 def _buffer(states: Float[Tensor, "B H Q D"], capacity: int) -> Float[Tensor, "B H C D"]:
     rows, heads, _, size = states.shape
-    # Zeros, not whatever memory held: a masked slot times zero must not be NaN.
     return torch.zeros((rows, heads, capacity, size), dtype=states.dtype, device=states.device)
 
 
@@ -157,12 +156,14 @@ def _stacked(
     width, capacity = size
     sources: list[Tensor] = [getattr(cache.layers[layer], name) for cache, _, _ in pieces]
     _, heads, _, depth = sources[0].shape
-    found = sources[0].new_zeros((len(pieces), heads, capacity, depth))
+    found = sources[0].new_empty((len(pieces), heads, capacity, depth))
+    # Not whatever memory held: a masked slot times zero must not be NaN.
+    found[:, :, width:] = 0.0
     if len({id(cache) for cache, _, _ in pieces}) == 1:
         rows = torch.tensor([row for _, row, _ in pieces], device=found.device)
-        kept = min(width, sources[0].shape[2])
-        found[:, :, :kept] = sources[0][:, :, :kept].index_select(0, rows)
+        found[:, :, :width] = sources[0][:, :, :width].index_select(0, rows)
         return found
     for index, (source, (_, row, length)) in enumerate(zip(sources, pieces, strict=True)):
         found[index, :, :length] = source[row, :, :length]
+        found[index, :, length:width] = 0.0
     return found

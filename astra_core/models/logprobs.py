@@ -5,15 +5,13 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
+from astra_core.models.head import label_logprobs
 from astra_core.models.masks import attention_masks
 from astra_core.models.packing import PackedRows, packed_rows
 from astra_core.models.rows import TokenRows, chosen_logprobs, padded_logits, padded_logprobs
 from astra_core.models.support import abilities_of
 
-# Logits that are held at a time; 256 MiB in fp32.
-LOGITS_PER_CHUNK = 1 << 26
 # Where merging leaves more than this share of the tokens, padding is the cheaper way.
 _WORTH_PACKING = 0.9
 
@@ -35,7 +33,7 @@ def token_logprobs(
     if not mask.any() or not abilities_of(model).has_plain_head:
         return padded_logprobs(model, rows)
     states = continuation_states(model, rows) if states is None else states
-    values = label_logprobs(model, states[:, :-1][mask], rows.continuation_ids[mask])
+    values = _label_logprobs(model, states[:, :-1][mask], rows.continuation_ids[mask])
     return values.new_zeros(mask.shape).masked_scatter(mask, values)
 
 
@@ -91,31 +89,13 @@ def _packed_states(model: Any, packed: PackedRows, rows: TokenRows) -> Float[Ten
     return states
 
 
-def label_logprobs(
-    model: Any,
-    states: Float[Tensor, "S H"],
-    labels: Int[Tensor, " S"],
-    *,
-    logits_per_chunk: int = LOGITS_PER_CHUNK,
-) -> Float[Tensor, " S"]:
-    """Log-probability of each label after its state, nats, in fp32 at least.
-
-    More logits than fit into a chunk are computed chunk by chunk, and once more for the gradient.
-    """
-    head = model.get_output_embeddings()
-    size = max(1, logits_per_chunk // head.weight.shape[0])
-    if len(states) <= size:
-        return _label_logprobs(head, states, labels)
-    pairs = zip(torch.split(states, size), torch.split(labels, size), strict=True)
-    if not torch.is_grad_enabled():
-        return torch.cat([_label_logprobs(head, *pair) for pair in pairs])
-    parts = [checkpoint(_label_logprobs, head, *pair, use_reentrant=False) for pair in pairs]
-    return torch.cat(parts)
-
-
 def _label_logprobs(
-    head: Any, states: Float[Tensor, "S H"], labels: Int[Tensor, " S"]
+    model: Any, states: Float[Tensor, "S H"], labels: Int[Tensor, " S"]
 ) -> Float[Tensor, " S"]:
+    head = model.get_output_embeddings()
+    # Not its subclasses: an adapter around the head does more than multiply.
+    if type(head) is torch.nn.Linear:
+        return label_logprobs(head, states, labels)
     return chosen_logprobs(head(states), labels)
 
 

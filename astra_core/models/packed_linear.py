@@ -2,7 +2,10 @@
 
 oneDNN reorders a weight matrix before every product that is not large; done once beforehand, the
 products of decoding take up to half the time. The operators are private ones of torch: where they
-are missing or differ by more than rounding, layers stay as they are.
+are missing or differ by more than rounding, the public product is used.
+
+In bf16 only the products are: what is between the layers stays as it is, as under autocast, whose
+own way of casting every weight at every step costs more than the products.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,19 +22,23 @@ from transformers.pytorch_utils import Conv1D
 _MIN_WEIGHTS = 100_000
 # Rows of the products that the order is chosen for; others are multiplied correctly too.
 _ROWS = 64
-# Of the largest output; rounding of an fp32 sum over a thousand products stays below it.
-_TOLERANCE = 2e-5
+# Of the largest output; rounding of a sum over a hundred products stays below it.
+_TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
 
 
 @contextmanager
-def packed_linears(model: Any) -> Iterator[None]:
+def packed_linears(model: Any, *, dtype: torch.dtype = torch.float32) -> Iterator[None]:
     """Runs the body with reordered copies of the weights in use, without gradient.
 
     The weights must not change inside of the body.
+
+    Args:
+        model: Of fp32 weights.
+        dtype: Of the products; sums are taken in fp32 either way.
     """
-    layers = [layer for layer in model.modules() if _is_worth_it(layer)]
+    layers = [layer for layer in model.modules() if _is_worth_it(layer, dtype)]
     for layer in layers:
-        layer.forward = _packed_forward(layer)
+        layer.forward = _packed_forward(layer, dtype)
     try:
         yield
     finally:
@@ -39,48 +46,52 @@ def packed_linears(model: Any) -> Iterator[None]:
             del layer.forward
 
 
-def _is_worth_it(layer: Any) -> bool:
+def _is_worth_it(layer: Any, dtype: torch.dtype) -> bool:
     # Not their subclasses: an adapter around a layer does more than multiply.
-    if type(layer) not in {torch.nn.Linear, Conv1D}:
+    if type(layer) not in {torch.nn.Linear, Conv1D} or layer.weight.dtype != torch.float32:
         return False
-    weight = layer.weight
-    return (
-        weight.device.type == "cpu"
-        and weight.dtype == torch.float32
-        and weight.numel() >= _MIN_WEIGHTS
-        and _is_sound()
-    )
+    if dtype != torch.float32:
+        return True
+    is_large = layer.weight.numel() >= _MIN_WEIGHTS
+    return is_large and layer.weight.device.type == "cpu" and has_packed_product(dtype)
 
 
-def _packed_forward(layer: Any) -> Callable[[Tensor], Tensor]:
-    matrix = layer.weight.detach()
+def _packed_forward(layer: Any, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    matrix = layer.weight.detach().to(dtype)
     # transformers' Conv1D stores its matrix the other way round.
-    return _product(matrix.t().contiguous() if type(layer) is Conv1D else matrix, layer.bias)
+    matrix = matrix.t().contiguous() if type(layer) is Conv1D else matrix
+    bias = None if layer.bias is None else layer.bias.detach().to(dtype)
+    is_packed = matrix.device.type == "cpu" and has_packed_product(dtype)
+    product = (_packed_product if is_packed else _plain_product)(matrix, bias)
+    if dtype == torch.float32:
+        return product
+    return lambda rows: product(rows.to(dtype)).to(rows.dtype)
 
 
-def _product(
+def _plain_product(
+    matrix: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None
+) -> Callable[[Tensor], Tensor]:
+    return lambda rows: torch.nn.functional.linear(rows, matrix, bias)
+
+
+def _packed_product(
     matrix: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None
 ) -> Callable[[Tensor], Tensor]:
     operators: Any = torch.ops.mkldnn
     reordered = operators._reorder_linear_weight(matrix, _ROWS)  # noqa: SLF001
-    offset = None if bias is None else bias.detach()
-
-    def product(rows: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        found: Tensor = operators._linear_pointwise(rows, reordered, offset, "none", [], "")  # noqa: SLF001
-        return found
-
-    return product
+    multiply = operators._linear_pointwise  # noqa: SLF001
+    return lambda rows: multiply(rows, reordered, bias, "none", [], "")
 
 
 @cache
-def _is_sound() -> bool:
-    """True when the private operators exist and give what the public ones give."""
+def has_packed_product(dtype: torch.dtype) -> bool:
+    """True when torch's private operators exist and give what the public ones give."""
     numbers = torch.Generator().manual_seed(0)
-    matrix = torch.randn(96, 160, generator=numbers)
-    rows, bias = torch.randn(5, 160, generator=numbers), torch.randn(96, generator=numbers)
+    matrix, rows = (torch.randn(n, 160, generator=numbers).to(dtype) for n in (96, 5))
+    bias = torch.randn(96, generator=numbers).to(dtype)
     try:
-        found = _product(matrix, bias)(rows)
+        found = _packed_product(matrix, bias)(rows)
     except (AttributeError, RuntimeError):
         return False
     exact = torch.nn.functional.linear(rows.double(), matrix.double(), bias.double())
-    return float((found - exact).abs().max()) < _TOLERANCE * float(exact.abs().max())
+    return float((found - exact).abs().max()) < _TOLERANCE[dtype] * float(exact.abs().max())

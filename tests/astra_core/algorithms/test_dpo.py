@@ -116,7 +116,8 @@ def test_neither_padding_nor_micro_batches_change_loss_or_gradient(kind):
         ]
         total = torch.stack(parts).sum()
         assert loss == pytest.approx(float(total.detach()), rel=1e-5)
-        torch.testing.assert_close(whole, gradient(total), rtol=1e-4, atol=1e-5)
+        # Sums in another order; the same comparison in float64 is in models/test_logprobs.py.
+        torch.testing.assert_close(whole, gradient(total), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

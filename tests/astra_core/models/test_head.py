@@ -1,0 +1,93 @@
+import pytest
+import torch
+
+from astra_core.models.head import label_logprobs
+from astra_core.models.rows import chosen_logprobs
+
+NUM_LABELS, WIDTH, VOCABULARY = 13, 6, 11
+
+
+def parts(dtype, *, has_bias=True):
+    torch.manual_seed(0)
+    head = torch.nn.Linear(WIDTH, VOCABULARY, bias=has_bias).to(dtype)
+    states = torch.randn(NUM_LABELS, WIDTH, dtype=dtype, requires_grad=True)
+    return head, states, torch.arange(NUM_LABELS) % VOCABULARY
+
+
+def outcome(values, head, states):
+    weights = torch.linspace(-1.0, 2.0, NUM_LABELS, dtype=values.dtype)
+    head.zero_grad()
+    states.grad = None
+    (values * weights).sum().backward()
+    return [values.detach(), states.grad, *(weight.grad for weight in head.parameters())]
+
+
+@pytest.mark.parametrize("rows", [1, 5, NUM_LABELS, 100])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_label_logprobs_are_those_of_a_log_softmax_whatever_the_chunks(rows, has_bias):
+    head, states, labels = parts(torch.float64, has_bias=has_bias)
+    plain = head(states).log_softmax(dim=1).gather(1, labels[:, None])[:, 0]
+    expected = outcome(plain, head, states)
+    found = label_logprobs(head, states, labels, logits_per_chunk=rows * VOCABULARY)
+
+    for first, second in zip(expected, outcome(found, head, states), strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
+
+
+def test_label_logprobs_pass_torchs_own_check_of_gradients():
+    head, states, labels = parts(torch.float64)
+
+    def of(states, weight, bias):
+        copy = torch.nn.Linear(WIDTH, VOCABULARY).double()
+        with torch.no_grad():
+            del copy.weight, copy.bias
+        copy.weight, copy.bias = weight, bias
+        return label_logprobs(copy, states, labels, logits_per_chunk=4 * VOCABULARY)
+
+    assert torch.autograd.gradcheck(of, (states, head.weight, head.bias))
+
+
+def test_label_logprobs_of_a_frozen_head_leave_it_without_a_gradient():
+    head, states, labels = parts(torch.float32)
+    head.requires_grad_(requires_grad=False)
+    label_logprobs(head, states, labels).sum().backward()
+
+    assert states.grad is not None
+    assert head.weight.grad is None
+
+
+def test_label_logprobs_under_autocast_keep_the_master_weights_in_fp32():
+    head, states, labels = parts(torch.float32)
+    exact = outcome(label_logprobs(head, states, labels), head, states)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = label_logprobs(head, states, labels)
+        plain = chosen_logprobs(head(states), labels)
+    ours, theirs = outcome(found, head, states), outcome(plain, head, states)
+
+    assert {torch.float32} == {value.dtype for value in ours}
+    for own, other, right in zip(ours, theirs, exact, strict=True):
+        torch.testing.assert_close(other, own, rtol=0.02, atol=0.02)
+        # It did round: the autocast reached the products.
+        assert not torch.equal(right, own)
+
+
+def test_label_logprobs_hold_no_more_logits_than_a_chunk(monkeypatch):
+    widest = []
+    linear = torch.nn.functional.linear
+
+    def noted(rows, *others):
+        widest.append(len(rows))
+        return linear(rows, *others)
+
+    head, states, labels = parts(torch.float32)
+    monkeypatch.setattr(torch.nn.functional, "linear", noted)
+    label_logprobs(head, states, labels, logits_per_chunk=5 * VOCABULARY).sum().backward()
+
+    # Every chunk once forward and once more for the gradient.
+    assert [5, 5, 3, 5, 5, 3] == widest
+
+
+def test_label_logprobs_of_nothing_are_nothing():
+    head, states, labels = parts(torch.float32)
+
+    assert label_logprobs(head, states[:0], labels[:0]).shape == (0,)
