@@ -50,6 +50,9 @@ def _is_worth_it(layer: Any, dtype: torch.dtype) -> bool:
     # Not their subclasses: an adapter around a layer does more than multiply.
     if type(layer) not in {torch.nn.Linear, Conv1D} or layer.weight.dtype != torch.float32:
         return False
+    # Packed already, by a scope around this one or a second speaker of the same weights.
+    if "forward" in vars(layer):
+        return False
     if dtype != torch.float32:
         return True
     is_large = layer.weight.numel() >= _MIN_WEIGHTS
