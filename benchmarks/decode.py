@@ -6,8 +6,6 @@ many tokens and sampling one, per token more: reading the prompt is not in it.
 
 import statistics
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from itertools import count
 
 from astra_core.config import GenerationConfiguration
 from astra_core.models.causal_lm import LanguageModel
@@ -22,7 +20,6 @@ BATCH_SIZES = (1, 16, 64)
 _GIGA = 1e9
 
 Speaker = Callable[[list[Ids], GenerationConfiguration], object]
-_Setting = Callable[[], AbstractContextManager[None]]
 
 
 def report(shape: Shape, effort: Effort) -> Report:
@@ -48,38 +45,34 @@ def report(shape: Shape, effort: Effort) -> Report:
 def _row(
     shape: Shape, effort: Effort, model: LanguageModel, machine: Machine, size: int
 ) -> tuple[str, ...]:
+    own, other = _medians_s(shape, effort, model, size)
+    context = shape.prompt_tokens + shape.new_tokens // 2
+    work = decoding_work(model.model, shape, batch_size=size, context_tokens=context)
+    limit = machine.seconds(work)
+    cells = [text for x in (own, other) for text in (f"{size / x:.0f}", f"{limit / x:.0%}")]
+    return (str(size), *cells, f"{size / limit:.0f}")
+
+
+def _medians_s(
+    shape: Shape, effort: Effort, model: LanguageModel, size: int
+) -> tuple[float, float]:
+    """Seconds of a step, ours and of ``generate``, which take turns."""
     contexts = [model.closed(model.encode(prompt.text)) for prompt in prompts(shape, size)]
-    calls = count()
+    keys = [[derive_key(SEED, "decode", row)] for row in range(size)]
 
     def ours(asked: list[Ids], generation: GenerationConfiguration) -> object:
-        call = next(calls)
-        keys = [[derive_key(SEED, "decode", call, row)] for row in range(len(asked))]
         return model.continuations(asked, keys, generation)
 
     def theirs(asked: list[Ids], generation: GenerationConfiguration) -> object:
         return plain_generate(model, asked, generation)
 
-    # As in a rollout, weights are laid out once; nothing is kept from call to call.
-    speakers: tuple[tuple[Speaker, _Setting], ...] = (
-        (ours, lambda: model.remembering(0)),
-        (theirs, nullcontext),
-    )
-    found: list[list[float]] = [[], []]
+    own, other = [], []
     for _ in range(effort.plain_repetitions):
-        for values, (speaker, setting) in zip(found, speakers, strict=True):
-            with setting():
-                values.append(_step_s(shape, speaker, contexts))
-    context = shape.prompt_tokens + shape.new_tokens // 2
-    work = decoding_work(model.model, shape, batch_size=size, context_tokens=context)
-    limit = machine.seconds(work)
-    own, other = (statistics.median(values) for values in found)
-    cells = [
-        f"{size / own:.0f}",
-        f"{limit / own:.0%}",
-        f"{size / other:.0f}",
-        f"{limit / other:.0%}",
-    ]
-    return (str(size), *cells, f"{size / limit:.0f}")
+        # As in a rollout, weights are laid out once; nothing is kept from call to call.
+        with model.remembering(0):
+            own.append(_step_s(shape, ours, contexts))
+        other.append(_step_s(shape, theirs, contexts))
+    return statistics.median(own), statistics.median(other)
 
 
 def _step_s(shape: Shape, speaker: Speaker, contexts: list[Ids]) -> float:

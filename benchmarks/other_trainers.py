@@ -19,6 +19,13 @@ Precision = Literal["fp32", "bf16"]
 NO_STEP = 1e-12
 """A learning rate that moves no weight: every repetition computes the same update."""
 
+_QUIET: dict[str, Any] = {
+    "use_cpu": True,
+    "report_to": "none",
+    "gradient_checkpointing": False,
+    "disable_tqdm": True,
+}
+
 
 class PlainTrainer:
     """ASTRA-RL's way: four forward passes of full log-softmax, backward through the reference.
@@ -104,11 +111,8 @@ def _dpo_trainer(
         beta=beta,
         learning_rate=NO_STEP,
         bf16=precision == "bf16",
-        use_cpu=True,
-        report_to="none",
-        gradient_checkpointing=False,
-        disable_tqdm=True,
         max_length=None,
+        **_QUIET,
     )
     trainer = trl.DPOTrainer(
         model=attacker.model,

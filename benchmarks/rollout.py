@@ -27,31 +27,7 @@ def report(shape: Shape, effort: Effort) -> Report:
     """Seconds per tree of each way, and the share of tokens that differ."""
     own = system(shape)
     grown = sampler(shape, own)
-    seeds, iterations = prompts(shape, effort.trees), count()
-    with threads(effort.threads):
-        (sample,) = grown.roll_out(seeds[:1], iteration=0)
-    found = costs(
-        [
-            Way(
-                f"ours, {effort.trees} trees at once",
-                lambda: grown.roll_out(seeds, iteration=next(iterations)),
-                effort.repetitions,
-                effort.trees,
-            ),
-            Way(
-                "ours, 1 tree",
-                lambda: grown.roll_out(seeds[:1], iteration=next(iterations)),
-                effort.repetitions,
-            ),
-            Way("plain way", lambda: _plain(shape, own, draws="native"), effort.plain_repetitions),
-            Way(
-                "of which likelihood of the probes",
-                lambda: _likelihoods(own, sample),
-                effort.plain_repetitions,
-            ),
-        ],
-        effort,
-    )
+    found = costs(_ways(shape, effort, own, grown), effort)
     with threads(effort.threads):
         equality = _equality(shape, own, grown)
     title = f"rollout of {shape.name}, seconds per tree"
@@ -61,6 +37,28 @@ def report(shape: Shape, effort: Effort) -> Report:
         figures=equality,
         ratios={"rollout": plain.wall_s / ours.wall_s},
     )
+
+
+def _ways(shape: Shape, effort: Effort, own: System, grown: TreeSampler) -> list[Way]:
+    seeds, iterations = prompts(shape, effort.trees), count()
+    grow, few = grown.roll_out, effort.plain_repetitions
+    with threads(effort.threads):
+        (sample,) = grow(seeds[:1], iteration=next(iterations))
+    return [
+        Way(
+            f"ours, {effort.trees} trees at once",
+            lambda: grow(seeds, iteration=next(iterations)),
+            effort.repetitions,
+            effort.trees,
+        ),
+        Way(
+            "ours, 1 tree",
+            lambda: grow(seeds[:1], iteration=next(iterations)),
+            effort.repetitions,
+        ),
+        Way("plain way", lambda: _plain(shape, own, draws="native"), few),
+        Way("of which likelihood of the probes", lambda: _likelihoods(own, sample), few),
+    ]
 
 
 def _plain(shape: Shape, own: System, *, draws: Literal["keyed", "native"]) -> list[Graph]:

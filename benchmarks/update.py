@@ -53,29 +53,23 @@ def report(shape: Shape, effort: Effort) -> Report:
     bf16, more = _compared(shape, effort, own, graphs, "bf16")
     ours, plain, trl = (cost.wall_s for cost in fp32)
     ours_bf16, plain_bf16, trl_bf16 = (cost.wall_s for cost in bf16)
-    return Report(
-        tables=[
-            cost_table(
-                f"DPO update of {shape.name}, {precision}, seconds per tree",
-                found,
-                threads=effort.threads,
-            )
-            for precision, found in (("fp32", fp32), ("bf16", bf16))
-        ],
-        figures=[
-            *figures,
-            *more,
-            Figure("update fp32: share of the machine's limit", 100.0 * limit / ours, "%"),
-            Figure("update bf16: ratio to plain way under autocast", plain_bf16 / ours_bf16, "x"),
-            Figure("update bf16: ratio to TRL in bf16", trl_bf16 / ours_bf16, "x"),
-        ],
-        ratios={
-            "update": plain / ours,
-            "update vs TRL": trl / ours,
-            # ASTRA-RL knows fp32 only, so this is what its user gains.
-            "update bf16": plain / ours_bf16,
-        },
-    )
+    tables = [
+        cost_table(
+            f"DPO update of {shape.name}, {precision}, seconds per tree",
+            found,
+            threads=effort.threads,
+        )
+        for precision, found in (("fp32", fp32), ("bf16", bf16))
+    ]
+    figures += [
+        *more,
+        Figure("update fp32: share of the machine's limit", 100.0 * limit / ours, "%"),
+        Figure("update bf16: ratio to plain way under autocast", plain_bf16 / ours_bf16, "x"),
+        Figure("update bf16: ratio to TRL in bf16", trl_bf16 / ours_bf16, "x"),
+    ]
+    # ASTRA-RL knows fp32 only, so its fp32 is what a user of our bf16 comes from.
+    ratios = {"update": plain / ours, "update vs TRL": trl / ours, "update bf16": plain / ours_bf16}
+    return Report(tables, figures, ratios)
 
 
 def _limit_s(shape: Shape, own: System, graphs: Sequence[Graph]) -> float:
