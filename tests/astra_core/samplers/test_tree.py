@@ -2,6 +2,7 @@ import math
 from dataclasses import replace
 
 import pytest
+import torch
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.errors import RolloutError, TargetError
@@ -290,3 +291,24 @@ def test_an_error_that_is_no_failure_of_the_target_is_not_swallowed():
 
 def test_no_prompts_make_no_graphs():
     assert sampler().roll_out([], iteration=0) == []
+
+
+def test_precision_bf16_moves_log_probabilities_by_rounding_and_leaves_the_weights_alone():
+    fine, coarse = tiny_system(), tiny_system(config=config(precision="bf16"))
+    before = [weight.clone() for weight in coarse.attacker.model.parameters()]
+    shallow = {"tree_width": 2, "tree_depth": 1}
+    exact_nodes = sampler(fine, **shallow).roll_out(PROMPTS, iteration=0)
+    graphs = sampler(coarse, **shallow).roll_out(PROMPTS, iteration=0)
+    pairs = [
+        (node, twin)
+        for graph, other in zip(exact_nodes, graphs, strict=True)
+        for node, twin in zip(graph.nodes(), other.nodes(), strict=True)
+        if node.probe_ids == twin.probe_ids
+    ]
+
+    assert len(pairs) >= 2
+    assert all(a.probe_logprobs != b.probe_logprobs for a, b in pairs)
+    for node, twin in pairs:
+        assert node.probe_logprobs == pytest.approx(twin.probe_logprobs, abs=0.1)
+    after = coarse.attacker.model.parameters()
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
