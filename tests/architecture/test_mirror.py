@@ -12,6 +12,7 @@ PARTS = {
     # Of all algorithms together.
     "astra_core/algorithms/test_against_trl.py": "astra_core/algorithms",
     "astra_core/algorithms/test_options.py": "astra_core/algorithms",
+    "astra_core/algorithms/test_packed_updates.py": "astra_core/algorithms",
 }
 
 

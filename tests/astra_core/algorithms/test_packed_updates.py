@@ -1,0 +1,86 @@
+"""Every algorithm learns from packed trees what it would learn from padded rows."""
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+
+from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.support import abilities_of
+from astra_core.registry import BUILT_INS
+from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.samplers.tree import TreeSampler
+from astra_core.testing import tiny_prompts, tiny_system
+
+
+def padded(attacker):
+    """The same weights with an attention that is not told what to see, and so reads plain rows."""
+    model = copy.deepcopy(attacker.model)
+    model.set_attn_implementation("eager")
+    assert not abilities_of(model).takes_masks
+    return LanguageModel(model, attacker.tokenizer)
+
+
+@pytest.fixture(scope="module", params=["gpt2", "llama"])
+def system(request):
+    """One whose attacker has moved away from its reference, in float64 where all of it can be."""
+    system = tiny_system(3, kind=request.param, reference_seed=4)
+    if request.param == "gpt2":
+        for model in (system.attacker, system.reference):
+            model.model.double()
+    return system
+
+
+@pytest.fixture(scope="module")
+def rollouts(system):
+    prompts = tiny_prompts(3)
+    reward = AdversarialReward(AdversarialReward.Options(novelty_weight=1.0))
+    shape = TreeSampler.Options(tree_width=2, tree_depth=3, num_responses=1)
+    sampler = TreeSampler(shape, system=system, prompts=prompts, reward=reward, seed=5)
+    return reward.assign(sampler.roll_out(prompts, iteration=0))
+
+
+def outcome(algorithm, graphs):
+    """Loss and gradients of an update by all there is to learn, and the share of tokens read."""
+    algorithm.remember(graphs)
+    steps = algorithm.flatten_all(graphs)
+    middle = len(steps) // 4
+    model = algorithm.system.attacker.model
+    model.zero_grad(set_to_none=True)
+    batches = [algorithm.collate(part) for part in (steps[:middle], steps[middle:])]
+    weight, total = sum(batch.weight for batch in batches), 0.0
+    read = []
+    handle = model.get_input_embeddings().register_forward_pre_hook(
+        lambda _, given: read.append(given[0].numel())
+    )
+    for batch in batches:
+        loss, _ = algorithm.step(batch)
+        (loss / weight).backward()
+        total += float(loss.detach()) / weight
+    handle.remove()
+    trained = [*model.named_parameters()]
+    trained += [(f"own {index}", own) for index, own in enumerate(algorithm.parameters())]
+    gradients = {name: p.grad for name, p in trained if p.grad is not None}
+    return total, gradients, sum(read) / sum(batch.num_tokens for batch in batches)
+
+
+@pytest.mark.parametrize("name", BUILT_INS["algorithm"])
+def test_an_update_by_packed_trees_is_the_one_by_padded_rows(
+    name, system, rollouts, make_algorithm
+):
+    is_gpt2 = system.attacker.model.config.model_type == "gpt2"
+    plain = replace(system, attacker=padded(system.attacker))
+    expected, gradients, share = outcome(make_algorithm(name, own=plain), rollouts)
+    loss, found, packed_share = outcome(make_algorithm(name, own=system), rollouts)
+
+    # A batch counts the tokens of its rows, each in full.
+    assert packed_share < 0.9
+    assert share >= 1.0
+    assert set(gradients) == set(found)
+    # What values and old log-probabilities add is in fp32.
+    tolerance = 1e-6 if is_gpt2 and name != "ppo" else 1e-4
+    assert expected == pytest.approx(loss, rel=tolerance, abs=tolerance)
+    size = max(float(gradient.abs().max()) for gradient in gradients.values())
+    for key, gradient in gradients.items():
+        torch.testing.assert_close(gradient, found[key], rtol=0.0, atol=tolerance * size)
