@@ -85,7 +85,7 @@ def report(shape: Shape, effort: Effort) -> Report:
             total = _run(trainer, watch)
     finally:
         torch.Tensor.backward = backward  # type: ignore[method-assign]
-    update = watch.seconds["optimizer"]
+    update, norm = watch.seconds["optimizer"], watch.seconds["norm"]
     own = total - watch.seconds["model"] - watch.seconds["scorer"]
     share = f"share of a step, {shape.name}"
     limit = LIMIT_PERCENT if shape == GPT2_SMALL else None
@@ -93,7 +93,8 @@ def report(shape: Shape, effort: Effort) -> Report:
         figures=[
             Figure(f"training step of 2 updates, {shape.name}", total, "s"),
             Figure(f"optimiser's update, {share}", 100 * update / total, "%"),
-            Figure(f"Trainer without it, {share}", 100 * (own - update) / total, "%"),
+            Figure(f"norm of the gradients, {share}", 100 * norm / total, "%"),
+            Figure(f"Trainer without the two, {share}", 100 * (own - update - norm) / total, "%"),
             Figure(f"Trainer's own time, {share}", 100 * own / total, "%", limit),
         ]
     )
@@ -121,6 +122,7 @@ def _watch(trainer: Trainer, watch: Stopwatch) -> None:
     scorer, algorithm, optimizer = system.scorer, trainer.algorithm, trainer.updates.optimizer
     scorer.score = watch.timed("scorer", scorer.score)  # type: ignore[method-assign]
     algorithm.step = watch.timed("model", algorithm.step)  # type: ignore[method-assign]
+    trainer.updates.clip = watch.timed("norm", trainer.updates.clip)  # type: ignore[method-assign]
     begun: list[float] = []
     optimizer.register_step_pre_hook(lambda *_: begun.append(time.process_time()))
     optimizer.register_step_post_hook(
