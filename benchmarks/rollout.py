@@ -6,6 +6,7 @@ torch's generator, from no keys. The likelihood of the probes belongs to both si
 gets it from the pass that answers them, the plain way from one more pass.
 """
 
+from dataclasses import replace
 from itertools import count
 from typing import Literal
 
@@ -41,23 +42,27 @@ def report(shape: Shape, effort: Effort) -> Report:
 
 def _ways(shape: Shape, effort: Effort, own: System, grown: TreeSampler) -> list[Way]:
     seeds, iterations = prompts(shape, effort.trees), count()
-    grow, few = grown.roll_out, effort.plain_repetitions
+    grow, few, many = grown.roll_out, effort.plain_repetitions, effort.repetitions
+    config = own.config.model_copy(update={"precision": "bf16"})
+    rounded = sampler(shape, replace(own, config=config))
     with threads(effort.threads):
         (sample,) = grow(seeds[:1], iteration=next(iterations))
     return [
         Way(
             f"ours, {effort.trees} trees at once",
             lambda: grow(seeds, iteration=next(iterations)),
-            effort.repetitions,
+            many,
             effort.trees,
         ),
-        Way(
-            "ours, 1 tree",
-            lambda: grow(seeds[:1], iteration=next(iterations)),
-            effort.repetitions,
-        ),
+        Way("ours, 1 tree", lambda: grow(seeds[:1], iteration=next(iterations)), many),
         Way("plain way", lambda: _plain(shape, own, draws="native"), few),
         Way("of which likelihood of the probes", lambda: _likelihoods(own, sample), few),
+        Way(
+            f"ours in bf16, {effort.trees} trees at once",
+            lambda: rounded.roll_out(seeds, iteration=next(iterations)),
+            few,
+            effort.trees,
+        ),
     ]
 
 
