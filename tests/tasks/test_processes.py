@@ -67,6 +67,34 @@ def test_a_process_that_fails_or_is_killed_ends_the_others():
     assert time.monotonic() - start < 60.0
 
 
+SLEEPERS = """
+import subprocess
+from functools import partial
+from tasks.failures import stop_on_terminate
+from tasks.processes import run_together
+
+stop_on_terminate()
+run_together(partial(subprocess.call, ["sleep", "300"]), 2)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_process_outlives_the_one_that_started_it(number):
+    with subprocess.Popen([sys.executable, "-c", SLEEPERS], stderr=subprocess.DEVNULL) as parent:
+        end = time.monotonic() + 60.0
+        while time.monotonic() < end:
+            children = psutil.Process(parent.pid).children(recursive=True)
+            if 2 == [child.name() for child in children].count("sleep"):
+                break
+            time.sleep(0.1)
+        group = {os.getpgid(child.pid) for child in children}
+        parent.send_signal(number)
+        _, alive = psutil.wait_procs(children, timeout=30)
+
+    assert {os.getpgid(0)} == group
+    assert [] == alive
+
+
 def test_a_process_that_nobody_counts_is_alone(monkeypatch):
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
@@ -131,12 +159,11 @@ def started(folder, command):
     )
 
 
-def working(process):
-    """The processes that train, in the order they were started."""
-    children = psutil.Process(process.pid).children(recursive=True)
-    ranks = [p for p in children if "tasks" in p.cmdline() or "spawn_main" in str(p.cmdline())]
-    assert 2 == len(ranks)
-    return sorted(ranks, key=lambda rank: rank.pid)
+def spawned(process):
+    """The processes of a stage below another, in the order they were started."""
+    children = process.children(recursive=True)
+    found = [p for p in children if "tasks" in p.cmdline() or "spawn_main" in str(p.cmdline())]
+    return sorted(found, key=lambda child: child.pid)
 
 
 def trained(folder, command):
@@ -201,7 +228,8 @@ def test_a_killed_process_ends_the_run_with_a_line_and_the_command_goes_on(world
     while not list(folder.glob("runs/*/checkpoints/step_000002")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
-    ranks = working(process)
+    ranks = spawned(psutil.Process(process.pid))
+    assert 2 == len(ranks)
     ranks[1].kill()
     start = time.monotonic()
     _, err = process.communicate(timeout=120)
