@@ -89,6 +89,17 @@ def test_training_killed_midway_ends_with_the_same_bytes(finished, copy_of, num_
 
 
 @pytest.mark.slow
+def test_dvc_repro_trains_in_as_many_processes_as_params_say(finished, copy_of):
+    folder = copy_of(finished)
+    set_params(folder, "machine.num_processes=2")
+    run_in(folder, "-m", "dvc", "repro", "-q", "training")
+
+    assert (folder / ".astra/logs/training.1.log").exists()
+    changed = run_in(folder, "-m", "dvc", "status", "training").stdout
+    assert "training:" not in changed
+
+
+@pytest.mark.slow
 def test_the_same_parameters_give_the_same_bytes_again(finished, copy_of):
     folder = copy_of(finished)
     expected = (folder / WEIGHTS).read_bytes()
