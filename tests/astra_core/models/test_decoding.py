@@ -186,7 +186,7 @@ def test_ties_beyond_the_candidates_that_were_looked_at_are_kept():
     assert set(range(40)) == set(token.tolist())
 
 
-def test_whole_distributions_are_drawn_from_to_rounding(record_property):
+def test_whole_distributions_are_drawn_from_to_rounding(record_testsuite_property):
     num_draws, rows, differing = 100_000, 1000, 0
     for seed in range(num_draws // rows):
         draw_of = torch.Generator().manual_seed(seed)
@@ -195,7 +195,7 @@ def test_whole_distributions_are_drawn_from_to_rounding(record_property):
         token, _ = sample(logits, GenerationConfiguration(), uniform)
         differing += int((token != draw(logits, uniform)).sum())
 
-    record_property("differing_draws", f"{differing} of {num_draws}")
+    record_testsuite_property("differing draws", f"{differing} of {num_draws}")
     assert differing / num_draws < 1e-4
 
 

@@ -134,16 +134,25 @@ def test_budget_order_and_company_change_nothing_with_a_memory(system):
     assert tokens(expected) == tokens(alone) == tokens(turned)
 
 
-def test_less_is_read_with_a_memory():
-    for name in ("one model", "gpt2", "three models", "another tokenizer"):
-        system = SYSTEMS[name]()
-        read = {}
-        for memory in (0, 1024):
-            with counted(system.attacker, system.target) as own:
-                rolled_out(with_settings(system, prefix_cache_mib=memory), tree_width=3)
-            read[memory] = sum(own)
+@pytest.mark.parametrize(
+    ("name", "depth", "share"),
+    [
+        ("one model", 5, 0.4),
+        ("gpt2", 5, 0.4),
+        ("three models", 5, 0.4),
+        # Its contexts are in bytes: deeper ones would be cut, and nothing begins as it did then.
+        ("another tokenizer", 3, 0.9),
+    ],
+)
+def test_less_is_read_with_a_memory(name, depth, share):
+    system, read = SYSTEMS[name](), {}
+    for memory in (0, 1024):
+        with counted(system.attacker, system.target) as own:
+            remembering = with_settings(system, prefix_cache_mib=memory)
+            rolled_out(remembering, PROMPTS[:1], tree_depth=depth)
+        read[memory] = sum(own)
 
-        assert read[1024] < 0.7 * read[0]
+    assert read[1024] < share * read[0]
 
 
 def test_of_a_context_all_but_what_was_sampled_or_heard_is_read_once():
@@ -212,7 +221,7 @@ def test_a_scope_ends_with_its_memory_also_after_an_error():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_fewer_than_one_token_in_ten_thousand_differs_by_rounding(kind, record_property):
+def test_fewer_than_one_token_in_ten_thousand_differs_by_rounding(kind, record_testsuite_property):
     # Rounding of sums in another order may move a draw across an edge; then the rest differs too.
     num_tokens = differing = 0.0
     long = GenerationConfiguration(max_new_tokens=24, min_new_tokens=12)
@@ -235,6 +244,6 @@ def test_fewer_than_one_token_in_ten_thousand_differs_by_rounding(kind, record_p
         num_tokens += count
         differing += count * share_of_differing_tokens(plain, found)
 
-    record_property("differing_tokens", f"{differing:.0f} of {num_tokens:.0f}")
+    record_testsuite_property(f"differing tokens of {kind}", f"{differing:.0f} of {num_tokens:.0f}")
     assert num_tokens > 100_000
     assert differing / num_tokens < 1e-4
