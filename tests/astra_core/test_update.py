@@ -141,3 +141,48 @@ def test_gradients_are_clipped_as_torch_clips_them(limit):
 
     assert norm.item() == update.grad_norm
     assert [-weight.grad.item() for weight in theirs] == [w.item() for w in algorithm.own]
+
+
+def first_update(**changes):
+    """The first update of a run that learns from packed trees, and what it leaves behind."""
+    changes = {"optimizer": choice("adamw"), "max_grad_norm": None, **changes}
+    config = configured(training_steps=1, batch_size=64, **changes)
+    trainer = trainer_of(config, is_evaluated=False)
+    # Their own gradients, before the optimiser moves and forgets them.
+    found, model = {}, trainer.sampler.system.attacker.model
+    handles = [
+        weight.register_post_accumulate_grad_hook(
+            lambda own, name=name: found.update({name: own.grad.clone()})
+        )
+        for name, weight in model.named_parameters()
+    ]
+    (report,) = trainer.steps()
+    for handle in handles:
+        handle.remove()
+    return report, found, trainer
+
+
+def flat(gradients):
+    return torch.cat([gradients[name].flatten() for name in sorted(gradients)])
+
+
+def test_bf16_keeps_gradients_and_the_optimisers_memory_in_fp32_and_the_loss_near():
+    exact, expected, _ = first_update()
+    report, found, trainer = first_update(precision="bf16")
+    states = trainer.updates.optimizer.state.values()
+    kept = [value for own in states for value in own.values() if torch.is_tensor(value)]
+
+    assert {torch.float32} == {gradient.dtype for gradient in found.values()}
+    assert {torch.float32} == {value.dtype for value in kept}
+    assert exact.loss == pytest.approx(report.loss, rel=0.03, abs=0.03)
+    assert exact.loss != report.loss
+    cosine = torch.nn.functional.cosine_similarity(flat(expected), flat(found), dim=0)
+    assert float(cosine) > 0.99
+
+
+def test_recomputed_activations_give_the_same_update_of_packed_trees():
+    exact, expected, _ = first_update()
+    report, found, _ = first_update(gradient_checkpointing=True)
+
+    assert exact.loss == pytest.approx(report.loss, rel=1e-6)
+    torch.testing.assert_close(flat(expected), flat(found), rtol=1e-5, atol=1e-7)
