@@ -105,11 +105,11 @@ def test_rows_of_several_caches_come_together_cut_to_what_is_asked():
     second.next = 100.0
     second.read([7])
     found = KeyValues.gathered(
-        [(first.values, 0, 3), (second.values, 0, 7), (first.values, 0, 5), (second.values, 0, 0)],
+        [(first.values, 0, 3), (second.values, 0, 7), (first.values, 1, 2), (second.values, 0, 0)],
         capacity=9,
     )
     expected = Model(4, 9)
-    expected.rows = [first.rows[0][:3], second.rows[0], first.rows[0], []]
+    expected.rows = [first.rows[0][:3], second.rows[0], list(first.rows[1]), []]
     expected.values = found
     expected.check()
     expected.next = 200.0
