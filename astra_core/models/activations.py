@@ -19,5 +19,5 @@ def use_fused_gelu(model: Any) -> int:
         if type(child) is NewGELUActivation
     ]
     for module, name in found:
-        setattr(module, name, GELUTanh())
+        setattr(module, name, GELUTanh().train(module.training))
     return len(found)

@@ -15,8 +15,8 @@ from astra_core.seeding import uniforms
 class Decoder:
     """Draws one token per row and step until every row has ended; ended rows are dropped."""
 
-    # Dropping copies the cache, so it waits until this share of the rows has ended.
-    _DROP_SHARE = 0.25
+    # Dropping moves rows of the cache, so it waits until this share of the rows has ended.
+    _DROP_SHARE = 0.1
 
     def __init__(
         self,
@@ -48,8 +48,7 @@ class Decoder:
             if step + 1 == limit or not num_alive:
                 break
             if num_alive <= (1.0 - self._DROP_SHARE) * len(alive):
-                kept = [place for place, is_alive in enumerate(alive) if is_alive]
-                self._reading.select(kept)
+                kept = self._reading.drop([not is_alive for is_alive in alive])
                 token = token[torch.tensor(kept, device=token.device)]
                 rows, alive = [rows[place] for place in kept], [True] * len(kept)
             self._reading.advance(token, alive)

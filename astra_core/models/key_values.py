@@ -36,7 +36,8 @@ class KeyValues(Cache):  # type: ignore[misc]
     """A transformers cache of rows of different lengths with room to grow in place.
 
     Attributes:
-        lengths: Tokens of each row, the ones of the pass that is going on not counted.
+        lengths: Tokens of each row that is not retired, the ones of the pass that is going on not
+            counted.
         capacity: Slots of each row.
     """
 
@@ -100,6 +101,25 @@ class KeyValues(Cache):  # type: ignore[misc]
             layer.is_initialized = True
         return found
 
+    def retire(self, is_over: Sequence[bool]) -> list[int]:
+        """Moves rows that are over behind the others, which go on alone; nothing is copied away.
+
+        Returns:
+            Which row is now in each place: first those that go on, then the retired.
+        """
+        order = list(range(len(self.lengths)))
+        num_kept = len(order) - sum(is_over)
+        holes = [place for place in order[:num_kept] if is_over[place]]
+        movers = [place for place in order[num_kept:] if not is_over[place]]
+        for hole, mover in zip(holes, movers, strict=True):
+            order[hole], order[mover] = mover, hole
+        if holes:
+            for layer in self.layers:
+                _swap(layer.keys, holes, movers)
+                _swap(layer.values, holes, movers)
+        self.lengths = [self.lengths[place] for place in order[:num_kept]]
+        return order
+
     def has_room(self, num_tokens: int) -> bool:
         """True when every row can take so many more, and the slot behind its end."""
         return max(self.lengths) + num_tokens < self.capacity
@@ -129,10 +149,12 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         del args, kwargs
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
-        self._owner.write(key_states, self.keys)
-        self._owner.write(value_states, self.values)
+        # Rows behind these are retired.
+        keys, values = self.keys[: len(key_states)], self.values[: len(key_states)]
+        self._owner.write(key_states, keys)
+        self._owner.write(value_states, values)
         width = self._owner.width
-        return self.keys[:, :, :width], self.values[:, :, :width]
+        return keys[:, :, :width], values[:, :, :width]
 
     def get_seq_length(self) -> int:
         return max(self._owner.lengths)
@@ -147,6 +169,14 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
 def _buffer(states: Float[Tensor, "B H Q D"], capacity: int) -> Float[Tensor, "B H C D"]:
     rows, heads, _, size = states.shape
     return torch.zeros((rows, heads, capacity, size), dtype=states.dtype, device=states.device)
+
+
+def _swap(slots: Float[Tensor, "B H C D"], first: list[int], second: list[int]) -> None:
+    here = torch.tensor(first, device=slots.device)
+    there = torch.tensor(second, device=slots.device)
+    kept = slots[here]
+    slots[here] = slots[there]
+    slots[there] = kept
 
 
 def _stacked(

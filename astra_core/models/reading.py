@@ -36,6 +36,10 @@ class Reading(ABC):
         """Goes on with these rows, also with several copies of one, and ``room`` more tokens."""
 
     @abstractmethod
+    def drop(self, is_over: Sequence[bool]) -> list[int]:
+        """Goes on without the rows that are over; which row is now in each place."""
+
+    @abstractmethod
     def advance(self, tokens: Int[Tensor, " B"], alive: Sequence[bool]) -> Float[Tensor, "B V"]:
         """Reads one more token in each row; what follows in rows not alive is never used."""
 
@@ -79,6 +83,12 @@ class PaddedReading(Reading):
         self._mask, self._positions = self._mask[chosen], self._positions[chosen]
         self.logits = self.logits[chosen]
 
+    def drop(self, is_over: Sequence[bool]) -> list[int]:
+        """See ``Reading.drop``."""
+        kept = [place for place, over in enumerate(is_over) if not over]
+        self.select(kept)
+        return kept
+
     def advance(self, tokens: Int[Tensor, " B"], alive: Sequence[bool]) -> Float[Tensor, "B V"]:
         """See ``Reading.advance``."""
         del alive
@@ -111,6 +121,7 @@ class CachedReading(Reading):
         self._store = store
         self._device = next(model.parameters()).device
         self._ids = [list(context) for context in contexts]
+        self._retired: list[list[int]] = []
         limits = [len(c) - 1 - n for c, n in zip(contexts, suffix_lengths, strict=True)]
         self._values = self._remembered(contexts, limits, max(map(len, contexts)) + room + 1)
         starts = self._values.lengths
@@ -176,19 +187,22 @@ class CachedReading(Reading):
         )
 
     def select(self, rows: Sequence[int], *, room: int = 0) -> None:
-        """See ``Reading.select``; rows left behind are remembered."""
-        left = sorted(set(range(len(self._ids))) - set(rows))
+        """See ``Reading.select``."""
         if list(rows) == list(range(len(self._ids))) and self._values.has_room(room):
             return
-        if left and self._store is not None:
-            longest = max(self._values.lengths[row] for row in left)
-            dropped = self._values.selected(left, capacity=longest)
-            self._store.add(dropped, [self._ids[row] for row in left])
         longest = max(self._values.lengths[row] for row in rows)
-        capacity = longest + room + 1 if room else self._values.capacity
-        self._values = self._values.selected(rows, capacity=capacity)
+        self._values = self._values.selected(rows, capacity=longest + room + 1)
         self._ids = [list(self._ids[row]) for row in rows]
         self.logits = self.logits[torch.tensor(rows, device=self._device)]
+
+    def drop(self, is_over: Sequence[bool]) -> list[int]:
+        """See ``Reading.drop``; rows that are over are still remembered."""
+        order = self._values.retire(is_over)
+        num_kept = len(self._values.lengths)
+        self._retired = [self._ids[place] for place in order[num_kept:]] + self._retired
+        self._ids = [self._ids[place] for place in order[:num_kept]]
+        self.logits = self.logits[torch.tensor(order[:num_kept], device=self._device)]
+        return order[:num_kept]
 
     def advance(self, tokens: Int[Tensor, " B"], alive: Sequence[bool]) -> Float[Tensor, "B V"]:
         """See ``Reading.advance``."""
@@ -202,7 +216,7 @@ class CachedReading(Reading):
     def close(self) -> None:
         """Hands the rows to the store."""
         if self._store is not None:
-            self._store.add(self._values, self._ids)
+            self._store.add(self._values, self._ids + self._retired)
 
 
 def _window(model: Any) -> int | None:

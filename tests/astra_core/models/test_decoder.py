@@ -29,6 +29,12 @@ class Table(Reading):
         self.last = self.last[torch.tensor(rows)]
         self.logits = self.table[self.last]
 
+    def drop(self, is_over):
+        # Any order will do, as long as it is told.
+        kept = [place for place, over in enumerate(is_over) if not over][::-1]
+        self.select(kept)
+        return kept
+
     def advance(self, tokens, alive):
         assert len(tokens) == len(alive) == len(self.last)
         self.sizes.append(len(tokens))
