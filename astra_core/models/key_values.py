@@ -32,6 +32,29 @@ class Pass:
     is_even: bool
 
 
+@dataclass(slots=True)
+class _Span:
+    """Where the pass that is going on writes; what all layers of a cache share.
+
+    The layers do not know their cache: a circle of references would keep its memory until Python
+    looks for circles.
+    """
+
+    longest: int
+    capacity: int
+    width: int = 0
+    start: int | None = None
+    slots: Tensor | None = None
+
+    def write(self, states: Float[Tensor, "B H Q D"], buffer: Float[Tensor, "B H C D"]) -> None:
+        """Puts the states of the pass into their slots."""
+        if self.start is not None:
+            buffer[:, :, self.start : self.width] = states
+        elif self.slots is not None:
+            rows = torch.arange(len(states), device=states.device)[:, None]
+            buffer[rows, :, self.slots] = states.transpose(1, 2)
+
+
 class KeyValues(Cache):  # type: ignore[misc]
     """A transformers cache of rows of different lengths with room to grow in place.
 
@@ -42,13 +65,11 @@ class KeyValues(Cache):  # type: ignore[misc]
     """
 
     def __init__(self, num_layers: int, lengths: Sequence[int], capacity: int) -> None:
-        super().__init__(layers=[_Layer(self) for _ in range(num_layers)])
+        self._span = _Span(max(lengths), capacity)
+        super().__init__(layers=[_Layer(self._span) for _ in range(num_layers)])
         self.lengths = list(lengths)
         self.capacity = capacity
-        self.width = 0
         self._ends = self.lengths
-        self._start: int | None = None
-        self._slots: Tensor | None = None
 
     def open(self, counts: Sequence[int], device: torch.device) -> Pass:
         """Begins a pass in which row ``b`` adds ``counts[b]`` tokens.
@@ -62,23 +83,16 @@ class KeyValues(Cache):  # type: ignore[misc]
         limit = torch.tensor(ends, device=device)[:, None]
         is_even = len(set(ends)) == len(set(self.lengths)) == 1
         # Rows of one length are written as one slice, which is several times faster.
-        self._start = self.lengths[0] if is_even else None
-        self._slots = torch.minimum(wanted, limit)
-        self.width = max(ends) + (not is_even)
-        self._ends = ends
-        return Pass(torch.minimum(wanted, limit - 1), self._slots, self.width, is_even)
+        span, self._ends = self._span, ends
+        span.longest = max(self.lengths)
+        span.start = self.lengths[0] if is_even else None
+        span.slots = slots = torch.minimum(wanted, limit)
+        span.width = max(ends) + (not is_even)
+        return Pass(torch.minimum(wanted, limit - 1), slots, span.width, is_even)
 
     def close(self) -> None:
         """Ends the pass: its tokens count from now on."""
         self.lengths = self._ends
-
-    def write(self, states: Float[Tensor, "B H Q D"], slots: Float[Tensor, "B H C D"]) -> None:
-        """Puts the states of the pass that is going on into their slots."""
-        if self._start is not None:
-            slots[:, :, self._start : self.width] = states
-        elif self._slots is not None:
-            rows = torch.arange(len(states), device=states.device)[:, None]
-            slots[rows, :, self._slots] = states.transpose(1, 2)
 
     def selected(self, rows: Sequence[int], *, capacity: int) -> Self:
         """These rows, copied, also several times each."""
@@ -134,13 +148,13 @@ class KeyValues(Cache):  # type: ignore[misc]
 class _Layer(CacheLayerMixin):  # type: ignore[misc]
     """One layer's buffers, allocated at the first pass."""
 
-    def __init__(self, owner: KeyValues) -> None:
+    def __init__(self, span: _Span) -> None:
         super().__init__()
-        self._owner = owner
+        self._span = span
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        self.keys = _buffer(key_states, self._owner.capacity)
-        self.values = _buffer(value_states, self._owner.capacity)
+        self.keys = _buffer(key_states, self._span.capacity)
+        self.values = _buffer(value_states, self._span.capacity)
         self.is_initialized = True
 
     def update(
@@ -151,19 +165,19 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
             self.lazy_initialization(key_states, value_states)
         # Rows behind these are retired.
         keys, values = self.keys[: len(key_states)], self.values[: len(key_states)]
-        self._owner.write(key_states, keys)
-        self._owner.write(value_states, values)
-        width = self._owner.width
+        self._span.write(key_states, keys)
+        self._span.write(value_states, values)
+        width = self._span.width
         return keys[:, :, :width], values[:, :, :width]
 
     def get_seq_length(self) -> int:
-        return max(self._owner.lengths)
+        return self._span.longest
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         return self.get_seq_length() + query_length, 0
 
     def get_max_length(self) -> int:
-        return self._owner.capacity
+        return self._span.capacity
 
 
 def _buffer(states: Float[Tensor, "B H Q D"], capacity: int) -> Float[Tensor, "B H C D"]:
@@ -189,10 +203,7 @@ def _stacked(
     found = sources[0].new_empty((len(pieces), heads, capacity, depth))
     # Not whatever memory held: a masked slot times zero must not be NaN.
     found[:, :, width:] = 0.0
-    if len({id(cache) for cache, _, _ in pieces}) == 1:
-        rows = torch.tensor([row for _, row, _ in pieces], device=found.device)
-        found[:, :, :width] = sources[0][:, :, :width].index_select(0, rows)
-        return found
+    # Row by row: to select them all at once would take the memory twice.
     for index, (source, (_, row, length)) in enumerate(zip(sources, pieces, strict=True)):
         found[index, :, :length] = source[row, :, :length]
         found[index, :, length:width] = 0.0
