@@ -18,7 +18,7 @@ from astra_core.models.lora import merged_state
 from astra_core.models.packed_linear import packed_linears
 from astra_core.models.prefixes import PrefixStore
 from astra_core.models.pretrained import load_pretrained
-from astra_core.models.reading import CachedReading, PaddedReading, Reading
+from astra_core.models.reading import CachedReading, LoneReading, PaddedReading, Reading
 from astra_core.models.rows import batches_within, pad_rows
 from astra_core.models.support import abilities_of
 from astra_core.models.tokenizers import meaning_of_ids
@@ -70,7 +70,7 @@ class LanguageModel:
             {self.separator_ids[0]} if len(self.separator_ids) == 1 else set()
         )
         self.end_ids = tuple(sorted(ends - {None}))
-        self._takes_masks = abilities_of(self.model).takes_masks
+        self._abilities = abilities_of(self.model)
         self._store: PrefixStore | None = None
 
     @classmethod
@@ -205,9 +205,10 @@ class LanguageModel:
     def _read(
         self, contexts: Sequence[Sequence[int]], suffix_lengths: Sequence[int], *, room: int
     ) -> Reading:
-        if not self._takes_masks:
-            return PaddedReading(self.model, contexts, suffix_lengths)
-        return CachedReading(self.model, contexts, suffix_lengths, store=self._store, room=room)
+        if self._abilities.takes_masks:
+            return CachedReading(self.model, contexts, suffix_lengths, store=self._store, room=room)
+        way = PaddedReading if self._abilities.takes_padding else LoneReading
+        return way(self.model, contexts, suffix_lengths)
 
     @contextmanager
     def remembering(self, max_bytes: int, *, is_bf16: bool = False) -> Iterator[None]:

@@ -9,7 +9,13 @@ from torch import Tensor
 from astra_core.models.head import label_logprobs
 from astra_core.models.masks import attention_masks
 from astra_core.models.packing import PackedRows, packed_rows
-from astra_core.models.rows import TokenRows, chosen_logprobs, padded_logits, padded_logprobs
+from astra_core.models.rows import (
+    TokenRows,
+    chosen_logprobs,
+    lone_logits,
+    padded_logits,
+    padded_logprobs,
+)
 from astra_core.models.support import abilities_of
 
 # Where merging leaves more than this share of the tokens, padding is the cheaper way.
@@ -31,7 +37,7 @@ def token_logprobs(
     """
     mask = rows.continuation_mask
     if not mask.any() or not abilities_of(model).has_plain_head:
-        return padded_logprobs(model, rows)
+        return _plain_logprobs(model, rows)
     states = continuation_states(model, rows) if states is None else states
     values = _label_logprobs(model, states[:, :-1][mask], rows.continuation_ids[mask])
     return values.new_zeros(mask.shape).masked_scatter(mask, values)
@@ -45,7 +51,25 @@ def token_logits(
     if abilities_of(model).has_plain_head:
         logits: Tensor = model.get_output_embeddings()(states[:, :-1][mask])
         return logits.float()
-    return padded_logits(model, rows)[mask].float()
+    return _plain_logits(model, rows).float()
+
+
+def _plain_logprobs(model: Any, rows: TokenRows) -> Float[Tensor, "B T"]:
+    mask = rows.continuation_mask
+    if not mask.any() or abilities_of(model).takes_padding:
+        return padded_logprobs(model, rows)
+    values = chosen_logprobs(_plain_logits(model, rows), rows.continuation_ids[mask])
+    return values.new_zeros(mask.shape).masked_scatter(mask, values)
+
+
+def _plain_logits(model: Any, rows: TokenRows) -> Float[Tensor, "S V"]:
+    """Logits before every real continuation token, without a head of one's own."""
+    mask = rows.continuation_mask
+    if abilities_of(model).takes_padding:
+        return padded_logits(model, rows)[mask]
+    counts = mask.sum(dim=1).tolist()
+    pairs = zip(rows.sequences(), counts, strict=True)
+    return torch.cat([lone_logits(model, ids)[len(ids) - n - 1 : -1] for ids, n in pairs])
 
 
 def continuation_states(model: Any, rows: TokenRows) -> Float[Tensor, "B T+1 H"]:
@@ -59,6 +83,8 @@ def continuation_states(model: Any, rows: TokenRows) -> Float[Tensor, "B T+1 H"]
         packed = packed_rows(sequences, device=rows.input_ids.device)
         if packed.num_tokens <= _WORTH_PACKING * num_tokens:
             return _packed_states(model, packed, rows)
+    if not abilities_of(model).takes_padding:
+        return _lone_states(model, sequences, rows)
     output = model.base_model(
         input_ids=rows.input_ids,
         attention_mask=rows.attention_mask,
@@ -68,6 +94,20 @@ def continuation_states(model: Any, rows: TokenRows) -> Float[Tensor, "B T+1 H"]
     tail = rows.continuation_ids.shape[1]
     states: Tensor = output.last_hidden_state[:, -(tail + 1) :]
     return states
+
+
+def _lone_states(
+    model: Any, sequences: list[list[int]], rows: TokenRows
+) -> Float[Tensor, "B T+1 H"]:
+    """Each row alone and unpadded; zeros at padding."""
+    tail = rows.continuation_ids.shape[1]
+    found = []
+    for ids, count in zip(sequences, rows.continuation_mask.sum(dim=1).tolist(), strict=True):
+        row = torch.tensor([ids], device=rows.input_ids.device)
+        states = model.base_model(input_ids=row, use_cache=False).last_hidden_state[0]
+        own = states[len(ids) - count - 1 :]
+        found.append(torch.nn.functional.pad(own, (0, 0, 0, tail - count)))
+    return torch.stack(found)
 
 
 def _packed_states(model: Any, packed: PackedRows, rows: TokenRows) -> Float[Tensor, "B T+1 H"]:

@@ -1,9 +1,9 @@
 """A batch of contexts that a model has read and goes on from, one token per row and step.
 
-There are two ways. ``CachedReading`` keeps each row's keys and values where a later call finds
+There are three ways. ``CachedReading`` keeps each row's keys and values where a later call finds
 them again, so that nothing is read twice. ``PaddedReading`` is the plain way, contexts padded on
 the left and transformers' own cache: it serves models whose attention cannot be told what to see,
-and it is what the other way is tested against.
+and it is what the other way is tested against. ``LoneReading`` serves what cannot be padded either.
 """
 
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from torch import Tensor
 from astra_core.models.key_values import KeyValues, Pass
 from astra_core.models.masks import attention_masks
 from astra_core.models.prefixes import PrefixStore
-from astra_core.models.rows import chosen_logprobs, pad_rows
+from astra_core.models.rows import chosen_logprobs, lone_logits, pad_rows
 
 
 class Reading(ABC):
@@ -102,6 +102,44 @@ class PaddedReading(Reading):
         )
         self._positions = self._positions + 1
         self.logits = output.logits[:, -1]
+        return self.logits
+
+
+class LoneReading(Reading):
+    """The way that every causal LM takes: each row alone, and from its start at every step."""
+
+    def __init__(
+        self, model: Any, contexts: Sequence[Sequence[int]], suffix_lengths: Sequence[int]
+    ) -> None:
+        self._model = model
+        self._ids = [list(context) for context in contexts]
+        logits = [lone_logits(model, ids) for ids in self._ids]
+        self.logits = torch.stack([own[-1] for own in logits])
+        self.suffix_logprobs = [
+            _last_logprobs(own, ids, n)
+            for own, ids, n in zip(logits, self._ids, suffix_lengths, strict=True)
+        ]
+
+    def select(self, rows: Sequence[int], *, room: int = 0) -> None:
+        """See ``Reading.select``."""
+        del room
+        self._ids = [list(self._ids[row]) for row in rows]
+        self.logits = self.logits[torch.tensor(rows, device=self.logits.device)]
+
+    def drop(self, is_over: Sequence[bool]) -> list[int]:
+        """See ``Reading.drop``."""
+        kept = [place for place, over in enumerate(is_over) if not over]
+        self.select(kept)
+        return kept
+
+    def advance(self, tokens: Int[Tensor, " B"], alive: Sequence[bool]) -> Float[Tensor, "B V"]:
+        """See ``Reading.advance``."""
+        found = list(self.logits)
+        for row, (token, is_alive) in enumerate(zip(tokens.tolist(), alive, strict=True)):
+            if is_alive:
+                self._ids[row].append(token)
+                found[row] = lone_logits(self._model, self._ids[row])[-1]
+        self.logits = torch.stack(found)
         return self.logits
 
 
@@ -222,6 +260,13 @@ class CachedReading(Reading):
 def _window(model: Any) -> int | None:
     window: int | None = getattr(model.config, "sliding_window", None)
     return window
+
+
+def _last_logprobs(
+    logits: Float[Tensor, "T V"], ids: Sequence[int], count: int
+) -> tuple[float, ...]:
+    labels = torch.tensor(ids[len(ids) - count :], dtype=torch.long, device=logits.device)
+    return tuple(chosen_logprobs(logits[-1 - count : -1], labels).tolist())
 
 
 def _suffixes(

@@ -81,6 +81,13 @@ def padded_logits(model: Any, rows: TokenRows) -> Float[Tensor, "B T V"]:
     return logits
 
 
+def lone_logits(model: Any, ids: Sequence[int]) -> Float[Tensor, "T V"]:
+    """Logits after each token of one sequence, which nothing pads and no cache remembers."""
+    row = torch.tensor([list(ids)], device=model.device)
+    logits: Tensor = model(input_ids=row, use_cache=False).logits[0]
+    return logits
+
+
 def chosen_logprobs(
     logits: Float[Tensor, "*S V"], labels: Int[Tensor, "*S"]
 ) -> Float[Tensor, "*S"]:

@@ -1,6 +1,6 @@
 """What a model can be told: found out by numbers, with the plain way to fall back on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +9,8 @@ from weakref import WeakKeyDictionary
 import torch
 
 from astra_core.models.attention import use_own_attention
+
+Contexts = list[list[int]]
 
 # Of log-probabilities, nats; fp32 rounding stays a hundred times below it.
 _TOLERANCE = 1e-3
@@ -25,10 +27,13 @@ class Abilities:
         takes_masks: It attends to what a mask and a cache of ours show it, and to nothing else.
             Architectures that derive positions from the padding (ALiBi), or that keep a state
             instead of keys and values, do not.
+        takes_padding: It passes over what a mask of padding hides, and goes on from transformers'
+            own cache. State-space models do not.
         has_plain_head: Its logits are its head's output for the last hidden state, unscaled.
     """
 
     takes_masks: bool
+    takes_padding: bool
     has_plain_head: bool
 
 
@@ -40,7 +45,9 @@ def abilities_of(model: Any) -> Abilities:
     found = _known.get(model)
     if found is None:
         with torch.no_grad(), _in_full_precision(model.device.type):
-            found = Abilities(_takes_masks(model), _has_plain_head(model))
+            takes_masks = _takes_masks(model)
+            takes_padding = takes_masks or _takes_padding(model)
+            found = Abilities(takes_masks, takes_padding, _has_plain_head(model))
         _known[model] = found
     return found
 
@@ -52,16 +59,23 @@ def _in_full_precision(device: str) -> AbstractContextManager[Any]:
 
 
 def _takes_masks(model: Any) -> bool:
-    """Contexts of different lengths are read and gone on from both ways."""
+    """Contexts of different lengths are read and gone on from as in the plain way."""
     was = model.config._attn_implementation  # noqa: SLF001  # its only name
     try:
         with _narrow_windows(model.config.get_text_config()):
-            is_same = use_own_attention(model) and _reads_the_same(model)
+            is_same = use_own_attention(model) and _is_read_alike(model, _padded, _cached)
     except _FAILURES:
         is_same = False
     if not is_same:
         model.set_attn_implementation(was)
     return is_same
+
+
+def _takes_padding(model: Any) -> bool:
+    try:
+        return _is_read_alike(model, _lone, _padded)
+    except _FAILURES:
+        return False
 
 
 @contextmanager
@@ -79,27 +93,40 @@ def _narrow_windows(config: Any) -> Iterator[None]:
             setattr(config, name, window)
 
 
-def _reads_the_same(model: Any) -> bool:
-    from astra_core.models.reading import CachedReading, PaddedReading
-
-    contexts = [
-        [index % model.config.get_text_config().vocab_size for index in ids] for ids in _CONTEXTS
+def _is_read_alike(model: Any, *ways: Callable[[Any, Contexts], Any]) -> bool:
+    contexts = [_known_ids(model, ids) for ids in _CONTEXTS]
+    readings = [way(model, contexts) for way in ways]
+    tokens = torch.tensor([row[0] for row in contexts], device=model.device)
+    found = [
+        (reading.logits, reading.advance(tokens, [True] * len(contexts))) for reading in readings
     ]
-    nothing = [0] * len(contexts)
-    plain = PaddedReading(model, contexts, nothing)
-    cached = CachedReading(model, contexts, nothing, store=None, room=1)
-    pairs = [(plain.logits, cached.logits)]
-    alive, tokens = [True] * len(contexts), torch.tensor([row[0] for row in contexts])
-    tokens = tokens.to(model.device)
-    pairs.append((plain.advance(tokens, alive), cached.advance(tokens, alive)))
-    return all(_is_close(*pair) for pair in pairs)
+    return all(_is_close(first, second) for first, second in zip(*found, strict=True))
+
+
+def _cached(model: Any, contexts: Contexts) -> Any:
+    from astra_core.models.reading import CachedReading
+
+    return CachedReading(model, contexts, [0] * len(contexts), store=None, room=1)
+
+
+def _padded(model: Any, contexts: Contexts) -> Any:
+    from astra_core.models.reading import PaddedReading
+
+    return PaddedReading(model, contexts, [0] * len(contexts))
+
+
+def _lone(model: Any, contexts: Contexts) -> Any:
+    from astra_core.models.reading import LoneReading
+
+    return LoneReading(model, contexts, [0] * len(contexts))
+
+
+def _known_ids(model: Any, ids: Sequence[int]) -> list[int]:
+    return [index % model.config.get_text_config().vocab_size for index in ids]
 
 
 def _has_plain_head(model: Any) -> bool:
-    ids = torch.tensor(
-        [[index % model.config.get_text_config().vocab_size for index in _CONTEXTS[0]]]
-    )
-    ids = ids.to(model.device)
+    ids = torch.tensor([_known_ids(model, _CONTEXTS[0])], device=model.device)
     try:
         states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
         own = model.get_output_embeddings()(states)

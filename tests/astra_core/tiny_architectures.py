@@ -91,7 +91,15 @@ PLAIN = {
 }
 """Those that cannot, and are read the plain way."""
 
-ARCHITECTURES = QUICK | SCALED | PLAIN
+LONE = {
+    "mamba": (
+        "mamba",
+        {"hidden_size": 16, "num_hidden_layers": 2, "state_size": 4, "expand": 2},
+    ),
+}
+"""Those that keep a state, and are read alone and from the start."""
+
+ARCHITECTURES = QUICK | SCALED | PLAIN | LONE
 
 
 def tiny_model(name, *, seed=0, **changes):

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from tiny_architectures import ARCHITECTURES, PLAIN, QUICK, SCALED, tiny_model, tiny_speaker
+from tiny_architectures import LONE, PLAIN, QUICK, SCALED, tiny_model, tiny_speaker
 
 from astra_core.algorithms.value_head import token_outputs
 from astra_core.config import GenerationConfiguration
@@ -36,7 +36,7 @@ FIRST = {"gpt2", "llama grouped", "mistral", "qwen2 mixed", "opt", "cohere", "bl
 @pytest.fixture(
     params=[
         pytest.param(name, marks=[] if name in FIRST else pytest.mark.slow)
-        for name in ARCHITECTURES
+        for name in QUICK | SCALED | PLAIN
     ],
     scope="module",
 )
@@ -59,12 +59,16 @@ def logprobs_of(found):
 
 def test_an_architecture_is_found_out():
     expected = {
-        **dict.fromkeys(QUICK, Abilities(takes_masks=True, has_plain_head=True)),
-        **dict.fromkeys(SCALED, Abilities(takes_masks=True, has_plain_head=False)),
+        **dict.fromkeys(QUICK, Abilities(True, True, has_plain_head=True)),
+        **dict.fromkeys(SCALED, Abilities(True, True, has_plain_head=False)),
+        **dict.fromkeys(LONE, Abilities(False, False, has_plain_head=True)),
     }
 
     assert expected == {name: abilities_of(tiny_model(name)) for name in expected}
-    assert not any(abilities_of(tiny_model(name)).takes_masks for name in PLAIN)
+    for name in PLAIN:
+        found = abilities_of(tiny_model(name))
+        assert found.takes_padding
+        assert not found.takes_masks
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -220,3 +224,56 @@ def test_bfloat16_weights_are_served():
     found = speaker.continuations(CONTEXTS, KEYS, SHORT)
 
     assert all(utterance.token_ids for own in found for utterance in own.utterances)
+
+
+def alone(model, context, continuation):
+    """Log-probability of each token of a sequence that nothing pads."""
+    logits = model(input_ids=torch.tensor([[*context, *continuation]]), use_cache=False).logits[0]
+    labels = torch.tensor(continuation, dtype=torch.long)
+    ends = logits[len(context) - 1 : -1].log_softmax(dim=1)
+    return ends.gather(1, labels[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("name", LONE)
+def test_a_model_that_keeps_a_state_says_the_same_alone_and_among_others(name):
+    speaker = tiny_speaker(name)
+    suffixes = [1] * len(CONTEXTS)
+    together = speaker.continuations(CONTEXTS, KEYS, SHORT, suffix_lengths=suffixes)
+    single = [
+        speaker.continuations([context], [own], SHORT)[0]
+        for context, own in zip(CONTEXTS, KEYS, strict=True)
+    ]
+
+    assert said(together) == said(single)
+    assert len({ids for own in said(together) for ids in own}) > len(CONTEXTS)
+    for context, own in zip(CONTEXTS, together, strict=True):
+        last = alone(speaker.model, context[:-1], context[-1:]).tolist()
+        assert last == pytest.approx(own.suffix_logprobs, abs=1e-5)
+        for utterance in own.utterances:
+            expected = alone(speaker.model, context, utterance.token_ids).tolist()
+            assert expected == pytest.approx(utterance.logprobs, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", LONE)
+def test_a_model_that_keeps_a_state_learns_from_rows_that_nothing_pads(name):
+    model = tiny_model(name)
+    rows = pad_rows(CONTEXTS, CONTINUATIONS, pad_id=0)
+    weights = torch.linspace(0.5, 1.5, rows.continuation_mask.numel())
+    weights = weights.view(rows.continuation_mask.shape)
+
+    def gradient(loss):
+        model.zero_grad()
+        loss.backward()
+        return [parameter.grad.clone() for parameter in model.parameters()]
+
+    found = token_logprobs(model, rows)
+    parts = [
+        (alone(model, context, own) * weights[row, : len(own)]).sum()
+        for row, (context, own) in enumerate(zip(CONTEXTS, CONTINUATIONS, strict=True))
+    ]
+    expected = gradient(torch.stack(parts).sum())
+    for first, second in zip(expected, gradient((found * weights).sum()), strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-5)
+    outputs = token_outputs(model, rows, with_entropies=True)
+    torch.testing.assert_close(found, outputs.logprobs)
+    assert outputs.final_states.isfinite().all()
