@@ -15,18 +15,11 @@ from typing import Any
 
 import torch
 
-from astra_core.config import (
-    Choice,
-    GenerationConfiguration,
-    SystemConfiguration,
-    TrainingConfiguration,
-)
+from astra_core.config import Choice, TrainingConfiguration
 from astra_core.registry import build
-from astra_core.rollout import Prompt
-from astra_core.system import System
 from astra_core.trainer import Trainer
 from benchmarks.figures import Figure, Report
-from benchmarks.shapes import GPT2_SMALL, Shape, language_model
+from benchmarks.shapes import GPT2_SMALL, Shape, prompts, sampler, system
 from benchmarks.timing import Effort, threads
 
 LIMIT_PERCENT = 3.0
@@ -131,28 +124,15 @@ def _watch(trainer: Trainer, watch: Stopwatch) -> None:
 
 
 def _trainer(shape: Shape) -> Trainer:
-    """Four prompts, four probes each, as pairs for DPO; nothing is saved or evaluated."""
-    spoken = GenerationConfiguration(max_new_tokens=24, min_new_tokens=24)
-    config = SystemConfiguration(probe=spoken, response=spoken)
-    attacker, reference = language_model(shape, is_trained=True), language_model(shape)
-    # Of two random words, one counts as bad, so that siblings differ.
-    phrases = [f"w{index}" for index in range(0, shape.vocabulary_size, 60)]
-    scorer = build("scorer", Choice(name="phrases", options={"phrases": phrases}))
-    system = System.of(attacker, reference, reference, scorer, config)
-    sampler = build(
-        "sampler",
-        Choice(name="tree", options={"tree_width": 4, "tree_depth": 1, "num_responses": 1}),
-        system=system,
-        prompts=[Prompt(f"{i:016x}", f"w{i} w{2 * i} w{3 * i}") for i in range(8)],
-        reward=build("reward", Choice(name="adversarial")),
-        seed=0,
-    )
-    options = {"pairs": "all", "margin": 0.0}
-    algorithm = Choice(name="dpo", options=options)
+    """Trees and pairs as in the other benchmarks, four at a time; nothing is saved or evaluated."""
+    own = system(shape)
+    grown = sampler(shape, own)
+    grown.prompts = tuple(prompts(shape, 8))
+    algorithm = Choice(name="dpo")
     training = TrainingConfiguration(
         algorithm=algorithm, training_steps=2, num_episodes_per_experience=4, lr=1e-6
     )
-    return Trainer(training, sampler, build("algorithm", algorithm, system=system))
+    return Trainer(training, grown, build("algorithm", algorithm, system=own))
 
 
 if __name__ == "__main__":
