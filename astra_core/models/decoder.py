@@ -31,6 +31,7 @@ class Decoder:
         self._reading = reading
         self._generation = generation
         self._uniforms = torch.from_numpy(uniforms(keys, generation.max_new_tokens)).to(device)
+        self._end_ids = frozenset(end_ids)
         self._ends = torch.tensor(end_ids, dtype=torch.long, device=device)
         self._seen = self._words_of(contexts)
         self._tokens: list[list[int]] = [[] for _ in keys]
@@ -84,10 +85,11 @@ class Decoder:
         logprob: Float[Tensor, " B"],
     ) -> list[bool]:
         """Adds this step's tokens to the rows that have not ended; which of them go on."""
-        ends = set(self._ends.tolist())
         columns = (rows, alive, token.tolist(), logprob.tolist())
         for row, is_alive, own, value in zip(*columns, strict=True):
             if is_alive:
                 self._tokens[row].append(own)
                 self._logprobs[row].append(value)
-        return [is_on and own not in ends for is_on, own in zip(alive, columns[2], strict=True)]
+        return [
+            is_on and own not in self._end_ids for is_on, own in zip(alive, columns[2], strict=True)
+        ]

@@ -35,9 +35,11 @@ class Reading(ABC):
     def select(self, rows: Sequence[int], *, room: int = 0) -> None:
         """Goes on with these rows, also with several copies of one, and ``room`` more tokens."""
 
-    @abstractmethod
     def drop(self, is_over: Sequence[bool]) -> list[int]:
         """Goes on without the rows that are over; which row is now in each place."""
+        kept = [place for place, over in enumerate(is_over) if not over]
+        self.select(kept)
+        return kept
 
     @abstractmethod
     def advance(self, tokens: Int[Tensor, " B"], alive: Sequence[bool]) -> Float[Tensor, "B V"]:
@@ -83,12 +85,6 @@ class PaddedReading(Reading):
         self._mask, self._positions = self._mask[chosen], self._positions[chosen]
         self.logits = self.logits[chosen]
 
-    def drop(self, is_over: Sequence[bool]) -> list[int]:
-        """See ``Reading.drop``."""
-        kept = [place for place, over in enumerate(is_over) if not over]
-        self.select(kept)
-        return kept
-
     def advance(self, tokens: Int[Tensor, " B"], alive: Sequence[bool]) -> Float[Tensor, "B V"]:
         """See ``Reading.advance``."""
         del alive
@@ -115,22 +111,14 @@ class LoneReading(Reading):
         self._ids = [list(context) for context in contexts]
         logits = [lone_logits(model, ids) for ids in self._ids]
         self.logits = torch.stack([own[-1] for own in logits])
-        self.suffix_logprobs = [
-            _last_logprobs(own, ids, n)
-            for own, ids, n in zip(logits, self._ids, suffix_lengths, strict=True)
-        ]
+        kept = [own[-1 - n :] for own, n in zip(logits, suffix_lengths, strict=True)]
+        self.suffix_logprobs = _suffixes(torch.cat(kept), contexts, suffix_lengths)
 
     def select(self, rows: Sequence[int], *, room: int = 0) -> None:
         """See ``Reading.select``."""
         del room
         self._ids = [list(self._ids[row]) for row in rows]
         self.logits = self.logits[torch.tensor(rows, device=self.logits.device)]
-
-    def drop(self, is_over: Sequence[bool]) -> list[int]:
-        """See ``Reading.drop``."""
-        kept = [place for place, over in enumerate(is_over) if not over]
-        self.select(kept)
-        return kept
 
     def advance(self, tokens: Int[Tensor, " B"], alive: Sequence[bool]) -> Float[Tensor, "B V"]:
         """See ``Reading.advance``."""
@@ -260,13 +248,6 @@ class CachedReading(Reading):
 def _window(model: Any) -> int | None:
     window: int | None = getattr(model.config, "sliding_window", None)
     return window
-
-
-def _last_logprobs(
-    logits: Float[Tensor, "T V"], ids: Sequence[int], count: int
-) -> tuple[float, ...]:
-    labels = torch.tensor(ids[len(ids) - count :], dtype=torch.long, device=logits.device)
-    return tuple(chosen_logprobs(logits[-1 - count : -1], labels).tolist())
 
 
 def _suffixes(
