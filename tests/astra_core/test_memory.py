@@ -55,6 +55,7 @@ def test_without_proc_it_is_the_peak_since_the_process_began(tmp_path, monkeypat
     assert peak_memory(CPU)["memory/peak_mib"] >= first
 
 
+@pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_its_own_peak_is_told_too():
     device = torch.device("cuda")
