@@ -30,7 +30,14 @@ class ModelsSummary:
         return ", ".join(parts)
 
 
-@stage(code=("tasks/models.py", "tasks/builtin", "astra_core/models/pretrained.py"))
+@stage(
+    code=(
+        "tasks/models.py",
+        "tasks/builtin",
+        "astra_core/memory.py",
+        "astra_core/models/pretrained.py",
+    )
+)
 def prepare_models(
     seed: int,
     models: ModelsConfiguration,
@@ -46,8 +53,10 @@ def prepare_models(
     Raises:
         ConfigurationError: A folder or hub id does not give a causal LM.
     """
+    from astra_core.memory import keep_freed_memory
     from astra_core.models.pretrained import load_pretrained, threads_for, weights_digest
 
+    keep_freed_memory()
     _use_threads(threads_for(2_000_000, machine.num_threads))
     sources = {
         "attacker": models.attacker,

@@ -26,6 +26,8 @@ def load_system(
 ) -> "System":
     """The System of the base models, on deterministic kernels and the right number of threads.
 
+    From here on the process keeps the memory that it frees.
+
     Args:
         config: How the models talk.
         base: What the models stage wrote.
@@ -38,9 +40,11 @@ def load_system(
     """
     import torch
 
+    from astra_core.memory import keep_freed_memory
     from astra_core.models.pretrained import device_for, threads_for
     from astra_core.system import System
 
+    keep_freed_memory()
     device = device_for(machine.device)
     paths = read_model_paths(base)
     # torch calls every cumulative sum on CUDA nondeterministic, though over rows, as sampling needs

@@ -1,4 +1,7 @@
+import ctypes
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -15,6 +18,43 @@ from astra_core.memory import peak_memory
 CPU = torch.device("cpu")
 HELD_MIB = 200
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux counts anew")
+ON_GLIBC = pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "mallopt"), reason="needs glibc's allocator"
+)
+BLOCK_MIB = 64
+# Touches a block, frees it and touches another of its size; prints the faults of each.
+TOUCH_TWICE = """
+import resource, sys
+import numpy as np
+from astra_core.memory import keep_freed_memory
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    np.empty({size}, dtype=np.int8).fill(1)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+told = keep_freed_memory() if sys.argv[1] == "keep" else False
+print(int(told), faults(), faults())
+"""
+
+
+def touched_twice(way, **environment):
+    """What ``keep_freed_memory`` returned, and the faults of both blocks, in a process."""
+    script = TOUCH_TWICE.format(size=BLOCK_MIB * 2**20)
+    free = {name: value for name, value in os.environ.items() if "MALLOC" not in name}
+    command = [sys.executable, "-c", script, way]
+    told = subprocess.run(
+        command, env=free | environment, capture_output=True, text=True, check=True
+    ).stdout
+    return [int(word) for word in told.split()]
+
+
+@pytest.fixture(autouse=True)
+def _gives_freed_memory_back():
+    """As in a new process, whatever a test before has asked of the allocator."""
+    if hasattr(ctypes.CDLL(None), "mallopt"):
+        ctypes.CDLL(None).mallopt(-4, 65536)
+        ctypes.CDLL(None).mallopt(-1, 128 * 1024)
 
 
 def hold():
@@ -96,3 +136,33 @@ def test_the_last_update_before_an_evaluation_reports_what_that_held(monkeypatch
 
     assert peaks[2] - peaks[1] > HELD_MIB / 2
     assert not any("memory/" in name for report in reports for name in report.row())
+
+
+@ON_GLIBC
+def test_freed_memory_is_used_again_and_not_taken_anew():
+    kept, first, second = touched_twice("keep")
+
+    # Pages of 4 KiB, or larger ones: that depends on the kernel.
+    assert kept
+    assert first >= BLOCK_MIB / 4
+    assert second <= first / 10
+
+
+@ON_GLIBC
+def test_without_it_every_large_block_is_taken_anew():
+    _, first, second = touched_twice("leave")
+
+    assert second >= first / 2
+
+
+@ON_GLIBC
+@pytest.mark.parametrize(
+    "environment",
+    [{"MALLOC_TRIM_THRESHOLD_": "131072"}, {"GLIBC_TUNABLES": "glibc.malloc.mmap_max=65536"}],
+    ids=["MALLOC", "GLIBC_TUNABLES"],
+)
+def test_an_allocator_that_the_environment_sets_up_is_left_alone(environment):
+    kept, first, second = touched_twice("keep", **environment)
+
+    assert not kept
+    assert second >= first / 2

@@ -2,6 +2,7 @@ import pytest
 import torch
 from small_world import PARAMS, write_world
 
+from astra_core import memory
 from astra_core.errors import ConfigurationError
 from tasks.params import MachineConfiguration
 from tasks.runtime import load_system
@@ -43,6 +44,14 @@ def test_the_number_of_threads_is_the_one_asked_for(base):
 
     loaded(base, num_threads=0)
     assert 1 == torch.get_num_threads()
+
+
+def test_the_process_keeps_the_memory_that_it_frees(base, monkeypatch):
+    asked = []
+    monkeypatch.setattr(memory, "keep_freed_memory", lambda: asked.append("keep"))
+    loaded(base)
+
+    assert ["keep"] == asked
 
 
 def test_cuda_without_a_device_is_refused_before_any_weight_loads(tmp_path, base, monkeypatch):
