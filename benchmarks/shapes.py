@@ -110,7 +110,10 @@ def language_model(
 def system(shape: Shape) -> System:
     """An attacker, and one other model that is target and reference at once."""
     config = SystemConfiguration(
-        probe=shape.generation, response=shape.generation, max_context_tokens=900
+        probe=shape.generation,
+        response=shape.generation,
+        max_context_tokens=900,
+        tokens_per_batch=1 << 15,
     )
     attacker = language_model(shape, is_trained=True)
     target = language_model(shape, seed=SEED + 1)

@@ -50,6 +50,8 @@ def load_system(
     # torch calls every cumulative sum on CUDA nondeterministic, though over rows, as sampling needs
     # it, it is not: there a warning takes the place of the error.
     torch.use_deterministic_algorithms(True, warn_only=device.type == "cuda")
+    # Filling what is about to be written over takes a tenth of a rollout.
+    torch.utils.deterministic.fill_uninitialized_memory = False
     system = System.load(
         config,
         attacker=attacker or paths["attacker"],

@@ -1,5 +1,6 @@
 """Rows of tokens: contexts padded on the left, continuations on the right, masks never guessed."""
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -106,15 +107,24 @@ def batches_within(
     """Indices grouped so that rows of like length share a batch and no batch exceeds the budget.
 
     A single row above the budget gets a batch of its own: the budget bounds memory, it drops
-    nothing.
+    nothing. There are as few batches as that allows, and they are about equally large: a few rows
+    left over for the last one would take almost as long as a full batch.
     """
-    batch: list[int] = []
+    order = sorted(range(len(costs)), key=lambda i: (lengths[i], i))
+    fewest = len(_grouped(order, costs, budget))
+    budgets = range(max(costs, default=0), budget)
+    least = bisect_left(budgets, True, key=lambda own: len(_grouped(order, costs, own)) <= fewest)
+    yield from _grouped(order, costs, budgets[least] if least < len(budgets) else budget)
+
+
+def _grouped(order: Sequence[int], costs: Sequence[int], budget: int) -> list[list[int]]:
+    """The indices in this order, in batches as large as the budget allows."""
+    batches: list[list[int]] = []
     widest = 0
-    for index in sorted(range(len(costs)), key=lambda i: (lengths[i], i)):
+    for index in order:
         widest = max(widest, costs[index])
-        if batch and widest * (len(batch) + 1) > budget:
-            yield batch
-            batch, widest = [], costs[index]
-        batch.append(index)
-    if batch:
-        yield batch
+        if not batches or widest * (len(batches[-1]) + 1) > budget:
+            batches.append([])
+            widest = costs[index]
+        batches[-1].append(index)
+    return batches

@@ -23,6 +23,7 @@ def _as_before():
         torch.are_deterministic_algorithms_enabled(),
     )
     yield
+    torch.utils.deterministic.fill_uninitialized_memory = True
     torch.set_num_threads(threads)
     torch.use_deterministic_algorithms(is_deterministic)
 
@@ -36,6 +37,12 @@ def test_models_are_on_the_cpu_on_deterministic_kernels_by_default(base):
 
     assert {"cpu"} == {m.device.type for m in (system.attacker, system.target, system.reference)}
     assert torch.are_deterministic_algorithms_enabled()
+
+
+def test_no_time_is_spent_on_memory_that_is_written_over(base):
+    loaded(base)
+
+    assert not torch.utils.deterministic.fill_uninitialized_memory
 
 
 def test_the_number_of_threads_is_the_one_asked_for(base):

@@ -97,6 +97,13 @@ def test_rows_of_like_length_share_a_batch():
     assert [[0, 2, 4], [1, 3, 5]] == list(batches_within(lengths, lengths, 160))
 
 
+@pytest.mark.parametrize(("count", "sizes"), [(63, [63]), (64, [32, 32]), (128, [43, 43, 42])])
+def test_batches_are_as_few_and_as_even_as_the_budget_allows(count, sizes):
+    lengths = [257] * count
+
+    assert sizes == [len(batch) for batch in batches_within(lengths, lengths, 63 * 257)]
+
+
 def test_no_rows_make_no_batch():
     assert [] == list(batches_within([], [], 10))
 
