@@ -50,6 +50,7 @@ class EvaluationReport:
         "tasks/runtime.py",
         "tasks/artifacts.py",
         "astra_core/evaluator.py",
+        "astra_core/memory.py",
         "astra_core/metrics",
         "astra_core/models",
         "astra_core/redaction.py",

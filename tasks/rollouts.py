@@ -42,6 +42,7 @@ class RolloutsSummary:
         "tasks/runtime.py",
         "tasks/artifacts.py",
         "tasks/expectations",
+        "astra_core/memory.py",
         "astra_core/models",
         "astra_core/reward.py",
         "astra_core/rewards",

@@ -51,7 +51,7 @@ def load_system(
     # it, it is not: there a warning takes the place of the error.
     torch.use_deterministic_algorithms(True, warn_only=device.type == "cuda")
     # Filling what is about to be written over takes a tenth of a rollout.
-    torch.utils.deterministic.fill_uninitialized_memory = False
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     system = System.load(
         config,
         attacker=attacker or paths["attacker"],

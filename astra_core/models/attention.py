@@ -10,8 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from astra_core.models.stems import Shared
+
 NAME = "astra"
 """Of this implementation in transformers' table."""
+
+# Of transformers' options, those that change what attention computes.
+_SPECIAL = ("softcap", "position_bias", "s_aux")
 
 
 def use_own_attention(model: Any) -> bool:
@@ -36,10 +41,23 @@ def attention(
     scaling: float | None = None,
     **options: Any,
 ) -> tuple[Float[Tensor, "B Q H E"], None]:
-    """What transformers' ``sdpa_attention_forward`` returns, to rounding."""
+    """What transformers' ``sdpa_attention_forward`` returns, to rounding.
+
+    Where a cache's rows go on from a stem, the mask concerns what comes after it.
+
+    Raises:
+        NotImplementedError: There is a stem, and the model's attention is of a special kind.
+    """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    is_plain = not any(options.get(name) for name in ("dropout", "softcap", "position_bias"))
+    is_plain = not any(options.get(name) is not None for name in _SPECIAL)
+    is_plain = is_plain and not options.get("dropout")
+    shared: Shared | None = getattr(key, "shared", None)
+    if shared is not None:
+        if not is_plain:
+            msg = f"attention over a stem must be plain, got one of {', '.join(_SPECIAL)}"
+            raise NotImplementedError(msg)
+        return _forked(query, key, value, attention_mask, scaling, shared), None
     if query.shape[2] != 1 or not is_plain:
         found: tuple[Tensor, None] = sdpa_attention_forward(
             module, query, key, value, attention_mask, scaling=scaling, **options
@@ -68,3 +86,30 @@ def _single_query(
             scores = scores + mask
     mixed = scores.softmax(dim=-1).to(value.dtype) @ value
     return mixed.reshape(rows, 1, heads, value.shape[3])
+
+
+def _forked(
+    query: Float[Tensor, "B H Q D"],
+    key: Float[Tensor, "B K T D"],
+    value: Float[Tensor, "B K T E"],
+    mask: Float[Tensor, "B 1 Q T"] | None,
+    scaling: float | None,
+    shared: Shared,
+) -> Float[Tensor, "B Q H E"]:
+    """Attention of each row to the prefix it goes on from, and to its own tokens."""
+    rows, heads, count, size = query.shape
+    groups = key.shape[1]
+    scale = size**-0.5 if scaling is None else scaling
+    grouped = (query * scale).reshape(rows, groups, heads // groups * count, size)
+    own = grouped @ key.transpose(2, 3)
+    if mask is not None:
+        by_query = own.view(rows, groups, heads // groups, count, key.shape[2])
+        own = (by_query + mask[:, :, None]).view(own.shape)
+    before = shared.groups.together(grouped) @ shared.keys.transpose(2, 3)
+    if shared.mask is not None:
+        before = before + shared.mask
+    scores = torch.cat([shared.groups.apart(before), own], dim=3).softmax(dim=3).to(value.dtype)
+    split = shared.keys.shape[2]
+    before = shared.groups.together(scores[..., :split]) @ shared.values
+    mixed: Tensor = scores[..., split:] @ value + shared.groups.apart(before)
+    return mixed.view(rows, heads, count, value.shape[3]).transpose(1, 2)

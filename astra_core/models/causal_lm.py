@@ -206,7 +206,14 @@ class LanguageModel:
         self, contexts: Sequence[Sequence[int]], suffix_lengths: Sequence[int], *, room: int
     ) -> Reading:
         if self._abilities.takes_masks:
-            return CachedReading(self.model, contexts, suffix_lengths, store=self._store, room=room)
+            return CachedReading(
+                self.model,
+                contexts,
+                suffix_lengths,
+                store=self._store,
+                room=room,
+                takes_stems=self._abilities.takes_stems,
+            )
         way = PaddedReading if self._abilities.takes_padding else LoneReading
         return way(self.model, contexts, suffix_lengths)
 

@@ -2,10 +2,11 @@
 
 Row ``b`` holds the token at position ``p`` in slot ``p``, whatever the other rows hold: a row can
 be forked, dropped, kept for the next turn or cut to a prefix without moving anything inside it.
-What lies behind the end of a row is never seen and is written over.
+What lies behind the end of a row is never seen and is written over. Rows that go on from the same
+prefix may leave it where it is, in a stem; the slots are then those behind the prefix.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,6 +14,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
+
+from astra_core.models.stems import Stem
+
+_Source = Callable[[int, str, int, int], list[Tensor]]
+"""Gives the parts of a layer's keys or values, for a row and a number of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,7 @@ class _Span:
 
     longest: int
     capacity: int
+    stem: Stem | None = None
     width: int = 0
     start: int | None = None
     slots: Tensor | None = None
@@ -59,16 +66,20 @@ class KeyValues(Cache):  # type: ignore[misc]
     """A transformers cache of rows of different lengths with room to grow in place.
 
     Attributes:
-        lengths: Tokens of each row that is not retired, the ones of the pass that is going on not
-            counted.
+        lengths: Tokens of each row that is not retired, the ones of the stem and of the pass that
+            is going on not counted.
         capacity: Slots of each row.
+        stem: What the rows go on from, if it lies elsewhere.
     """
 
-    def __init__(self, num_layers: int, lengths: Sequence[int], capacity: int) -> None:
-        self._span = _Span(max(lengths), capacity)
-        super().__init__(layers=[_Layer(self._span) for _ in range(num_layers)])
+    def __init__(
+        self, num_layers: int, lengths: Sequence[int], capacity: int, *, stem: Stem | None = None
+    ) -> None:
+        self._span = _Span(max(lengths), capacity, stem=stem)
+        super().__init__(layers=[_Layer(self._span, index) for index in range(num_layers)])
         self.lengths = list(lengths)
         self.capacity = capacity
+        self.stem = stem
         self._ends = self.lengths
 
     def open(self, counts: Sequence[int], device: torch.device) -> Pass:
@@ -88,32 +99,67 @@ class KeyValues(Cache):  # type: ignore[misc]
         span.start = self.lengths[0] if is_even else None
         span.slots = slots = torch.minimum(wanted, limit)
         span.width = max(ends) + (not is_even)
-        return Pass(torch.minimum(wanted, limit - 1), slots, span.width, is_even)
+        positions = torch.minimum(wanted, limit - 1)
+        if self.stem is not None:
+            before = torch.tensor(self.stem.lengths(len(ends)), device=device)
+            positions = positions + before[:, None]
+        return Pass(positions, slots, span.width, is_even)
 
     def close(self) -> None:
         """Ends the pass: its tokens count from now on."""
         self.lengths = self._ends
 
     def selected(self, rows: Sequence[int], *, capacity: int) -> Self:
-        """These rows, copied, also several times each."""
-        return self.gathered([(self, row, self.lengths[row]) for row in rows], capacity=capacity)
+        """These rows, copied, also several times each; what is in the stem stays there."""
+        stem = None if self.stem is None else self.stem.of_rows(rows)
+        lengths = [self.lengths[row] for row in rows]
+        found = type(self)(len(self.layers), lengths, capacity, stem=stem)
+        if any(lengths):
+            found._fill([(self._own, row, n) for row, n in zip(rows, lengths, strict=True)])  # noqa: SLF001
+        return found
+
+    def forked(self, rows: Sequence[int], *, capacity: int) -> Self:
+        """New rows that go on from these, also several from one; nothing is copied.
+
+        This cache is their stem from now on and must not be written to.
+        """
+        return type(self)(len(self.layers), [0] * len(rows), capacity, stem=Stem(self, rows))
 
     @classmethod
     def gathered(cls, pieces: Sequence[tuple[Self, int, int]], *, capacity: int) -> Self:
         """Rows of any caches of one model, each cut to its first tokens, copied side by side.
 
         Args:
-            pieces: Cache, row and number of tokens of each new row.
+            pieces: Cache, row and number of tokens of each new row, those of its stem counted.
             capacity: Slots of each new row.
         """
         num_layers = len(pieces[0][0].layers)
         found = cls(num_layers, [length for _, _, length in pieces], capacity)
-        width = max(found.lengths)
-        for index, layer in enumerate(found.layers):
-            for name in ("keys", "values"):
-                setattr(layer, name, _stacked(pieces, index, name, (width, capacity)))
-            layer.is_initialized = True
+        found._fill([(cache._whole, row, length) for cache, row, length in pieces])  # noqa: SLF001
         return found
+
+    def _fill(self, pieces: Sequence[tuple[_Source, int, int]]) -> None:
+        """Allocates the layers; the first tokens of each piece go to the row in its place."""
+        width = max(self.lengths)
+        for index, layer in enumerate(self.layers):
+            for name in ("keys", "values"):
+                parts = [source(index, name, row, length) for source, row, length in pieces]
+                setattr(layer, name, _stacked(parts, width, self.capacity))
+            layer.is_initialized = True
+
+    def _own(self, layer: int, name: str, row: int, length: int) -> list[Tensor]:
+        """The first tokens of a row, as they lie here."""
+        buffer: Tensor = getattr(self.layers[layer], name)
+        return [buffer[row, :, :length]]
+
+    def _whole(self, layer: int, name: str, row: int, length: int) -> list[Tensor]:
+        """The first tokens of a row, those of its stem before its own."""
+        if self.stem is None:
+            return self._own(layer, name, row, length)
+        owner = self.stem.owners[row]
+        before = min(length, self.stem.values.lengths[owner])
+        parts = self.stem.values._own(layer, name, owner, before)  # noqa: SLF001
+        return parts if before == length else parts + self._own(layer, name, row, length - before)
 
     def retire(self, is_over: Sequence[bool]) -> list[int]:
         """Moves rows that are over behind the others, which go on alone; nothing is copied away.
@@ -132,6 +178,8 @@ class KeyValues(Cache):  # type: ignore[misc]
                 _swap(layer.keys, holes, movers)
                 _swap(layer.values, holes, movers)
         self.lengths = [self.lengths[place] for place in order[:num_kept]]
+        if self.stem is not None:
+            self.stem.reorder(order, num_kept)
         return order
 
     def has_room(self, num_tokens: int) -> bool:
@@ -139,18 +187,28 @@ class KeyValues(Cache):  # type: ignore[misc]
         return max(self.lengths) + num_tokens < self.capacity
 
     @property
+    def totals(self) -> list[int]:
+        """Tokens of each row that is not retired, those of its stem counted."""
+        if self.stem is None:
+            return self.lengths
+        before = self.stem.lengths(len(self.lengths))
+        return [first + own for first, own in zip(before, self.lengths, strict=True)]
+
+    @property
     def num_bytes(self) -> int:
-        """Memory of the buffers."""
+        """Memory of the buffers, the stem's included."""
         layers: list[Any] = self.layers
-        return sum(2 * layer.keys.nbytes for layer in layers if layer.is_initialized)
+        own: int = sum(2 * layer.keys.nbytes for layer in layers if layer.is_initialized)
+        return own + (0 if self.stem is None else self.stem.values.num_bytes)
 
 
 class _Layer(CacheLayerMixin):  # type: ignore[misc]
     """One layer's buffers, allocated at the first pass."""
 
-    def __init__(self, span: _Span) -> None:
+    def __init__(self, span: _Span, index: int) -> None:
         super().__init__()
         self._span = span
+        self._index = index
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         self.keys = _buffer(key_states, self._span.capacity)
@@ -167,8 +225,12 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         keys, values = self.keys[: len(key_states)], self.values[: len(key_states)]
         self._span.write(key_states, keys)
         self._span.write(value_states, values)
-        width = self._span.width
-        return keys[:, :, :width], values[:, :, :width]
+        width, stem = self._span.width, self._span.stem
+        keys, values = keys[:, :, :width], values[:, :, :width]
+        if stem is not None:
+            # Models hand over to their attention what they get here, and know nothing of stems.
+            keys.shared = stem.shared(self._index, len(keys))  # type: ignore[attr-defined]
+        return keys, values
 
     def get_seq_length(self) -> int:
         return self._span.longest
@@ -194,17 +256,18 @@ def _swap(slots: Float[Tensor, "B H C D"], first: list[int], second: list[int]) 
 
 
 def _stacked(
-    pieces: Sequence[tuple[KeyValues, int, int]], layer: int, name: str, size: tuple[int, int]
+    rows: Sequence[Sequence[Float[Tensor, "H n D"]]], width: int, capacity: int
 ) -> Float[Tensor, "B H C D"]:
-    """The first slots of each piece's row; slots behind a row's end hold anything finite."""
-    width, capacity = size
-    sources: list[Tensor] = [getattr(cache.layers[layer], name) for cache, _, _ in pieces]
-    _, heads, _, depth = sources[0].shape
-    found = sources[0].new_empty((len(pieces), heads, capacity, depth))
+    """Each row's parts one after the other; slots behind a row's end hold anything finite."""
+    heads, _, depth = rows[0][0].shape
+    found = rows[0][0].new_empty((len(rows), heads, capacity, depth))
     # Not whatever memory held: a masked slot times zero must not be NaN.
     found[:, :, width:] = 0.0
     # Row by row: to select them all at once would take the memory twice.
-    for index, (source, (_, row, length)) in enumerate(zip(sources, pieces, strict=True)):
-        found[index, :, :length] = source[row, :, :length]
-        found[index, :, length:width] = 0.0
+    for slots, parts in zip(found, rows, strict=True):
+        end = 0
+        for part in parts:
+            slots[:, end : end + part.shape[1]] = part
+            end += part.shape[1]
+        slots[:, end:width] = 0.0
     return found

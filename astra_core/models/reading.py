@@ -132,7 +132,10 @@ class LoneReading(Reading):
 
 
 class CachedReading(Reading):
-    """The quick way: what a store remembers of a context is not read again."""
+    """The quick way: what a store remembers of a context is not read again.
+
+    What several rows go on from is kept once for all of them, if the model can be told so.
+    """
 
     def __init__(
         self,
@@ -142,15 +145,17 @@ class CachedReading(Reading):
         *,
         store: PrefixStore | None,
         room: int,
+        takes_stems: bool = False,
     ) -> None:
         self._model = model
         self._store = store
+        self._takes_stems = takes_stems
         self._device = next(model.parameters()).device
         self._ids = [list(context) for context in contexts]
         self._retired: list[list[int]] = []
         limits = [len(c) - 1 - n for c, n in zip(contexts, suffix_lengths, strict=True)]
-        self._values = self._remembered(contexts, limits, max(map(len, contexts)) + room + 1)
-        starts = self._values.lengths
+        self._values = self._remembered(contexts, limits, room + 1)
+        starts = self._values.totals
         kept = [n + 1 for n in suffix_lengths]
         logits = self._read(
             [ids[start:] for ids, start in zip(contexts, starts, strict=True)], kept
@@ -160,11 +165,12 @@ class CachedReading(Reading):
         self.suffix_logprobs = _suffixes(logits, contexts, suffix_lengths)
 
     def _remembered(
-        self, contexts: Sequence[Sequence[int]], limits: Sequence[int], capacity: int
+        self, contexts: Sequence[Sequence[int]], limits: Sequence[int], room: int
     ) -> KeyValues:
         """A cache that holds of every context what the store knows of it."""
         num_layers = self._model.config.get_text_config().num_hidden_layers
-        empty = KeyValues(num_layers, [0] * len(contexts), capacity)
+        longest = max(map(len, contexts))
+        empty = KeyValues(num_layers, [0] * len(contexts), longest + room)
         if self._store is None:
             return empty
         places = [self._store.find(c, limit=n) for c, n in zip(contexts, limits, strict=True)]
@@ -172,7 +178,17 @@ class CachedReading(Reading):
         if known is None:
             return empty
         pieces = [place or (known[0], known[1], 0) for place in places]
-        return KeyValues.gathered(pieces, capacity=capacity)
+        different = list(dict.fromkeys(pieces))
+        if not self._is_shared(len(different), len(pieces)):
+            return KeyValues.gathered(pieces, capacity=longest + room)
+        stem = KeyValues.gathered(different, capacity=max(n for _, _, n in different))
+        pairs = zip(contexts, pieces, strict=True)
+        unread = max(len(context) - length for context, (_, _, length) in pairs)
+        return stem.forked([different.index(own) for own in pieces], capacity=unread + room)
+
+    def _is_shared(self, num_prefixes: int, num_rows: int) -> bool:
+        """True where rows are to leave their prefixes in one place: most have a sibling."""
+        return self._takes_stems and 2 * num_prefixes <= num_rows
 
     def _read(
         self, tokens: Sequence[Sequence[int]], num_kept: Sequence[int]
@@ -216,8 +232,11 @@ class CachedReading(Reading):
         """See ``Reading.select``."""
         if list(rows) == list(range(len(self._ids))) and self._values.has_room(room):
             return
-        longest = max(self._values.lengths[row] for row in rows)
-        self._values = self._values.selected(rows, capacity=longest + room + 1)
+        if self._values.stem is None and self._is_shared(len(set(rows)), len(rows)):
+            self._values = self._values.forked(rows, capacity=room + 1)
+        else:
+            longest = max(self._values.lengths[row] for row in rows)
+            self._values = self._values.selected(rows, capacity=longest + room + 1)
         self._ids = [list(self._ids[row]) for row in rows]
         self.logits = self.logits[torch.tensor(rows, device=self._device)]
 

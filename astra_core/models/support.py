@@ -15,6 +15,8 @@ Contexts = list[list[int]]
 # Of log-probabilities, nats; fp32 rounding stays a hundred times below it.
 _TOLERANCE = 1e-3
 _CONTEXTS = ((1, 2, 3, 4, 5), (1, 2), (1, 2, 3, 5, 4, 2, 1))
+# Of twice as many siblings: some forked, one dropped.
+_FORKED = (0, 0, 1, 2, 3, 3, 3, 4)
 # How far layers look back in the trial if they look back only so far; the contexts reach further.
 _WINDOW = 3
 
@@ -29,11 +31,13 @@ class Abilities:
             instead of keys and values, do not.
         takes_padding: It passes over what a mask of padding hides, and goes on from transformers'
             own cache. State-space models do not.
+        takes_stems: Its attention is told by the cache what several rows go on from.
         has_plain_head: Its logits are its head's output for the last hidden state, unscaled.
     """
 
     takes_masks: bool
     takes_padding: bool
+    takes_stems: bool
     has_plain_head: bool
 
 
@@ -47,7 +51,8 @@ def abilities_of(model: Any) -> Abilities:
         with torch.no_grad(), _in_full_precision(model.device.type):
             takes_masks = _takes_masks(model)
             takes_padding = takes_masks or _takes_padding(model)
-            found = Abilities(takes_masks, takes_padding, _has_plain_head(model))
+            takes_stems = takes_masks and _takes_stems(model)
+            found = Abilities(takes_masks, takes_padding, takes_stems, _has_plain_head(model))
         _known[model] = found
     return found
 
@@ -78,6 +83,16 @@ def _takes_padding(model: Any) -> bool:
         return False
 
 
+def _takes_stems(model: Any) -> bool:
+    """Siblings are read, forked and gone on from as in the plain way."""
+    if getattr(model.config.get_text_config(), "sliding_window", None):
+        return False
+    try:
+        return _is_read_alike(model, _padded_siblings, _siblings_on_a_stem)
+    except _FAILURES:
+        return False
+
+
 @contextmanager
 def _narrow_windows(config: Any) -> Iterator[None]:
     """Runs the body with the windows of attention cut, or a few tokens would never show them."""
@@ -96,10 +111,9 @@ def _narrow_windows(config: Any) -> Iterator[None]:
 def _is_read_alike(model: Any, *ways: Callable[[Any, Contexts], Any]) -> bool:
     contexts = [_known_ids(model, ids) for ids in _CONTEXTS]
     readings = [way(model, contexts) for way in ways]
-    tokens = torch.tensor([row[0] for row in contexts], device=model.device)
-    found = [
-        (reading.logits, reading.advance(tokens, [True] * len(contexts))) for reading in readings
-    ]
+    count = len(readings[0].logits)
+    tokens = torch.arange(count, device=model.device) % model.config.get_text_config().vocab_size
+    found = [(reading.logits, reading.advance(tokens, [True] * count)) for reading in readings]
     return all(_is_close(first, second) for first, second in zip(*found, strict=True))
 
 
@@ -113,6 +127,32 @@ def _padded(model: Any, contexts: Contexts) -> Any:
     from astra_core.models.reading import PaddedReading
 
     return PaddedReading(model, contexts, [0] * len(contexts))
+
+
+def _padded_siblings(model: Any, contexts: Contexts) -> Any:
+    reading = _padded(model, _siblings(contexts))
+    reading.select(_FORKED)
+    return reading
+
+
+def _siblings_on_a_stem(model: Any, contexts: Contexts) -> Any:
+    from astra_core.models.prefixes import PrefixStore
+    from astra_core.models.reading import CachedReading
+
+    store = PrefixStore(1 << 30)
+
+    def read(rows: Contexts) -> CachedReading:
+        return CachedReading(model, rows, [0] * len(rows), store=store, room=1, takes_stems=True)
+
+    read(contexts).close()
+    reading = read(_siblings(contexts))
+    reading.select(_FORKED, room=1)
+    return reading
+
+
+def _siblings(contexts: Contexts) -> Contexts:
+    """Each context goes on in two ways."""
+    return [[*context, *tail] for context in contexts for tail in (contexts[0][:2], contexts[1])]
 
 
 def _lone(model: Any, contexts: Contexts) -> Any:

@@ -40,9 +40,17 @@ class Model:
         self.rows = [list(self.rows[row]) for row in rows]
         self.values = self.values.selected(rows, capacity=capacity)
 
+    def fork(self, rows, capacity):
+        self.rows = [list(self.rows[row]) for row in rows]
+        self.values = self.values.forked(rows, capacity=capacity)
+
     def check(self):
-        assert self.values.lengths == [len(row) for row in self.rows]
-        for index, layer in enumerate(self.values.layers):
+        assert self.values.totals == [len(row) for row in self.rows]
+        found = self.values
+        if found.stem is not None:
+            pieces = [(found, row, length) for row, length in enumerate(found.totals)]
+            found = KeyValues.gathered(pieces, capacity=found.capacity + 30)
+        for index, layer in enumerate(found.layers):
             for row, own in enumerate(self.rows):
                 expected = torch.tensor(own) + 0.5 * index
                 for head in range(2):
@@ -63,6 +71,60 @@ def test_every_row_holds_what_it_was_given_whatever_is_done(seed):
             own.select(rows, capacity=30)
         own.read([draw.randint(0, 2) for _ in own.rows[:-1]] + [1])
         own.check()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_on_a_stem_hold_what_they_were_given_whatever_is_done(seed):
+    draw = random.Random(seed)
+    own = Model(draw.randint(1, 4), 10)
+    own.read([draw.randint(1, 5) for _ in own.rows])
+    own.fork([draw.randrange(len(own.rows)) for _ in range(draw.randint(2, 6))], capacity=20)
+    own.check()
+    for _ in range(4):
+        own.read([draw.randint(0, 2) for _ in own.rows[:-1]] + [1])
+        own.check()
+        if draw.random() < 0.4:
+            rows = [draw.randrange(len(own.rows)) for _ in range(draw.randint(1, 6))]
+            own.select(rows, capacity=20)
+        elif len(own.rows) > 1:
+            order = own.values.retire([draw.random() < 0.3 for _ in own.rows[:-1]] + [False])
+            own.rows = [own.rows[row] for row in order[: len(own.values.lengths)]]
+        own.check()
+
+
+def test_positions_go_on_where_the_prefix_ends():
+    own = Model(2, 10)
+    own.read([3, 1])
+    own.fork([0, 1, 0], capacity=8)
+
+    assert [[3], [1], [3]] == own.read([1, 1, 1]).positions.tolist()
+    assert [[4, 5], [2, 2], [4, 4]] == own.read([2, 1, 1]).positions.tolist()
+    assert [[3, 4], [2, 3], [2, 3]] == own.read([2, 2, 2]).slots.tolist()
+
+
+def test_rows_on_a_stem_can_be_cut_within_it():
+    own = Model(1, 10)
+    own.read([4])
+    own.fork([0, 0], capacity=5)
+    own.read([2, 2])
+    pieces = [(own.values, 1, 3), (own.values, 1, 5), (own.values, 0, 4)]
+    expected = Model(3, 9)
+    expected.rows = [own.rows[1][:3], own.rows[1][:5], own.rows[0][:4]]
+    expected.values = KeyValues.gathered(pieces, capacity=9)
+    expected.check()
+
+
+def test_a_fork_copies_nothing_and_counts_what_it_holds_on_to():
+    own = Model(2, 10)
+    own.read([3, 3])
+    stem, held = own.values, own.values.num_bytes
+    own.fork([0, 1, 1], capacity=5)
+
+    assert own.values.stem.values is stem
+    assert held == own.values.num_bytes
+    own.read([1, 1, 1])
+    # Two tensors of two layers, three rows, two heads, five slots, three floats.
+    assert held + 2 * 2 * 3 * 2 * 5 * 3 * 4 == own.values.num_bytes
 
 
 def test_a_pass_is_told_positions_and_slots():
