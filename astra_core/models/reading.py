@@ -19,6 +19,9 @@ from astra_core.models.masks import attention_masks
 from astra_core.models.prefixes import PrefixStore
 from astra_core.models.rows import chosen_logprobs, lone_logits, pad_rows
 
+# Logits that are passed over at a time, so that they stay in the processor's cache.
+_LOGITS_PER_BLOCK = 1 << 21
+
 
 class Reading(ABC):
     """Rows that were read up to a point.
@@ -276,4 +279,7 @@ def _suffixes(
     labels = [[*c[len(c) - n :], 0] for c, n in zip(contexts, lengths, strict=True)]
     flat = torch.tensor([label for own in labels for label in own], device=logits.device)
     sizes = [len(own) for own in labels]
-    return [tuple(row[:-1].tolist()) for row in torch.split(chosen_logprobs(logits, flat), sizes)]
+    block = max(1, _LOGITS_PER_BLOCK // logits.shape[1])
+    pairs = zip(logits.split(block), flat.split(block), strict=True)  # type: ignore[no-untyped-call]
+    values = torch.cat([chosen_logprobs(*pair) for pair in pairs])
+    return [tuple(row[:-1].tolist()) for row in torch.split(values, sizes)]
