@@ -34,7 +34,7 @@ MARKS = ("<!-- figures: begin -->", "<!-- figures: end -->")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what is asked for; the exit status."""
     asked = _parser().parse_args(arguments)
-    # As in the stages that run models; all ways that are compared gain by it.
+    # As in the stages that run models; see Way for what others do.
     keep_freed_memory()
     effort = Effort(
         threads=asked.threads,

@@ -8,6 +8,7 @@ The learning rate is too small to move a weight, so every repetition does the sa
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from astra_core.algorithm import Algorithm
@@ -25,6 +26,7 @@ from benchmarks.shapes import Shape, rewarded_graphs, system
 from benchmarks.timing import Cost, Effort, Way, costs, threads
 
 BETA = 0.1
+_KEPT = ", freed memory kept"
 TOLERANCE_PERCENT: dict[Precision, float] = {"fp32": 0.01, "bf16": 3.0}
 """Of loss and gradient norm; bf16 keeps eight bits, and the three round at different places."""
 
@@ -51,8 +53,9 @@ def report(shape: Shape, effort: Effort) -> Report:
         limit = _limit_s(shape, own, graphs)
     fp32, figures = _compared(shape, effort, own, graphs, "fp32")
     bf16, more = _compared(shape, effort, own, graphs, "bf16")
-    ours, plain, trl = (cost.wall_s for cost in fp32)
-    ours_bf16, plain_bf16, trl_bf16 = (cost.wall_s for cost in bf16)
+    names = ("ours", *TRAINERS)
+    ours, plain, trl = _walls(fp32, names)
+    ours_bf16, plain_bf16, trl_bf16 = _walls(bf16, names)
     tables = [
         cost_table(
             f"DPO update of {shape.name}, {precision}, seconds per tree",
@@ -87,11 +90,20 @@ def _limit_s(shape: Shape, own: System, graphs: Sequence[Graph]) -> float:
 def _compared(
     shape: Shape, effort: Effort, own: System, graphs: Sequence[Graph], precision: Precision
 ) -> tuple[list[Cost], list[Figure]]:
-    """Costs of ours, the plain way and TRL's, in this order, and how far the results lie apart."""
+    """Costs of ours and of the others, these also with their freed memory kept, and the gaps."""
     ours = learner(own, graphs, precision=precision)
     others = {name: kind(shape, beta=BETA, precision=precision) for name, kind in TRAINERS.items()}
     ways = [Way("ours", lambda: ours.step(effort.trees), effort.repetitions, effort.trees)]
-    ways += [_way(name, other, ours.pairs[0], effort) for name, other in others.items()]
+    for told in (_KEPT, ""):
+        ways += [
+            Way(
+                f"{name}{told}",
+                partial(other.step, ours.pairs[0]),
+                effort.plain_repetitions,
+                is_ours=bool(told),
+            )
+            for name, other in others.items()
+        ]
     found = costs(ways, effort)
     with threads(effort.threads):
         update = ours.step(1)
@@ -122,8 +134,9 @@ def learner(own: System, graphs: Sequence[Graph], *, precision: Precision = "fp3
     return Learner(built, updates, [built.flatten_all([graph]) for graph in graphs])
 
 
-def _way(name: str, other: Any, pairs: Sequence[PreferencePair], effort: Effort) -> Way:
-    return Way(name, lambda: other.step(pairs), effort.plain_repetitions)
+def _walls(found: Sequence[Cost], names: Sequence[str]) -> list[float]:
+    walls = {cost.name: cost.wall_s for cost in found}
+    return [walls[name] for name in names]
 
 
 def _gap(value: float, other: float) -> float:

@@ -263,6 +263,8 @@ class CachedReading(Reading):
 
     def close(self) -> None:
         """Hands the rows to the store."""
+        if self._values.stem is not None:
+            self._values.stem.settle()
         if self._store is not None:
             self._store.add(self._values, self._ids + self._retired)
 

@@ -122,6 +122,11 @@ class Stem:
             self._near = self.values.selected(alive, capacity=longest)
             self._numbers = {owner: number for number, owner in enumerate(alive)}
 
+    def settle(self) -> None:
+        """Lets go of what was made for passes; there may be more of them all the same."""
+        self._near, self._groups, self._mask = self.values, None, None
+        self._numbers = {owner: owner for owner in self.owners}
+
     def shared(self, layer: int, num_rows: int) -> Shared:
         """What the first rows share in one layer."""
         own: Any = self._near.layers[layer]

@@ -1,8 +1,10 @@
 import time
+from contextlib import contextmanager
 
 import pytest
 import torch
 
+from benchmarks import timing
 from benchmarks.timing import Effort, Way, costs, threads
 
 
@@ -47,3 +49,34 @@ def test_the_number_of_threads_is_put_back():
         assert before + 1 == torch.get_num_threads()
 
     assert before == torch.get_num_threads()
+
+
+def test_what_others_do_is_not_given_the_memory_that_we_keep(monkeypatch):
+    order = []
+
+    @contextmanager
+    def told():
+        order.append("theirs begins")
+        yield
+        order.append("theirs ends")
+
+    monkeypatch.setattr(timing, "default_allocator", told)
+    ways = [
+        Way("ours", lambda: order.append("ours"), 1),
+        Way("others", lambda: order.append("others"), 1, is_ours=False),
+    ]
+    costs(ways, Effort(threads=1, has_one_thread=False))
+
+    assert ["ours", "theirs begins", "others", "theirs ends"] == order
+
+
+def test_ours_is_warm_again_before_it_is_timed():
+    order = []
+    ways = [
+        Way("ours", lambda: order.append("ours"), 2),
+        Way("others", lambda: order.append("others"), 1, is_ours=False),
+    ]
+    (ours, _) = costs(ways, Effort(threads=1, has_one_thread=False))
+
+    assert ["ours", "others", "ours", "ours"] == order
+    assert ours.repetitions == 2

@@ -140,6 +140,9 @@ def test_prefixes_that_nobody_goes_on_from_are_not_read_at_every_step(model):
 
     assert (1, len(CONTEXTS[1])) == tuple(stem.shared(0, 1).keys.shape[::2])
     assert 3 == len(stem.values.lengths)
+    # The copy of the one that is left is not held on to by what is remembered.
+    reading.close()
+    assert 3 == stem.shared(0, 1).keys.shape[0]
 
 
 @torch.no_grad()
