@@ -181,13 +181,14 @@ class CachedReading(Reading):
         if known is None:
             return empty
         pieces = [place or (known[0], known[1], 0) for place in places]
-        different = list(dict.fromkeys(pieces))
+        different = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
         if not self._is_shared(len(different), len(pieces)):
             return KeyValues.gathered(pieces, capacity=longest + room)
-        stem = KeyValues.gathered(different, capacity=max(n for _, _, n in different))
+        longest = max(length for _, _, length in different)
+        stem = KeyValues.gathered(list(different), capacity=longest)
         pairs = zip(contexts, pieces, strict=True)
         unread = max(len(context) - length for context, (_, _, length) in pairs)
-        return stem.forked([different.index(own) for own in pieces], capacity=unread + room)
+        return stem.forked([different[piece] for piece in pieces], capacity=unread + room)
 
     def _is_shared(self, num_prefixes: int, num_rows: int) -> bool:
         """True where rows are to leave their prefixes in one place: most have a sibling."""
