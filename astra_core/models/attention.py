@@ -50,12 +50,14 @@ def attention(
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    is_plain = not any(options.get(name) is not None for name in _SPECIAL)
-    is_plain = is_plain and not options.get("dropout")
+    is_special = any(options.get(name) is not None for name in _SPECIAL)
+    is_plain = not (is_special or options.get("dropout"))
     shared: Shared | None = getattr(key, "shared", None)
     if shared is not None:
         if not is_plain:
-            msg = f"attention over a stem must be plain, got one of {', '.join(_SPECIAL)}"
+            msg = (
+                f"attention over a stem must be plain, got dropout or one of {', '.join(_SPECIAL)}"
+            )
             raise NotImplementedError(msg)
         return _forked(query, key, value, attention_mask, scaling, shared), None
     if query.shape[2] != 1 or not is_plain:

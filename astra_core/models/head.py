@@ -17,7 +17,6 @@ from astra_core.models.routed_linear import fast_route
 
 # Logits that are held at a time; 256 MiB in fp32. More are computed once more for the gradient.
 LOGITS_PER_CHUNK = 1 << 26
-# Logits that are passed over at a time, so that they stay in the processor's cache.
 _LOGITS_PER_BLOCK = 1 << 21
 
 
@@ -52,7 +51,7 @@ class _LabelLogprobs(torch.autograd.Function):
         logits = None
         for chunk in _slices(len(labels), rows):
             logits = _logits(states[chunk], weight, bias)
-            for block in _blocks(logits):
+            for block in blocks_of(logits):
                 own = logits[block].to(dtype)
                 place = slice(chunk.start + block.start, chunk.start + block.stop)
                 totals[place] = own.logsumexp(dim=1)
@@ -101,14 +100,15 @@ def _become_gradient(
     outer: Float[Tensor, " S"],
 ) -> None:
     """Overwrites logits by the gradient that the labels' log-probabilities send to them."""
-    for block in _blocks(logits):
+    for block in blocks_of(logits):
         own = logits[block].to(totals.dtype)
         own.sub_(totals[block, None]).exp_().mul_(-outer[block, None])
         own.scatter_add_(1, labels[block, None], outer[block, None])
         logits[block] = own
 
 
-def _blocks(logits: Float[Tensor, "S V"]) -> Iterator[slice]:
+def blocks_of(logits: Float[Tensor, "S V"]) -> Iterator[slice]:
+    """Rows that are passed over at a time, so that they stay in the processor's cache."""
     return _slices(len(logits), max(1, _LOGITS_PER_BLOCK // logits.shape[1]))
 
 

@@ -27,13 +27,14 @@ def attention_masks(
     window = getattr(config, "sliding_window", None)
     kinds = set(getattr(config, "layer_types", None) or ())
     if kinds == {"full_attention"} or not window:
-        return _additive(visible, dtype)
-    near = _additive(visible & (distances < window), dtype)
+        return additive_mask(visible, dtype)
+    near = additive_mask(visible & (distances < window), dtype)
     if not kinds:
         return near
-    return {"full_attention": _additive(visible, dtype), "sliding_attention": near}
+    return {"full_attention": additive_mask(visible, dtype), "sliding_attention": near}
 
 
-def _additive(visible: Bool[Tensor, "B Q K"], dtype: torch.dtype) -> Float[Tensor, "B 1 Q K"]:
+def additive_mask(visible: Bool[Tensor, "B Q K"], dtype: torch.dtype) -> Float[Tensor, "B 1 Q K"]:
+    """What is added to attention scores so that only what is visible counts."""
     hidden = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
     return hidden.masked_fill_(~visible, torch.finfo(dtype).min)[:, None]

@@ -14,13 +14,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from astra_core.models.head import blocks_of
 from astra_core.models.key_values import KeyValues, Pass
 from astra_core.models.masks import attention_masks
 from astra_core.models.prefixes import PrefixStore
 from astra_core.models.rows import chosen_logprobs, lone_logits, pad_rows
-
-# Logits that are passed over at a time, so that they stay in the processor's cache.
-_LOGITS_PER_BLOCK = 1 << 21
 
 
 class Reading(ABC):
@@ -282,7 +280,5 @@ def _suffixes(
     labels = [[*c[len(c) - n :], 0] for c, n in zip(contexts, lengths, strict=True)]
     flat = torch.tensor([label for own in labels for label in own], device=logits.device)
     sizes = [len(own) for own in labels]
-    block = max(1, _LOGITS_PER_BLOCK // logits.shape[1])
-    pairs = zip(logits.split(block), flat.split(block), strict=True)  # type: ignore[no-untyped-call]
-    values = torch.cat([chosen_logprobs(*pair) for pair in pairs])
+    values = torch.cat([chosen_logprobs(logits[own], flat[own]) for own in blocks_of(logits)])
     return [tuple(row[:-1].tolist()) for row in torch.split(values, sizes)]

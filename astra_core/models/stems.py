@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from astra_core.models.masks import additive_mask
+
 if TYPE_CHECKING:
     from astra_core.models.key_values import KeyValues
 
@@ -71,9 +73,8 @@ class Groups:
         """What hides the slots behind the end of each prefix; None where all are equally long."""
         if bool((self.lengths == width).all()):
             return None
-        is_behind = torch.arange(width, device=self.lengths.device) >= self.lengths[:, None]
-        hidden = torch.zeros(is_behind.shape, dtype=dtype, device=is_behind.device)
-        return hidden.masked_fill_(is_behind, torch.finfo(dtype).min)[:, None, None]
+        is_visible = torch.arange(width, device=self.lengths.device) < self.lengths[:, None]
+        return additive_mask(is_visible[:, None], dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +95,14 @@ class Stem:
         owners: The prefix of each row; those of retired rows stand behind the others.
     """
 
+    _near: "KeyValues"
+    _groups: Groups | None
+    _mask: Tensor | None
+
     def __init__(self, values: "KeyValues", owners: Sequence[int]) -> None:
         self.values = values
         self.owners = list(owners)
-        # Of the prefixes, those that rows still go on from, and their numbers among these.
-        self._near = values
-        self._numbers = {owner: owner for owner in self.owners}
-        self._groups: Groups | None = None
-        self._mask: Tensor | None = None
+        self.settle()
 
     def lengths(self, num_rows: int) -> list[int]:
         """Tokens of the prefixes of the first rows."""
@@ -124,8 +125,10 @@ class Stem:
 
     def settle(self) -> None:
         """Lets go of what was made for passes; there may be more of them all the same."""
-        self._near, self._groups, self._mask = self.values, None, None
+        # Of the prefixes, those that rows still go on from, and their numbers among these.
+        self._near = self.values
         self._numbers = {owner: owner for owner in self.owners}
+        self._groups = self._mask = None
 
     def shared(self, layer: int, num_rows: int) -> Shared:
         """What the first rows share in one layer."""
