@@ -2,7 +2,8 @@
 
 The gradient of a label's log-probability is one minus the softmax at the label and minus the
 softmax elsewhere, so the logits themselves become their gradient in place: of vocabulary-wide
-tensors there is one, where automatic differentiation would make five.
+tensors there is one, where automatic differentiation would make five. The vocabulary is gone
+through in blocks, so that what a product makes is still in the processor's cache when it is used.
 """
 
 from collections.abc import Iterator
@@ -15,9 +16,12 @@ from torch import Tensor
 
 from astra_core.models.routed_linear import fast_route
 
-# Logits that are held at a time; 256 MiB in fp32. More are computed once more for the gradient.
-LOGITS_PER_CHUNK = 1 << 26
-_LOGITS_PER_BLOCK = 1 << 21
+# Logits that are kept for the gradient; 256 MiB in fp32. More are computed once more for it.
+MAX_KEPT_LOGITS = 1 << 26
+# Logits of a block: 2 MiB in fp32, about what a core's second cache holds.
+_LOGITS_PER_BLOCK = 1 << 19
+# A product that is narrower does not reach the processor's rate.
+_MIN_BLOCK = 512
 
 
 def label_logprobs(
@@ -25,14 +29,14 @@ def label_logprobs(
     states: Float[Tensor, "S H"],
     labels: Int[Tensor, " S"],
     *,
-    logits_per_chunk: int = LOGITS_PER_CHUNK,
+    max_kept_logits: int = MAX_KEPT_LOGITS,
 ) -> Float[Tensor, " S"]:
     """Log-probability of each label after its state, nats, in fp32 at least."""
     device = states.device.type
     if torch.is_autocast_enabled(device):
         states = states.to(torch.get_autocast_dtype(device))
-    rows = max(1, logits_per_chunk // head.weight.shape[0])
-    found: Tensor = _LabelLogprobs.apply(states, head.weight, head.bias, labels, rows)  # type: ignore[no-untyped-call]
+    is_kept = len(labels) * head.weight.shape[0] <= max_kept_logits
+    found: Tensor = _LabelLogprobs.apply(states, head.weight, head.bias, labels, is_kept)  # type: ignore[no-untyped-call]
     return found
 
 
@@ -44,67 +48,80 @@ class _LabelLogprobs(torch.autograd.Function):
         weight: Float[Tensor, "V H"],
         bias: Float[Tensor, " V"] | None,
         labels: Int[Tensor, " S"],
-        rows: int,
+        is_kept: bool,
     ) -> Float[Tensor, " S"]:
         dtype = torch.promote_types(states.dtype, torch.float32)
-        chosen, totals = (states.new_empty(len(labels), dtype=dtype) for _ in range(2))
-        logits = None
-        for chunk in _slices(len(labels), rows):
-            logits = _logits(states[chunk], weight, bias)
-            for block in blocks_of(logits):
-                own = logits[block].to(dtype)
-                place = slice(chunk.start + block.start, chunk.start + block.stop)
-                totals[place] = own.logsumexp(dim=1)
-                chosen[place] = own.gather(1, labels[place, None])[:, 0]
+        chosen = states.new_zeros(len(labels), dtype=dtype)
+        totals = torch.full_like(chosen, -torch.inf)
+        kept = []
+        for block in _vocabulary_blocks(weight, len(labels)):
+            logits = _logits(states, weight, bias, block)
+            own = logits.to(dtype)
+            totals = torch.logaddexp(totals, own.logsumexp(dim=1))
+            is_here, places = _within(labels, block)
+            chosen += own.gather(1, places)[:, 0] * is_here
+            kept += [logits] if is_kept else []
         ctx.save_for_backward(states, weight, bias, labels, totals)
-        ctx.rows = rows
-        # Of several chunks none is kept, so that memory does not grow with their number.
-        ctx.logits = logits if len(labels) <= rows else None
+        ctx.kept = kept
         return chosen - totals
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         states, weight, bias, labels, totals = ctx.saved_tensors
         (outer,) = gradients
-        of_states = torch.empty_like(states)
-        of_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] else None
-        of_bias = None if bias is None else torch.zeros_like(bias)
-        for chunk in _slices(len(labels), ctx.rows):
-            logits, ctx.logits = ctx.logits, None
+        of_states = torch.zeros_like(states, dtype=totals.dtype)
+        of_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
+        of_bias = None if bias is None else torch.empty_like(bias)
+        kept, ctx.kept = iter(ctx.kept), []
+        for block in _vocabulary_blocks(weight, len(labels)):
+            logits = next(kept, None)
             if logits is None:
-                logits = _logits(states[chunk], weight, bias)
-            _become_gradient(logits, labels[chunk], totals[chunk], outer[chunk])
+                logits = _logits(states, weight, bias, block)
+            logits = _gradient(logits, _within(labels, block), totals, outer)
             with _route(states):
-                of_states[chunk] = logits @ weight.to(logits.dtype)
+                of_states += logits @ weight[block].to(logits.dtype)
                 if of_weight is not None:
-                    of_weight += (logits.t() @ states[chunk]).to(of_weight.dtype)
+                    of_weight[block] = logits.t() @ states
             if of_bias is not None:
-                of_bias += logits.sum(dim=0)
-        return of_states, of_weight, of_bias, None, None
+                of_bias[block] = logits.sum(dim=0)
+        return of_states.to(states.dtype), of_weight, of_bias, None, None
 
 
 def _logits(
-    states: Float[Tensor, "S H"], weight: Float[Tensor, "V H"], bias: Float[Tensor, " V"] | None
-) -> Float[Tensor, "S V"]:
+    states: Float[Tensor, "S H"],
+    weight: Float[Tensor, "V H"],
+    bias: Float[Tensor, " V"] | None,
+    block: slice,
+) -> Float[Tensor, "S B"]:
     dtype = states.dtype
     with _route(states), torch.autocast(states.device.type, enabled=False):
         return torch.nn.functional.linear(
-            states, weight.to(dtype), None if bias is None else bias.to(dtype)
+            states, weight[block].to(dtype), None if bias is None else bias[block].to(dtype)
         )
 
 
-def _become_gradient(
-    logits: Float[Tensor, "S V"],
-    labels: Int[Tensor, " S"],
+def _gradient(
+    logits: Float[Tensor, "S B"],
+    labels: tuple[Tensor, Tensor],
     totals: Float[Tensor, " S"],
     outer: Float[Tensor, " S"],
-) -> None:
-    """Overwrites logits by the gradient that the labels' log-probabilities send to them."""
-    for block in blocks_of(logits):
-        own = logits[block].to(totals.dtype)
-        own.sub_(totals[block, None]).exp_().mul_(-outer[block, None])
-        own.scatter_add_(1, labels[block, None], outer[block, None])
-        logits[block] = own
+) -> Float[Tensor, "S B"]:
+    """What the labels' log-probabilities send to the logits, which are overwritten by it."""
+    is_here, places = labels
+    own = logits.to(totals.dtype)
+    own.sub_(totals[:, None]).exp_().mul_(-outer[:, None])
+    own.scatter_add_(1, places, (outer * is_here)[:, None])
+    return own.to(logits.dtype)
+
+
+def _within(labels: Int[Tensor, " S"], block: slice) -> tuple[Tensor, Tensor]:
+    """Which labels lie in a block of the vocabulary, and their column there; 0 for the others."""
+    is_here = (labels >= block.start) & (labels < block.stop)
+    return is_here, ((labels - block.start) * is_here)[:, None]
+
+
+def _vocabulary_blocks(weight: Float[Tensor, "V H"], num_rows: int) -> Iterator[slice]:
+    return _slices(len(weight), max(_MIN_BLOCK, _LOGITS_PER_BLOCK // max(num_rows, 1)))
 
 
 def blocks_of(logits: Float[Tensor, "S V"]) -> Iterator[slice]:

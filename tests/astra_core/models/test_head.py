@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from astra_core.models import head as head_module
 from astra_core.models.head import label_logprobs
 from astra_core.models.rows import chosen_logprobs
 
@@ -22,19 +23,26 @@ def outcome(values, head, states):
     return [values.detach(), states.grad, *(weight.grad for weight in head.parameters())]
 
 
-@pytest.mark.parametrize("rows", [1, 5, NUM_LABELS, 100])
+@pytest.mark.parametrize("columns", [1, 4, VOCABULARY, 100])
+@pytest.mark.parametrize("most", [0, NUM_LABELS * VOCABULARY])
 @pytest.mark.parametrize("has_bias", [True, False])
-def test_label_logprobs_are_those_of_a_log_softmax_whatever_the_chunks(rows, has_bias):
+def test_label_logprobs_are_those_of_a_log_softmax_whatever_the_blocks(
+    columns, most, has_bias, monkeypatch
+):
+    monkeypatch.setattr(head_module, "_MIN_BLOCK", columns)
+    monkeypatch.setattr(head_module, "_LOGITS_PER_BLOCK", 1)
     head, states, labels = parts(torch.float64, has_bias=has_bias)
     plain = head(states).log_softmax(dim=1).gather(1, labels[:, None])[:, 0]
     expected = outcome(plain, head, states)
-    found = label_logprobs(head, states, labels, logits_per_chunk=rows * VOCABULARY)
+    found = label_logprobs(head, states, labels, max_kept_logits=most)
 
     for first, second in zip(expected, outcome(found, head, states), strict=True):
         torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
 
 
-def test_label_logprobs_pass_torchs_own_check_of_gradients():
+@pytest.mark.parametrize("most", [0, NUM_LABELS * VOCABULARY])
+def test_label_logprobs_pass_torchs_own_check_of_gradients(most, monkeypatch):
+    monkeypatch.setattr(head_module, "_MIN_BLOCK", 4)
     head, states, labels = parts(torch.float64)
 
     def of(states, weight, bias):
@@ -42,7 +50,7 @@ def test_label_logprobs_pass_torchs_own_check_of_gradients():
         with torch.no_grad():
             del copy.weight, copy.bias
         copy.weight, copy.bias = weight, bias
-        return label_logprobs(copy, states, labels, logits_per_chunk=4 * VOCABULARY)
+        return label_logprobs(copy, states, labels, max_kept_logits=most)
 
     assert torch.autograd.gradcheck(of, (states, head.weight, head.bias))
 
@@ -71,20 +79,29 @@ def test_label_logprobs_under_autocast_keep_the_master_weights_in_fp32():
         assert not torch.equal(right, own)
 
 
-def test_label_logprobs_hold_no_more_logits_than_a_chunk(monkeypatch):
-    widest = []
+@pytest.mark.parametrize(
+    ("most", "widths"),
+    # Every block once forward, and once more for the gradient unless all of them are kept.
+    [(NUM_LABELS * VOCABULARY - 1, [4, 4, 3, 4, 4, 3]), (NUM_LABELS * VOCABULARY, [4, 4, 3])],
+)
+def test_label_logprobs_make_a_block_of_logits_at_a_time_and_keep_no_more_than_told(
+    most, widths, monkeypatch
+):
+    made = []
     linear = torch.nn.functional.linear
 
-    def noted(rows, *others):
-        widest.append(len(rows))
-        return linear(rows, *others)
+    def noted(rows, matrix, bias):
+        assert len(rows) == NUM_LABELS
+        made.append(len(matrix))
+        return linear(rows, matrix, bias)
 
     head, states, labels = parts(torch.float32)
+    monkeypatch.setattr(head_module, "_MIN_BLOCK", 4)
+    monkeypatch.setattr(head_module, "_LOGITS_PER_BLOCK", 1)
     monkeypatch.setattr(torch.nn.functional, "linear", noted)
-    label_logprobs(head, states, labels, logits_per_chunk=5 * VOCABULARY).sum().backward()
+    label_logprobs(head, states, labels, max_kept_logits=most).sum().backward()
 
-    # Every chunk once forward and once more for the gradient.
-    assert [5, 5, 3, 5, 5, 3] == widest
+    assert widths == made
 
 
 def test_label_logprobs_of_nothing_are_nothing():
