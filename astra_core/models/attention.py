@@ -4,6 +4,7 @@ One query per row is what decoding consists of. torch's fused kernel spends most
 setting up, two products and a softmax do not.
 """
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from astra_core.models.stems import Shared
+from astra_core.models.tree_attention import Blocks, by_blocks
 
 NAME = "astra"
 """Of this implementation in transformers' table."""
@@ -61,9 +63,11 @@ def attention(
             raise NotImplementedError(msg)
         return _forked(query, key, value, attention_mask, scaling, shared), None
     if query.shape[2] != 1 or not is_plain:
-        found: tuple[Tensor, None] = sdpa_attention_forward(
-            module, query, key, value, attention_mask, scaling=scaling, **options
-        )
+        whole = partial(sdpa_attention_forward, module, scaling=scaling, **options)
+        blocks: Blocks | None = getattr(attention_mask, "blocks", None)
+        if blocks is not None and is_plain:
+            return by_blocks(lambda *own: whole(*own)[0], query, key, value, blocks), None
+        found: tuple[Tensor, None] = whole(query, key, value, attention_mask)
         return found
     return _single_query(query, key, value, attention_mask, scaling), None
 

@@ -17,6 +17,7 @@ from astra_core.models.rows import (
     padded_logprobs,
 )
 from astra_core.models.support import abilities_of
+from astra_core.models.tree_attention import with_blocks
 
 # Where merging leaves more than this share of the tokens, padding is the cheaper way.
 _WORTH_PACKING = 0.9
@@ -113,11 +114,12 @@ def _lone_states(
 def _packed_states(model: Any, packed: PackedRows, rows: TokenRows) -> Float[Tensor, "B T+1 H"]:
     positions = packed.positions
     distances = positions[:, :, None] - positions[:, None, :]
+    masks = attention_masks(model.config, packed.visible, distances, dtype=_attention_dtype(model))
+    for mask in masks.values() if isinstance(masks, dict) else [masks]:
+        with_blocks(mask, packed.blocks)
     output = model.base_model(
         input_ids=packed.input_ids,
-        attention_mask=attention_masks(
-            model.config, packed.visible, distances, dtype=_attention_dtype(model)
-        ),
+        attention_mask=masks,
         position_ids=positions,
         use_cache=False,
     )

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from astra_core.models.tree_attention import Block, branch_blocks
+
 
 @dataclass(frozen=True, slots=True)
 class PackedRows:
@@ -26,6 +28,7 @@ class PackedRows:
         places: Of each token of each sequence, in the flattened rows; a sequence's own are in its
             order, padded with its first.
         num_tokens: Different tokens; padding not counted.
+        blocks: Of each row, for the attention.
     """
 
     input_ids: Int[Tensor, "R N"]
@@ -33,6 +36,7 @@ class PackedRows:
     visible: Bool[Tensor, "R N N"]
     places: Int[Tensor, "B S"]
     num_tokens: int
+    blocks: list[list[Block]]
 
 
 @dataclass(slots=True)
@@ -87,6 +91,7 @@ def packed_rows(sequences: Sequence[Sequence[int]], *, device: torch.device | st
         _visible(forest, slots, width, num_rows).to(device),
         places.to(device),
         len(forest.ids),
+        branch_blocks(slots, forest.parents, width),
     )
 
 
@@ -104,11 +109,24 @@ def _placed(forest: _Forest) -> tuple[list[int], int, int]:
             free.append(width)
         begins[root] = row * width + width - free[row]
         free[row] -= sizes[root]
-    slots = []
-    for root in forest.roots:
-        slots.append(begins[root])
-        begins[root] += 1
-    return slots, width, len(free)
+    return _depth_first(forest, begins), width, len(free)
+
+
+def _depth_first(forest: _Forest, begins: dict[int, int]) -> list[int]:
+    """The slot of every token, so that all that descends from one lies right behind it."""
+    sizes = [1] * len(forest.ids)
+    for number in range(len(sizes) - 1, -1, -1):
+        if forest.parents[number] >= 0:
+            sizes[forest.parents[number]] += sizes[number]
+    slots: list[int] = []
+    free: list[int] = []
+    for number, parent in enumerate(forest.parents):
+        slot = begins[number] if parent < 0 else free[parent]
+        if parent >= 0:
+            free[parent] += sizes[number]
+        slots.append(slot)
+        free.append(slot + 1)
+    return slots
 
 
 def _visible(

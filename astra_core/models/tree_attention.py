@@ -1,0 +1,188 @@
+"""Attention over packed trees that leaves out what no token of a stretch may see.
+
+Most of a packed tree is hidden from most of it: a branch sees its ancestors and itself, none of the
+other branches. In depth-first order a branch lies in one stretch, so the attention of a tree is
+that of a few stretches of queries, each to the stretches of keys that it descends from.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+MAX_WHOLE_TOKENS = 256
+"""A branch no longer than this is attended over as a whole; smaller products gain nothing."""
+
+Stretch = tuple[int, int]
+"""From the first token to the one after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A stretch of queries, and the stretches of keys that any of them sees, in order."""
+
+    queries: Stretch
+    keys: tuple[Stretch, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """How attention over packed rows falls apart.
+
+    Attributes:
+        rows: The blocks of each row, which are all of its tokens in order.
+        masks: Of each block of each row: what is added to its scores.
+    """
+
+    rows: Sequence[Sequence[Block]]
+    masks: Sequence[Sequence[Float[Tensor, "1 1 q k"]]]
+
+
+def branch_blocks(slots: Sequence[int], parents: Sequence[int], width: int) -> list[list[Block]]:
+    """The blocks of rows of trees whose branches lie in one stretch each.
+
+    Args:
+        slots: Of each token in the flattened rows; a branch's lie together, its root first.
+        parents: The token before each in its sequence, earlier in the list; -1 for a root.
+        width: Of a row.
+    """
+    sizes, children = _shapes(parents)
+    rows: list[list[Block]] = [[] for _ in range(1 + max(slots) // width)]
+    for root, parent in enumerate(parents):
+        if parent < 0:
+            begin = slots[root] % width
+            rows[slots[root] // width] += _of_tree(root, begin, sizes, children)
+    for blocks in rows:
+        blocks.sort(key=lambda block: block.queries)
+        end = blocks[-1].queries[1]
+        if end < width:
+            blocks.append(Block((end, width), ((end, width),)))
+    return rows
+
+
+def with_blocks(
+    mask: Float[Tensor, "R 1 N N"], rows: Sequence[Sequence[Block]]
+) -> Float[Tensor, "R 1 N N"]:
+    """The mask, carrying the blocks to where attention is computed if there are several."""
+    if any(len(blocks) > 1 for blocks in rows):
+        masks = [
+            [_seen(own, block.keys, block.queries) for block in blocks]
+            for own, blocks in zip(torch.split(mask, 1), rows, strict=True)
+        ]
+        mask.blocks = Blocks(rows, masks)  # type: ignore[attr-defined]
+    return mask
+
+
+def by_blocks(
+    attend: Callable[[Tensor, Tensor, Tensor, Tensor], Float[Tensor, "1 q H E"]],
+    query: Float[Tensor, "R H N D"],
+    key: Float[Tensor, "R K N D"],
+    value: Float[Tensor, "R K N E"],
+    blocks: Blocks,
+) -> Float[Tensor, "R N H E"]:
+    """Attention block by block.
+
+    Args:
+        attend: Attention of queries to keys and values under a mask.
+        query: Of all tokens.
+        key: Of all tokens.
+        value: Of all tokens.
+        blocks: Of these rows.
+    """
+    tensors = (torch.split(tensor, 1) for tensor in (query, key, value))
+    rows = zip(*tensors, blocks.rows, blocks.masks, strict=True)
+    return torch.cat([_row(attend, *row) for row in rows])
+
+
+def _row(
+    attend: Callable[..., Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    blocks: Sequence[Block],
+    masks: Sequence[Tensor],
+) -> Float[Tensor, "1 N H E"]:
+    cuts = sorted({0, *(end for block in blocks for stretch in block.keys for end in stretch)})
+    # Of a split the gradient is one concatenation; of slices it would be a sum of zeros.
+    keys, values = (_Pieces(whole, cuts) for whole in (key, value))
+    lengths = [end - begin for begin, end in (block.queries for block in blocks)]
+    queries = torch.split(query, lengths, dim=2)
+    parts = zip(queries, blocks, masks, strict=True)
+    return torch.cat(
+        [attend(own, keys.of(block), values.of(block), mask) for own, block, mask in parts], dim=1
+    )
+
+
+class _Pieces:
+    """Keys or values of one row, cut so that every stretch is made of whole pieces."""
+
+    def __init__(self, whole: Tensor, cuts: list[int]) -> None:
+        self._number = {cut: number for number, cut in enumerate(cuts)}
+        lengths = [end - begin for begin, end in pairwise(cuts)]
+        self._pieces = torch.split(whole, lengths, dim=2)
+
+    def of(self, block: Block) -> Tensor:
+        own: list[Any] = []
+        for begin, end in block.keys:
+            own += self._pieces[self._number[begin] : self._number[end]]
+        return own[0] if len(own) == 1 else torch.cat(own, dim=2)
+
+
+def _shapes(parents: Sequence[int]) -> tuple[list[int], list[list[int]]]:
+    """The size of each token's branch, itself included, and its children."""
+    sizes = [1] * len(parents)
+    children: list[list[int]] = [[] for _ in parents]
+    for number in range(len(parents) - 1, -1, -1):
+        if parents[number] >= 0:
+            sizes[parents[number]] += sizes[number]
+    for number, parent in enumerate(parents):
+        if parent >= 0:
+            children[parent].append(number)
+    return sizes, children
+
+
+def _of_tree(root: int, begin: int, sizes: list[int], children: list[list[int]]) -> list[Block]:
+    found = []
+    # A family lies in one stretch: siblings that are small together are attended over together.
+    waiting: list[tuple[list[int], int, tuple[Stretch, ...]]] = [([root], begin, ())]
+    while waiting:
+        family, start, before = waiting.pop()
+        for group in _grouped(family, sizes):
+            size = sum(sizes[number] for number in group)
+            end, last = start + size, group[-1]
+            if size > MAX_WHOLE_TOKENS:
+                end = start + 1
+                while len(children[last]) == 1:
+                    end, last = end + 1, children[last][0]
+                waiting.append((children[last], end, _joined(before, (start, end))))
+            found.append(Block((start, end), _joined(before, (start, end))))
+            start += size
+    return found
+
+
+def _grouped(family: list[int], sizes: list[int]) -> list[list[int]]:
+    """Siblings in order, in groups that are no longer than a whole; a longer one is alone."""
+    groups: list[list[int]] = []
+    total = 0
+    for number in family:
+        total += sizes[number]
+        if not groups or total > MAX_WHOLE_TOKENS:
+            groups.append([])
+            total = sizes[number]
+        groups[-1].append(number)
+    return groups
+
+
+def _joined(stretches: tuple[Stretch, ...], last: Stretch) -> tuple[Stretch, ...]:
+    if stretches and stretches[-1][1] == last[0]:
+        return (*stretches[:-1], (stretches[-1][0], last[1]))
+    return (*stretches, last)
+
+
+def _seen(mask: Tensor, keys: Sequence[Stretch], queries: Stretch) -> Tensor:
+    lines = mask[:, :, slice(*queries)]
+    return torch.cat([lines[..., slice(*stretch)] for stretch in keys], dim=3)
