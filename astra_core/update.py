@@ -106,14 +106,14 @@ class Updates:
         """Leaves the window's gradients in the active weights; the loss and the metrics' means."""
         weight = sum(batch.weight for batch in window) or 1.0
         totals = {"": 0.0}
-        for batch in window[self._world.rank :: self._world.size]:
-            with self._recomputation(), self._route():
+        with self._recomputation(), self._route():
+            for batch in window[self._world.rank :: self._world.size]:
                 with self._autocast():
                     loss, logs = self._algorithm.step(batch)
                 (loss / weight).backward()  # type: ignore[no-untyped-call]
-            totals[""] += float(loss.detach()) / weight
-            for name, value in logs.items():
-                totals[name] = totals.get(name, 0.0) + value * batch.weight / weight
+                totals[""] += float(loss.detach()) / weight
+                for name, value in logs.items():
+                    totals[name] = totals.get(name, 0.0) + value * batch.weight / weight
         metrics = self._world.sum_of(totals)
         self._clear_inactive(training_step)
         self._world.add_gradients(self.active())

@@ -1,9 +1,10 @@
-"""Linear layers that multiply in fp32 by oneDNN's fastest exact route, in training too.
+"""Linear layers that multiply in fp32 by the fastest route the processor has, in training too.
 
 On processors with AVX-512 but without AMX the route that oneDNN calls ``bf16`` multiplies fp32
 matrices twice as fast as torch's default, with the same rounding. Elsewhere the same switch does
 round to bf16, so it is tried out first and used only where it is exact. It slows the attention
-kernels, so it is set around the products of linear layers and nowhere else.
+kernels, so it is set around the products of linear layers and nowhere else. On processors with
+AMX large products are taken as three of bf16 instead (``split_product``).
 """
 
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers.pytorch_utils import Conv1D
 
+from astra_core.models.split_linear import SplitLinear, is_worth_splitting
+from astra_core.models.split_product import has_split_product
+
 # Of the largest entry; an fp32 sum over a thousand products stays a hundred times below it, and
 # rounding to bf16 is a hundred times above.
 _TOLERANCE = 2e-5
@@ -24,17 +28,27 @@ _SIZE = 192
 
 @contextmanager
 def routed_linears(model: Any) -> Iterator[None]:
-    """Runs the body with the linear layers on the fast route, if there is one that is exact."""
+    """Runs the body with the linear layers on the fast route, if there is one that is exact.
+
+    The weights must not change inside of the body.
+    """
     kinds = (torch.nn.Linear, Conv1D)
     # Not their subclasses: an adapter around a layer does more than multiply.
-    layers = [layer for layer in model.modules() if type(layer) in kinds] if is_exact() else []
+    layers = [layer for layer in model.modules() if type(layer) in kinds]
     for layer in layers:
-        layer.forward = partial(_forward, layer)
+        _route_layer(layer)
     try:
         yield
     finally:
         for layer in layers:
-            del layer.forward
+            vars(layer).pop("forward", None)
+
+
+def _route_layer(layer: Any) -> None:
+    if is_exact():
+        layer.forward = partial(_forward, layer)
+    elif has_split_product() and is_worth_splitting(layer.weight):
+        layer.forward = SplitLinear(layer)
 
 
 @cache
@@ -86,10 +100,14 @@ class RoutedProduct(torch.autograd.Function):
 
 
 def _forward(layer: Any, rows: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-    # transformers' Conv1D stores its matrix the other way round.
-    matrix = layer.weight if type(layer) is Conv1D else layer.weight.t()
-    found: Tensor = RoutedProduct.apply(rows.flatten(0, -2), matrix, layer.bias)  # type: ignore[no-untyped-call]
+    found: Tensor = RoutedProduct.apply(rows.flatten(0, -2), _matrix(layer), layer.bias)  # type: ignore[no-untyped-call]
     return found.view(*rows.shape[:-1], -1)
+
+
+def _matrix(layer: Any) -> Float[Tensor, "I O"]:
+    # transformers' Conv1D stores its matrix the other way round.
+    matrix: Tensor = layer.weight if type(layer) is Conv1D else layer.weight.t()
+    return matrix
 
 
 @contextmanager

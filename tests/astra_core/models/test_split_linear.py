@@ -1,0 +1,121 @@
+"""Layers on split products compute what they did, gradients too, and only where it pays."""
+
+import pytest
+import torch
+from transformers.pytorch_utils import Conv1D
+
+from astra_core.models import routed_linear, split_linear, split_product
+from astra_core.models.routed_linear import routed_linears
+from astra_core.models.split_linear import SplitLinear, is_worth_splitting
+from astra_core.models.split_product import MIN_ROWS, Halves
+
+WIDTH, WIDER = 512, 640
+needs_library = pytest.mark.skipif(
+    split_product._multiply() is None, reason="torch was built without MKL's product of bf16"
+)
+
+
+@pytest.fixture
+def _on_a_matrix_unit(monkeypatch):
+    """Routed as where there is one; without one the library computes the same, only slower."""
+    monkeypatch.setattr(routed_linear, "is_exact", lambda: False)
+    monkeypatch.setattr(routed_linear, "has_split_product", lambda: True)
+
+
+def layer_of(kind, *, has_bias=True):
+    torch.manual_seed(0)
+    if kind is Conv1D:
+        return Conv1D(WIDER, WIDTH)
+    return torch.nn.Linear(WIDTH, WIDER, bias=has_bias)
+
+
+def outcome(layer, rows):
+    layer.zero_grad()
+    rows = rows.clone().requires_grad_()
+    found = layer(rows)
+    (found * torch.linspace(-1.0, 1.0, found.numel()).view(found.shape)).sum().backward()
+    return [found.detach(), rows.grad, *(weight.grad for weight in layer.parameters())]
+
+
+@needs_library
+@pytest.mark.usefixtures("_on_a_matrix_unit")
+@pytest.mark.parametrize("kind", [torch.nn.Linear, Conv1D])
+@pytest.mark.parametrize("has_bias", [True, False])
+def test_split_layers_give_the_products_and_gradients_of_plain_ones(kind, has_bias):
+    layer = layer_of(kind, has_bias=has_bias)
+    rows = torch.randn(2, MIN_ROWS, WIDTH)
+    expected = outcome(layer, rows)
+    with routed_linears(torch.nn.Sequential(layer)):
+        assert isinstance(vars(layer)["forward"], SplitLinear)
+        found = outcome(layer, rows)
+
+    assert "forward" not in vars(layer)
+    for plain, split in zip(expected, found, strict=True):
+        assert not torch.equal(plain, split) or plain.dim() == 1
+        assert float((plain - split).abs().max()) < 2e-5 * float(plain.abs().max())
+
+
+@pytest.mark.usefixtures("_on_a_matrix_unit")
+def test_few_rows_are_multiplied_as_ever():
+    layer, rows = layer_of(torch.nn.Linear), torch.randn(MIN_ROWS - 1, WIDTH)
+    expected = outcome(layer, rows)
+    with routed_linears(torch.nn.Sequential(layer)):
+        found = outcome(layer, rows)
+
+    assert all(torch.equal(plain, same) for plain, same in zip(expected, found, strict=True))
+
+
+@pytest.mark.usefixtures("_on_a_matrix_unit")
+@pytest.mark.parametrize(
+    "layer",
+    [
+        torch.nn.Linear(WIDTH, WIDTH - 1),
+        torch.nn.Linear(WIDTH, WIDTH, dtype=torch.float64),
+        torch.nn.Linear(WIDTH, WIDTH, device="meta"),
+    ],
+)
+def test_small_layers_and_other_numbers_stay_as_they_are(layer):
+    assert not is_worth_splitting(layer.weight)
+    with routed_linears(torch.nn.Sequential(layer)):
+        assert "forward" not in vars(layer)
+
+
+@needs_library
+@pytest.mark.usefixtures("_on_a_matrix_unit")
+def test_weights_are_split_once_and_no_more_than_needed_is_kept(monkeypatch):
+    split = []
+    of = Halves.of
+
+    def noted(numbers):
+        split.append(tuple(numbers.shape))
+        return of(numbers)
+
+    monkeypatch.setattr(split_linear.Halves, "of", noted)
+    layer, rows = layer_of(torch.nn.Linear), torch.randn(MIN_ROWS, WIDTH)
+    with routed_linears(torch.nn.Sequential(layer)):
+        for _ in range(3):
+            layer(rows).sum().backward()
+
+    assert 1 == split.count((WIDER, WIDTH))
+    assert 3 == split.count((MIN_ROWS, WIDTH))
+    assert 3 == split.count((MIN_ROWS, WIDER))
+
+
+@needs_library
+@pytest.mark.usefixtures("_on_a_matrix_unit")
+def test_frozen_weights_get_no_gradient_and_pass_one_on():
+    layer = layer_of(torch.nn.Linear).requires_grad_(requires_grad=False)
+    rows = torch.randn(MIN_ROWS, WIDTH, requires_grad=True)
+    with routed_linears(torch.nn.Sequential(layer)):
+        layer(rows).sum().backward()
+
+    torch.testing.assert_close(layer.weight.sum(dim=0).expand(MIN_ROWS, -1), rows.grad)
+    assert layer.weight.grad is None
+
+
+def test_the_exact_route_goes_first(monkeypatch):
+    monkeypatch.setattr(routed_linear, "is_exact", lambda: True)
+    monkeypatch.setattr(routed_linear, "has_split_product", lambda: True)
+    layer = layer_of(torch.nn.Linear)
+    with routed_linears(torch.nn.Sequential(layer)):
+        assert not isinstance(vars(layer)["forward"], SplitLinear)
