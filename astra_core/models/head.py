@@ -14,7 +14,16 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from astra_core.models.routed_linear import fast_route
+from astra_core.models.routed_linear import fast_route, is_exact
+from astra_core.models.split_product import (
+    MIN_ROWS,
+    Factor,
+    Halves,
+    factor,
+    has_split_product,
+    is_worth_splitting,
+    multiply,
+)
 
 # Logits that are kept for the gradient; 256 MiB in fp32. More are computed once more for it.
 MAX_KEPT_LOGITS = 1 << 26
@@ -54,8 +63,9 @@ class _LabelLogprobs(torch.autograd.Function):
         chosen = states.new_zeros(len(labels), dtype=dtype)
         totals = torch.full_like(chosen, -torch.inf)
         kept = []
+        known = _known(states, weight)
         for block in _vocabulary_blocks(weight, len(labels)):
-            logits = _logits(states, weight, bias, block)
+            logits = _logits(known, weight, bias, block)
             own = logits.to(dtype)
             totals = torch.logaddexp(totals, own.logsumexp(dim=1))
             is_here, places = _within(labels, block)
@@ -73,31 +83,43 @@ class _LabelLogprobs(torch.autograd.Function):
         of_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
         of_bias = None if bias is None else torch.empty_like(bias)
         kept, ctx.kept = iter(ctx.kept), []
+        known = _known(states, weight)
         for block in _vocabulary_blocks(weight, len(labels)):
             logits = next(kept, None)
             if logits is None:
-                logits = _logits(states, weight, bias, block)
+                logits = _logits(known, weight, bias, block)
             logits = _gradient(logits, _within(labels, block), totals, outer)
+            sent = factor(logits, is_split=isinstance(known, Halves))
             with _route(states):
-                of_states += logits @ weight[block].to(logits.dtype)
+                of_states += multiply(sent, _rows_of(weight, block, known))
                 if of_weight is not None:
-                    of_weight[block] = logits.t() @ states
+                    of_weight[block] = multiply(sent.t(), known)
             if of_bias is not None:
                 of_bias[block] = logits.sum(dim=0)
         return of_states.to(states.dtype), of_weight, of_bias, None, None
 
 
+def _known(states: Float[Tensor, "S H"], weight: Float[Tensor, "V H"]) -> Factor:
+    """The states in the form that products of this size are taken in."""
+    is_large = len(states) >= MIN_ROWS and is_worth_splitting(weight)
+    is_split = is_large and states.dtype == torch.float32 and has_split_product()
+    return factor(states, is_split=is_split and not is_exact())
+
+
+def _rows_of(weight: Float[Tensor, "V H"], block: slice, known: Factor) -> Factor:
+    """A block of the weights, in the form and type of the states."""
+    if isinstance(known, Halves):
+        return Halves.of(weight[block])
+    return weight[block].to(known.dtype)
+
+
 def _logits(
-    states: Float[Tensor, "S H"],
-    weight: Float[Tensor, "V H"],
-    bias: Float[Tensor, " V"] | None,
-    block: slice,
+    known: Factor, weight: Float[Tensor, "V H"], bias: Float[Tensor, " V"] | None, block: slice
 ) -> Float[Tensor, "S B"]:
-    dtype = states.dtype
-    with _route(states), torch.autocast(states.device.type, enabled=False):
-        return torch.nn.functional.linear(
-            states, weight[block].to(dtype), None if bias is None else bias[block].to(dtype)
-        )
+    rows = _rows_of(weight, block, known)
+    with _route(weight), torch.autocast(weight.device.type, enabled=False):
+        logits = multiply(known, rows.t())
+    return logits if bias is None else logits.add_(bias[block].to(logits.dtype))
 
 
 def _gradient(

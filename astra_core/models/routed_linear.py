@@ -17,8 +17,8 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers.pytorch_utils import Conv1D
 
-from astra_core.models.split_linear import SplitLinear, is_worth_splitting
-from astra_core.models.split_product import has_split_product
+from astra_core.models.split_linear import SplitLinear
+from astra_core.models.split_product import has_split_product, is_worth_splitting
 
 # Of the largest entry; an fp32 sum over a thousand products stays a hundred times below it, and
 # rounding to bf16 is a hundred times above.

@@ -11,13 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 from transformers.pytorch_utils import Conv1D
 
-from astra_core.models.split_product import MIN_ROWS, MIN_WEIGHTS, Halves, product
-
-
-def is_worth_splitting(weight: Tensor) -> bool:
-    """True for the weights of a layer that is large enough, in fp32 and on the CPU."""
-    is_fp32 = weight.dtype == torch.float32 and weight.device.type == "cpu"
-    return is_fp32 and weight.numel() >= MIN_WEIGHTS
+from astra_core.models.split_product import MIN_ROWS, Halves, product
 
 
 class SplitLinear:

@@ -49,6 +49,29 @@ class Halves(NamedTuple):
         return Halves(self.high.t(), self.low.t())
 
 
+Factor = Tensor | Halves
+"""A matrix as it is, or split."""
+
+
+def factor(matrix: Tensor, *, is_split: bool) -> Factor:
+    """The matrix in the form that products of it are taken in."""
+    return Halves.of(matrix) if is_split else matrix
+
+
+def multiply(left: Factor, right: Factor) -> Tensor:
+    """The product of two matrices that both are split or both are not."""
+    if isinstance(left, Halves) and isinstance(right, Halves):
+        return product(left, right)
+    found: Tensor = left @ right  # type: ignore[operator]
+    return found
+
+
+def is_worth_splitting(weight: Tensor) -> bool:
+    """True for a layer's weights in fp32 on the CPU, if there are enough of them."""
+    is_fp32 = weight.dtype == torch.float32 and weight.device.type == "cpu"
+    return is_fp32 and weight.numel() >= MIN_WEIGHTS
+
+
 def product(left: Halves, right: Halves) -> Float[Tensor, "N O"]:
     """The product in fp32 of two matrices whose rows or columns are contiguous.
 
@@ -71,7 +94,7 @@ def product(left: Halves, right: Halves) -> Float[Tensor, "N O"]:
 @cache
 def has_split_product() -> bool:
     """True when this processor multiplies bf16 in a unit of its own and the numbers are right."""
-    if not torch.cpu._is_amx_tile_supported() or _multiply() is None:  # noqa: SLF001
+    if not torch.cpu._is_amx_tile_supported() or _library_product() is None:  # noqa: SLF001
         return False
     numbers = torch.Generator().manual_seed(0)
     left, right = torch.randn(2, 192, 192, generator=numbers)
@@ -85,13 +108,13 @@ def has_split_product() -> bool:
 
 
 def _add_product(left: Tensor, right: Tensor, into: Float[Tensor, "N O"], *, keep: float) -> None:
-    multiply = _multiply()
-    if multiply is None:
+    call = _library_product()
+    if call is None:
         msg = "MKL's product of bf16 must be there; ask has_split_product first"
         raise RuntimeError(msg)
     rows, inner = left.shape
     columns = right.shape[1]
-    multiply(
+    call(
         _ROW_MAJOR,
         *(_order(matrix) for matrix in (left, right)),
         *(rows, columns, inner, 1.0),
@@ -112,7 +135,7 @@ def _stride(matrix: Tensor) -> int:
 
 
 @cache
-def _multiply() -> Any:
+def _library_product() -> Any:
     """MKL's ``cblas_gemm_bf16bf16f32``; none where torch was built without it."""
     try:
         found = ctypes.CDLL(str(_LIBRARY)).cblas_gemm_bf16bf16f32

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from astra_core.models import head as head_module
+from astra_core.models import split_product
 from astra_core.models.head import label_logprobs
 from astra_core.models.rows import chosen_logprobs
 
@@ -88,20 +89,43 @@ def test_label_logprobs_make_a_block_of_logits_at_a_time_and_keep_no_more_than_t
     most, widths, monkeypatch
 ):
     made = []
-    linear = torch.nn.functional.linear
+    multiply = head_module.multiply
 
-    def noted(rows, matrix, bias):
-        assert len(rows) == NUM_LABELS
-        made.append(len(matrix))
-        return linear(rows, matrix, bias)
+    def noted(left, right):
+        if left.shape == (NUM_LABELS, WIDTH):
+            made.append(right.shape[1])
+        return multiply(left, right)
 
     head, states, labels = parts(torch.float32)
     monkeypatch.setattr(head_module, "_MIN_BLOCK", 4)
     monkeypatch.setattr(head_module, "_LOGITS_PER_BLOCK", 1)
-    monkeypatch.setattr(torch.nn.functional, "linear", noted)
+    monkeypatch.setattr(head_module, "multiply", noted)
     label_logprobs(head, states, labels, max_kept_logits=most).sum().backward()
 
     assert widths == made
+
+
+@pytest.mark.skipif(
+    split_product._library_product() is None,
+    reason="torch was built without MKL's product of bf16",
+)
+@pytest.mark.parametrize("most", [0, NUM_LABELS * VOCABULARY])
+def test_label_logprobs_by_split_products_are_those_of_plain_ones(most, monkeypatch):
+    head, states, labels = parts(torch.float32)
+    monkeypatch.setattr(head_module, "has_split_product", lambda: False)
+    expected = outcome(label_logprobs(head, states, labels), head, states)
+    monkeypatch.setattr(head_module, "is_exact", lambda: False)
+    monkeypatch.setattr(head_module, "has_split_product", lambda: True)
+    monkeypatch.setattr(head_module, "MIN_ROWS", NUM_LABELS)
+    monkeypatch.setattr(split_product, "MIN_WEIGHTS", WIDTH * VOCABULARY)
+    found = outcome(label_logprobs(head, states, labels, max_kept_logits=most), head, states)
+    monkeypatch.setattr(head_module, "MIN_ROWS", NUM_LABELS + 1)
+    few = outcome(label_logprobs(head, states, labels), head, states)
+
+    for plain, split, same in zip(expected, found, few, strict=True):
+        assert not torch.equal(plain, split)
+        assert torch.equal(plain, same)
+        torch.testing.assert_close(plain, split, rtol=0.0, atol=2e-5 * float(plain.abs().max()))
 
 
 def test_label_logprobs_of_nothing_are_nothing():

@@ -6,12 +6,12 @@ from transformers.pytorch_utils import Conv1D
 
 from astra_core.models import routed_linear, split_linear, split_product
 from astra_core.models.routed_linear import routed_linears
-from astra_core.models.split_linear import SplitLinear, is_worth_splitting
-from astra_core.models.split_product import MIN_ROWS, Halves
+from astra_core.models.split_linear import SplitLinear
+from astra_core.models.split_product import MIN_ROWS, Halves, is_worth_splitting
 
 WIDTH, WIDER = 512, 640
 needs_library = pytest.mark.skipif(
-    split_product._multiply() is None, reason="torch was built without MKL's product of bf16"
+    split_product._library_product() is None, reason="torch was built without MKL's product of bf16"
 )
 
 

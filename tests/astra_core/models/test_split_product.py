@@ -7,7 +7,7 @@ from astra_core.models import split_product
 from astra_core.models.split_product import TOLERANCE, Halves, has_split_product, product
 
 needs_library = pytest.mark.skipif(
-    split_product._multiply() is None, reason="torch was built without MKL's product of bf16"
+    split_product._library_product() is None, reason="torch was built without MKL's product of bf16"
 )
 
 
@@ -77,7 +77,7 @@ def test_split_products_are_not_used_without_a_matrix_unit(monkeypatch):
 
 def test_split_products_are_not_used_where_the_library_lacks_them(monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
-    monkeypatch.setattr(split_product, "_multiply", lambda: None)
+    monkeypatch.setattr(split_product, "_library_product", lambda: None)
 
     assert not has_split_product()
     with pytest.raises(RuntimeError, match="ask has_split_product first"):
@@ -87,12 +87,12 @@ def test_split_products_are_not_used_where_the_library_lacks_them(monkeypatch):
 def test_a_library_that_cannot_be_loaded_is_none(monkeypatch, tmp_path):
     monkeypatch.setattr(split_product, "_LIBRARY", tmp_path / "nothing.so")
 
-    assert split_product._multiply.__wrapped__() is None
+    assert split_product._library_product.__wrapped__() is None
 
 
 def test_split_products_are_not_used_where_they_round(monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
-    monkeypatch.setattr(split_product, "_multiply", object)
+    monkeypatch.setattr(split_product, "_library_product", object)
     monkeypatch.setattr(
         split_product, "product", lambda left, right: (left.high @ right.high).float()
     )
@@ -102,7 +102,7 @@ def test_split_products_are_not_used_where_they_round(monkeypatch):
 
 def test_split_products_are_used_where_the_numbers_are_right(monkeypatch):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
-    monkeypatch.setattr(split_product, "_multiply", object)
+    monkeypatch.setattr(split_product, "_library_product", object)
     monkeypatch.setattr(
         split_product, "product", lambda left, right: sum(left).float() @ sum(right).float()
     )
