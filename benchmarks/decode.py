@@ -38,6 +38,7 @@ def report(shape: Shape, effort: Effort) -> Report:
         figures=[
             Figure("read bandwidth", machine.bytes_per_s / _GIGA, "GB/s"),
             Figure("fp32 matrix product", machine.flops_per_s / _GIGA, "GFLOP/s"),
+            Figure("the same as three of bf16", machine.split_flops_per_s / _GIGA, "GFLOP/s"),
         ],
     )
 

@@ -7,11 +7,12 @@ matrix product does.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from astra_core.models.split_product import Halves, has_split_product, product
 from benchmarks.shapes import Shape
 
 FP32_BYTES = 4
@@ -25,11 +26,13 @@ class Machine:
 
     Attributes:
         bytes_per_s: Of reading.
-        flops_per_s: Of multiplying matrices.
+        flops_per_s: Of torch's own products of fp32 matrices.
+        split_flops_per_s: The same in three products of bf16; 0 where they are not used.
     """
 
     bytes_per_s: float
     flops_per_s: float
+    split_flops_per_s: float = 0.0
 
     @classmethod
     def measured(cls, *, num_bytes: int = 1 << 30, size: int = 2048) -> "Machine":
@@ -41,10 +44,18 @@ class Machine:
         work, found = 2.0 * size**3, 0.0
         for precision in ("highest", "medium"):
             with _matmul_precision(precision):
-                product = left @ right
-                if float((product - exact).abs().max() / exact.abs().max()) < EXACT:
+                multiplied = left @ right
+                if float((multiplied - exact).abs().max() / exact.abs().max()) < EXACT:
                     found = max(found, work / _best(lambda: left @ right))
-        return cls(read, found)
+        split = 0.0
+        if has_split_product():
+            halves = Halves.of(left), Halves.of(right)
+            split = work / _best(lambda: product(*halves))
+        return cls(read, found, split)
+
+    def with_split_products(self) -> "Machine":
+        """The machine if all of its products were taken the faster of the two ways."""
+        return replace(self, flops_per_s=max(self.flops_per_s, self.split_flops_per_s))
 
     def seconds(self, work: "Work") -> float:
         """The least time that this work can take."""
@@ -59,12 +70,36 @@ class Work:
     flops: float
 
 
-def decoding_work(model: Any, shape: Shape, *, batch_size: int, context_tokens: int) -> Work:
+def decoding_work(model: Any, shape: Shape, *, batch_size: int, context_tokens: float) -> Work:
     """Of one new token for each of the rows: every weight, and all keys and values."""
     weights, head = _weights(model)
     cached = batch_size * context_tokens * 2 * shape.num_layers * shape.hidden_size
     flops = 2 * (weights + head) * batch_size + 2 * cached
     return Work(FP32_BYTES * (weights + head + cached), flops)
+
+
+def rollout_works(model: Any, shape: Shape, num_trees: int) -> Iterator[Work]:
+    """Of trees that grow together, pass by pass: nothing is read twice, siblings share contexts.
+
+    Args:
+        model: Attacker and target alike.
+        shape: Of models and trees.
+        num_trees: Roots of the first level.
+    """
+    weights, head = _weights(model)
+    new, num_prompts = shape.new_tokens, num_trees * shape.prompt_tokens
+    num_read, num_probes, rows = 2 * num_prompts, 0, num_trees
+    for depth in range(shape.tree_depth):
+        shared = rows * (shape.prompt_tokens + 2 * depth * new)
+        rows *= shape.tree_width
+        # Of the probe, and of the reply behind it: half of what is being said is there on average.
+        for own in (new / 2, new + new / 2):
+            step = decoding_work(model, shape, batch_size=rows, context_tokens=shared / rows + own)
+            yield Work(new * step.num_bytes, new * step.flops)
+        num_probes += rows * new
+        # The target reads every probe; the attacker reads the replies that a probe follows.
+        num_read += rows * new * (1 if depth + 1 == shape.tree_depth else 2)
+    yield Work(FP32_BYTES * weights, 2 * weights * num_read + 2 * head * num_probes)
 
 
 def update_work(model: Any, shape: Shape, rows: Iterable[Sequence[int]], num_scored: int) -> Work:

@@ -16,6 +16,7 @@ from astra_core.system import System
 from astra_core.testing.plain import plain_rollout, share_of_differing_tokens
 from astra_core.testing.plain_passes import plain_scores
 from benchmarks.figures import Figure, Report, cost_table
+from benchmarks.limits import Machine, rollout_works
 from benchmarks.shapes import SEED, Shape, prompts, sampler, system
 from benchmarks.timing import Effort, Way, costs, threads
 
@@ -32,11 +33,18 @@ def report(shape: Shape, effort: Effort) -> Report:
     found = costs(_ways(shape, effort, own, grown), effort)
     with threads(effort.threads):
         equality = _equality(shape, own, grown)
+        machine = Machine.measured()
+    works = rollout_works(own.attacker.model, shape, effort.trees)
+    limit = sum(map(machine.seconds, works)) / effort.trees
     title = f"rollout of {shape.name}, seconds per tree"
     ours, plain = found[0], next(cost for cost in found if cost.name == PLAIN)
     return Report(
         tables=[cost_table(title, found, threads=effort.threads)],
-        figures=equality,
+        figures=[
+            *equality,
+            Figure("rollout: share of the machine's limit", 100.0 * limit / ours.wall_s, "%"),
+            Figure("rollout: ratio at the machine's limit", plain.wall_s / limit, "x"),
+        ],
         ratios={"rollout": plain.wall_s / ours.wall_s},
     )
 
