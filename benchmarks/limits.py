@@ -88,14 +88,15 @@ def rollout_works(model: Any, shape: Shape, num_trees: int) -> Iterator[Work]:
     """
     weights, head = _weights(model)
     new, num_prompts = shape.new_tokens, num_trees * shape.prompt_tokens
-    num_read, num_probes, rows = 2 * num_prompts, 0, num_trees
+    num_read, num_probes, rows, shared = 2 * num_prompts, 0, num_trees, num_prompts
     for depth in range(shape.tree_depth):
-        shared = rows * (shape.prompt_tokens + 2 * depth * new)
         rows *= shape.tree_width
         # Of the probe, and of the reply behind it: half of what is being said is there on average.
         for own in (new / 2, new + new / 2):
             step = decoding_work(model, shape, batch_size=rows, context_tokens=shared / rows + own)
             yield Work(new * step.num_bytes, new * step.flops)
+        # Every row goes on from a probe and a reply of its own, and cousins share what is older.
+        shared += rows * 2 * new
         num_probes += rows * new
         # The target reads every probe; the attacker reads the replies that a probe follows.
         num_read += rows * new * (1 if depth + 1 == shape.tree_depth else 2)

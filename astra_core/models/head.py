@@ -8,6 +8,7 @@ through in blocks, so that what a product makes is still in the processor's cach
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,8 +28,10 @@ from astra_core.models.split_product import (
 
 # Logits that are kept for the gradient; 256 MiB in fp32. More are computed once more for it.
 MAX_KEPT_LOGITS = 1 << 26
-# Logits of a block: 2 MiB in fp32, about what a core's second cache holds.
+# Logits of a block: 2 MiB in fp32, about what a core's second cache holds, unless rows are many.
 _LOGITS_PER_BLOCK = 1 << 19
+# Logits of the rows that are passed over at a time.
+_LOGITS_PER_PASS = 1 << 21
 # A product that is narrower does not reach the processor's rate.
 _MIN_BLOCK = 512
 
@@ -44,9 +47,27 @@ def label_logprobs(
     device = states.device.type
     if torch.is_autocast_enabled(device):
         states = states.to(torch.get_autocast_dtype(device))
-    is_kept = len(labels) * head.weight.shape[0] <= max_kept_logits
-    found: Tensor = _LabelLogprobs.apply(states, head.weight, head.bias, labels, is_kept)  # type: ignore[no-untyped-call]
+    size = head.weight.shape[0]
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < size:
+        msg = f"labels must be tokens below {size}, got {int(labels.min())} to {int(labels.max())}"
+        raise IndexError(msg)
+    # Nothing is kept, and no product is split, where no gradient is asked for.
+    is_trained = torch.is_grad_enabled() and (states.requires_grad or head.weight.requires_grad)
+    plan = _Plan(
+        is_kept=is_trained and len(labels) * size <= max_kept_logits,
+        is_split=is_trained and _is_worth_splitting(states, head.weight),
+    )
+    found: Tensor = _LabelLogprobs.apply(states, head.weight, head.bias, labels, plan)  # type: ignore[no-untyped-call]
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    is_kept: bool
+    is_split: bool
+
+    def factor(self, matrix: Tensor, dtype: torch.dtype) -> Factor:
+        return factor(matrix.to(dtype), is_split=self.is_split)
 
 
 class _LabelLogprobs(torch.autograd.Function):
@@ -57,22 +78,22 @@ class _LabelLogprobs(torch.autograd.Function):
         weight: Float[Tensor, "V H"],
         bias: Float[Tensor, " V"] | None,
         labels: Int[Tensor, " S"],
-        is_kept: bool,
+        plan: _Plan,
     ) -> Float[Tensor, " S"]:
         dtype = torch.promote_types(states.dtype, torch.float32)
         chosen = states.new_zeros(len(labels), dtype=dtype)
         totals = torch.full_like(chosen, -torch.inf)
-        kept = []
-        known = _known(states, weight)
+        known, kept = plan.factor(states, states.dtype), []
         for block in _vocabulary_blocks(weight, len(labels)):
-            logits = _logits(known, weight, bias, block)
+            rows = plan.factor(weight[block], states.dtype)
+            logits = _logits(known, rows, None if bias is None else bias[block])
             own = logits.to(dtype)
             totals = torch.logaddexp(totals, own.logsumexp(dim=1))
             is_here, places = _within(labels, block)
-            chosen += own.gather(1, places)[:, 0] * is_here
-            kept += [logits] if is_kept else []
+            chosen = torch.where(is_here, own.gather(1, places)[:, 0], chosen)
+            kept += [logits] if plan.is_kept else []
         ctx.save_for_backward(states, weight, bias, labels, totals)
-        ctx.kept = kept
+        ctx.plan, ctx.kept = plan, kept
         return chosen - totals
 
     @staticmethod
@@ -82,16 +103,17 @@ class _LabelLogprobs(torch.autograd.Function):
         of_states = torch.zeros_like(states, dtype=totals.dtype)
         of_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
         of_bias = None if bias is None else torch.empty_like(bias)
-        kept, ctx.kept = iter(ctx.kept), []
-        known = _known(states, weight)
+        known, kept = ctx.plan.factor(states, states.dtype), iter(ctx.kept)
+        ctx.kept = []
         for block in _vocabulary_blocks(weight, len(labels)):
+            rows = ctx.plan.factor(weight[block], states.dtype)
             logits = next(kept, None)
             if logits is None:
-                logits = _logits(known, weight, bias, block)
+                logits = _logits(known, rows, None if bias is None else bias[block])
             logits = _gradient(logits, _within(labels, block), totals, outer)
-            sent = factor(logits, is_split=isinstance(known, Halves))
-            with _route(states):
-                of_states += multiply(sent, _rows_of(weight, block, known))
+            sent = factor(logits, is_split=ctx.plan.is_split)
+            with _route(known):
+                of_states += multiply(sent, rows)
                 if of_weight is not None:
                     of_weight[block] = multiply(sent.t(), known)
             if of_bias is not None:
@@ -99,27 +121,17 @@ class _LabelLogprobs(torch.autograd.Function):
         return of_states.to(states.dtype), of_weight, of_bias, None, None
 
 
-def _known(states: Float[Tensor, "S H"], weight: Float[Tensor, "V H"]) -> Factor:
-    """The states in the form that products of this size are taken in."""
+def _is_worth_splitting(states: Float[Tensor, "S H"], weight: Float[Tensor, "V H"]) -> bool:
     is_large = len(states) >= MIN_ROWS and is_worth_splitting(weight)
-    is_split = is_large and states.dtype == torch.float32 and has_split_product()
-    return factor(states, is_split=is_split and not is_exact())
+    is_fp32 = states.dtype == torch.float32
+    return is_large and is_fp32 and has_split_product() and not is_exact()
 
 
-def _rows_of(weight: Float[Tensor, "V H"], block: slice, known: Factor) -> Factor:
-    """A block of the weights, in the form and type of the states."""
-    if isinstance(known, Halves):
-        return Halves.of(weight[block])
-    return weight[block].to(known.dtype)
-
-
-def _logits(
-    known: Factor, weight: Float[Tensor, "V H"], bias: Float[Tensor, " V"] | None, block: slice
-) -> Float[Tensor, "S B"]:
-    rows = _rows_of(weight, block, known)
-    with _route(weight), torch.autocast(weight.device.type, enabled=False):
+def _logits(known: Factor, rows: Factor, bias: Float[Tensor, " B"] | None) -> Float[Tensor, "S B"]:
+    kind = "cpu" if isinstance(known, Halves) else known.device.type
+    with _route(known), torch.autocast(kind, enabled=False):
         logits = multiply(known, rows.t())
-    return logits if bias is None else logits.add_(bias[block].to(logits.dtype))
+    return logits if bias is None else logits.add_(bias.to(logits.dtype))
 
 
 def _gradient(
@@ -128,7 +140,7 @@ def _gradient(
     totals: Float[Tensor, " S"],
     outer: Float[Tensor, " S"],
 ) -> Float[Tensor, "S B"]:
-    """What the labels' log-probabilities send to the logits, which are overwritten by it."""
+    """What the labels' log-probabilities send to the logits, which fp32 ones are overwritten by."""
     is_here, places = labels
     own = logits.to(totals.dtype)
     own.sub_(totals[:, None]).exp_().mul_(-outer[:, None])
@@ -148,7 +160,7 @@ def _vocabulary_blocks(weight: Float[Tensor, "V H"], num_rows: int) -> Iterator[
 
 def blocks_of(logits: Float[Tensor, "S V"]) -> Iterator[slice]:
     """Rows that are passed over at a time, so that they stay in the processor's cache."""
-    return _slices(len(logits), max(1, _LOGITS_PER_BLOCK // logits.shape[1]))
+    return _slices(len(logits), max(1, _LOGITS_PER_PASS // logits.shape[1]))
 
 
 def _slices(length: int, size: int) -> Iterator[slice]:
@@ -156,6 +168,8 @@ def _slices(length: int, size: int) -> Iterator[slice]:
         yield slice(begin, min(begin + size, length))
 
 
-def _route(states: Tensor) -> AbstractContextManager[None]:
-    is_fp32 = states.dtype == torch.float32 and states.device.type == "cpu"
+def _route(known: Factor) -> AbstractContextManager[None]:
+    if isinstance(known, Halves):
+        return nullcontext()
+    is_fp32 = known.dtype == torch.float32 and known.device.type == "cpu"
     return fast_route() if is_fp32 else nullcontext()

@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformers.pytorch_utils import Conv1D
+
+from astra_core.models.linear_layers import linear_layers, matrix_of, replaced_forwards
 
 # Below this many weights a layer's product is over before the order of its weights matters.
 _MIN_WEIGHTS = 100_000
@@ -36,22 +37,14 @@ def packed_linears(model: Any, *, dtype: torch.dtype = torch.float32) -> Iterato
         model: Of fp32 weights.
         dtype: Of the products; sums are taken in fp32 either way.
     """
-    layers = [layer for layer in model.modules() if _is_worth_it(layer, dtype)]
-    for layer in layers:
-        layer.forward = _packed_forward(layer, dtype)
-    try:
+    layers = [layer for layer in linear_layers(model) if _is_worth_it(layer, dtype)]
+    with replaced_forwards({layer: _packed_forward(layer, dtype) for layer in layers}):
         yield
-    finally:
-        for layer in layers:
-            del layer.forward
 
 
 def _is_worth_it(layer: Any, dtype: torch.dtype) -> bool:
-    # Not their subclasses: an adapter around a layer does more than multiply.
-    if type(layer) not in {torch.nn.Linear, Conv1D} or layer.weight.dtype != torch.float32:
-        return False
-    # Packed already, by a scope around this one or a second speaker of the same weights.
-    if "forward" in vars(layer):
+    # One with another forward is packed, by a scope around this one or for a second speaker.
+    if layer.weight.dtype != torch.float32 or "forward" in vars(layer):
         return False
     if dtype != torch.float32:
         return True
@@ -60,9 +53,7 @@ def _is_worth_it(layer: Any, dtype: torch.dtype) -> bool:
 
 
 def _packed_forward(layer: Any, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
-    matrix = layer.weight.detach().to(dtype)
-    # transformers' Conv1D stores its matrix the other way round.
-    matrix = matrix.t().contiguous() if type(layer) is Conv1D else matrix
+    matrix = matrix_of(layer).t().detach().to(dtype).contiguous()
     bias = None if layer.bias is None else layer.bias.detach().to(dtype)
     is_packed = matrix.device.type == "cpu" and has_packed_product(dtype)
     product = (_packed_product if is_packed else _plain_product)(matrix, bias)

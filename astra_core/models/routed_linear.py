@@ -7,7 +7,7 @@ kernels, so it is set around the products of linear layers and nowhere else. On 
 AMX large products are taken as three of bf16 instead (``split_product``).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import cache, partial
 from typing import Any
@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from transformers.pytorch_utils import Conv1D
 
+from astra_core.models.linear_layers import linear_layers, matrix_of, replaced_forwards
 from astra_core.models.split_linear import SplitLinear
 from astra_core.models.split_product import has_split_product, is_worth_splitting
 
@@ -32,30 +32,24 @@ def routed_linears(model: Any) -> Iterator[None]:
 
     The weights must not change inside of the body.
     """
-    kinds = (torch.nn.Linear, Conv1D)
-    # Not their subclasses: an adapter around a layer does more than multiply.
-    layers = [layer for layer in model.modules() if type(layer) in kinds]
-    for layer in layers:
-        _route_layer(layer)
-    try:
+    forwards = {layer: _routed_forward(layer) for layer in linear_layers(model)}
+    with replaced_forwards({layer: own for layer, own in forwards.items() if own is not None}):
         yield
-    finally:
-        for layer in layers:
-            vars(layer).pop("forward", None)
 
 
-def _route_layer(layer: Any) -> None:
+def _routed_forward(layer: Any) -> Callable[[Tensor], Tensor] | None:
     if is_exact():
-        layer.forward = partial(_forward, layer)
-    elif has_split_product() and is_worth_splitting(layer.weight):
-        layer.forward = SplitLinear(layer)
+        return partial(_forward, layer)
+    # Of a large frozen model the halves would be the memory that its adapters were to spare.
+    is_trained = layer.weight.requires_grad and is_worth_splitting(layer.weight)
+    return SplitLinear(layer) if is_trained and has_split_product() else None
 
 
 @cache
 def is_exact() -> bool:
     """True when this processor has the route and it rounds no worse than fp32 does."""
     numbers = torch.Generator().manual_seed(0)
-    left, right = torch.randn(2, _SIZE, _SIZE, generator=numbers)
+    left, right = torch.randn(2, _SIZE, _SIZE, generator=numbers, dtype=torch.float32, device="cpu")
     exact = left.double() @ right.double()
     try:
         with _route():
@@ -100,14 +94,8 @@ class RoutedProduct(torch.autograd.Function):
 
 
 def _forward(layer: Any, rows: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-    found: Tensor = RoutedProduct.apply(rows.flatten(0, -2), _matrix(layer), layer.bias)  # type: ignore[no-untyped-call]
+    found: Tensor = RoutedProduct.apply(rows.flatten(0, -2), matrix_of(layer), layer.bias)  # type: ignore[no-untyped-call]
     return found.view(*rows.shape[:-1], -1)
-
-
-def _matrix(layer: Any) -> Float[Tensor, "I O"]:
-    # transformers' Conv1D stores its matrix the other way round.
-    matrix: Tensor = layer.weight if type(layer) is Conv1D else layer.weight.t()
-    return matrix
 
 
 @contextmanager

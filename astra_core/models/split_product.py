@@ -67,7 +67,7 @@ def multiply(left: Factor, right: Factor) -> Tensor:
 
 
 def is_worth_splitting(weight: Tensor) -> bool:
-    """True for a layer's weights in fp32 on the CPU, if there are enough of them."""
+    """True for weights in fp32 on the CPU, if there are enough of them."""
     is_fp32 = weight.dtype == torch.float32 and weight.device.type == "cpu"
     return is_fp32 and weight.numel() >= MIN_WEIGHTS
 
@@ -76,13 +76,18 @@ def product(left: Halves, right: Halves) -> Float[Tensor, "N O"]:
     """The product in fp32 of two matrices whose rows or columns are contiguous.
 
     Raises:
-        ValueError: The inner sizes differ.
+        ValueError: The inner sizes differ, or the halves are not bf16 on the CPU.
     """
+    if {part.dtype for part in (*left, *right)} != {
+        torch.bfloat16
+    } or left.high.device.type != "cpu":
+        msg = f"halves must be bf16 on the CPU, got {left.high.dtype} on {left.high.device}"
+        raise ValueError(msg)
     (rows, inner), (same, columns) = left.high.shape, right.high.shape
     if inner != same:
         msg = f"inner sizes must be equal, got {inner} and {same}"
         raise ValueError(msg)
-    found = torch.empty(rows, columns)
+    found = torch.empty(rows, columns, dtype=torch.float32, device="cpu")
     with record_function("astra::split_mm"):
         # The small ones first: what is added last is rounded last.
         _add_product(left.low, right.high, found, keep=0.0)
@@ -97,7 +102,7 @@ def has_split_product() -> bool:
     if not torch.cpu._is_amx_tile_supported() or _library_product() is None:  # noqa: SLF001
         return False
     numbers = torch.Generator().manual_seed(0)
-    left, right = torch.randn(2, 192, 192, generator=numbers)
+    left, right = torch.randn(2, 192, 192, generator=numbers, dtype=torch.float32, device="cpu")
     exact = left.double() @ right.double()
     # Both memory orders of both sides.
     for one, other in ((left, right), (left.t().contiguous().t(), right.t().contiguous().t())):

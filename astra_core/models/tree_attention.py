@@ -16,6 +16,8 @@ from torch import Tensor
 
 MAX_WHOLE_TOKENS = 256
 """A branch no longer than this is attended over as a whole; smaller products gain nothing."""
+_WORTH_SCORES = 0.75
+_WORTH_KEYS = 4.0
 
 Stretch = tuple[int, int]
 """From the first token to the one after the last."""
@@ -43,19 +45,21 @@ class Blocks:
 
 
 def branch_blocks(slots: Sequence[int], parents: Sequence[int], width: int) -> list[list[Block]]:
-    """The blocks of rows of trees whose branches lie in one stretch each.
+    """The blocks of rows of trees whose branches lie in one stretch each, trees from slot 0 on.
 
     Args:
         slots: Of each token in the flattened rows; a branch's lie together, its root first.
         parents: The token before each in its sequence, earlier in the list; -1 for a root.
         width: Of a row.
     """
+    num_rows = 1 + max(slots) // width
+    if width <= MAX_WHOLE_TOKENS:
+        return [[Block((0, width), ((0, width),))] for _ in range(num_rows)]
     sizes, children = _shapes(parents)
-    rows: list[list[Block]] = [[] for _ in range(1 + max(slots) // width)]
-    for root, parent in enumerate(parents):
-        if parent < 0:
-            begin = slots[root] % width
-            rows[slots[root] // width] += _of_tree(root, begin, sizes, children)
+    roots: list[list[int]] = [[] for _ in range(num_rows)]
+    for slot, root in sorted((slots[n], n) for n, parent in enumerate(parents) if parent < 0):
+        roots[slot // width].append(root)
+    rows = [_of_family(family, sizes, children) for family in roots]
     for blocks in rows:
         blocks.sort(key=lambda block: block.queries)
         end = blocks[-1].queries[1]
@@ -67,8 +71,12 @@ def branch_blocks(slots: Sequence[int], parents: Sequence[int], width: int) -> l
 def with_blocks(
     mask: Float[Tensor, "R 1 N N"], rows: Sequence[Sequence[Block]]
 ) -> Float[Tensor, "R 1 N N"]:
-    """The mask, carrying the blocks to where attention is computed if there are several."""
-    if any(len(blocks) > 1 for blocks in rows):
+    """The mask, carrying the blocks to where attention is computed if that is less work.
+
+    Every block is a call of its own and keeps a copy of its keys and values for the gradient, so
+    blocks must leave out scores that count and not repeat keys too often.
+    """
+    if _are_worth_it(rows, mask.shape[-1]):
         masks = [
             [_seen(own, block.keys, block.queries) for block in blocks]
             for own, blocks in zip(torch.split(mask, 1), rows, strict=True)
@@ -145,10 +153,21 @@ def _shapes(parents: Sequence[int]) -> tuple[list[int], list[list[int]]]:
     return sizes, children
 
 
-def _of_tree(root: int, begin: int, sizes: list[int], children: list[list[int]]) -> list[Block]:
+def _are_worth_it(rows: Sequence[Sequence[Block]], width: int) -> bool:
+    sizes = [
+        (block.queries[1] - block.queries[0], sum(end - begin for begin, end in block.keys))
+        for blocks in rows
+        for block in blocks
+    ]
+    num_tokens = len(rows) * width
+    num_scores, num_keys = sum(q * k for q, k in sizes), sum(k for _, k in sizes)
+    return num_scores < _WORTH_SCORES * num_tokens * width and num_keys < _WORTH_KEYS * num_tokens
+
+
+def _of_family(roots: list[int], sizes: list[int], children: list[list[int]]) -> list[Block]:
     found = []
     # A family lies in one stretch: siblings that are small together are attended over together.
-    waiting: list[tuple[list[int], int, tuple[Stretch, ...]]] = [([root], begin, ())]
+    waiting: list[tuple[list[int], int, tuple[Stretch, ...]]] = [(roots, 0, ())]
     while waiting:
         family, start, before = waiting.pop()
         for group in _grouped(family, sizes):

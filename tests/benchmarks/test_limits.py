@@ -65,8 +65,8 @@ def test_a_rollout_reads_nothing_twice(model):
     shape = replace(TINY, prompt_tokens=5, new_tokens=4, tree_width=2, tree_depth=2)
     *steps, reading = rollout_works(model, shape, 3)
 
-    # Probes and replies of 6 rows, then of 12; siblings share what came before them.
-    contexts = [(6, 3 * 5, 2), (6, 3 * 5, 6), (12, 6 * 13, 2), (12, 6 * 13, 6)]
+    # Probes and replies of 6 rows, then of 12: three prompts, and six turns of 8 tokens to share.
+    contexts = [(6, 15, 2), (6, 15, 6), (12, 63, 2), (12, 63, 6)]
     for (rows, shared, own), step in zip(contexts, steps, strict=True):
         alone = decoding_work(model, shape, batch_size=rows, context_tokens=shared / rows + own)
         assert (4 * alone.num_bytes, 4 * alone.flops) == (step.num_bytes, step.flops)

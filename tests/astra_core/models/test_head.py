@@ -128,6 +128,46 @@ def test_label_logprobs_by_split_products_are_those_of_plain_ones(most, monkeypa
         torch.testing.assert_close(plain, split, rtol=0.0, atol=2e-5 * float(plain.abs().max()))
 
 
+def test_nothing_is_kept_or_split_where_no_gradient_is_asked_for(monkeypatch):
+    head, states, labels = parts(torch.float32)
+    plans = []
+    apply = head_module._LabelLogprobs.apply
+
+    def noted(*given):
+        plans.append(given[-1])
+        return apply(*given)
+
+    monkeypatch.setattr(head_module._LabelLogprobs, "apply", noted)
+    monkeypatch.setattr(head_module, "_is_worth_splitting", lambda *_: True)
+    with torch.no_grad():
+        found = label_logprobs(head, states, labels)
+    monkeypatch.setattr(head_module, "_is_worth_splitting", lambda *_: False)
+    expected = label_logprobs(head, states, labels)
+
+    assert [(False, False), (True, False)] == [(plan.is_kept, plan.is_split) for plan in plans]
+    assert torch.equal(expected, found)
+
+
+def test_tokens_that_a_bias_forbids_leave_the_others_finite(monkeypatch):
+    monkeypatch.setattr(head_module, "_MIN_BLOCK", 4)
+    monkeypatch.setattr(head_module, "_LOGITS_PER_BLOCK", 1)
+    head, states, _ = parts(torch.float32)
+    labels = torch.full((NUM_LABELS,), 2)
+    with torch.no_grad():
+        head.bias[4] = -torch.inf
+    expected = head(states).log_softmax(dim=1)[:, 2]
+
+    torch.testing.assert_close(expected, label_logprobs(head, states, labels))
+
+
+@pytest.mark.parametrize("wrong", [-1, VOCABULARY])
+def test_labels_that_are_no_tokens_are_refused(wrong):
+    head, states, labels = parts(torch.float32)
+    labels[3] = wrong
+    with pytest.raises(IndexError, match=f"labels must be tokens below {VOCABULARY}, got "):
+        label_logprobs(head, states, labels)
+
+
 def test_label_logprobs_of_nothing_are_nothing():
     head, states, labels = parts(torch.float32)
 

@@ -1,10 +1,14 @@
 """Layers on split products compute what they did, gradients too, and only where it pays."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
+from tiny_architectures import tiny_model
 from transformers.pytorch_utils import Conv1D
 
 from astra_core.models import routed_linear, split_linear, split_product
+from astra_core.models.recomputation import recomputed
 from astra_core.models.routed_linear import routed_linears
 from astra_core.models.split_linear import SplitLinear
 from astra_core.models.split_product import MIN_ROWS, Halves, is_worth_splitting
@@ -82,7 +86,7 @@ def test_small_layers_and_other_numbers_stay_as_they_are(layer):
 
 @needs_library
 @pytest.mark.usefixtures("_on_a_matrix_unit")
-def test_weights_are_split_once_and_no_more_than_needed_is_kept(monkeypatch):
+def test_weights_are_split_once_for_all_batches(monkeypatch):
     split = []
     of = Halves.of
 
@@ -96,21 +100,58 @@ def test_weights_are_split_once_and_no_more_than_needed_is_kept(monkeypatch):
         for _ in range(3):
             layer(rows).sum().backward()
 
-    assert 1 == split.count((WIDER, WIDTH))
-    assert 3 == split.count((MIN_ROWS, WIDTH))
+    assert 1 == split.count((WIDTH, WIDER))
+    # The input twice: halves of it are not kept from one pass to the other.
+    assert 6 == split.count((MIN_ROWS, WIDTH))
     assert 3 == split.count((MIN_ROWS, WIDER))
+
+
+@pytest.mark.usefixtures("_on_a_matrix_unit")
+def test_frozen_layers_stay_as_they_are():
+    layer = layer_of(torch.nn.Linear).requires_grad_(requires_grad=False)
+    with routed_linears(torch.nn.Sequential(layer)):
+        assert "forward" not in vars(layer)
+
+
+@needs_library
+@pytest.mark.parametrize(("is_trained", "num_kept"), [(True, 3), (False, 2)])
+def test_no_more_than_needed_is_kept_for_the_gradient(is_trained, num_kept):
+    layer = layer_of(torch.nn.Linear).requires_grad_(requires_grad=is_trained)
+    rows = torch.randn(MIN_ROWS, WIDTH, requires_grad=True)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        found = SplitLinear(layer)(rows)
+    found.sum().backward()
+
+    # The halves of the weights and, for their gradient, the input itself.
+    assert num_kept == len(kept)
+    torch.testing.assert_close(layer.weight.sum(dim=0).expand(MIN_ROWS, -1), rows.grad)
+    assert is_trained == (layer.weight.grad is not None)
+
+
+@needs_library
+def test_gradients_lie_in_memory_as_their_weights_do():
+    for kind in (torch.nn.Linear, Conv1D):
+        layer = layer_of(kind)
+        SplitLinear(layer)(torch.randn(MIN_ROWS, WIDTH)).sum().backward()
+
+        assert layer.weight.grad.is_contiguous()
 
 
 @needs_library
 @pytest.mark.usefixtures("_on_a_matrix_unit")
-def test_frozen_weights_get_no_gradient_and_pass_one_on():
-    layer = layer_of(torch.nn.Linear).requires_grad_(requires_grad=False)
-    rows = torch.randn(MIN_ROWS, WIDTH, requires_grad=True)
-    with routed_linears(torch.nn.Sequential(layer)):
-        layer(rows).sum().backward()
+def test_recomputed_activations_give_the_same_gradients_of_split_layers():
+    model = tiny_model("gpt2", n_embd=WIDTH, n_layer=1, n_positions=MIN_ROWS)
+    ids = torch.arange(MIN_ROWS)[None] % 20
+    found = []
+    for scope in (nullcontext(), recomputed(model)):
+        model.zero_grad()
+        with scope, routed_linears(model):
+            assert [m for m in model.modules() if isinstance(vars(m).get("forward"), SplitLinear)]
+            model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+        found.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]))
 
-    torch.testing.assert_close(layer.weight.sum(dim=0).expand(MIN_ROWS, -1), rows.grad)
-    assert layer.weight.grad is None
+    assert torch.equal(*found)
 
 
 def test_the_exact_route_goes_first(monkeypatch):

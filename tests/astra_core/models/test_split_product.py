@@ -57,7 +57,7 @@ def test_every_part_of_the_product_counts():
     one, other = Halves.of(left), Halves.of(right)
     nothing = torch.zeros_like(one.low)
 
-    # A hundred times the error of the three together.
+    # Without a low half it is nearly that of bf16.
     assert error(product(Halves(one.high, nothing), other), left, right) > 20 * TOLERANCE
     assert error(product(one, Halves(other.high, nothing)), left, right) > 20 * TOLERANCE
 
@@ -67,6 +67,25 @@ def test_product_of_sizes_that_do_not_fit_says_so():
     one = Halves.of(torch.randn(3, 4))
     with pytest.raises(ValueError, match="inner sizes must be equal, got 4 and 3"):
         product(one, one)
+
+
+@needs_library
+def test_product_of_other_numbers_says_so():
+    one = Halves(torch.zeros(2, 2), torch.zeros(2, 2))
+    with pytest.raises(ValueError, match=r"halves must be bf16 on the CPU, got .*float32"):
+        product(one, one)
+
+
+@needs_library
+def test_product_is_fp32_whatever_the_process_makes_by_default():
+    left, right = torch.randn(2, 40, 40, generator=torch.Generator().manual_seed(4))
+    expected = product(Halves.of(left), Halves.of(right))
+    for dtype in (torch.bfloat16, torch.float64):
+        torch.set_default_dtype(dtype)
+        try:
+            assert torch.equal(expected, product(Halves.of(left), Halves.of(right)))
+        finally:
+            torch.set_default_dtype(torch.float32)
 
 
 def test_split_products_are_not_used_without_a_matrix_unit(monkeypatch):

@@ -10,6 +10,7 @@ from astra_core.models import attention, tree_attention
 from astra_core.models.logprobs import token_logprobs
 from astra_core.models.masks import additive_mask
 from astra_core.models.packing import packed_rows
+from astra_core.models.recomputation import recomputed
 from astra_core.models.rows import pad_rows, padded_logprobs
 from astra_core.models.tree_attention import by_blocks, with_blocks
 
@@ -61,6 +62,40 @@ def test_branches_are_taken_together_up_to_the_size_of_a_whole():
     assert [((0, 2), ((0, 2),)), ((2, 12), ((2, 12),))] == [
         (block.queries, block.keys) for block in packed.blocks[1]
     ]
+
+
+def test_small_trees_of_a_row_are_taken_together():
+    packed = blocks_of([list(range(1, 7)), *([number, 0] for number in range(10, 13))], 4)
+
+    assert [((0, 6), ((0, 6),))] == [(b.queries, b.keys) for b in packed.blocks[0]]
+    assert [((0, 4), ((0, 4),)), ((4, 6), ((4, 6),))] == [
+        (block.queries, block.keys) for block in packed.blocks[1]
+    ]
+
+
+def test_rows_that_are_short_are_taken_as_they_are():
+    packed = blocks_of(DEEP, 12)
+
+    assert [[((0, 12), ((0, 12),))]] * 2 == [
+        [(block.queries, block.keys) for block in blocks] for blocks in packed.blocks
+    ]
+
+
+@pytest.mark.parametrize(
+    "sequences",
+    [
+        # Rows that differ in length only, and a long past that every small branch would repeat.
+        [[number, *range(20, 20 + number)] for number in (7, 8, 9)],
+        [[*range(30), number, number] for number in range(40, 60)],
+    ],
+)
+def test_blocks_that_save_little_are_not_used(sequences):
+    packed = blocks_of(sequences, 4)
+
+    assert max(map(len, packed.blocks)) > 1
+    assert not hasattr(
+        with_blocks(additive_mask(packed.visible, torch.float32), packed.blocks), "blocks"
+    )
 
 
 def test_the_mask_of_a_block_is_its_part_of_the_whole():
@@ -134,6 +169,42 @@ def test_attention_falls_apart_in_every_layer_and_keeps_groups_and_windows(name,
     assert len(noted) == model.config.num_hidden_layers
     for first, second in zip(expected, found, strict=True):
         torch.testing.assert_close(first, second, rtol=0.0, atol=1e-4 * float(first.abs().max()))
+
+
+def test_recomputed_activations_give_the_same_gradients_by_blocks(noted):
+    model = tiny_model("gpt2").double()
+    expected = outcome(model, token_logprobs, rows_of(DEEP))
+    noted.clear()
+    with recomputed(model):
+        found = outcome(model, token_logprobs, rows_of(DEEP))
+
+    # Once forward and once more for the gradient.
+    assert len(noted) == 2 * model.config.num_hidden_layers
+    for first, second in zip(expected, found, strict=True):
+        torch.testing.assert_close(first, second, rtol=0.0, atol=1e-12)
+
+
+def test_attention_by_blocks_stays_near_fp32_under_autocast(noted):
+    model = tiny_model("gpt2")
+    with torch.no_grad():
+        expected = padded_logprobs(model, rows_of(DEEP))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = token_logprobs(model, rows_of(DEEP))
+
+    assert noted
+    torch.testing.assert_close(expected, found, rtol=0.02, atol=0.1)
+
+
+def test_attention_of_a_special_kind_is_not_taken_apart(noted):
+    packed = blocks_of(DEEP[:5], 4)
+    mask = with_blocks(additive_mask(packed.visible, torch.float32), packed.blocks)
+    query, key, value = (torch.randn(1, 2, 12, 4) for _ in range(3))
+    module = torch.nn.Module()
+    plain, _ = attention.attention(module, query, key, value, mask)
+    dropping, _ = attention.attention(module, query, key, value, mask, dropout=1e-9)
+
+    assert 1 == len(noted)
+    torch.testing.assert_close(plain, dropping)
 
 
 def test_attention_of_one_layer_multiplies_less_than_all_by_all():
