@@ -1,10 +1,11 @@
 """Seconds per tree of one DPO update: ours, ASTRA-RL's way and TRL's, and whether they agree.
 
 ``python -m benchmarks.update`` prints them. Ours learns from the best and worst siblings of several
-trees at once, in micro-batches of four trees, whose 28 pairs the default batch_size of 32 leaves
-room for; the others from one tree, the seven pairs of which are one batch. All compute the same
-loss and gradient of one tree, which is checked in the same run. The learning rate is too small to
-move a weight, so every repetition does the same.
+trees at once, in micro-batches of four trees, whose 28 pairs are within the batch_size of 32 that
+params.yaml has, and once more in shuffled ones of 32 pairs, which share less. The others learn from
+one tree, the seven pairs of which are one batch. All compute the same loss and gradient of one
+tree, which is checked in the same run. The learning rate is too small to move a weight, so every
+repetition does the same.
 """
 
 from collections.abc import Sequence
@@ -19,16 +20,18 @@ from astra_core.config import Choice, TrainingConfiguration
 from astra_core.distributed import World
 from astra_core.registry import build
 from astra_core.rollout import Graph
+from astra_core.seeding import derive_key, generator
 from astra_core.system import System
 from astra_core.update import Update, Updates
 from benchmarks.figures import Figure, Report, cost_table
 from benchmarks.limits import Machine, update_work
 from benchmarks.other_trainers import NO_STEP, TRAINERS, Precision, gradient_norm
-from benchmarks.shapes import Shape, rewarded_graphs, system
+from benchmarks.shapes import SEED, Shape, rewarded_graphs, system
 from benchmarks.timing import Cost, Effort, Way, costs, threads
 
 BETA = 0.1
 TREES_PER_BATCH = 4
+BATCH_SIZE = 32
 _KEPT = ", freed memory kept"
 TOLERANCE_PERCENT: dict[Precision, float] = {"fp32": 0.01, "bf16": 3.0}
 """Of loss and gradient norm; bf16 keeps eight bits, and the three round at different places."""
@@ -45,8 +48,16 @@ class Learner:
     def step(self, count: int) -> Update:
         """One update by the pairs of the first trees."""
         trees = self.pairs[:count]
-        groups = [trees[i : i + TREES_PER_BATCH] for i in range(0, count, TREES_PER_BATCH)]
+        groups = [trees[i : i + TREES_PER_BATCH] for i in range(0, len(trees), TREES_PER_BATCH)]
         window = [self.algorithm.collate(list(chain(*group))) for group in groups]
+        return self.updates.apply(window, training_step=0)
+
+    def shuffled_step(self) -> Update:
+        """One update by the pairs of all trees, in micro-batches as the Trainer makes them."""
+        pairs = list(chain(*self.pairs))
+        order = generator(derive_key(SEED, "shuffled")).permutation(len(pairs))
+        groups = [order[i : i + BATCH_SIZE] for i in range(0, len(order), BATCH_SIZE)]
+        window = [self.algorithm.collate([pairs[index] for index in group]) for group in groups]
         return self.updates.apply(window, training_step=0)
 
 
@@ -102,13 +113,17 @@ def _compared(
     """Costs of ours and of the others, these also with their freed memory kept, and the gaps."""
     ours = learner(own, graphs, precision=precision)
     others = {name: kind(shape, beta=BETA, precision=precision) for name, kind in TRAINERS.items()}
-    ways = [Way("ours", lambda: ours.step(effort.trees), effort.repetitions, effort.trees)]
+    few = effort.plain_repetitions
+    ways = [
+        Way("ours", lambda: ours.step(effort.trees), effort.repetitions, effort.trees),
+        Way("ours, pairs shuffled", ours.shuffled_step, few, effort.trees),
+    ]
     for told in (_KEPT, ""):
         ways += [
             Way(
                 f"{name}{told}",
                 partial(other.step, ours.pairs[0]),
-                effort.plain_repetitions,
+                few,
                 is_ours=bool(told),
             )
             for name, other in others.items()
