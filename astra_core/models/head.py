@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from astra_core.models.routed_linear import fast_route, is_exact
 from astra_core.models.split_product import (
@@ -97,6 +98,7 @@ class _LabelLogprobs(torch.autograd.Function):
         return chosen - totals
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         states, weight, bias, labels, totals = ctx.saved_tensors
         (outer,) = gradients

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from astra_core.models.linear_layers import matrix_of
 from astra_core.models.split_product import MIN_ROWS, Halves, product
@@ -62,6 +63,7 @@ class SplitProduct(torch.autograd.Function):
         return found if bias is None else found.add_(bias)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         """The gradients of rows, matrix and bias, as far as they are needed."""
         (outer,) = gradients

@@ -154,6 +154,15 @@ def test_recomputed_activations_give_the_same_gradients_of_split_layers():
     assert torch.equal(*found)
 
 
+@needs_library
+def test_second_derivatives_are_refused():
+    layer, rows = layer_of(torch.nn.Linear), torch.randn(MIN_ROWS, WIDTH, requires_grad=True)
+    found = SplitLinear(layer)(rows)
+    (gradient,) = torch.autograd.grad((found**2).sum(), rows, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
 def test_the_exact_route_goes_first(monkeypatch):
     monkeypatch.setattr(routed_linear, "is_exact", lambda: True)
     monkeypatch.setattr(routed_linear, "has_split_product", lambda: True)
