@@ -33,9 +33,9 @@ class LanguageModelConfiguration(Section):
     """Size and training of the built-in language model."""
 
     num_quarrels: int = Field(
-        default=6_500, ge=0, description="Short, mostly provoked dialogues, read first."
+        default=13_000, ge=0, description="Short, mostly provoked dialogues, read first."
     )
-    num_dialogues: Count = Field(default=2_500, description="Natural dialogues, read after those.")
+    num_dialogues: Count = Field(default=5_000, description="Natural dialogues, read after those.")
     vocab_size: int = Field(default=1024, ge=258, description="256 bytes, 2 marks, then merges.")
     hidden_size: Count = 128
     num_layers: Count = 3
