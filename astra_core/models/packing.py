@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from astra_core.models.tree_attention import Block, branch_blocks
+from astra_core.models.tree_attention import Block, branch_blocks, branch_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +114,7 @@ def _placed(forest: _Forest) -> tuple[list[int], int, int]:
 
 def _depth_first(forest: _Forest, begins: dict[int, int]) -> list[int]:
     """The slot of every token, so that all that descends from one lies right behind it."""
-    sizes = [1] * len(forest.ids)
-    for number in range(len(sizes) - 1, -1, -1):
-        if forest.parents[number] >= 0:
-            sizes[forest.parents[number]] += sizes[number]
+    sizes = branch_sizes(forest.parents)
     slots: list[int] = []
     free: list[int] = []
     for number, parent in enumerate(forest.parents):

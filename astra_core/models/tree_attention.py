@@ -55,7 +55,7 @@ def branch_blocks(slots: Sequence[int], parents: Sequence[int], width: int) -> l
     num_rows = 1 + max(slots) // width
     if width <= MAX_WHOLE_TOKENS:
         return [[Block((0, width), ((0, width),))] for _ in range(num_rows)]
-    sizes, children = _shapes(parents)
+    sizes, children = branch_sizes(parents), _children(parents)
     roots: list[list[int]] = [[] for _ in range(num_rows)]
     for slot, root in sorted((slots[n], n) for n, parent in enumerate(parents) if parent < 0):
         roots[slot // width].append(root)
@@ -140,17 +140,21 @@ class _Pieces:
         return own[0] if len(own) == 1 else torch.cat(own, dim=2)
 
 
-def _shapes(parents: Sequence[int]) -> tuple[list[int], list[list[int]]]:
-    """The size of each token's branch, itself included, and its children."""
+def branch_sizes(parents: Sequence[int]) -> list[int]:
+    """How many tokens descend from each, itself included; parents come before their children."""
     sizes = [1] * len(parents)
-    children: list[list[int]] = [[] for _ in parents]
     for number in range(len(parents) - 1, -1, -1):
         if parents[number] >= 0:
             sizes[parents[number]] += sizes[number]
+    return sizes
+
+
+def _children(parents: Sequence[int]) -> list[list[int]]:
+    children: list[list[int]] = [[] for _ in parents]
     for number, parent in enumerate(parents):
         if parent >= 0:
             children[parent].append(number)
-    return sizes, children
+    return children
 
 
 def _are_worth_it(rows: Sequence[Sequence[Block]], width: int) -> bool:
