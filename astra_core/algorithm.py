@@ -98,7 +98,11 @@ class Algorithm(ABC):
 
     @abstractmethod
     def flatten(self, graph: Graph) -> Sequence[Any]:
-        """What there is to learn from one graph; an empty list is legal and counted."""
+        """What there is to learn from one graph; an empty list is legal and counted.
+
+        A step that names its turn as ``node`` is kept beside the others of that graph, so that
+        their common context is read once.
+        """
 
     def flatten_all(self, graphs: Sequence[Graph]) -> list[Any]:
         """The steps of one experience; overridden where graphs are compared with each other."""

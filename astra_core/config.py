@@ -214,6 +214,10 @@ class LoraConfiguration(Section):
     )
 
 
+Shuffle = Literal["trees", "steps"]
+"""What is shuffled before an experience is cut into micro-batches."""
+
+
 class TrainingConfiguration(Section):
     """What the Trainer does; the algorithm brings its own options."""
 
@@ -231,6 +235,10 @@ class TrainingConfiguration(Section):
     )
     epochs_per_experience: Count = Field(
         default=1, description="Times each experience is learned from."
+    )
+    shuffle: Shuffle = Field(
+        default="trees",
+        description="What changes places: whole trees, read with their common context, or steps.",
     )
     lr: Positive = Field(default=3e-3, description="Peak learning rate.")
     optimizer: Choice = Choice(name="adamw")

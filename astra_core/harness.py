@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from astra_core.algorithm import Algorithm, Batch
+from astra_core.config import Shuffle
 from astra_core.distributed import World
 from astra_core.files import record_digest
 from astra_core.rollout import Graph
@@ -46,6 +47,8 @@ class Harness:
         sampler: Rolls out; its System's attacker is the policy.
         algorithm: Makes steps of rollouts.
         num_episodes: Prompts of one experience.
+        shuffle: What changes places from epoch to epoch: whole trees, whose steps are read with
+            their common context, or single steps.
         world: The processes that share the rollouts; None for this one alone.
     """
 
@@ -55,11 +58,13 @@ class Harness:
         algorithm: Algorithm,
         *,
         num_episodes: int,
+        shuffle: Shuffle = "trees",
         world: World | None = None,
     ) -> None:
         self.sampler = sampler
         self.algorithm = algorithm
         self._num_episodes = num_episodes
+        self._shuffle = shuffle
         self._world = world or World()
 
     def experience(self, iteration: int, *, graphs: Sequence[Graph] | None = None) -> Experience:
@@ -106,10 +111,22 @@ class Harness:
     def batches(self, experience: Experience, *, epoch: int, batch_size: int) -> Iterator[Batch]:
         """The steps in an order of their own for each epoch, as micro-batches; none is dropped."""
         key = derive_key(self.sampler.seed, "mini-batches", experience.iteration, epoch)
-        order = generator(key).permutation(len(experience.steps))
+        groups = _trees(experience) if self._shuffle == "trees" else [[x] for x in experience.steps]
+        mixed = generator(key).permutation(len(groups))
+        order = [step for place in mixed for step in groups[place]]
         for start in range(0, len(order), batch_size):
-            chosen = order[start : start + batch_size]
-            yield self.algorithm.collate([experience.steps[index] for index in chosen])
+            yield self.algorithm.collate(order[start : start + batch_size])
+
+
+def _trees(experience: Experience) -> list[list[Any]]:
+    """The steps by the tree that their ``node`` is of, in the order of the first of each."""
+    tree = {id(node): at for at, graph in enumerate(experience.graphs) for node in graph.nodes()}
+    groups: dict[Any, list[Any]] = {}
+    for at, step in enumerate(experience.steps):
+        # A step of an algorithm of one's own need not have a node: it is shuffled by itself.
+        known = tree.get(id(getattr(step, "node", None)))
+        groups.setdefault((at, "alone") if known is None else known, []).append(step)
+    return list(groups.values())
 
 
 def _experience_metrics(graphs: Sequence[Graph], num_steps: int) -> dict[str, float]:

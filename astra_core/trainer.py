@@ -82,6 +82,7 @@ class Trainer:
             sampler,
             algorithm,
             num_episodes=config.num_episodes_per_experience,
+            shuffle=config.shuffle,
             world=self.world,
         )
         if config.lora is not None:

@@ -70,7 +70,7 @@ def report(shape: Shape, effort: Effort) -> Report:
     own, num_trees = system(shape), min(effort.trees, MOST_TREES)
     grown, seeds = sampler(shape, own), prompts(shape, num_trees)
     with threads(1):
-        learned = learner(own, rewarded_graphs(shape, own, num_trees))
+        learned = learner(shape, own, rewarded_graphs(shape, own, num_trees))
         learned.step(1)  # makes the optimiser's state
         tables = [
             _table("rollout", shape, lambda: grown.roll_out(seeds, iteration=1)),

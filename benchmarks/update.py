@@ -1,36 +1,33 @@
 """Seconds per tree of one DPO update: ours, ASTRA-RL's way and TRL's, and whether they agree.
 
 ``python -m benchmarks.update`` prints them. Ours learns from the best and worst siblings of several
-trees at once, in micro-batches of four trees, whose 28 pairs are within the batch_size of 32 that
-params.yaml has, and once more in shuffled ones of 32 pairs, which share less. The others learn from
-one tree, the seven pairs of which are one batch. All compute the same loss and gradient of one
-tree, which is checked in the same run. The learning rate is too small to move a weight, so every
-repetition does the same.
+trees at once, in the micro-batches that a Trainer makes of them with the batch_size of 32 that
+params.yaml has: whole trees in a random order, and once more single pairs in a random order, which
+share less. The others learn from one tree, the seven pairs of which are one batch. All compute the
+same loss and gradient of one tree, which is checked in the same run. The learning rate is too small
+to move a weight, so every repetition does the same.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any
 
-from astra_core.algorithm import Algorithm
 from astra_core.algorithms.pairs import PreferencePair
-from astra_core.config import Choice, TrainingConfiguration
+from astra_core.config import Choice, Shuffle, TrainingConfiguration
 from astra_core.distributed import World
+from astra_core.harness import Experience, Harness
 from astra_core.registry import build
 from astra_core.rollout import Graph
-from astra_core.seeding import derive_key, generator
 from astra_core.system import System
 from astra_core.update import Update, Updates
 from benchmarks.figures import Figure, Report, cost_table
 from benchmarks.limits import Machine, update_work
 from benchmarks.other_trainers import NO_STEP, TRAINERS, Precision, gradient_norm
-from benchmarks.shapes import SEED, Shape, rewarded_graphs, system
+from benchmarks.shapes import Shape, rewarded_graphs, sampler, system
 from benchmarks.timing import Cost, Effort, Way, costs, threads
 
 BETA = 0.1
-TREES_PER_BATCH = 4
 BATCH_SIZE = 32
 _KEPT = ", freed memory kept"
 TOLERANCE_PERCENT: dict[Precision, float] = {"fp32": 0.01, "bf16": 3.0}
@@ -39,26 +36,25 @@ TOLERANCE_PERCENT: dict[Precision, float] = {"fp32": 0.01, "bf16": 3.0}
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """Our algorithm and optimiser, and what there is to learn from each tree."""
+    """Our algorithm and optimiser, and the trees that there are to learn from."""
 
-    algorithm: Algorithm
+    harnesses: Mapping[Shuffle, Harness]
     updates: Updates
-    pairs: Sequence[Sequence[PreferencePair]]
+    graphs: Sequence[Graph]
 
-    def step(self, count: int) -> Update:
-        """One update by the pairs of the first trees."""
-        trees = self.pairs[:count]
-        groups = [trees[i : i + TREES_PER_BATCH] for i in range(0, len(trees), TREES_PER_BATCH)]
-        window = [self.algorithm.collate(list(chain(*group))) for group in groups]
+    def step(self, count: int, *, shuffle: Shuffle = "trees") -> Update:
+        """One update by the pairs of the first trees, cut into micro-batches as a Trainer does."""
+        harness = self.harnesses[shuffle]
+        experience = Experience(0, tuple(self.graphs[:count]), tuple(self.pairs(count)), {}, 0.0)
+        window = list(harness.batches(experience, epoch=0, batch_size=BATCH_SIZE))
         return self.updates.apply(window, training_step=0)
 
-    def shuffled_step(self) -> Update:
-        """One update by the pairs of all trees, in micro-batches as the Trainer makes them."""
-        pairs = list(chain(*self.pairs))
-        order = generator(derive_key(SEED, "shuffled")).permutation(len(pairs))
-        groups = [order[i : i + BATCH_SIZE] for i in range(0, len(order), BATCH_SIZE)]
-        window = [self.algorithm.collate([pairs[index] for index in group]) for group in groups]
-        return self.updates.apply(window, training_step=0)
+    def pairs(self, count: int) -> list[PreferencePair]:
+        """What the first trees teach."""
+        found: list[PreferencePair] = self.harnesses["trees"].algorithm.flatten_all(
+            self.graphs[:count]
+        )
+        return found
 
 
 def report(shape: Shape, effort: Effort) -> Report:
@@ -111,18 +107,23 @@ def _compared(
     shape: Shape, effort: Effort, own: System, graphs: Sequence[Graph], precision: Precision
 ) -> tuple[list[Cost], list[Figure]]:
     """Costs of ours and of the others, these also with their freed memory kept, and the gaps."""
-    ours = learner(own, graphs, precision=precision)
+    ours = learner(shape, own, graphs, precision=precision)
     others = {name: kind(shape, beta=BETA, precision=precision) for name, kind in TRAINERS.items()}
     few = effort.plain_repetitions
     ways = [
         Way("ours", lambda: ours.step(effort.trees), effort.repetitions, effort.trees),
-        Way("ours, pairs shuffled", ours.shuffled_step, few, effort.trees),
+        Way(
+            "ours, pairs shuffled",
+            partial(ours.step, effort.trees, shuffle="steps"),
+            few,
+            effort.trees,
+        ),
     ]
     for told in (_KEPT, ""):
         ways += [
             Way(
                 f"{name}{told}",
-                partial(other.step, ours.pairs[0]),
+                partial(other.step, ours.pairs(1)),
                 few,
                 is_ours=bool(told),
             )
@@ -149,13 +150,20 @@ def _gaps(subject: str, update: Update, other: Any, precision: Precision) -> lis
     ]
 
 
-def learner(own: System, graphs: Sequence[Graph], *, precision: Precision = "fp32") -> Learner:
+def learner(
+    shape: Shape, own: System, graphs: Sequence[Graph], *, precision: Precision = "fp32"
+) -> Learner:
     """What the Trainer does an update with, for pairs of best and worst siblings."""
     algorithm = Choice(name="dpo", options={"margin": 0.0, "beta": BETA})
     config = TrainingConfiguration(algorithm=algorithm, lr=NO_STEP, precision=precision)
     built = build("algorithm", algorithm, system=own)
     updates = Updates(config, built, own.attacker, world=World())
-    return Learner(built, updates, [built.flatten_all([graph]) for graph in graphs])
+    kinds: tuple[Shuffle, ...] = ("trees", "steps")
+    harnesses = {
+        kind: Harness(sampler(shape, own), built, num_episodes=len(graphs), shuffle=kind)
+        for kind in kinds
+    }
+    return Learner(harnesses, updates, graphs)
 
 
 def _walls(found: Sequence[Cost], names: Sequence[str]) -> list[float]:

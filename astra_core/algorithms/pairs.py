@@ -58,6 +58,11 @@ class PreferencePair:
     rejected: Node
     gap: float
 
+    @property
+    def node(self) -> Node:
+        """The turn that tells its tree."""
+        return self.chosen
+
 
 @dataclass(frozen=True, slots=True)
 class PreferenceBatch:

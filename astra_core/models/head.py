@@ -27,14 +27,14 @@ from astra_core.models.split_product import (
     multiply,
 )
 
-# Logits that are kept for the gradient; 256 MiB in fp32. More are computed once more for it.
-MAX_KEPT_LOGITS = 1 << 26
+# Logits that are kept for the gradient; 512 MiB in fp32. More are computed once more for it.
+MAX_KEPT_LOGITS = 1 << 27
 # Logits of a block: 2 MiB in fp32, about what a core's second cache holds, unless rows are many.
 _LOGITS_PER_BLOCK = 1 << 19
 # Logits of the rows that are passed over at a time.
 _LOGITS_PER_PASS = 1 << 21
 # A product that is narrower does not reach the processor's rate.
-_MIN_BLOCK = 512
+_MIN_BLOCK = 4096
 
 
 def label_logprobs(

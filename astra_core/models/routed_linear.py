@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from astra_core.models.linear_layers import linear_layers, matrix_of, replaced_forwards
-from astra_core.models.split_linear import SplitLinear
+from astra_core.models.split_linear import SharedInput, SplitLinear
 from astra_core.models.split_product import has_split_product, is_worth_splitting
 
 # Of the largest entry; an fp32 sum over a thousand products stays a hundred times below it, and
@@ -32,17 +32,18 @@ def routed_linears(model: Any) -> Iterator[None]:
 
     The weights must not change inside of the body.
     """
-    forwards = {layer: _routed_forward(layer) for layer in linear_layers(model)}
+    shared = SharedInput()
+    forwards = {layer: _routed_forward(layer, shared) for layer in linear_layers(model)}
     with replaced_forwards({layer: own for layer, own in forwards.items() if own is not None}):
         yield
 
 
-def _routed_forward(layer: Any) -> Callable[[Tensor], Tensor] | None:
+def _routed_forward(layer: Any, shared: SharedInput) -> Callable[[Tensor], Tensor] | None:
     if is_exact():
         return partial(_forward, layer)
     # Of a large frozen model the halves would be the memory that its adapters were to spare.
     is_trained = layer.weight.requires_grad and is_worth_splitting(layer.weight)
-    return SplitLinear(layer) if is_trained and has_split_product() else None
+    return SplitLinear(layer, shared) if is_trained and has_split_product() else None
 
 
 @cache

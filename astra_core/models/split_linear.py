@@ -1,10 +1,12 @@
 """Linear layers whose products over many rows are taken as three of bf16, with gradients.
 
-A layer's weights are split once, for every batch and both passes, at four bytes per weight. Its
-input is split anew for the gradient of the weights: layers that share an input, as queries, keys
-and values do, would each keep halves of their own.
+A layer's weights are split once, for every batch and both passes, at four bytes per weight. So is
+its input, whose halves are kept for the gradient of the weights in the place of the input itself;
+layers that share an input, as queries, keys and values do, share its halves.
 """
 
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,11 +18,34 @@ from astra_core.models.linear_layers import matrix_of
 from astra_core.models.split_product import MIN_ROWS, Halves, product
 
 
-class SplitLinear:
-    """The forward pass of a ``Linear`` or ``Conv1D`` whose weights do not change meanwhile."""
+class SharedInput:
+    """The halves of what the layers of a model were given last."""
 
-    def __init__(self, layer: Any) -> None:
+    def __init__(self) -> None:
+        self._rows: Callable[[], Tensor | None] = lambda: None
+        self._version = 0
+        self._halves: Halves | None = None
+
+    def halves(self, rows: Float[Tensor, "*B I"]) -> Halves:
+        """Of the rows as a matrix; kept until there are others."""
+        version = rows._version  # noqa: SLF001 - torch has no other name for it
+        if self._halves is None or self._rows() is not rows or self._version != version:
+            self._halves = Halves.of(rows.detach().reshape(-1, rows.shape[-1]))
+            self._rows, self._version = weakref.ref(rows), version
+        return self._halves
+
+
+class SplitLinear:
+    """The forward pass of a ``Linear`` or ``Conv1D`` whose weights do not change meanwhile.
+
+    Args:
+        layer: In fp32.
+        shared: Of all layers of its model.
+    """
+
+    def __init__(self, layer: Any, shared: SharedInput) -> None:
         self._layer = layer
+        self._shared = shared
         self._halves: Halves | None = None
 
     def __call__(self, rows: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
@@ -32,7 +57,8 @@ class SplitLinear:
         matrix = matrix_of(self._layer)
         if self._halves is None:
             self._halves = Halves.of(matrix.detach())
-        found = SplitProduct.apply(flat, matrix, self._layer.bias, self._halves)  # type: ignore[no-untyped-call]
+        split = self._shared.halves(rows)
+        found = SplitProduct.apply(flat, matrix, self._layer.bias, split, self._halves)  # type: ignore[no-untyped-call]
         return found.view(*rows.shape[:-1], -1)
 
 
@@ -45,21 +71,24 @@ class SplitProduct(torch.autograd.Function):
         rows: Float[Tensor, "N I"],
         matrix: Float[Tensor, "I O"],
         bias: Float[Tensor, " O"] | None,
+        split: Halves,
         halves: Halves,
     ) -> Float[Tensor, "N O"]:
         """The product.
 
         Args:
             ctx: Of the backward pass.
-            rows: In fp32.
-            matrix: The one that receives the gradient.
+            rows: Receive a gradient.
+            matrix: Receives the other.
             bias: Added to every row.
-            halves: Of the matrix.
+            split: The rows in halves.
+            halves: Those of the matrix.
         """
-        ctx.save_for_backward(*halves, *([rows] if ctx.needs_input_grad[1] else []))
+        del rows
+        ctx.save_for_backward(*halves, *(split if ctx.needs_input_grad[1] else []))
         ctx.has_bias = bias is not None
         ctx.is_turned = matrix.stride(0) == 1
-        found = product(Halves.of(rows), halves)
+        found = product(split, halves)
         return found if bias is None else found.add_(bias)
 
     @staticmethod
@@ -68,12 +97,13 @@ class SplitProduct(torch.autograd.Function):
         """The gradients of rows, matrix and bias, as far as they are needed."""
         (outer,) = gradients
         high, low, *rows = ctx.saved_tensors
-        needs_rows, _, needs_bias, _ = ctx.needs_input_grad
+        needs_rows, _, needs_bias, *_ = ctx.needs_input_grad
         halves = Halves.of(outer)
         return (
             product(halves, Halves(high, low).t()) if needs_rows else None,
-            _matrix_gradient(Halves.of(rows[0]), halves, ctx.is_turned) if rows else None,
+            _matrix_gradient(Halves(*rows), halves, ctx.is_turned) if rows else None,
             outer.sum(dim=0) if ctx.has_bias and needs_bias else None,
+            None,
             None,
         )
 

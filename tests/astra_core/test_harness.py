@@ -1,19 +1,23 @@
 import math
 from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
 
 import pytest
-from tiny_training import sampler_of
+from tiny_training import configured, sampler_of, trainer_of
 
 from astra_core.algorithms.dpo import DPO
 from astra_core.harness import Harness
+from astra_core.registry import BUILT_INS
 from astra_core.testing import tiny_graph, tiny_node, tiny_system
 
 SYSTEM = tiny_system(1)
 
 
-def harness(*, num_episodes=3, seed=1, **options):
+def harness(*, num_episodes=3, seed=1, shuffle="trees", **options):
     algorithm = DPO(DPO.Options(**options), system=SYSTEM)
-    return Harness(sampler_of(SYSTEM, seed=seed), algorithm, num_episodes=num_episodes)
+    sampler = sampler_of(SYSTEM, seed=seed)
+    return Harness(sampler, algorithm, num_episodes=num_episodes, shuffle=shuffle)
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +80,41 @@ def test_the_order_depends_on_epoch_iteration_and_seed_alone(experience):
     assert order() == order()
     assert order() != order(epoch=1)
     assert order() != order(seed=2)
+
+
+@pytest.mark.parametrize("name", BUILT_INS["algorithm"])
+def test_whole_trees_are_shuffled_with_every_algorithm(name):
+    config = configured(algorithm={"name": name}, num_episodes_per_experience=5)
+    own = trainer_of(config).harness
+    experience = own.experience(0)
+    trees = [{id(node) for node in graph.nodes()} for graph in experience.graphs]
+    own.algorithm.collate = tuple
+    order = [step for batch in own.batches(experience, epoch=0, batch_size=2) for step in batch]
+    of_step = [next(at for at, tree in enumerate(trees) if id(step.node) in tree) for step in order]
+
+    assert sorted(map(id, experience.steps)) == sorted(map(id, order))
+    assert of_step != sorted(of_step)
+    assert len(set(of_step)) == 1 + sum(one != other for one, other in pairwise(of_step))
+
+
+def test_steps_are_shuffled_one_by_one_where_that_is_asked_for(experience):
+    orders = {}
+    for shuffle in ("trees", "steps"):
+        own = harness(pairs="all", margin=0.0, shuffle=shuffle)
+        orders[shuffle] = names(own.batches(experience, epoch=0, batch_size=1))
+
+    assert Counter(orders["trees"]) == Counter(orders["steps"])
+    assert orders["trees"] != orders["steps"]
+
+
+def test_a_step_without_a_node_is_shuffled_by_itself():
+    own = harness()
+    own.algorithm.collate = tuple
+    experience = replace(own.experience(0), steps=tuple(range(9)))
+    batches = list(own.batches(experience, epoch=0, batch_size=4))
+
+    assert [4, 4, 1] == [len(batch) for batch in batches]
+    assert list(range(9)) == sorted(step for batch in batches for step in batch)
 
 
 def test_metrics_are_means_over_turns_that_did_not_fail():

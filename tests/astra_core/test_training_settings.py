@@ -36,6 +36,7 @@ EFFECTS = {
     "num_episodes_per_experience": ({}, {"num_episodes_per_experience": 3}),
     "batch_size": ({}, {"batch_size": 2}),
     "gradient_accumulation_steps": ({}, {"gradient_accumulation_steps": 2}),
+    "shuffle": ({"batch_size": 2}, {"batch_size": 2, "shuffle": "steps"}),
     "epochs_per_experience": ({}, {"epochs_per_experience": 2}),
     "lr": ({}, {"lr": 0.02}),
     "optimizer": ({}, {"optimizer": choice("sgd")}),

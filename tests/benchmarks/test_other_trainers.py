@@ -12,7 +12,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # TRL's import warns about ot
 @pytest.fixture(scope="module")
 def pairs():
     own = system(TINY)
-    return learner(own, rewarded_graphs(TINY, own, 1)).pairs[0]
+    return learner(TINY, own, rewarded_graphs(TINY, own, 1)).pairs(1)
 
 
 @pytest.mark.parametrize("name", TRAINERS)

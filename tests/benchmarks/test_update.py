@@ -22,8 +22,8 @@ def test_update_reports_costs_ratios_and_equality():
 
 def test_shuffled_pairs_have_the_loss_and_gradient_of_whole_trees():
     own = system(TINY)
-    learned = learner(own, rewarded_graphs(TINY, own, 6))
-    whole, shuffled = learned.step(6), learned.shuffled_step()
+    learned = learner(TINY, own, rewarded_graphs(TINY, own, 6))
+    whole, shuffled = learned.step(6), learned.step(6, shuffle="steps")
 
     assert shuffled.loss == pytest.approx(whole.loss, rel=1e-5)
     assert shuffled.grad_norm == pytest.approx(whole.grad_norm, rel=1e-5)

@@ -10,7 +10,7 @@ from transformers.pytorch_utils import Conv1D
 from astra_core.models import routed_linear, split_linear, split_product
 from astra_core.models.recomputation import recomputed
 from astra_core.models.routed_linear import routed_linears
-from astra_core.models.split_linear import SplitLinear
+from astra_core.models.split_linear import SharedInput, SplitLinear
 from astra_core.models.split_product import MIN_ROWS, Halves, is_worth_splitting
 
 WIDTH, WIDER = 512, 640
@@ -101,9 +101,24 @@ def test_weights_are_split_once_for_all_batches(monkeypatch):
             layer(rows).sum().backward()
 
     assert 1 == split.count((WIDTH, WIDER))
-    # The input twice: halves of it are not kept from one pass to the other.
-    assert 6 == split.count((MIN_ROWS, WIDTH))
+    # The input is the same one every time.
+    assert 1 == split.count((MIN_ROWS, WIDTH))
     assert 3 == split.count((MIN_ROWS, WIDER))
+
+
+def test_an_input_is_split_anew_once_it_is_another_or_was_written_to():
+    shared, rows = SharedInput(), torch.randn(2, 3, WIDTH)
+    first = shared.halves(rows)
+
+    assert first is shared.halves(rows)
+    assert (6, WIDTH) == first.high.shape
+    with torch.no_grad():
+        rows += 1.0
+    torch.testing.assert_close(
+        shared.halves(rows).high.float().view_as(rows), rows, rtol=0.01, atol=0
+    )
+    assert first is not shared.halves(rows)
+    assert shared.halves(rows) is not shared.halves(rows.clone())
 
 
 @pytest.mark.usefixtures("_on_a_matrix_unit")
@@ -114,16 +129,16 @@ def test_frozen_layers_stay_as_they_are():
 
 
 @needs_library
-@pytest.mark.parametrize(("is_trained", "num_kept"), [(True, 3), (False, 2)])
+@pytest.mark.parametrize(("is_trained", "num_kept"), [(True, 4), (False, 2)])
 def test_no_more_than_needed_is_kept_for_the_gradient(is_trained, num_kept):
     layer = layer_of(torch.nn.Linear).requires_grad_(requires_grad=is_trained)
     rows = torch.randn(MIN_ROWS, WIDTH, requires_grad=True)
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
-        found = SplitLinear(layer)(rows)
+        found = SplitLinear(layer, SharedInput())(rows)
     found.sum().backward()
 
-    # The halves of the weights and, for their gradient, the input itself.
+    # The halves of the weights and, for their gradient, those of the input.
     assert num_kept == len(kept)
     torch.testing.assert_close(layer.weight.sum(dim=0).expand(MIN_ROWS, -1), rows.grad)
     assert is_trained == (layer.weight.grad is not None)
@@ -133,7 +148,7 @@ def test_no_more_than_needed_is_kept_for_the_gradient(is_trained, num_kept):
 def test_gradients_lie_in_memory_as_their_weights_do():
     for kind in (torch.nn.Linear, Conv1D):
         layer = layer_of(kind)
-        SplitLinear(layer)(torch.randn(MIN_ROWS, WIDTH)).sum().backward()
+        SplitLinear(layer, SharedInput())(torch.randn(MIN_ROWS, WIDTH)).sum().backward()
 
         assert layer.weight.grad.is_contiguous()
 
@@ -157,7 +172,7 @@ def test_recomputed_activations_give_the_same_gradients_of_split_layers():
 @needs_library
 def test_second_derivatives_are_refused():
     layer, rows = layer_of(torch.nn.Linear), torch.randn(MIN_ROWS, WIDTH, requires_grad=True)
-    found = SplitLinear(layer)(rows)
+    found = SplitLinear(layer, SharedInput())(rows)
     (gradient,) = torch.autograd.grad((found**2).sum(), rows, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
