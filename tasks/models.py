@@ -85,7 +85,12 @@ def prepare_models(
 
 def _make_builtin(config: LanguageModelConfiguration, seed: int, folder: Path) -> None:
     from tasks.builtin.language_model import make_language_model, save_language_model
+    from tasks.builtin.shipped import copy_model, shipped_model
 
+    shipped = shipped_model(config, seed=seed)
+    if shipped is not None:
+        copy_model(shipped, folder)
+        return
     with progress("training the builtin model", total=1000) as advance:
         done = 0
 

@@ -6,6 +6,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.models.pretrained import weights_digest
 from astra_core.testing import tiny_language_model
 from tasks.artifacts import read_model_paths
+from tasks.builtin.shipped import RECIPE, shipped_model
 from tasks.models import prepare_models
 from tasks.params import MachineConfiguration, ModelsConfiguration, Params
 
@@ -56,6 +57,18 @@ def test_a_builtin_model_is_made_once_for_all_roles_and_is_reproducible(tmp_path
 
     assert 1 == len(set(paths.values()))
     assert weights_digest(paths["target"]) == weights_digest(again["target"])
+
+
+def test_the_default_builtin_model_is_the_shipped_one(tmp_path):
+    models = ModelsConfiguration()
+    shipped = shipped_model(models.builtin, seed=0)
+    prepare_models(0, models, MACHINE, base=tmp_path / "base")
+    target = read_model_paths(tmp_path / "base")["target"]
+
+    names = {path.name for path in shipped.iterdir()} - {RECIPE}
+    assert names == {path.name for path in target.iterdir()}
+    for name in names:
+        assert (shipped / name).read_bytes() == (target / name).read_bytes()
 
 
 def test_damaged_weights_are_one_clear_line(tmp_path):

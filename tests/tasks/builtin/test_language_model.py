@@ -19,6 +19,7 @@ from tasks.builtin.language_model import (
     train_tokenizer,
 )
 from tasks.builtin.openers import make_openers
+from tasks.builtin.shipped import shipped_model
 
 TINY = LanguageModelConfiguration(
     num_quarrels=40,
@@ -143,12 +144,21 @@ def spoken(model, tokenizer, contexts):
     return tokenizer.batch_decode(ids[:, batch["input_ids"].shape[1] :], skip_special_tokens=True)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)  # a minute on two quiet cores
-def test_the_default_model_answers_in_a_tone_that_follows_from_the_context():
+def kept():
+    folder = shipped_model(LanguageModelConfiguration(), seed=0)
+    return AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+
+
+def trained():
+    return make_language_model(LanguageModelConfiguration(), seed=0)
+
+
+@pytest.mark.timeout(1800)  # to train it is a minute on two quiet cores
+@pytest.mark.parametrize("default", [kept, pytest.param(trained, marks=pytest.mark.slow)])
+def test_the_default_model_answers_in_a_tone_that_follows_from_the_context(default):
     from profanity_check import predict_prob
 
-    model, tokenizer = make_language_model(LanguageModelConfiguration(), seed=0)
+    model, tokenizer = default()
     rng = random.Random(0)
     openers = make_openers(300, seed=99)
 
