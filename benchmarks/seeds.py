@@ -6,17 +6,12 @@ the stages from prompts to evaluation there and prints one row. Nothing in the p
 
 import argparse
 import json
-import os
-import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
-COPIED = ("astra_core", "flows", "plugins", "tasks", "dvc.yaml", "params.yaml", "pyproject.toml")
-STAGES = ("prompts", "validation", "models", "rollouts", "training", "evaluation")
+from benchmarks.copies import STAGES, copy_project, run_python
+
 HEADER = (
     "| seed | attack success, untrained | trained | unique probes "
     "| distinct-2, share of untrained |\n|---|---|---|---|---|"
@@ -48,30 +43,11 @@ def _row(seed: int) -> str:
 
 def _run(folder: Path, seed: int) -> dict[str, Any]:
     """The evaluation of a run with this seed in a copy of the project."""
-    for name in COPIED:
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, folder / name)
-    change = "import sys; from flows.settings import change_params; change_params(sys.argv[1:])"
-    _python(folder, "-c", change, f"seed={seed}")
+    copy_project(folder, f"seed={seed}")
     for stage in STAGES:
-        _python(folder, "-m", "tasks", stage)
+        run_python(folder, "-m", "tasks", stage)
     report: dict[str, Any] = json.loads((folder / "reports/evaluation.json").read_text())
     return report
-
-
-def _python(folder: Path, *arguments: str) -> None:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(folder),
-        "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
-    }
-    subprocess.run(  # noqa: S603 - our own interpreter on our own code
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment,
-        check=True,
-        stdout=subprocess.DEVNULL,
-    )
 
 
 def _spelled(interval: dict[str, float]) -> str:

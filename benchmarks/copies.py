@@ -1,0 +1,42 @@
+"""Copies of the project in temporary folders, in which benchmarks run its stages."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COPIED = ("astra_core", "flows", "plugins", "tasks", "dvc.yaml", "params.yaml", "pyproject.toml")
+STAGES = ("prompts", "validation", "models", "rollouts", "training", "evaluation")
+
+
+def copy_project(folder: Path, *changes: str) -> None:
+    """Fills a folder with what stages need.
+
+    Args:
+        folder: There, and empty.
+        changes: Of params.yaml, each as ``key=value``.
+    """
+    for name in COPIED:
+        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+        copy(ROOT / name, folder / name)
+    if changes:
+        code = "import sys; from flows.settings import change_params; change_params(sys.argv[1:])"
+        run_python(folder, "-c", code, *changes)
+
+
+def run_python(folder: Path, *arguments: str) -> None:
+    """Runs this interpreter in a copy of the project, and with the benchmarks in reach."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(map(str, (folder, ROOT))),
+        "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
+    }
+    subprocess.run(  # noqa: S603 - our own interpreter on our own code
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environment,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )

@@ -1,0 +1,35 @@
+"""``python -m benchmarks.watched_stage STAGE FILE``: a stage, and the seconds its models worked."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from astra_core.models.causal_lm import LanguageModel
+from astra_core.update import Updates
+from benchmarks.trainer_overhead import Stopwatch
+from tasks.__main__ import main as run
+from tasks.builtin import language_model
+
+# While models sample, read, are trained or are pretrained.
+WORK = (
+    (LanguageModel, "continuations"),
+    (LanguageModel, "continuation_logprobs"),
+    (LanguageModel, "read"),
+    (Updates, "apply"),
+    (language_model, "make_language_model"),
+)
+
+
+def main(stage: str, told: Path) -> int:
+    """Runs the stage and writes the seconds; its exit status."""
+    watch = Stopwatch(time.perf_counter)
+    for owner, name in WORK:
+        setattr(owner, name, watch.timed("models", getattr(owner, name)))
+    status = run([stage])
+    told.write_text(json.dumps(watch.seconds.get("models", 0.0)))
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], Path(sys.argv[2])))

@@ -1,0 +1,32 @@
+import pytest
+
+from benchmarks.copies import STAGES
+from benchmarks.default_run import WATCHED, stage_seconds, table
+
+SMALL = (
+    "prompts.num_builtin=300",
+    "models.builtin.num_quarrels=200",
+    "models.builtin.num_dialogues=40",
+    "models.builtin.hidden_size=16",
+    "rollouts.num_prompts=4",
+    "training.training_steps=1",
+    "evaluation.num_prompts=10",
+    "evaluation.num_training_prompts=10",
+)
+
+
+def test_the_last_row_is_the_sum():
+    rows = table({"one": (4.0, 1.0), "two": (6.0, 4.0)}).splitlines()
+
+    assert ["| one | 4.0 | 1.0 (25%) |", "| two | 6.0 | 4.0 (67%) |"] == rows[2:4]
+    assert "| all | 10.0 | 5.0 (50%) |" == rows[4]
+
+
+@pytest.mark.slow
+def test_models_work_in_their_own_stages_for_a_part_of_the_time(tmp_path):
+    spent = stage_seconds(tmp_path, *SMALL)
+
+    assert list(STAGES) == list(spent)
+    for stage, (wall, work) in spent.items():
+        assert (0.0 < work < wall) == (stage in WATCHED)
+    assert (tmp_path / "reports/evaluation.json").exists()
