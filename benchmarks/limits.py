@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from astra_core.models.rounding import rounding_error
 from astra_core.models.split_product import Halves, has_split_product, product
 from benchmarks.shapes import Shape
 
@@ -45,7 +46,7 @@ class Machine:
         for precision in ("highest", "medium"):
             with _matmul_precision(precision):
                 multiplied = left @ right
-                if float((multiplied - exact).abs().max() / exact.abs().max()) < EXACT:
+                if rounding_error(multiplied, exact) < EXACT:
                     found = max(found, work / _best(lambda: left @ right))
         split = 0.0
         if has_split_product():

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from astra_core.models.linear_layers import linear_layers, matrix_of, replaced_forwards
+from astra_core.models.rounding import rounding_error
 
 # Below this many weights a layer's product is over before the order of its weights matters.
 _MIN_WEIGHTS = 100_000
@@ -88,4 +89,4 @@ def has_packed_product(dtype: torch.dtype) -> bool:
     except (AttributeError, RuntimeError):
         return False
     exact = torch.nn.functional.linear(rows.double(), matrix.double(), bias.double())
-    return float((found - exact).abs().max()) < _TOLERANCE[dtype] * float(exact.abs().max())
+    return rounding_error(found, exact) < _TOLERANCE[dtype]

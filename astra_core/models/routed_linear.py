@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from astra_core.models.linear_layers import linear_layers, matrix_of, replaced_forwards
+from astra_core.models.rounding import rounding_error
 from astra_core.models.split_linear import SharedInput, SplitLinear
 from astra_core.models.split_product import has_split_product, is_worth_splitting
 
@@ -57,7 +58,7 @@ def is_exact() -> bool:
             found = left @ right
     except (AttributeError, RuntimeError):
         return False
-    return float((found - exact).abs().max()) < _TOLERANCE * float(exact.abs().max())
+    return rounding_error(found, exact) < _TOLERANCE
 
 
 @contextmanager

@@ -21,6 +21,8 @@ from jaxtyping import BFloat16, Float
 from torch import Tensor
 from torch.profiler import record_function
 
+from astra_core.models.rounding import rounding_error
+
 MIN_ROWS = 128
 """Fewer than these are multiplied no faster in three products than in one."""
 MIN_WEIGHTS = 1 << 18
@@ -121,7 +123,7 @@ def has_split_product() -> bool:
     # Both memory orders of both sides.
     for one, other in ((left, right), (left.t().contiguous().t(), right.t().contiguous().t())):
         found = product(Halves.of(one), Halves.of(other))
-        if not float((found - exact).abs().max()) < TOLERANCE * float(exact.abs().max()):
+        if not rounding_error(found, exact) < TOLERANCE:
             return False
     return True
 

@@ -1,0 +1,13 @@
+"""How far a way of multiplying is from the exact product, by which it is taken or refused."""
+
+from torch import Tensor
+
+
+def rounding_error(found: Tensor, exact: Tensor) -> float:
+    """The largest deviation, as a share of the exact result's largest entry; NaN of a NaN.
+
+    Args:
+        found: In any precision.
+        exact: The same in float64.
+    """
+    return float((found - exact).abs().max() / exact.abs().max())
