@@ -100,8 +100,8 @@ class Algorithm(ABC):
     def flatten(self, graph: Graph) -> Sequence[Any]:
         """What there is to learn from one graph; an empty list is legal and counted.
 
-        A step that names its turn as ``node`` is kept beside the others of that graph, so that
-        their common context is read once.
+        A step that is a node, or names one as ``node``, is kept beside the others of that graph, so
+        that their common context is read once.
         """
 
     def flatten_all(self, graphs: Sequence[Graph]) -> list[Any]:

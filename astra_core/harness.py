@@ -119,12 +119,12 @@ class Harness:
 
 
 def _trees(experience: Experience) -> list[list[Any]]:
-    """The steps by the tree that their ``node`` is of, in the order of the first of each."""
+    """The steps by the tree of the turn that they are or name, in the order of the first."""
     tree = {id(node): at for at, graph in enumerate(experience.graphs) for node in graph.nodes()}
     groups: dict[Any, list[Any]] = {}
     for at, step in enumerate(experience.steps):
-        # A step of an algorithm of one's own need not have a node: it is shuffled by itself.
-        known = tree.get(id(getattr(step, "node", None)))
+        # A step of an algorithm of one's own need not name a turn: it is shuffled by itself.
+        known = tree.get(id(getattr(step, "node", step)))
         groups.setdefault((at, "alone") if known is None else known, []).append(step)
     return list(groups.values())
 

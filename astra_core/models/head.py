@@ -3,7 +3,7 @@
 The gradient of a label's log-probability is one minus the softmax at the label and minus the
 softmax elsewhere, so the logits themselves become their gradient in place: of vocabulary-wide
 tensors there is one, where automatic differentiation would make five. The vocabulary is gone
-through in blocks, so that what a product makes is still in the processor's cache when it is used.
+through in blocks, as wide as products need to be to reach their rate, and no larger in memory.
 """
 
 from collections.abc import Iterator
@@ -29,12 +29,14 @@ from astra_core.models.split_product import (
 
 # Logits that are kept for the gradient; 512 MiB in fp32. More are computed once more for it.
 MAX_KEPT_LOGITS = 1 << 27
-# Logits of a block: 2 MiB in fp32, about what a core's second cache holds, unless rows are many.
+# Logits of a block: at least 2 MiB in fp32, about what a core's second cache holds, and at most 64.
 _LOGITS_PER_BLOCK = 1 << 19
+_MAX_LOGITS_PER_BLOCK = 1 << 24
 # Logits of the rows that are passed over at a time.
 _LOGITS_PER_PASS = 1 << 21
-# A product that is narrower does not reach the processor's rate.
+# A product that is narrower does not reach the processor's rate, least of all below the second.
 _MIN_BLOCK = 4096
+_NARROWEST = 512
 
 
 def label_logprobs(
@@ -157,7 +159,9 @@ def _within(labels: Int[Tensor, " S"], block: slice) -> tuple[Tensor, Tensor]:
 
 
 def _vocabulary_blocks(weight: Float[Tensor, "V H"], num_rows: int) -> Iterator[slice]:
-    return _slices(len(weight), max(_MIN_BLOCK, _LOGITS_PER_BLOCK // max(num_rows, 1)))
+    rows = max(num_rows, 1)
+    widest = max(_NARROWEST, _MAX_LOGITS_PER_BLOCK // rows)
+    return _slices(len(weight), min(widest, max(_MIN_BLOCK, _LOGITS_PER_BLOCK // rows)))
 
 
 def blocks_of(logits: Float[Tensor, "S V"]) -> Iterator[slice]:

@@ -27,12 +27,20 @@ class SharedInput:
         self._halves: Halves | None = None
 
     def halves(self, rows: Float[Tensor, "*B I"]) -> Halves:
-        """Of the rows as a matrix; kept until there are others."""
+        """Of the rows as a matrix; kept until there are others, or the rows are gone."""
+        matrix = rows.detach().reshape(-1, rows.shape[-1])
+        if rows.is_inference():  # nobody counts what is written to it
+            return Halves.of(matrix)
         version = rows._version  # noqa: SLF001 - torch has no other name for it
         if self._halves is None or self._rows() is not rows or self._version != version:
-            self._halves = Halves.of(rows.detach().reshape(-1, rows.shape[-1]))
-            self._rows, self._version = weakref.ref(rows), version
+            self._halves = None
+            self._rows, self._version = weakref.ref(rows, self._forget), version
+            self._halves = Halves.of(matrix)
         return self._halves
+
+    def _forget(self, gone: Callable[[], Tensor | None]) -> None:
+        if gone is self._rows:
+            self._halves = None
 
 
 class SplitLinear:
@@ -56,7 +64,9 @@ class SplitLinear:
             return found
         matrix = matrix_of(self._layer)
         if self._halves is None:
-            self._halves = Halves.of(matrix.detach())
+            # Of a read in inference mode training could not keep them.
+            with torch.inference_mode(mode=False):
+                self._halves = Halves.of(matrix.detach())
         split = self._shared.halves(rows)
         found = SplitProduct.apply(flat, matrix, self._layer.bias, split, self._halves)  # type: ignore[no-untyped-call]
         return found.view(*rows.shape[:-1], -1)

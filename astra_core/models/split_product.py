@@ -51,7 +51,7 @@ class Halves(NamedTuple):
         turned = numbers.stride(0) == 1
         lines, highs, lows = ((x.t() if turned else x) for x in (numbers, high, low))
         step = max(1, _ENTRIES_PER_PASS // max(lines.shape[1], 1))
-        rest = torch.empty(step, lines.shape[1], dtype=numbers.dtype, device=numbers.device)
+        rest = numbers.new_empty(min(step, len(lines)), lines.shape[1])
         for begin in range(0, len(lines), step):
             some = slice(begin, begin + step)
             left = rest[: len(lines[some])]

@@ -17,6 +17,7 @@ from tasks.builtin.language_model import (
 )
 
 PACKAGE = Path(__file__).parent
+FOLDER = "shipped_model"
 RECIPE = "recipe.json"
 
 # Of the model that is kept: what params.yaml says where nobody has changed it.
@@ -24,7 +25,7 @@ _SEED = 0
 
 
 def recipe_digest(config: LanguageModelConfiguration, *, seed: int, package: Path = PACKAGE) -> str:
-    """Names everything that a built-in model is made from; another recipe has another digest.
+    """Names everything of ours that a built-in model is made from; libraries only round otherwise.
 
     Args:
         config: Size and training.
@@ -44,13 +45,13 @@ def shipped_model(
     Args:
         config: Size and training.
         seed: Of the dialogues, the initial weights and the order.
-        package: Holds the code, and the folder ``shipped``.
+        package: Holds the code, and the folder ``shipped_model``.
     """
-    folder = package / "shipped"
+    folder = package / FOLDER
     recipe = folder / RECIPE
     if not recipe.is_file():
         return None
-    kept = read_json(recipe)["digest"]
+    kept = read_json(recipe).get("recipe")
     return folder if kept == recipe_digest(config, seed=seed, package=package) else None
 
 
@@ -71,12 +72,18 @@ def keep_model(config: LanguageModelConfiguration, *, seed: int, package: Path =
     Args:
         config: Size and training.
         seed: Of the dialogues, the initial weights and the order.
-        package: Holds the code; receives the folder ``shipped``.
+        package: Holds the code; receives the folder ``shipped_model``.
     """
-    folder = package / "shipped"
+    from astra_core.models.pretrained import weights_digest
+
+    folder = package / FOLDER
     with draft_folder_of(folder) as draft:
         save_language_model(*make_language_model(config, seed=seed), draft)
-        write_json({"digest": recipe_digest(config, seed=seed, package=package)}, draft / RECIPE)
+        record = {
+            "recipe": recipe_digest(config, seed=seed, package=package),
+            "weights": weights_digest(draft),
+        }
+        write_json(record, draft / RECIPE)
     return folder
 
 

@@ -107,6 +107,21 @@ def test_steps_are_shuffled_one_by_one_where_that_is_asked_for(experience):
     assert orders["trees"] != orders["steps"]
 
 
+def test_steps_that_are_nodes_stay_with_their_tree():
+    own = harness(num_episodes=4)
+    own.algorithm.collate = tuple
+    found = own.experience(0)
+    nodes = [node for graph in found.graphs for node in graph.nodes()]
+    # One level after the other, so that in their own order trees are mixed.
+    steps = tuple(sorted(nodes, key=lambda node: len(node.path)))
+    batches = own.batches(replace(found, steps=steps), epoch=0, batch_size=3)
+    order = [node for batch in batches for node in batch]
+    tree = {id(node): at for at, graph in enumerate(found.graphs) for node in graph.nodes()}
+
+    assert sorted(map(id, nodes)) == sorted(map(id, order))
+    assert 3 == sum(tree[id(one)] != tree[id(other)] for one, other in pairwise(order))
+
+
 def test_a_step_without_a_node_is_shuffled_by_itself():
     own = harness()
     own.algorithm.collate = tuple

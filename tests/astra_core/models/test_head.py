@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -172,3 +174,15 @@ def test_label_logprobs_of_nothing_are_nothing():
     head, states, labels = parts(torch.float32)
 
     assert label_logprobs(head, states[:0], labels[:0]).shape == (0,)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns"), [(1, 60_000), (64, 8192), (2048, 4096), (1 << 14, 1024), (1 << 20, 512)]
+)
+def test_blocks_are_wide_for_few_rows_and_bounded_in_memory_for_many(rows, columns):
+    weight = torch.empty(60_000, 1, device="meta")
+    blocks = list(head_module._vocabulary_blocks(weight, rows))
+
+    assert slice(0, columns) == blocks[0]
+    assert 60_000 == blocks[-1].stop
+    assert all(one.stop == other.start for one, other in pairwise(blocks))

@@ -1,5 +1,6 @@
 """Layers on split products compute what they did, gradients too, and only where it pays."""
 
+import weakref
 from contextlib import nullcontext
 
 import pytest
@@ -104,6 +105,57 @@ def test_weights_are_split_once_for_all_batches(monkeypatch):
     # The input is the same one every time.
     assert 1 == split.count((MIN_ROWS, WIDTH))
     assert 3 == split.count((MIN_ROWS, WIDER))
+
+
+@needs_library
+@pytest.mark.usefixtures("_on_a_matrix_unit")
+def test_layers_with_one_input_share_its_halves_and_others_do_not(monkeypatch):
+    split = []
+    of = Halves.of
+    monkeypatch.setattr(split_linear.Halves, "of", lambda x: split.append(x.data_ptr()) or of(x))
+    query, key, last = layers = torch.nn.ModuleList(torch.nn.Linear(WIDTH, WIDTH) for _ in range(3))
+    given = torch.randn(MIN_ROWS, WIDTH, requires_grad=True)
+
+    def passed():
+        mixed = query(given) * key(given)
+        found = last(mixed)
+        gradients = torch.autograd.grad(found.square().sum(), [given, *layers.parameters()])
+        return [found.detach(), *gradients], mixed
+
+    expected, _ = passed()
+    with routed_linears(layers):
+        actual, mixed = passed()
+
+    # Its weights, and then every input once: queries and keys are made of the same.
+    assert 1 == split.count(given.data_ptr())
+    assert 1 == split.count(mixed.data_ptr())
+    for one, other in zip(expected, actual, strict=True):
+        torch.testing.assert_close(other, one, rtol=0, atol=3e-5 * float(one.abs().max()))
+
+
+@needs_library
+@pytest.mark.usefixtures("_on_a_matrix_unit")
+def test_a_read_in_inference_mode_leaves_training_as_it_was():
+    layer, rows = layer_of(torch.nn.Linear), torch.randn(MIN_ROWS, WIDTH)
+    expected = layer(rows).detach()
+    with routed_linears(torch.nn.Sequential(layer)):
+        with torch.inference_mode():
+            found = layer(rows + 0.0).clone()
+        layer(rows).sum().backward()
+
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    torch.testing.assert_close(
+        layer.weight.grad, rows.sum(0).expand_as(layer.weight), rtol=0, atol=1e-3
+    )
+
+
+def test_halves_are_forgotten_with_their_input():
+    shared, rows = SharedInput(), torch.randn(3, WIDTH)
+    halves = weakref.ref(shared.halves(rows).high)
+
+    assert halves() is not None
+    del rows
+    assert halves() is None
 
 
 def test_an_input_is_split_anew_once_it_is_another_or_was_written_to():

@@ -34,6 +34,32 @@ def test_halves_add_up_to_the_number_but_for_its_last_bits():
     assert float(((numbers - high).abs() / numbers.abs()).max()) > 2.0**-10
 
 
+@pytest.mark.parametrize("entries", [1, 7, 1 << 18])
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        torch.linspace(-3.0, 5.0, 60).reshape(5, 12),
+        torch.linspace(-3.0, 5.0, 60).reshape(5, 12).t(),
+        torch.linspace(-3.0, 5.0, 60).reshape(5, 12)[1:4],
+        torch.linspace(-3.0, 5.0, 60).reshape(5, 12)[:, ::2],
+        torch.linspace(-3.0, 5.0, 60).reshape(5, 12)[:, 3:7].t(),
+        torch.linspace(-3.0, 5.0, 6).expand(4, 6),
+        torch.linspace(-3.0, 5.0, 6)[:, None].expand(6, 4),
+        torch.linspace(-3.0, 5.0, 6)[None],
+        torch.empty(0, 5),
+        torch.empty(5, 0),
+    ],
+)
+def test_halves_are_the_same_in_any_memory_order_and_however_many_rows_go_at_a_time(
+    numbers, entries, monkeypatch
+):
+    monkeypatch.setattr(split_product, "_ENTRIES_PER_PASS", entries)
+    high, low = Halves.of(numbers)
+
+    assert torch.equal(numbers.to(torch.bfloat16), high)
+    assert torch.equal((numbers - high.float()).to(torch.bfloat16), low)
+
+
 @needs_library
 @pytest.mark.parametrize("is_left_turned", [False, True])
 @pytest.mark.parametrize("is_right_turned", [False, True])

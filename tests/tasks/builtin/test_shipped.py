@@ -2,8 +2,11 @@ import shutil
 
 import pytest
 
+from astra_core.files import read_json
+from astra_core.models.pretrained import weights_digest
 from tasks.builtin.language_model import LanguageModelConfiguration
 from tasks.builtin.shipped import (
+    FOLDER,
     PACKAGE,
     RECIPE,
     copy_model,
@@ -11,7 +14,6 @@ from tasks.builtin.shipped import (
     recipe_digest,
     shipped_model,
 )
-from tasks.params import read_params
 
 TINY = LanguageModelConfiguration(
     num_quarrels=20,
@@ -27,15 +29,17 @@ TINY = LanguageModelConfiguration(
 @pytest.fixture
 def package(tmp_path):
     copy = tmp_path / "builtin"
-    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("shipped", "__pycache__"))
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns(FOLDER, "__pycache__"))
     return copy
 
 
-def test_the_shipped_model_is_what_params_yaml_asks_for():
-    params = read_params()
+def test_the_shipped_model_is_that_of_the_default_and_as_it_was_written(tmp_path):
+    shipped = shipped_model(LanguageModelConfiguration(), seed=0)
 
     # Where this fails: python -m tasks.builtin.shipped
-    assert PACKAGE / "shipped" == shipped_model(params.models.builtin, seed=params.seed)
+    assert PACKAGE / FOLDER == shipped
+    copy_model(shipped, tmp_path / "copy")
+    assert read_json(shipped / RECIPE)["weights"] == weights_digest(tmp_path / "copy")
 
 
 @pytest.mark.parametrize("change", [{"num_dialogues": 4999}, {"lr": 1e-3}, {"hidden_size": 64}])
