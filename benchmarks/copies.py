@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-COPIED = ("astra_core", "flows", "plugins", "tasks", "dvc.yaml", "params.yaml", "pyproject.toml")
+COPIED = (
+    *("astra_core", "flows", "plugins", "tasks", "dvc.yaml", "params.yaml", "pyproject.toml"),
+    *("prefect.yaml", "requirements.lock", ".dvcignore", ".gitignore", ".dvc/config"),
+)
 STAGES = ("prompts", "validation", "models", "rollouts", "training", "evaluation")
 
 
@@ -19,6 +22,7 @@ def copy_project(folder: Path, *changes: str) -> None:
         changes: Of params.yaml, each as ``key=value``.
     """
     for name in COPIED:
+        (folder / name).parent.mkdir(exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, folder / name)
     if changes:
@@ -32,6 +36,9 @@ def run_python(folder: Path, *arguments: str) -> None:
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, (folder, ROOT))),
         "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
+        "PREFECT_HOME": str(folder / ".prefect"),
+        "DVC_SITE_CACHE_DIR": str(folder / ".dvc/site"),
+        "ASTRA_PYTHON": sys.executable,
     }
     subprocess.run(  # noqa: S603 - our own interpreter on our own code
         [sys.executable, *arguments],

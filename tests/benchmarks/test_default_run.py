@@ -1,7 +1,7 @@
 import pytest
 
 from benchmarks.copies import STAGES
-from benchmarks.default_run import WATCHED, stage_seconds, table
+from benchmarks.default_run import WATCHED, run_seconds, stage_seconds, table
 
 SMALL = (
     "prompts.num_builtin=300",
@@ -15,11 +15,11 @@ SMALL = (
 )
 
 
-def test_the_last_row_is_the_sum():
-    rows = table({"one": (4.0, 1.0), "two": (6.0, 4.0)}).splitlines()
+def test_the_last_rows_are_the_sum_and_the_whole_run():
+    rows = table({"one": (4.0, 1.0), "two": (6.0, 4.0)}, 20.0).splitlines()
 
     assert ["| one | 4.0 | 1.0 (25%) |", "| two | 6.0 | 4.0 (67%) |"] == rows[2:4]
-    assert "| all | 10.0 | 5.0 (50%) |" == rows[4]
+    assert ["| these stages | 10.0 | 5.0 (50%) |", "| astra run | 20.0 | 5.0 (25%) |"] == rows[4:]
 
 
 @pytest.mark.slow
@@ -30,3 +30,9 @@ def test_models_work_in_their_own_stages_for_a_part_of_the_time(tmp_path):
     for stage, (wall, work) in spent.items():
         assert (0.0 < work < wall) == (stage in WATCHED)
     assert (tmp_path / "reports/evaluation.json").exists()
+
+
+@pytest.mark.slow
+def test_the_whole_run_goes_on_to_a_decision(tmp_path):
+    assert run_seconds(tmp_path, *SMALL) > 0.0
+    assert (tmp_path / "reports/registration.json").exists()
