@@ -2,7 +2,7 @@
 
 The exit status is 1 when a limit is exceeded, be it of time or of how far two results that should
 be equal may lie apart. How good the result is takes minutes per seed and has a command of its own:
-``python -m benchmarks.seeds 0 1 2``.
+``python -m benchmarks.seeds 3 4 5``.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Attack success on the embedded default for several seeds, as the table of the README.
 
-``python -m benchmarks.seeds 0 1 2`` copies the project into a temporary folder once per seed, runs
+``python -m benchmarks.seeds 3 4 5`` copies the project into a temporary folder once per seed, runs
 the stages from prompts to evaluation there and prints one row. Nothing in the project changes.
 """
 
