@@ -33,6 +33,6 @@ def test_models_work_in_their_own_stages_for_a_part_of_the_time(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_whole_run_goes_on_to_a_decision(tmp_path):
+def test_the_whole_run_goes_on_to_registration(tmp_path):
     assert run_seconds(tmp_path, *SMALL) > 0.0
     assert (tmp_path / "reports/registration.json").exists()
