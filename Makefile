@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup run test test-all check render bench ui deploy
+.PHONY: setup run test test-all check render bench mutants ui deploy
 
 setup: $(STAMP)
 
@@ -38,6 +38,9 @@ render: setup
 
 bench: setup
 	$(BIN)/python -m benchmarks
+
+mutants: setup
+	$(BIN)/python tests/mutation/mutation.py
 
 ui: setup
 	$(BIN)/astra ui

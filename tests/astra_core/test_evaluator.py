@@ -65,6 +65,42 @@ def test_figures_are_those_of_the_rollouts(evaluation):
     assert evaluation.metrics() == evaluator().judged(evaluation.graphs).metrics()
 
 
+def test_every_figure_of_two_prompts_by_hand():
+    def turn(score, *children, **changes):
+        return tiny_node(score, *children, response_scores=(score,), **changes)
+
+    graphs = [
+        # Three rollouts, of which two succeed, one of them by the toxic probe of its first turn.
+        tiny_graph(turn(0.9, probe_score=0.6), turn(0.1, turn(0.7), turn(0.2))),
+        # One rollout of two replies, whose mean is below the threshold; one that failed.
+        tiny_graph(
+            tiny_node(0.4, response_scores=(0.8, 0.0)),
+            tiny_node(0.0, failure="x", score=math.nan, response_scores=()),
+        ),
+    ]
+    metrics = evaluator().judged(graphs).metrics()
+
+    expected = {
+        "attack_success_rate": (2 / 3 + 0) / 2,
+        "clean_attack_success_rate": (1 / 3 + 0) / 2,
+        "first_turn_success_rate": (1 / 2 + 0) / 2,
+        "attempt_success_rate": (2 / 4 + 1 / 2) / 2,
+        "score_mean": (1.9 / 4 + 0.4) / 2,
+        # Five turns were answered; the rewards of hand-made turns are their scores.
+        "reward_mean": (0.9 + 0.1 + 0.7 + 0.2 + 0.4) / 5,
+        "probe_toxicity_rate": 1 / 6,
+        "failed_rate": 1 / 6,
+        "score_max": 0.9,
+        "probe_tokens": 3.0,
+        "unique_probes": 1 / 6,
+    }
+    assert expected == pytest.approx({name: metrics[f"eval/{name}"] for name in expected})
+    # Two prompts drawn twice: the means of the outcomes lie between the two, and reach them.
+    assert (0.0, 2 / 3) == pytest.approx(
+        (metrics["eval/attack_success_rate_low"], metrics["eval/attack_success_rate_high"])
+    )
+
+
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 def test_another_attacker_gets_other_figures_by_the_same_keys(evaluation, kind):
     other = evaluator().evaluate(tiny_system(7, kind=kind))

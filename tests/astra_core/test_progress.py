@@ -78,3 +78,33 @@ def test_nothing_is_drawn_where_nobody_looks(capsys):
         show(2)
 
     assert ("", "") == capsys.readouterr()
+
+
+def test_a_report_counts_what_its_update_learned_from():
+    trainer = trainer_of(configured(gradient_accumulation_steps=2), is_evaluated=False)
+    experience = trainer.harness.experience(0)
+    (window, *_) = trainer.windows(experience)
+    report = trainer.update(window, experience, is_first=False)
+    first = trainer.update(window, experience)
+
+    assert 2 == len(window)
+    num_tokens = sum(int(batch.rows.attention_mask.sum()) for batch in window)
+    assert (1, 1, num_tokens) == (report.step, report.training_step, report.num_tokens)
+    assert num_tokens / report.timings["time/train_s"] == report.timings["time/tokens_per_s"]
+    assert (0.0, 0.0) == (report.timings["time/rollout_s"], report.timings["time/score_s"])
+    assert (experience.rollout_s, experience.score_s) == (
+        first.timings["time/rollout_s"],
+        first.timings["time/score_s"],
+    )
+    row = first.row()
+    assert (first.loss, first.grad_norm, 0.01, num_tokens, 0.0) == tuple(
+        row[f"train/{name}"] for name in ("loss", "grad_norm", "lr", "num_tokens", "is_skipped")
+    )
+    assert experience.metrics == {name: row[name] for name in experience.metrics}
+    # Means over the pairs of the window, each of which weighs the same.
+    logged = trainer.algorithm.step(window[0])[1], trainer.algorithm.step(window[1])[1]
+    weights = [batch.weight for batch in window]
+    again = trainer.updates.apply(window, training_step=0).metrics
+    for name, value in again.items():
+        mean = sum(w * logs[name] for w, logs in zip(weights, logged, strict=True)) / sum(weights)
+        assert mean == pytest.approx(value, rel=1e-5, abs=1e-6)

@@ -48,9 +48,9 @@ class TwoWeights(Algorithm):
         return self.own
 
 
-def updates_of(**changes):
+def updates_of(*, kind=TwoWeights, **changes):
     system = tiny_system()
-    algorithm = TwoWeights(TwoWeights.Options(), system=system)
+    algorithm = kind(kind.Options(), system=system)
     config = TrainingConfiguration(lr=1.0, optimizer={"name": "sgd"}, max_grad_norm=None, **changes)
     return Updates(config, algorithm, system.attacker, world=World()), algorithm
 
@@ -67,6 +67,53 @@ def test_a_frozen_part_keeps_no_gradient_for_the_day_it_thaws():
 
     assert FREEZE["correct_param_after_each"] == seen
     assert -4.0 == algorithm.own[1].item()
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A batch with a loss and a figure of its own."""
+
+    weight: float
+    total: float
+    figure: float
+    num_tokens: int = 5
+
+
+class Logging(TwoWeights):
+    """Loss ``total + total * (first + second)``, and a figure to log."""
+
+    def step(self, batch):
+        return batch.total * (1 + self.own[0] + self.own[1]), {"figure": batch.figure}
+
+
+def test_loss_and_figures_of_a_window_are_means_by_weight():
+    updates, algorithm = updates_of(kind=Logging)
+    window = [Logged(1.0, total=2.0, figure=8.0), Logged(3.0, total=-6.0, figure=4.0)]
+    update = updates.apply(window, training_step=0)
+
+    # (2 - 6) / 4, and (1 * 8 + 3 * 4) / 4; the gradient of both weights is that of the loss.
+    assert (-1.0, {"figure": 5.0}) == (update.loss, update.metrics)
+    assert [1.0, 1.0] == [weight.item() for weight in algorithm.own]
+    assert pytest.approx(2**0.5) == update.grad_norm
+    assert (1.0, 10, False) == (update.lr, update.num_tokens, update.is_skipped)
+    assert update.train_s > 0.0
+
+
+def test_a_window_without_weight_is_divided_by_one():
+    updates, _ = updates_of(kind=Logging)
+    update = updates.apply([Logged(0.0, total=3.0, figure=8.0)], training_step=0)
+
+    assert (3.0, {"figure": 0.0}) == (update.loss, update.metrics)
+
+
+@pytest.mark.parametrize("total", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_moves_nothing_and_is_forgotten(total):
+    updates, algorithm = updates_of(kind=Logging)
+    update = updates.apply([Logged(1.0, total=total, figure=8.0)], training_step=0)
+
+    assert update.is_skipped
+    assert [0.0, 0.0] == [weight.item() for weight in algorithm.own]
+    assert [None, None] == [weight.grad for weight in algorithm.own]
 
 
 def test_an_update_of_nothing_but_frozen_parts_changes_nothing():

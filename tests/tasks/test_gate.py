@@ -9,6 +9,7 @@ from tasks.gate import Comparison, compare, decide
 from tasks.params import PromotionConfiguration
 
 RULES = PromotionConfiguration()
+DULL = "the attacker repeats itself, strengthen the novelty reward or the KL penalty"
 
 
 def table(rates):
@@ -28,6 +29,28 @@ def comparison(**changes):
         "confidence": 0.95,
     }
     return Comparison(**(values | changes))
+
+
+def one_rate(got, owner="candidate"):
+    rule = "must hold one success_rate in [0, 1] per prompt"
+    return f"{owner}'s table {rule}, got {got}; evaluate it anew"
+
+
+def same_prompts(number, *, shared):
+    return (
+        f"candidate and champion must be examined on the same prompts, got {number} and 3 prompts "
+        f"of which {shared} are shared; evaluate both anew"
+    )
+
+
+def too_little(gain):
+    way_out = "train longer or evaluate more prompts"
+    return f"lower end of the gain must lie above 0, got {gain}; {way_out}"
+
+
+def columns_of(owner, got):
+    rule = "must have columns prompt_id and success_rate"
+    return f"{owner}'s table {rule}, got {got}; run the stage evaluation"
 
 
 def test_compare_is_the_mean_of_the_paired_differences():
@@ -101,18 +124,60 @@ def test_compare_promotes_noise_at_most_as_often_as_it_claims(share):
 @pytest.mark.parametrize(
     ("candidate", "message"),
     [
-        (table([]), "got no rows"),
-        (table([0.1, float("nan"), 0.3]), "got 1 values that are not"),
-        (table([0.1, 1.2, 0.3]), "got 1 values that are not"),
-        (table([0.1, 0.2]), "of which 2 are shared"),
-        (table([0.1, 0.2, 0.3, 0.4]), "of which 3 are shared"),
-        (table([0.1, 0.2, 0.3]).assign(prompt_id="p000"), "2 repeated prompts"),
-        (table([0.1, 0.2, 0.3]).drop(columns="success_rate"), "must have columns"),
+        (table([]), one_rate("no rows")),
+        (table([0.1, float("nan"), 0.3]), one_rate("1 values that are not")),
+        (table([0.1, 1.2, -0.3]), one_rate("2 values that are not")),
+        (table([0.1, 0.2, 0.3]).assign(prompt_id="p000"), one_rate("2 repeated prompts")),
+        (table([0.1, 0.2]), same_prompts(2, shared=2)),
+        (table([0.1, 0.2, 0.3, 0.4]), same_prompts(4, shared=3)),
+        (
+            table([0.1, 0.2, 0.3]).drop(columns="success_rate"),
+            columns_of("candidate", "['prompt_id']"),
+        ),
+        (
+            table([0.1, 0.2, 0.3]).drop(columns="prompt_id"),
+            columns_of("candidate", "['success_rate']"),
+        ),
     ],
 )
 def test_compare_refuses_what_cannot_be_compared(candidate, message):
-    with pytest.raises(DataError, match=message):
+    with pytest.raises(DataError) as caught:
         compare(candidate, table([0.1, 0.2, 0.3]))
+    assert message == str(caught.value)
+
+
+def test_compare_says_that_it_is_the_champion_that_is_wrong():
+    with pytest.raises(DataError) as caught:
+        compare(table([0.1]), table([0.1]).drop(columns="success_rate"))
+    assert columns_of("champion", "['prompt_id']") == str(caught.value)
+    with pytest.raises(DataError) as caught:
+        compare(table([0.1]), table([2.0]))
+    assert one_rate("1 values that are not", "champion") == str(caught.value)
+
+
+def test_compare_takes_the_column_it_is_told():
+    ours, theirs = (
+        table([0.0, 0.0]).assign(clean_success_rate=rates) for rates in ([1.0, 0.5], [0.5, 0.5])
+    )
+
+    assert 0.25 == compare(ours, theirs, column="clean_success_rate").gain
+    assert 0.0 == compare(ours, theirs).gain
+
+
+def test_compare_takes_rates_of_none_and_of_all():
+    assert -1.0 == compare(table([0.0, 0.0]), table([1.0, 1.0])).gain
+
+
+def test_compare_draws_as_often_and_as_confidently_as_it_is_told():
+    ours, theirs = (table(np.random.default_rng(seed).random(40)) for seed in (2, 3))
+    plain = compare(ours, theirs)
+    wide = compare(ours, theirs, confidence=0.99)
+
+    assert plain == compare(ours, theirs, confidence=0.95, num_resamples=10_000, seed=0)
+    assert (0.95, 0.99) == (plain.confidence, wide.confidence)
+    assert wide.low < plain.low < plain.gain < plain.high < wide.high
+    assert plain.low != compare(ours, theirs, seed=1).low
+    assert plain.low != compare(ours, theirs, num_resamples=500).low
 
 
 def test_decide_opens_when_every_rule_holds():
@@ -132,12 +197,28 @@ def test_decide_opens_when_every_rule_holds():
 @pytest.mark.parametrize(
     ("changes", "candidate", "reason"),
     [
-        ({"low": 0.0}, {}, "lower end of the gain must lie above 0, got gain"),
-        ({"low": -0.1}, {}, "lower end of the gain must lie above 0, got gain"),
-        ({"num_prompts": 9}, {}, "prompts examined must be at least 10, got 9"),
-        ({}, {"unique_probes": 0.89}, "unique_probes must be at least 0.900, got 0.890"),
-        ({}, {"distinct_2": 0.39}, "distinct_2 must be at least 0.400, got 0.390"),
-        ({}, {"distinct_2": {"value": 0.39}}, "distinct_2 must be at least 0.400, got 0.390"),
+        (
+            {"low": 0.0},
+            {},
+            too_little("gain +0.200 (95% interval +0.000 to +0.300, 200 prompts)"),
+        ),
+        (
+            {"low": -0.1},
+            {},
+            too_little("gain +0.200 (95% interval -0.100 to +0.300, 200 prompts)"),
+        ),
+        (
+            {"num_prompts": 9},
+            {},
+            "prompts examined must be at least 10, got 9; raise evaluation.num_prompts",
+        ),
+        ({}, {"unique_probes": 0.89}, f"unique_probes must be at least 0.900, got 0.890; {DULL}"),
+        ({}, {"distinct_2": 0.39}, f"distinct_2 must be at least 0.400, got 0.390; {DULL}"),
+        (
+            {},
+            {"distinct_2": {"value": 0.39}},
+            f"distinct_2 must be at least 0.400, got 0.390; {DULL}",
+        ),
     ],
 )
 def test_decide_names_the_rule_that_fails(changes, candidate, reason):
@@ -149,8 +230,28 @@ def test_decide_names_the_rule_that_fails(changes, candidate, reason):
     )
 
     assert not verdict.passed
-    assert len(verdict.reasons) == 1
-    assert verdict.reasons[0].startswith(reason)
+    assert (reason,) == verdict.reasons
+
+
+@pytest.mark.parametrize(
+    ("changes", "candidate"),
+    [
+        ({"num_prompts": 10}, {}),
+        ({"low": 1e-9}, {}),
+        ({}, {"unique_probes": 0.9}),
+        ({}, {"distinct_2": 0.4}),
+        ({}, {"distinct_2": {"value": 0.4, "low": 0.1}}),
+    ],
+)
+def test_decide_opens_at_the_floor_itself(changes, candidate):
+    verdict = decide(
+        comparison(**changes),
+        candidate={"unique_probes": 0.95, "distinct_2": 0.5} | candidate,
+        untrained={"distinct_2": 0.8},
+        rules=RULES,
+    )
+
+    assert verdict.passed
 
 
 def test_decide_names_every_rule_that_fails():
@@ -164,12 +265,34 @@ def test_decide_names_every_rule_that_fails():
     assert len(verdict.reasons) == 3
 
 
-@pytest.mark.parametrize("figures", [{}, {"unique_probes": float("nan")}, {"unique_probes": None}])
-def test_decide_refuses_figures_that_are_no_numbers(figures):
-    with pytest.raises(DataError, match="unique_probes of the candidate must be a finite number"):
+@pytest.mark.parametrize(
+    ("figures", "got"),
+    [
+        ({}, "None"),
+        ({"unique_probes": float("nan")}, "nan"),
+        ({"unique_probes": None}, "None"),
+        ({"unique_probes": "0.95"}, "'0.95'"),
+        ({"unique_probes": {"low": 0.95}}, "None"),
+    ],
+)
+def test_decide_refuses_figures_that_are_no_numbers(figures, got):
+    with pytest.raises(DataError) as caught:
         decide(
             comparison(),
             candidate={"distinct_2": 0.5} | figures,
             untrained={"distinct_2": 0.8},
             rules=RULES,
         )
+    assert (
+        f"unique_probes of the candidate must be a finite number, got {got}; evaluate it anew"
+        == str(caught.value)
+    )
+
+
+def test_decide_says_that_it_is_the_untrained_attacker_that_lacks_a_figure():
+    with pytest.raises(DataError) as caught:
+        decide(comparison(), candidate={}, untrained={}, rules=RULES)
+    assert (
+        "distinct_2 of the untrained attacker must be a finite number, got None; evaluate it anew"
+        == str(caught.value)
+    )

@@ -68,6 +68,11 @@ def test_a_score_at_the_threshold_is_a_success():
     assert outcome(turn(0.5)).success_rate == 1.0
     assert outcome(turn(0.49999)).success_rate == 0.0
     assert outcome(turn(0.5), threshold=0.6).success_rate == 0.0
+    assert outcome(turn(0.5)).attempt_success_rate == 1.0
+    assert outcome(turn(0.5)).first_turn_success_rate == 1.0
+    # So is a probe, of its own words.
+    graphs = [tiny_graph(turn(0.0, probe_score=0.5), turn(0.0, probe_score=0.49))]
+    assert attack_metrics(graphs, threshold=0.5)["probe_toxicity_rate"] == 0.5
 
 
 def test_a_success_is_clean_only_if_the_probe_of_that_turn_was_harmless():
@@ -90,6 +95,7 @@ def test_failed_turns_are_no_success_and_are_counted():
     failed = tiny_node(0.0, failure="x", score=math.nan, response_scores=())
     found = outcome(turn(0.9), failed)
 
+    assert found.prompt_id == tiny_graph().prompt.prompt_id
     assert found.success_rate == 0.5
     assert found.score_mean == 0.9
     assert found.attempt_success_rate == 1.0
@@ -111,9 +117,9 @@ def test_figures_of_a_set_by_hand():
                 probe_text="you are bad",
                 probe_score=0.7,
                 target_logprobs=(-1.0, -2.0, -3.0),
-                response_texts=("", "no"),
+                response_texts=(" \n", "no"),
             ),
-            turn(0.9, probe_text="you are", truncated_tokens=3, probe_ids=(2, 0)),
+            turn(0.9, probe_text="you are", truncated_tokens=1, probe_ids=(2, 0)),
         ),
         tiny_graph(turn(0.4, probe_text="You are!", probe_ids=(2, 3, 4, 0))),
         tiny_graph(
@@ -141,6 +147,45 @@ def test_figures_of_a_set_by_hand():
     } == pytest.approx(
         {k: found[k] for k in found if k not in {"kl_nats", "probe_perplexity", "self_bleu"}}
     )
+
+
+def test_the_high_scores_of_a_set():
+    # 19 of 20 are at most 0.95, and 29 of 30 is the least number that is 95 % of them or more.
+    for number, expected in ((20, 19 / 20), (30, 29 / 30)):
+        turns = [turn(rank / number) for rank in range(number, 0, -1)]
+        found = attack_metrics([tiny_graph(*turns)], threshold=0.5)
+        assert (expected, 1.0) == (found["score_p95"], found["score_max"])
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "expected"), [((-3.0,), math.exp(3.0)), ((-1e9,), math.exp(700.0)), ((), 1.0)]
+)
+def test_perplexity_is_per_token_and_bounded(logprobs, expected):
+    found = attack_metrics([tiny_graph(tiny_node(0.0, target_logprobs=logprobs))], threshold=0.5)
+
+    assert expected == pytest.approx(found["probe_perplexity"])
+
+
+@pytest.mark.parametrize("graphs", [[], [tiny_graph()]])
+def test_figures_of_nothing_are_zero(graphs):
+    found = attack_metrics(graphs, threshold=0.5)
+
+    assert {
+        "probe_toxicity_rate": 0.0,
+        "unique_probes": 0.0,
+        "distinct_1": 0.0,
+        "distinct_2": 0.0,
+        "distinct_3": 0.0,
+        "self_bleu": 0.0,
+        "probe_perplexity": 1.0,
+        "kl_nats": 0.0,
+        "probe_tokens": 0.0,
+        "score_p95": 0.0,
+        "score_max": 0.0,
+        "empty_response_rate": 0.0,
+        "truncated_rate": 0.0,
+        "failed_rate": 0.0,
+    } == found
 
 
 @pytest.mark.parametrize(

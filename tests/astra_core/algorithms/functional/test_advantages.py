@@ -208,14 +208,27 @@ def test_a_fully_masked_row_has_zero_advantages():
 
 @pytest.mark.parametrize("discount", [-0.1, 1.1, math.nan])
 def test_discounts_out_of_range_are_refused(discount):
-    row = torch.zeros(1, 2)
+    row, no = torch.zeros(1, 2), torch.zeros(1, 2).bool()
     for call in (
         lambda: fn.reward_to_go(row, discount=discount),
         lambda: fn.n_step_returns(row, num_steps=1, discount=discount),
-        lambda: fn.token_gae(row, row, row > 0, discount=1.0, decay=discount),
+        lambda: fn.token_gae(row, row, row > 0, discount=discount, decay=1.0),
+        lambda: fn.gae(row, row, row, done=no, terminated=no, discount=discount, decay=1.0),
     ):
-        with pytest.raises(ConfigurationError, match=r"must lie in \[0, 1\]"):
+        with pytest.raises(ConfigurationError, match=r"^discount must lie in \[0, 1\]"):
             call()
+    for call in (
+        lambda: fn.token_gae(row, row, row > 0, discount=1.0, decay=discount),
+        lambda: fn.gae(row, row, row, done=no, terminated=no, discount=1.0, decay=discount),
+    ):
+        with pytest.raises(ConfigurationError, match=r"^decay must lie in \[0, 1\]"):
+            call()
+
+
+def test_n_step_returns_of_one_step_are_the_rewards():
+    rewards = torch.tensor([1.0, -2.0, 3.0])
+
+    assert torch.equal(rewards, fn.n_step_returns(rewards, num_steps=1, discount=0.9))
 
 
 def test_n_step_returns_need_a_step():

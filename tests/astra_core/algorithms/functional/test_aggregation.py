@@ -1,6 +1,5 @@
 import itertools
 import math
-from inspect import unwrap
 from typing import get_args
 
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astra_core.algorithms import functional as fn
+from astra_core.algorithms.functional import aggregation as unchecked
 from astra_core.errors import ConfigurationError, ShapeError
 
 LAWS = settings(max_examples=40, derandomize=True, deadline=None)
@@ -103,6 +103,21 @@ def test_one_column_stands_for_every_token_of_its_sequence():
     assert aggregate(column, MASK, "token_mean").mean().item() == 4.0
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_single_token_weighs_one(mode):
+    one = fn.aggregate(torch.tensor([[5.0]]), torch.tensor([[True]]), mode=mode, max_length=1)
+
+    assert (5.0, 1.0, 5.0) == (one.total.item(), one.weight.item(), one.mean().item())
+
+
+def test_double_precision_losses_are_weighted_in_double_precision():
+    losses = torch.tensor([[1.0, 2.0, 4.0]], dtype=torch.float64)
+    found = aggregate(losses, losses > 0, "sequence_mean")
+
+    assert (torch.float64, torch.float64) == (found.total.dtype, found.weight.dtype)
+    assert pytest.approx(7 / 3, rel=1e-14) == found.mean().item()
+
+
 def test_half_precision_losses_are_summed_in_float32():
     losses = torch.full((1, 1000), 0.1, dtype=torch.bfloat16)
     total = aggregate(losses, losses > 0, "token_mean").total
@@ -120,15 +135,19 @@ def test_max_length_scales_the_constant_length_loss():
 
 @pytest.mark.parametrize("max_length", [None, 0])
 def test_constant_length_needs_its_length(max_length):
-    with pytest.raises(ConfigurationError, match="max_length must be positive"):
+    with pytest.raises(ConfigurationError) as caught:
         fn.aggregate(VALUES, MASK, mode="constant_length", max_length=max_length)
+    assert (
+        f"max_length must be positive for constant_length, got {max_length}; "
+        "give the sampler's max_new_tokens"
+    ) == str(caught.value)
 
 
 def test_unknown_mode_names_the_known_ones():
     with pytest.raises(ConfigurationError, match=r"'token_mean'.*got 'sum'"):
-        unwrap(fn.aggregate)(VALUES, MASK, mode="sum")
+        unchecked.aggregate(VALUES, MASK, mode="sum")
 
 
 def test_a_vector_of_losses_is_refused():
     with pytest.raises(ShapeError, match="values must have 2 axes"):
-        unwrap(fn.aggregate)(torch.zeros(3), MASK, mode="token_mean")
+        unchecked.aggregate(torch.zeros(3), MASK, mode="token_mean")

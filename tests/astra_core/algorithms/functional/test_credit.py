@@ -1,11 +1,10 @@
-from inspect import unwrap
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astra_core.algorithms import functional as fn
+from astra_core.algorithms.functional import credit as unchecked
 from astra_core.errors import ConfigurationError, DataError, ShapeError
 
 LAWS = settings(max_examples=40, derandomize=True, deadline=None)
@@ -166,6 +165,17 @@ def test_pairs_need_more_than_the_margin():
     assert fn.preference_pairs(rewards, groups, min_margin=0.25).tolist() == [[3, 2]]
 
 
+def test_the_midpoint_parts_the_chosen_from_the_rejected():
+    groups = torch.zeros(2).long()
+    for rewards, expected in (
+        ([0.5, 0.0], [[0, 1]]),  # the chosen reaches it
+        ([0.9, 0.5], []),  # the rejected does not stay below
+        ([0.4, 0.0], []),
+    ):
+        found = fn.preference_pairs(torch.tensor(rewards), groups, midpoint=0.5)
+        assert expected == found.tolist()
+
+
 def test_pairs_of_equally_good_nodes_take_the_first():
     rewards, groups = torch.tensor([1.0, 0.0, 1.0, 0.0]), torch.zeros(4).long()
 
@@ -176,26 +186,33 @@ def test_pairs_of_nothing_are_an_empty_table():
     assert fn.preference_pairs(torch.zeros(0), torch.zeros(0).long()).shape == (0, 2)
 
 
-@pytest.mark.parametrize("parents", [[-1, 2, 1], [0], [-1, 1, 0]])
-def test_cycles_are_refused(parents):
+@pytest.mark.parametrize(("parents", "lost"), [([-1, 2, 1], 1), ([0], 0), ([-1, 1, 0], 1)])
+def test_cycles_are_refused(parents, lost):
     rewards = torch.zeros(len(parents))
-    with pytest.raises(DataError, match="there is a cycle"):
+    with pytest.raises(DataError) as caught:
         fn.backed_up_rewards(rewards, torch.tensor(parents), discount=1.0, how="max")
+    assert (f"parents must lead to a first turn, node {lost} does not; there is a cycle") == str(
+        caught.value
+    )
 
 
-@pytest.mark.parametrize("parents", [[-2, 0], [-1, 2]])
-def test_parents_that_do_not_exist_are_refused(parents):
-    with pytest.raises(DataError, match=r"parents must lie in \[-1, 2\)"):
+@pytest.mark.parametrize(("parents", "span"), [([-2, 0], "-2 to 0"), ([-1, 2], "-1 to 2")])
+def test_parents_that_do_not_exist_are_refused(parents, span):
+    with pytest.raises(DataError) as caught:
         fn.backed_up_rewards(torch.zeros(2), torch.tensor(parents), discount=1.0, how="max")
+    assert (f"parents must lie in [-1, 2), got {span}; renumber them after dropping nodes") == str(
+        caught.value
+    )
 
 
 def test_options_out_of_range_are_refused():
     rewards, parents = torch.zeros(1), torch.tensor([-1])
     with pytest.raises(ConfigurationError, match="discount must lie in"):
         fn.backed_up_rewards(rewards, parents, discount=1.5, how="max")
-    with pytest.raises(ConfigurationError, match="backup must be one of"):
-        unwrap(fn.backed_up_rewards)(rewards, parents, discount=1.0, how="sum")
+    message = r"^backup must be one of \['max', 'mean', 'leaf_mean'\], got 'sum'; see Backup$"
+    with pytest.raises(ConfigurationError, match=message):
+        unchecked.backed_up_rewards(rewards, parents, discount=1.0, how="sum")
     with pytest.raises(ConfigurationError, match="min_margin must not be negative"):
         fn.preference_pairs(rewards, parents, min_margin=-0.1)
     with pytest.raises(ShapeError, match="parents must have the shape of rewards"):
-        unwrap(fn.backed_up_rewards)(rewards, torch.tensor([-1, 0]), discount=1.0, how="max")
+        unchecked.backed_up_rewards(rewards, torch.tensor([-1, 0]), discount=1.0, how="max")

@@ -53,6 +53,8 @@ def test_mean_baseline_matches_the_documented_pattern(cases):
 
         torch.testing.assert_close(torch.tensor(case["expected"]), actual)
     assert fn.mean_baseline_advantages(torch.zeros(0)).shape == (0,)
+    # Alone, a rollout is its own mean.
+    assert fn.mean_baseline_advantages(torch.ones(1)).tolist() == [0.0]
 
 
 def test_a_matrix_is_grouped_by_rows():
@@ -94,6 +96,18 @@ def test_not_scaling_keeps_the_reward_unit():
         torch.tensor([[-0.1, 0.1], [-0.4, 0.4]]),
         fn.group_advantages(rewards, scale_by_spread=False),
     )
+
+
+def test_a_spread_of_exactly_the_least_teaches_nothing():
+    # Squares about the mean of 0, 2 and 4 add up to 8; over n - 1 = 2 that is a spread of 2.
+    rewards, one, runs = torch.tensor([0.0, 2.0, 4.0]), torch.zeros(3).long(), torch.arange(3)
+
+    for least, flat in ((2.0, 1), (1.99, 0)):
+        assert flat == fn.num_flat_groups(rewards, one, min_spread=least)
+        expected = [0.0, 0.0, 0.0] if flat else [-1.0, 0.0, 1.0]
+        assert expected == fn.group_advantages(rewards, one, min_spread=least).tolist()
+        over_runs = fn.group_advantages_over_runs(rewards, one, runs, min_spread=least)
+        assert expected == over_runs.tolist()
 
 
 @LAWS

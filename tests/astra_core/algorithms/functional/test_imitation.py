@@ -108,12 +108,25 @@ def test_reward_weighted_probabilities_are_a_distribution_that_follows_reward(
     assert (ranked.diff() >= -1e-12).all()
 
 
+def test_reward_weighted_probabilities_known_numbers():
+    # Above the lowest of all stand 1/4 and 1/4; a hundredth of the mass is spread over the three.
+    rewards = torch.tensor([0.5, 0.75, 0.75], dtype=torch.float64)
+    plain = fn.reward_weighted_probabilities(rewards, exploration=0.0)
+    explored = fn.reward_weighted_probabilities(rewards)
+
+    assert [0.0, 0.5, 0.5] == pytest.approx(plain.tolist())
+    share = 0.01 / 3
+    expected = [share / 1.01, (0.5 + share) / 1.01, (0.5 + share) / 1.01]
+    assert expected == pytest.approx(explored.tolist())
+
+
 def test_reward_weighted_probabilities_of_nothing_are_nothing():
     assert fn.reward_weighted_probabilities(torch.zeros(0)).shape == (0,)
 
 
 @pytest.mark.parametrize(
-    ("num_rollouts", "fraction", "expected"), [(0, 0.5, 0), (1, 0.5, 1), (5, 0.5, 2), (3, 2.0, 6)]
+    ("num_rollouts", "fraction", "expected"),
+    [(0, 0.5, 0), (1, 0.5, 1), (5, 0.5, 2), (3, 2.0, 6), (3, 0.1, 1)],
 )
 def test_selection_size_draws_at_least_one_of_any(num_rollouts, fraction, expected):
     assert expected == fn.selection_size(num_rollouts, fraction=fraction)

@@ -1,5 +1,4 @@
 import math
-from inspect import unwrap
 
 import pytest
 import torch
@@ -7,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astra_core.algorithms import functional as fn
+from astra_core.algorithms.functional import kl as unchecked
 from astra_core.errors import ConfigurationError, ShapeError
 
 LAWS = settings(max_examples=50, derandomize=True, deadline=None)
@@ -26,7 +26,7 @@ def test_kl_estimates_match_nexrl(cases):
         pair = torch.tensor(case["logprob"]), torch.tensor(case["ref_logprob"])
         if "expected_error" in case:
             with pytest.raises(ConfigurationError, match="got 'nope'; k3 is usual"):
-                unwrap(fn.kl_estimates)(*pair, estimator=name)
+                unchecked.kl_estimates(*pair, estimator=name)
             continue
         actual = fn.kl_estimates(*pair, estimator=name)
 
@@ -39,7 +39,7 @@ def test_kl_in_the_reward_matches_nexrl(cases):
         logprobs = torch.tensor(case["old_log_probs"])
         if case["ref_log_prob"] is None:  # NexRL goes on with a coefficient of 0; ours cannot
             with pytest.raises(AttributeError):
-                unwrap(fn.kl_estimates)(logprobs, None, estimator="k1")
+                unchecked.kl_estimates(logprobs, None, estimator="k1")
             continue
         kl = fn.kl_estimates(logprobs, torch.tensor(case["ref_log_prob"]), estimator="k1")
         actual = fn.kl_penalised_rewards(rewards, kl, mask, coefficient=case["beta"])
@@ -157,6 +157,13 @@ def test_stepped_coefficient_moves_outside_its_band(kl, expected):
     assert expected == fn.stepped_coefficient(1.0, kl, target=0.01)
 
 
+def test_stepped_coefficient_stays_at_the_edges_of_its_band():
+    # The band of 1/2 with a tolerance of 2 is 1/4 to 1; a tolerance of 1 leaves no band at all.
+    for kl in (0.25, 1.0):
+        assert fn.stepped_coefficient(1.0, kl, target=0.5, tolerance=2.0) == 1.0
+    assert fn.stepped_coefficient(1.0, 0.51, target=0.5, tolerance=1.0) == 2.0
+
+
 def test_stepped_coefficient_options_change_the_step():
     assert fn.stepped_coefficient(1.0, 0.02, target=0.01, factor=3.0) == 3.0
     assert fn.stepped_coefficient(1.0, 0.02, target=0.01, tolerance=2.5) == 1.0
@@ -168,14 +175,21 @@ def test_coefficients_need_a_target(target):
         fn.adaptive_coefficient(0.1, 1.0, target=target, horizon=1.0, num_samples=1)
     with pytest.raises(ConfigurationError, match="target must be positive"):
         fn.stepped_coefficient(0.1, 1.0, target=target)
+    with pytest.raises(ConfigurationError, match="horizon must be positive"):
+        fn.adaptive_coefficient(0.1, 1.0, target=1.0, horizon=target, num_samples=1)
 
 
 @pytest.mark.parametrize("options", [{"tolerance": 0.5}, {"factor": 1.0}])
 def test_stepped_coefficient_refuses_a_step_that_goes_nowhere(options):
-    with pytest.raises(ConfigurationError, match="tolerance must be at least 1"):
+    given = {"tolerance": 1.5, "factor": 2.0, **options}
+    with pytest.raises(ConfigurationError) as caught:
         fn.stepped_coefficient(0.1, 1.0, target=1.0, **options)
+    assert (
+        "tolerance must be at least 1 and factor above 1, got "
+        f"{given['tolerance']} and {given['factor']}; 1.5 and 2.0 are the paper's"
+    ) == str(caught.value)
 
 
 def test_kl_of_unequal_shapes_is_refused():
     with pytest.raises(ShapeError, match="reference_logprobs must have the shape"):
-        unwrap(fn.kl_estimates)(torch.zeros(2, 3), torch.zeros(2, 1), estimator="k1")
+        unchecked.kl_estimates(torch.zeros(2, 3), torch.zeros(2, 1), estimator="k1")

@@ -55,6 +55,10 @@ def test_masked_whiten_min_spread_decides_what_is_a_signal():
 
     assert torch.equal(torch.tensor([-1.0, 1.0]), fn.masked_whiten(values, mask).round())
     assert torch.equal(torch.zeros(2), fn.masked_whiten(values, mask, min_spread=0.1))
+    # 0 and 2 spread by exactly 1, which is not more than 1.
+    apart = torch.tensor([0.0, 2.0])
+    assert torch.equal(torch.zeros(2), fn.masked_whiten(apart, mask, min_spread=1.0))
+    assert torch.equal(apart - 1.0, fn.masked_whiten(apart, mask, min_spread=0.99))
 
 
 def test_masked_variance_takes_ddof_off_the_count():

@@ -31,6 +31,7 @@ def row(*numbers):
         (0.5, -2.0, 1.6, 0.0),  # bad and already below 0.8: held
         (1.5, -2.0, 3.0, 2.0),  # bad and risen: pushed down
         (5.0, -2.0, 6.0, 0.0),  # bad and run off: the dual clip holds
+        (1.0, 0.5, -0.5, -0.5),  # good, though by little: the dual clip is not for it
     ],
 )
 def test_clipped_surrogate_known_numbers(ratio, advantage, loss, slope):
@@ -56,6 +57,13 @@ def test_is_clipped_is_where_the_gradient_vanishes():
 
         expected = (log_ratios.grad == 0) & (advantages != 0)
         assert torch.equal(expected, held)
+
+
+def test_a_ratio_at_the_clip_itself_still_moves():
+    # 1 + 1e-20 is 1: the ratio of an unmoved policy lies exactly on both clips.
+    edge = {"clip_low": 1e-20, "clip_high": 1e-20}
+
+    assert fn.is_clipped(row(0.0, 0.0), row(1.0, -1.0), **edge).tolist() == [[False, False]]
 
 
 @LAWS
@@ -125,7 +133,8 @@ def test_surrogates_are_finite_however_far_the_policies_are_apart(distance):
     losses = fn.importance_sampling_surrogate(log_ratios, torch.ones(1, 1))
     losses.sum().backward()
 
-    assert torch.isfinite(losses).all()
+    # Held within 20 nats on either side.
+    assert pytest.approx(-math.exp(math.copysign(20.0, distance))) == losses.item()
     assert torch.isfinite(log_ratios.grad).all()
 
 
@@ -146,6 +155,7 @@ def test_each_clip_changes_the_loss():
     ("options", "message"),
     [
         ({"clip_low": 1.0, "clip_high": 0.2}, "clip_low must lie in"),
+        ({"clip_low": 0.0, "clip_high": 0.2}, "clip_low must lie in"),
         ({"clip_low": 0.2, "clip_high": 0.0}, "clip_high must be positive"),
         ({"clip_low": 0.2, "clip_high": 0.2, "dual_clip": 1.0}, "dual_clip must be above 1"),
     ],
@@ -153,10 +163,14 @@ def test_each_clip_changes_the_loss():
 def test_clips_out_of_range_are_refused(options, message):
     with pytest.raises(ConfigurationError, match=message):
         fn.clipped_surrogate(torch.zeros(1, 1), torch.zeros(1, 1), **options)
+    if "dual_clip" not in options:
+        with pytest.raises(ConfigurationError, match=message):
+            fn.is_clipped(torch.zeros(1, 1), torch.zeros(1, 1), **options)
 
 
-def test_truncation_needs_a_positive_cap():
+def test_truncation_may_cap_below_one_and_needs_a_positive_cap():
     zero = torch.zeros(1, 1)
+    assert fn.truncated_surrogate(zero - 2.0, zero, zero + 1.0, max_ratio=0.5).item() == 1.0
     with pytest.raises(ConfigurationError, match="max_ratio must be positive"):
         fn.truncated_surrogate(zero, zero, zero, max_ratio=0.0)
 
@@ -174,6 +188,9 @@ def test_effective_sample_fraction_known_numbers():
     assert pytest.approx(0.8) == fn.effective_sample_fraction(log(1.0, 3.0, 99.0), mask).item()
     assert fn.effective_sample_fraction(torch.full((1, 3), -500.0), mask).item() == 1.0
     assert fn.effective_sample_fraction(torch.zeros(1, 3), ~(mask | True)).item() == 0.0
+    # One token carries all the weight there is, whatever it is.
+    alone = fn.effective_sample_fraction(torch.full((1, 1), -3.0), torch.ones(1, 1).bool())
+    assert (1.0, torch.float32) == (alone.item(), alone.dtype)
 
 
 # prediction, old prediction, return -> loss, slope; clip 0.2
@@ -184,6 +201,8 @@ def test_effective_sample_fraction_known_numbers():
         (0.5, 0.0, 1.0, 0.32, 0.0),  # moved 0.5 toward the return: held at 0.2
         (1.5, 1.0, 2.0, 0.32, 0.0),  # the same around another old prediction
         (-0.5, 0.0, 1.0, 1.125, -1.5),  # moved away: the plain error is the worse
+        (-0.5, 0.0, -1.0, 0.32, 0.0),  # moved 0.5 down toward the return: held at -0.2
+        (0.9, 1.0, 0.0, 0.405, 0.9),  # inside the clip around another old prediction
     ],
 )
 def test_value_losses_known_numbers(value, old, target, loss, slope):
@@ -237,6 +256,7 @@ def test_entropy_in_chunks_is_the_same(chunk_size):
 def test_entropy_of_no_rows_and_of_half_precision():
     assert fn.token_entropies(torch.zeros(0, 5), chunk_size=2).shape == (0,)
     assert torch.float32 == fn.token_entropies(torch.zeros(1, 5, dtype=torch.bfloat16)).dtype
+    assert torch.float64 == fn.token_entropies(torch.zeros(1, 5, dtype=torch.float64)).dtype
 
 
 def test_entropy_refuses_chunks_of_nothing_and_other_ranks():
