@@ -57,6 +57,23 @@ def test_the_best_survives_a_checkpoint(values):
     )
 
 
+def test_a_checkpoint_holds_the_best_by_name():
+    fresh, (best, _) = Best(metric="eval/x", mode="max"), offered([0.1, 0.4, 0.2])
+    names = ("metric", "value", "training_step", "model", "num_since")
+
+    assert dict(zip(names, ("eval/x", None, 0, "", 0), strict=True)) == fresh.record()
+    assert dict(zip(names, ("eval/x", 0.4, 1, "best_1", 1), strict=True)) == best.record()
+
+
+def test_before_any_experience_there_is_no_drift():
+    own = Stopping(EarlyStopping(max_kl_nats=0.5))
+    best, _ = offered([0.5])
+
+    assert {"kl_nats": 0.0} == own.record()
+    own.note({"rollout/score": 9.0})
+    assert own.reason(1, best) == ""
+
+
 def reason(*, step=1, num_since=0, kl_nats=0.0, **rules):
     best, _ = offered([0.5] * (num_since + 1))
     own = Stopping(EarlyStopping(**rules))

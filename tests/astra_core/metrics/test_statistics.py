@@ -56,10 +56,18 @@ def test_values_that_do_not_vary_have_an_interval_of_no_width(values):
     assert Interval(0.25, 0.25, 0.25) == interval(values)
 
 
-@pytest.mark.parametrize("values", [[], [[0.1, 0.2]]])
-def test_there_must_be_one_figure_per_prompt(values):
-    with pytest.raises(ShapeError, match="one figure per prompt"):
+def test_two_values_have_an_interval_from_the_one_to_the_other():
+    # A quarter of all draws of two are the lower value twice, far more than 2.5 %.
+    assert Interval(0.5, 0.0, 1.0) == interval([0.0, 1.0])
+
+
+@pytest.mark.parametrize(("values", "shape"), [([], "(0,)"), ([[0.1, 0.2]], "(1, 2)")])
+def test_there_must_be_one_figure_per_prompt(values, shape):
+    with pytest.raises(ShapeError) as caught:
         interval(values)
+    assert (f"values must hold one figure per prompt, got shape {shape}; evaluate some") == str(
+        caught.value
+    )
 
 
 def test_an_interval_as_json():
