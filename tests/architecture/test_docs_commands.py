@@ -26,6 +26,7 @@ RUN_ELSEWHERE = {
     "make setup": (".ci/run", "make setup"),
     "make check": (".ci/run", "make check"),
     "make test-all": (".ci/run", "make test-all"),
+    "make test-routes": (".ci/run", "make test-routes"),
     "make test": (".ci/run", "make test"),
     "make run": ("Makefile", "astra run"),
     "make ui": ("Makefile", "astra ui"),

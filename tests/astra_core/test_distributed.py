@@ -5,7 +5,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -117,13 +116,11 @@ def test_a_run_of_two_processes_goes_on_where_it_stopped(tmp_path):
 
 @pytest.mark.slow
 def test_a_process_that_dies_ends_the_others_instead_of_hanging_them(tmp_path):
-    start = time.monotonic()
     (first, said), (second, _) = ended(started(tmp_path, "die"))
 
     assert 7 == second
     assert first not in {0, 7}
     assert "every process must take part until the end" in said
-    assert time.monotonic() - start < 90.0
 
 
 @pytest.mark.slow

@@ -12,6 +12,8 @@ from astra_core.distributed import World
 from astra_core.testing import tiny_system
 from astra_core.update import Updates
 
+pytestmark = pytest.mark.routes
+
 FREEZE = next(
     case
     for case in json.loads(
@@ -171,9 +173,11 @@ def test_bf16_trains_other_weights_in_fp32():
     models = [trainer.sampler.system.attacker.model for trainer in runs]
 
     assert weights_of(runs[0]) != weights_of(runs[1])
+    # An update moves a weight by the learning rate at most, whatever the processor rounds.
+    apart = 2 * runs[0].config.lr * runs[0].progress.step
     for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
         assert torch.float32 == other.dtype
-        torch.testing.assert_close(one, other, rtol=0.0, atol=0.1)
+        torch.testing.assert_close(one, other, rtol=0.0, atol=1.1 * apart)
 
 
 @pytest.mark.parametrize("limit", [0.5, 2**0.5, 1.5, None])

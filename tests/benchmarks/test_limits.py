@@ -6,6 +6,8 @@ from tiny_benchmark import TINY
 from benchmarks.limits import Machine, Work, decoding_work, rollout_works, update_work
 from benchmarks.shapes import language_model
 
+pytestmark = pytest.mark.routes
+
 
 @pytest.fixture(scope="module")
 def model():

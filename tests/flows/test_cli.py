@@ -1,7 +1,6 @@
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -25,11 +24,10 @@ def _astra(folder, *arguments):
 
 
 def test_help_answers_at_once_and_names_every_command(tmp_path):
-    started = time.monotonic()
+    # At once, because it imports nothing heavy: the test after this one.
     result = _astra(tmp_path, "--help")
 
     assert 0 == result.returncode
-    assert time.monotonic() - started < 5  # 0.13 s on a quiet machine
     for name in ("run", "check", "doctor", "status", "promote", "rollback", "reevaluate", "ui"):
         assert f"\n  {name} " in result.stdout
 

@@ -64,11 +64,10 @@ def test_a_crash_leaves_no_grandchild(tmp_path):
 
 def test_stop_group_returns_at_once_when_nobody_is_deaf():
     process = subprocess.Popen(["sleep", "300"], start_new_session=True)
-    started = time.monotonic()
-    stop_group(process.pid, Farewell(grace_s=30.0, again_s=30.0), child=process)
+    # Whoever waited out the grace would be killed by it; and the test's own time limit is shorter.
+    stop_group(process.pid, Farewell(grace_s=3600.0, again_s=3600.0), child=process)
 
-    assert time.monotonic() - started < 10
-    assert process.returncode is not None
+    assert -signal.SIGTERM == process.returncode
 
 
 def test_child_environment_lets_the_user_win_and_names_the_interpreter(monkeypatch):

@@ -1,6 +1,5 @@
 """A stage as a task: skipped, done, tried again, refused or stopped; never left behind."""
 
-import time
 from pathlib import Path
 
 import psutil
@@ -105,13 +104,12 @@ def test_a_failure_that_can_pass_is_tried_as_often_as_allowed(toy, in_flow):
 
 def test_the_time_limit_ends_the_whole_process_group(toy, in_flow, capsys):
     toy(HANG)
-    started = time.monotonic()
     outcome = in_flow(run_stage, "toy", timeout_s=4.0)
 
     assert ("TimedOut", 1) == (outcome.state, outcome.attempts)
     assert isinstance(outcome.error, StageTimeoutError)
     assert "stage toy must end within 4 s" in capsys.readouterr().err
-    assert time.monotonic() - started < 30
+    # They would sleep for minutes.
     pids = [int(pid) for pid in Path("pids").read_text().split()]
     assert [] == [pid for pid in pids if _runs(pid)]
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -60,9 +59,7 @@ def test_dvc_yaml_follows_the_files_that_params_name(tmp_path, monkeypatch, caps
 def test_astra_run_trains_then_skips_and_registers_again_what_was_lost(tmp_path):
     folder = make_project(tmp_path / "project")
     first = run_in(folder, "-m", "flows.cli", "run")
-    started = time.monotonic()
     second = run_in(folder, "-m", "flows.cli", "run")
-    seconds = time.monotonic() - started
     for file in folder.glob("mlflow.db*"):
         file.unlink()
     third = run_in(folder, "-m", "flows.cli", "run")
@@ -74,5 +71,4 @@ def test_astra_run_trains_then_skips_and_registers_again_what_was_lost(tmp_path)
     for result in (first, second, third):
         assert "registered     attacker version 1" in result.stdout
         assert "promotion      attacker version 1" in result.stdout
-    assert seconds < 60  # 12 s while the machine does other things
     assert "up to date" in run_in(folder, "-m", "dvc", "status").stdout

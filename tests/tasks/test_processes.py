@@ -59,12 +59,11 @@ def test_a_process_that_fails_or_is_killed_ends_the_others():
         "if os.environ['RANK'] == '1': os.kill(os.getppid(), 9)\n"
         "else: time.sleep(300)"
     )
-    start = time.monotonic()
     first, second = run_together(act(code), 2)
 
     assert -signal.SIGKILL == second
+    # One that had been left to sleep to its end would have 0.
     assert first not in {0, -signal.SIGKILL}
-    assert time.monotonic() - start < 60.0
 
 
 SLEEPERS = """
@@ -231,10 +230,8 @@ def test_a_killed_process_ends_the_run_with_a_line_and_the_command_goes_on(world
     ranks = spawned(psutil.Process(process.pid))
     assert 2 == len(ranks)
     ranks[1].kill()
-    start = time.monotonic()
     _, err = process.communicate(timeout=120)
 
-    assert time.monotonic() - start < 60.0
     assert process.returncode
     lines = [line for line in err.splitlines() if "again to resume" in line]
     assert 1 == len(lines), err

@@ -13,6 +13,8 @@ from astra_core.registry import BUILT_INS, resolve
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_graph, tiny_node
 
+pytestmark = pytest.mark.routes
+
 ALGORITHMS = list(BUILT_INS["algorithm"])
 RATIO_ALGORITHMS = ["reinforce", "rloo", "grpo", "ppo", "distillation"]
 COMPARING = ["dpo", "ipo", "rloo", "grpo", "sft", "expert_iteration"]
@@ -41,7 +43,9 @@ def test_the_cut_into_micro_batches_the_order_and_padding_change_no_gradient(
     for cuts in ([[step] for step in turned], [turned[:5], turned[5:6], turned[6:]]):
         parts = gradient_of(algorithm, [algorithm.collate(part) for part in cuts if part])
 
-        torch.testing.assert_close(whole, parts, rtol=1e-3, atol=1e-6)
+        # Small entries are what is left of sums of large terms, whose rounding is the processor's.
+        size = float(whole.abs().max())
+        torch.testing.assert_close(whole, parts, rtol=1e-3, atol=3e-5 * size)
 
 
 # Rewards play no part in distillation.

@@ -12,6 +12,8 @@ from astra_core.errors import ConfigurationError
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_graph, tiny_node, tiny_system
 
+pytestmark = pytest.mark.routes
+
 SYSTEM = tiny_system()
 BEST = tiny_node(
     0.9,

@@ -13,6 +13,8 @@ from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_prompts, tiny_system
 
+pytestmark = pytest.mark.routes
+
 
 def padded(attacker):
     """The same weights with an attention that is not told what to see, and so reads plain rows."""

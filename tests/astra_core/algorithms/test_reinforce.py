@@ -6,6 +6,8 @@ from astra_core.errors import ConfigurationError
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_graph, tiny_node
 
+pytestmark = pytest.mark.routes
+
 GRAPH = tiny_graph(tiny_node(0.2), tiny_node(0.4), tiny_node(0.9))
 
 
@@ -77,4 +79,8 @@ def test_importance_weights_the_gradient(importance, expected, make_algorithm, g
         return gradient_of(algorithm, [algorithm.collate(algorithm.flatten(graph))])
 
     weighted = make_algorithm("reinforce", baseline="none", importance=importance, max_ratio=2.0)
-    torch.testing.assert_close(expected * gradient(plain), gradient(weighted), rtol=1e-4, atol=1e-6)
+    wanted = expected * gradient(plain)
+    # Of sums of large terms little may be left, with the rounding of the terms: entries are held to
+    # the largest one. Processors differ by up to 3e-6 of it; a wrong weight is off by a half.
+    size = float(wanted.abs().max())
+    torch.testing.assert_close(wanted, gradient(weighted), rtol=1e-4, atol=3e-5 * size)

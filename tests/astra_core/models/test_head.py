@@ -8,6 +8,8 @@ from astra_core.models import split_product
 from astra_core.models.head import label_logprobs
 from astra_core.models.rows import chosen_logprobs
 
+pytestmark = pytest.mark.routes
+
 NUM_LABELS, WIDTH, VOCABULARY = 13, 6, 11
 
 

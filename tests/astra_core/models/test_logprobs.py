@@ -16,6 +16,8 @@ from astra_core.models.recomputation import recomputed
 from astra_core.models.rows import pad_rows, padded_logits, padded_logprobs
 from astra_core.models.support import abilities_of
 
+pytestmark = pytest.mark.routes
+
 FORESTS = {
     "siblings": ([(4, 5, 6, 7)] * 3, [(2, 0), (2, 3, 0), (8,)]),
     "turns": ([(4, 5), (4, 5, 2, 0, 6, 0), (4, 5, 2, 0, 7)], [(2, 0), (3,), (3, 3, 0)]),

@@ -9,6 +9,8 @@ from astra_core.models.lora import add_adapters
 from astra_core.models.packed_linear import packed_linears
 from astra_core.seeding import torch_seeded
 
+pytestmark = pytest.mark.routes
+
 IDS = torch.tensor([[4, 5, 6, 7, 3], [1, 2, 3, 4, 9]])
 
 

@@ -8,6 +8,8 @@ from astra_core.models.prefixes import PrefixStore
 from astra_core.models.reading import CachedReading, PaddedReading
 from astra_core.models.support import abilities_of
 
+pytestmark = pytest.mark.routes
+
 CONTEXTS = [(4, 5, 0, 6, 7, 8), (6,), (4, 5, 0, 9), (12, 2, 0, 5, 4, 4, 4, 4)]
 SUFFIXES = [3, 0, 1, 7]
 

@@ -6,6 +6,8 @@ from astra_core.models import routed_linear
 from astra_core.models.routed_linear import RoutedProduct, is_exact, routed_linears
 from astra_core.testing import tiny_language_model
 
+pytestmark = pytest.mark.routes
+
 # Where the route rounds to bf16, a sum over 24 products is off by up to this share.
 ROUTE_ERROR = 1e-5 if is_exact() else 0.03
 

@@ -5,6 +5,8 @@ from astra_core.models.logprobs import token_logprobs
 from astra_core.models.rows import batches_within, pad_rows
 from astra_core.testing import tiny_language_model
 
+pytestmark = pytest.mark.routes
+
 CONTEXTS = [(4, 5, 6, 7), (8,), (9, 10)]
 CONTINUATIONS = [(3, 0), (5, 6, 0), ()]
 

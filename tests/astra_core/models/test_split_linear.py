@@ -14,6 +14,8 @@ from astra_core.models.routed_linear import routed_linears
 from astra_core.models.split_linear import SharedInput, SplitLinear
 from astra_core.models.split_product import MIN_ROWS, Halves, is_worth_splitting
 
+pytestmark = pytest.mark.routes
+
 WIDTH, WIDER = 512, 640
 needs_library = pytest.mark.skipif(
     split_product._library_product() is None, reason="torch was built without MKL's product of bf16"

@@ -14,6 +14,8 @@ from astra_core.models.recomputation import recomputed
 from astra_core.models.rows import pad_rows, padded_logprobs
 from astra_core.models.tree_attention import by_blocks, with_blocks
 
+pytestmark = pytest.mark.routes
+
 FORESTS = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=8), min_size=1, max_size=8)
 DEEP = [[1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 7], [1, 2, 3, 8], [1, 2, 9, 9, 9], [1, 2, 9, 8], [4, 4]]
 

@@ -17,6 +17,8 @@ from astra_core.testing.plain_passes import (
     plain_scores,
 )
 
+pytestmark = pytest.mark.routes
+
 CONTEXTS = [(4, 5, 0), (3, 9, 8, 7, 6, 0), (2,)]
 CONTINUATIONS = [(2, 3, 0), (5,), (7, 7, 8, 9, 0)]
 
@@ -111,7 +113,8 @@ def test_plain_dpo_loss_is_that_of_the_library():
     assert float(plain.detach()) == pytest.approx(float(loss.detach()) / batch.weight, rel=1e-5)
     ours = dict(system.attacker.model.named_parameters())
     for name, parameter in policy.named_parameters():
-        assert torch.allclose(parameter.grad, ours[name].grad, rtol=1e-4, atol=1e-6), name
+        atol = 3e-5 * float(parameter.grad.abs().max())
+        assert torch.allclose(parameter.grad, ours[name].grad, rtol=1e-4, atol=atol), name
 
 
 def test_plain_dpo_loss_runs_through_a_reference_that_takes_a_gradient():

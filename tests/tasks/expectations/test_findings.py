@@ -1,5 +1,4 @@
 import random
-import time
 
 import pytest
 
@@ -90,12 +89,12 @@ def test_findings_are_all_in_use():
     assert set(FINDINGS) == {*BROKEN_TEXT, *PERSONAL_DATA}
 
 
+# Linear is a fraction of a second; quadratic would be hours.
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("finding", FINDINGS)
 @pytest.mark.parametrize("unit", ["a", "a.", "a-", "@", "{", "1 ", "12 345 ", "+1 ", "u/"])
 def test_findings_search_a_huge_text_in_linear_time(finding, unit):
     text = unit * (200_000 // len(unit))
-    started = time.perf_counter()
-    FINDINGS[finding].search(text)
+    found = FINDINGS[finding].search(text)
 
-    # Linear is 0.2 s at most here; quadratic would be hours.
-    assert time.perf_counter() - started < 10
+    assert found is None or found.end() <= len(text)
