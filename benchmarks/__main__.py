@@ -6,16 +6,14 @@ be equal may lie apart. How good the result is takes minutes per seed and has a 
 """
 
 import argparse
-import os
-import platform
 import sys
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 from astra_core.memory import keep_freed_memory
 from benchmarks import decode, profiles, rollout, trainer_overhead, update
 from benchmarks.figures import Report, table
+from benchmarks.processor import machine
 from benchmarks.shapes import GPT2_SMALL, SHAPES, Shape
 from benchmarks.timing import Effort
 
@@ -57,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _lines(reports: Sequence[Report]) -> list[str]:
     """The machine, the tables, the figures, and the ratios last."""
-    lines = [_machine(), ""]
+    lines = [machine(), ""]
     for report in reports:
         for text in report.tables:
             lines += [text, ""]
@@ -75,23 +73,6 @@ def _write(file: Path, text: str) -> None:
     _, end, tail = rest.partition(MARKS[1])
     whole = f"{head}{begin}\n{text}\n{end}{tail}" if end else f"{text}\n"
     file.write_text(whole, "utf-8")
-
-
-def _machine() -> str:
-    libraries = ", ".join(f"{name} {version(name)}" for name in ("torch", "transformers", "trl"))
-    load = os.getloadavg()[0]
-    return (
-        f"{_processor()}, {os.cpu_count()} cores, {libraries}; load of the machine at the end "
-        f"{load:.1f}."
-    )
-
-
-def _processor() -> str:
-    """The processor's name; what Python knows of it where the kernel does not tell."""
-    file = Path("/proc/cpuinfo")
-    lines = file.read_text("utf-8").splitlines() if file.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
 
 
 def _parser() -> argparse.ArgumentParser:

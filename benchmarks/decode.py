@@ -38,9 +38,16 @@ def report(shape: Shape, effort: Effort) -> Report:
         figures=[
             Figure("read bandwidth", machine.bytes_per_s / _GIGA, "GB/s"),
             Figure("fp32 matrix product", machine.flops_per_s / _GIGA, "GFLOP/s"),
-            Figure("the same as three of bf16", machine.split_flops_per_s / _GIGA, "GFLOP/s"),
+            *split_figures(machine),
         ],
     )
+
+
+def split_figures(machine: Machine) -> list[Figure]:
+    """The rate of products taken as three of bf16; nothing where the processor takes none so."""
+    if not machine.split_flops_per_s:
+        return []
+    return [Figure("the same as three of bf16", machine.split_flops_per_s / _GIGA, "GFLOP/s")]
 
 
 def _row(

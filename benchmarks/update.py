@@ -85,13 +85,20 @@ def report(shape: Shape, effort: Effort) -> Report:
     figures += [
         *more,
         Figure("update fp32: share of the limit of fp32 products", 100.0 * limit / ours, "%"),
-        Figure("update fp32: share of the limit of split ones", 100.0 * split_limit / ours, "%"),
+        *_split_figures(machine, 100.0 * split_limit / ours),
         Figure("update bf16: ratio to plain way under autocast", plain_bf16 / ours_bf16, "x"),
         Figure("update bf16: ratio to TRL in bf16", trl_bf16 / ours_bf16, "x"),
     ]
     # ASTRA-RL knows fp32 only, so its fp32 is what a user of our bf16 comes from.
     ratios = {"update": plain / ours, "update vs TRL": trl / ours, "update bf16": plain / ours_bf16}
     return Report(tables, figures, ratios)
+
+
+def _split_figures(machine: Machine, percent: float) -> list[Figure]:
+    """The share of the limit of split products; nothing where the processor takes none."""
+    if not machine.split_flops_per_s:
+        return []
+    return [Figure("update fp32: share of the limit of split ones", percent, "%")]
 
 
 def _limit_s(shape: Shape, own: System, graphs: Sequence[Graph], machine: Machine) -> float:

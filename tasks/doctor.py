@@ -116,7 +116,9 @@ def _torch() -> Finding:
     except (ImportError, OSError) as error:
         problem = f"must be importable, got {error}"
         return Finding("torch", ok=False, problem=problem, mend=INSTALL)
-    device = "CUDA" if torch.cuda.is_available() else "CPU"
+    from astra_core.models.processor import processor_class
+
+    device = "CUDA" if torch.cuda.is_available() else f"CPU ({processor_class()})"
     return Finding(f"torch {torch.__version__} on {device}", ok=True)
 
 

@@ -21,6 +21,7 @@ from jaxtyping import BFloat16, Float
 from torch import Tensor
 from torch.profiler import record_function
 
+from astra_core.models.processor import has_amx
 from astra_core.models.rounding import rounding_error
 
 MIN_ROWS = 128
@@ -115,7 +116,7 @@ def product(left: Halves, right: Halves) -> Float[Tensor, "N O"]:
 @cache
 def has_split_product() -> bool:
     """True when this processor multiplies bf16 in a unit of its own and the numbers are right."""
-    if not torch.cpu._is_amx_tile_supported() or _library_product() is None:  # noqa: SLF001
+    if not has_amx() or _library_product() is None:
         return False
     numbers = torch.Generator().manual_seed(0)
     left, right = torch.randn(2, 192, 192, generator=numbers, dtype=torch.float32, device="cpu")

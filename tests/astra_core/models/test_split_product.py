@@ -6,9 +6,17 @@ import torch
 from astra_core.models import split_product
 from astra_core.models.split_product import TOLERANCE, Halves, has_split_product, product
 
+pytestmark = pytest.mark.routes
+
 needs_library = pytest.mark.skipif(
     split_product._library_product() is None, reason="torch was built without MKL's product of bf16"
 )
+
+
+def play_processor(monkeypatch, *, has_unit=True, vectors="AVX512"):
+    """Torch answers as on a processor with or without a matrix unit."""
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: has_unit)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: vectors)
 
 
 @pytest.fixture(autouse=True)
@@ -115,13 +123,13 @@ def test_product_is_fp32_whatever_the_process_makes_by_default():
 
 
 def test_split_products_are_not_used_without_a_matrix_unit(monkeypatch):
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    play_processor(monkeypatch, has_unit=False)
 
     assert not has_split_product()
 
 
 def test_split_products_are_not_used_where_the_library_lacks_them(monkeypatch):
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    play_processor(monkeypatch)
     monkeypatch.setattr(split_product, "_library_product", lambda: None)
 
     assert not has_split_product()
@@ -136,7 +144,7 @@ def test_a_library_that_cannot_be_loaded_is_none(monkeypatch, tmp_path):
 
 
 def test_split_products_are_not_used_where_they_round(monkeypatch):
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    play_processor(monkeypatch)
     monkeypatch.setattr(split_product, "_library_product", object)
     monkeypatch.setattr(
         split_product, "product", lambda left, right: (left.high @ right.high).float()
@@ -146,7 +154,7 @@ def test_split_products_are_not_used_where_they_round(monkeypatch):
 
 
 def test_split_products_are_used_where_the_numbers_are_right(monkeypatch):
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: True)
+    play_processor(monkeypatch)
     monkeypatch.setattr(split_product, "_library_product", object)
     monkeypatch.setattr(
         split_product, "product", lambda left, right: sum(left).float() @ sum(right).float()
