@@ -1,0 +1,226 @@
+"""What a neighbour on the same cores costs, with threads that wait as in a stage and as in libgomp.
+
+``python -m benchmarks.neighbours`` lets processes of as many threads as there are cores roll out
+the built-in model: alone, and beside one that does the same at the same time. libgomp by default
+lets a thread that waits for another one spin for milliseconds, which a neighbour pays for; stages
+bound that (``tasks/environment.py``). All cases take turns in one run. The exit status is 1 when a
+limit is exceeded.
+"""
+
+import argparse
+import json
+import os
+import select
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import torch
+
+from astra_core.config import Choice, SystemConfiguration
+from astra_core.memory import keep_freed_memory
+from astra_core.registry import build
+from astra_core.rollout import Prompt
+from astra_core.system import System
+from benchmarks.figures import Figure, markdown, table
+from benchmarks.processor import machine
+from tasks.builtin.shipped import FOLDER, PACKAGE
+from tasks.environment import THREADS
+
+MOST_BESIDE_A_NEIGHBOUR = 2.2
+"""Times the quiet time; two on the same cores take twice as long where neither wastes any."""
+MOST_LOST_PERCENT = 5.0
+"""Of the time on a quiet machine, by waking threads that would still have been spinning."""
+WAITS = ("as in a stage", "as in libgomp")
+DEFAULTS = {"GOMP_SPINCOUNT": "300000"}
+"""What libgomp takes where nothing is said; see its manual."""
+TOPICS = ("sea", "house", "war", "city", "dog", "law", "game", "king")
+TREES = {"tree_width": 4, "tree_depth": 2, "num_responses": 3}
+HEADER = ("a rollout, threads wait", "wall s, quiet", "beside a neighbour", "x", "CPU s", "CPU s")
+
+
+class Spent(NamedTuple):
+    """What one rollout took.
+
+    Attributes:
+        wall_s: By the clock.
+        cpu_s: Of the processor, on all threads.
+    """
+
+    wall_s: float
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Rollouts under one way to wait, and what they took.
+
+    Attributes:
+        quiet: Alone.
+        busy: Beside a neighbour that waits in the same way.
+    """
+
+    quiet: Sequence[Spent]
+    busy: Sequence[Spent]
+
+    @property
+    def ratio(self) -> float:
+        """Busy to quiet, by the clock."""
+        return _median(self.busy).wall_s / _median(self.quiet).wall_s
+
+    def row(self, name: str) -> tuple[str, ...]:
+        """A row of the table."""
+        quiet, busy = _median(self.quiet), _median(self.busy)
+        return (
+            name,
+            *(f"{value:.2f}" for value in (quiet.wall_s, busy.wall_s, self.ratio)),
+            *(f"{value:.2f}" for value in (quiet.cpu_s, busy.cpu_s)),
+        )
+
+
+class Worker:
+    """A process that rolls out on request, and its answers."""
+
+    def __init__(self, num_threads: int, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - our own interpreter on our own code
+            [sys.executable, "-m", "benchmarks.neighbours", "--worker", str(num_threads)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env={**environment},
+        )
+        self._answer()
+
+    def __enter__(self) -> Self:
+        """Itself; it has loaded its model."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Ends the process."""
+        self._process.kill()
+        self._process.communicate()
+
+    def rolled_out(self) -> Spent:
+        """What one rollout took, from now on."""
+        self._ask("once")
+        return Spent(*self._answer())
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Runs the body while this process rolls out again and again."""
+        self._ask("again")
+        self._answer()
+        yield
+        self._ask("enough")
+        self._answer()
+
+    def _ask(self, word: str) -> None:
+        print(word, file=self._process.stdin, flush=True)
+
+    def _answer(self) -> Any:
+        return json.loads(self._process.stdout.readline())  # type: ignore[union-attr]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints the table and what is promised; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    asked = parser.parse_args(arguments)
+    if asked.worker:
+        _work(asked.worker)
+        return 0
+    cases = measured(num_threads=asked.threads, repetitions=asked.repetitions)
+    found = figures(cases)
+    print(f"{machine()}\n")
+    print(markdown(HEADER, [case.row(name) for name, case in cases.items()]))
+    print(f"\n{table(found)}")
+    return int(not all(figure.is_kept for figure in found))
+
+
+def measured(*, num_threads: int, repetitions: int) -> dict[str, Case]:
+    """A case for each of ``WAITS``; they take turns."""
+    environments = [{**os.environ, **settings} for settings in (THREADS, DEFAULTS)]
+    cases: dict[str, Case] = {name: Case([], []) for name in WAITS}
+    with ExitStack() as stack:
+        pairs = {
+            name: [stack.enter_context(Worker(num_threads, own)) for _ in range(2)]
+            for name, own in zip(WAITS, environments, strict=True)
+        }
+        for _ in range(repetitions):
+            for name, (worker, neighbour) in pairs.items():
+                cases[name].quiet.append(worker.rolled_out())  # type: ignore[attr-defined]
+                with neighbour.busy():
+                    cases[name].busy.append(worker.rolled_out())  # type: ignore[attr-defined]
+    return cases
+
+
+def figures(cases: Mapping[str, Case]) -> list[Figure]:
+    """What is promised of threads that wait as in a stage, and the same of the others."""
+    ours, others = (cases[name] for name in WAITS)
+    # The least is nearest to a quiet machine, whatever else ran on it.
+    least, least_other = (min(case.quiet).wall_s for case in (ours, others))
+    lost = 100.0 * (least / least_other - 1.0)
+    return [
+        Figure(f"beside a neighbour, {WAITS[0]}", ours.ratio, "x", MOST_BESIDE_A_NEIGHBOUR),
+        Figure(f"beside a neighbour, {WAITS[1]}", others.ratio, "x"),
+        Figure("lost on a quiet machine", lost, "%", MOST_LOST_PERCENT),
+    ]
+
+
+def _median(spent: Sequence[Spent]) -> Spent:
+    return Spent(*(statistics.median(column) for column in zip(*spent, strict=True)))
+
+
+def _work(num_threads: int) -> None:
+    """Answers what a ``Worker`` asks, with a line of JSON each, until it is ended."""
+    roll_out = _rollout(num_threads)
+    roll_out()
+    print("[]", flush=True)
+    for asked in sys.stdin:
+        answer: Sequence[float] = ()
+        if asked == "once\n":
+            answer = _spent(roll_out)
+        elif asked == "again\n":
+            print("[]", flush=True)
+            while not select.select([sys.stdin], [], [], 0)[0]:
+                roll_out()
+            sys.stdin.readline()
+        print(json.dumps(answer), flush=True)
+
+
+def _rollout(num_threads: int) -> Callable[[], Any]:
+    """Rolls the built-in model out against itself once, on so many threads."""
+    keep_freed_memory()
+    roles = dict.fromkeys(("attacker", "target", "reference"), PACKAGE / FOLDER)
+    system = System.load(SystemConfiguration(), **roles)
+    torch.set_num_threads(num_threads)
+    prompts = [
+        Prompt(f"{index:016x}", f"tell me about the {topic}") for index, topic in enumerate(TOPICS)
+    ]
+    sampler = build(
+        "sampler",
+        Choice(name="tree", options=TREES),
+        system=system,
+        prompts=prompts,
+        reward=build("reward", Choice(name="adversarial")),
+        seed=0,
+    )
+    return lambda: sampler.roll_out(prompts, iteration=0)
+
+
+def _spent(call: Callable[[], Any]) -> Spent:
+    begun, start = time.process_time(), time.perf_counter()
+    call()
+    return Spent(time.perf_counter() - start, time.process_time() - begun)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
