@@ -119,10 +119,11 @@ class SystemConfiguration(Section):
     tokens_per_batch: Count = Field(
         default=16384, description="Bounds memory: rows times positions of one forward pass."
     )
-    precision: Literal["fp32", "bf16"] = Field(
+    precision: Literal["auto", "fp32", "bf16"] = Field(
         default="fp32",
-        description="Of the products in linear layers while models talk; bf16 is faster, and its "
-        "log-probabilities differ in the third digit. Training has a precision of its own.",
+        description="Of the products in linear layers while models talk; bf16 is faster where the "
+        "processor has units for it, and its log-probabilities differ in the third digit; auto "
+        "takes what a trial finds faster. Training has a precision of its own.",
     )
     prefix_cache_mib: int = Field(
         default=1024,
@@ -245,7 +246,11 @@ class TrainingConfiguration(Section):
     schedule: Choice = Choice(name="transformers")
     warmup_steps: int = Field(default=0, ge=0, description="Training steps of linear warm-up.")
     max_grad_norm: Positive | None = Field(default=1.0, description="null does not clip.")
-    precision: Literal["fp32", "bf16"] = "fp32"
+    precision: Literal["auto", "fp32", "bf16"] = Field(
+        default="fp32",
+        description="Of a training pass; bf16 is faster where the processor has units for it; "
+        "auto takes what a trial finds faster, and a resumed run what it began with.",
+    )
     gradient_checkpointing: bool = Field(
         default=False, description="Activations are computed twice and kept once: less memory."
     )

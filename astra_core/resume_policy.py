@@ -31,7 +31,9 @@ from typing import Any, Literal
 
 from astra_core.checkpoint import Checkpoint, CheckpointStore, load_checkpoint
 from astra_core.config import TrainingConfiguration
+from astra_core.distributed import World
 from astra_core.errors import CheckpointError
+from astra_core.models.precision import faster_precision
 
 _PACKAGE = "astra-red-team"
 _FREE = re.compile(
@@ -116,6 +118,34 @@ def check_resumable(
             )
             raise CheckpointError(msg)
     return _permitted(changed_fields(record["config"], own["config"]), subject)
+
+
+def as_begun(
+    config: TrainingConfiguration, model: Any, *, store: CheckpointStore | None, world: World
+) -> TrainingConfiguration:
+    """The configuration with the precision of the run it goes on with in place of ``auto``.
+
+    A run that begins takes the faster one, the same in every process: a trial anew in a resumed
+    run could end otherwise.
+
+    Args:
+        config: Of the run.
+        model: That is trained.
+        store: Of the run's own checkpoints.
+        world: The processes that train together.
+
+    Raises:
+        CheckpointError: ``config.checkpoint.resume`` names what cannot be resumed.
+    """
+    if config.precision != "auto":
+        return config
+    resume = config.checkpoint.resume
+    found = None if resume == "never" else starting_point(store, resume)
+    if found is not None:
+        precision = found[0].record["config"]["precision"]
+    else:
+        precision = world.first_says(faster_precision(model, is_trained=True))
+    return config.model_copy(update={"precision": precision})
 
 
 def starting_point(store: CheckpointStore | None, resume: str) -> tuple[Checkpoint, Path] | None:

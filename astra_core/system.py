@@ -13,6 +13,7 @@ from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.precision import settled
 from astra_core.models.pretrained import weights_digest
 from astra_core.registry import build
 from astra_core.scorer import Scorer
@@ -81,7 +82,7 @@ class System:
         *,
         target_digest: str = "",
     ) -> Self:
-        """The System of these parts."""
+        """The System of these parts; a trial settles a precision of ``auto``."""
         if attacker.vocabulary_digest() != reference.vocabulary_digest():
             msg = (
                 "models.reference must share the attacker's tokenizer, got another; "
@@ -90,6 +91,7 @@ class System:
             raise ConfigurationError(msg)
         _check_room("probe", config.probe, attacker)
         _check_room("response", config.response, target)
+        config = settled(config, attacker.model, target.model)
         shares = attacker.vocabulary_digest() == target.vocabulary_digest()
         return cls(
             attacker,

@@ -22,7 +22,7 @@ from astra_core.memory import peak_memory
 from astra_core.models.causal_lm import LanguageModel
 from astra_core.models.lora import add_adapters
 from astra_core.progress import EvaluationPoint, Progress, StepReport, progress_bar
-from astra_core.resume_policy import starting_point
+from astra_core.resume_policy import as_begun, starting_point
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
 from astra_core.stopping import Best, Stopping
@@ -67,14 +67,15 @@ class Trainer:
                 "training.dump_steps must be empty without a store, got some; give the Trainer one"
             )
             raise ConfigurationError(msg)
-        self.config = config
+        self.world = world or World()
+        model = sampler.system.attacker.model
+        config = self.config = as_begun(config, model, store=store, world=self.world)
         where = "training.trainer.options"
         self.options = type(self).Options.read(config.trainer.options, where=where)
         self.sampler = sampler
         self.algorithm = algorithm
         self.evaluator = evaluator
         self.store = store
-        self.world = world or World()
         self.progress = Progress()
         self.best = Best(metric=config.metric, mode=config.mode)
         self._first_graphs = first_graphs

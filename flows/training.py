@@ -14,6 +14,7 @@ from tasks.console import quiet_libraries, say
 from tasks.environment import set_environment
 from tasks.params import Params, check_params, read_params
 from tasks.pipeline import PIPELINE_FILE, render
+from tasks.precision import advise
 
 if TYPE_CHECKING:
     from tasks.promotion import PromotionDecision
@@ -60,6 +61,7 @@ def usable_params() -> Params:
     set_environment(params)
     quiet_libraries()
     check_params(params)
+    advise(params)
     return params
 
 

@@ -25,6 +25,7 @@ from tasks.pipeline import (
     find_stage,
     render,
 )
+from tasks.precision import advise
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -64,6 +65,7 @@ def _check() -> int:
     set_environment(params)
     quiet_libraries()
     check_params(params)
+    advise(params)
     say("params.yaml is usable")
     return 0
 

@@ -15,6 +15,7 @@ from tasks.console import complain, libraries_to, quiet_libraries, say
 from tasks.environment import set_environment
 from tasks.params import Params, check_params, read_params
 from tasks.pipeline import find_stage, outside_inputs
+from tasks.precision import advise
 from tasks.processes import num_processes, own_rank, run_together
 from tasks.stage import Stage
 
@@ -94,6 +95,8 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
     set_environment(params)
     quiet_libraries()
     check_params(params)
+    if "system" in stage.params:
+        advise(params)
     if "DVC_STAGE" in os.environ:
         # DVC watches what dvc.yaml names: a file that only params.yaml names would go stale unseen.
         watched = Path("dvc.yaml").read_text(encoding="utf-8")

@@ -15,6 +15,7 @@ from astra_core.rollout import Prompt
 from tasks.artifacts import finite, read_prompts, write_prompt_table, write_rollouts
 from tasks.examples import examples_page
 from tasks.params import MachineConfiguration, Params
+from tasks.precision import remembered
 from tasks.runtime import build_reward, load_system
 from tasks.stage import Dep, Metric, Out, stage
 
@@ -46,6 +47,7 @@ class EvaluationReport:
 @stage(
     code=(
         "tasks/evaluation.py",
+        "tasks/precision.py",
         "tasks/examples.py",
         "tasks/runtime.py",
         "tasks/artifacts.py",
@@ -85,6 +87,7 @@ def evaluate_attacker(
     from astra_core.metrics.statistics import bootstrap_mean
 
     prompts = read_prompts(valid / "dev.parquet", limit=evaluation.num_prompts)
+    system = remembered(system, attacker / "astra.json")
     trained, key = _examined(attacker, prompts, seed, machine, system, reward, evaluation, base)
     untrained, _ = _examined(None, prompts, seed, machine, system, reward, evaluation, base)
     gains = [
@@ -148,8 +151,9 @@ def evaluate_checkpoint(
         else read_prompts(valid / "dev.parquet", limit=evaluation.num_prompts)
     )
     config = evaluation.model_copy(update={"num_prompts": len(chosen)})
+    system = remembered(params.system, weights / "astra.json")
     examined, key = _examined(
-        weights, chosen, params.seed, params.machine, params.system, params.reward, config, base
+        weights, chosen, params.seed, params.machine, system, params.reward, config, base
     )
     record = {
         "evaluation_key": key,

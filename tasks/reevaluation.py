@@ -19,6 +19,7 @@ from tasks import failures
 from tasks.console import complain, quiet_libraries, say
 from tasks.environment import set_environment
 from tasks.params import Params, check_params, read_params
+from tasks.precision import advise
 from tasks.prompts import SPLITS
 
 if TYPE_CHECKING:
@@ -163,6 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         set_environment(params)
         quiet_libraries()
         check_params(params)
+        advise(params)
         found = reevaluate_champion(params, fresh_seed=asked.seed, file=asked.file)
     except (Exception, KeyboardInterrupt, failures.Stopped) as error:  # noqa: BLE001 - the boundary
         failure = failures.failure_of(error)

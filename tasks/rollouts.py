@@ -11,6 +11,7 @@ from astra_core.config import Choice, RolloutsConfiguration, SystemConfiguration
 from astra_core.files import draft_folder_of, write_json
 from tasks.artifacts import ROLLOUTS_FILE, finite, read_prompts, rollout_tables, write_rollouts
 from tasks.params import MachineConfiguration
+from tasks.precision import remember
 from tasks.runtime import build_sampler, load_system
 from tasks.stage import Dep, Metric, Out, stage
 
@@ -39,6 +40,7 @@ class RolloutsSummary:
 @stage(
     code=(
         "tasks/rollouts.py",
+        "tasks/precision.py",
         "tasks/runtime.py",
         "tasks/artifacts.py",
         "tasks/expectations",
@@ -80,6 +82,8 @@ def collect_rollouts(
     graphs = sampler.reward.assign(sampler.roll_out(chosen, iteration=0))
     with draft_folder_of(folder) as draft:
         num_turns = write_rollouts(graphs, draft / ROLLOUTS_FILE)
+        if system.precision == "auto":
+            remember(loaded.config, draft)
         validated = _validated(draft / ROLLOUTS_FILE, rollouts, loaded)
         if not validated.success:
             write_json(finite({"checks": validated.to_record()}), report)
@@ -99,6 +103,7 @@ def collect_rollouts(
         "reward_mean": sum(node.reward for node in nodes) / max(len(nodes), 1),
         "target_nll_mean": sum(node.target_nll for node in nodes) / max(len(nodes), 1),
         "scorer": loaded.scorer.version,
+        "system_precision": loaded.config.precision,
         "checks": validated.to_record(),
     }
     write_json(finite(record), report)

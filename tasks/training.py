@@ -29,6 +29,9 @@ from tasks.artifacts import ROLLOUTS_FILE, finite, read_prompts, read_rollouts
 from tasks.console import progress
 from tasks.journal import Journal, step_table
 from tasks.params import PARAMS_FILE, MachineConfiguration, Params, read_params
+from tasks.precision import FILE as PRECISION_FILE
+from tasks.precision import KEY as SYSTEM_PRECISION
+from tasks.precision import remembered
 from tasks.runtime import build_reward, build_sampler, load_system
 from tasks.stage import Dep, Metric, Out, Plot, stage
 
@@ -65,6 +68,7 @@ class TrainingSummary:
 @stage(
     code=(
         "tasks/training.py",
+        "tasks/precision.py",
         "tasks/journal.py",
         "tasks/runtime.py",
         "tasks/artifacts.py",
@@ -115,8 +119,8 @@ def train_attacker(
     run_key = _run_key(sections, valid=valid, base=base, baseline=baseline)
     folder = RUNS / run_key[:16]
     trainer = _trainer(
-        seed, machine, system, rollouts, reward, training, evaluation,
-        valid=valid, base=base, baseline=baseline, folder=folder, world=world,
+        seed, machine, remembered(system, baseline / PRECISION_FILE), rollouts, reward, training,
+        evaluation, valid=valid, base=base, baseline=baseline, folder=folder, world=world,
     )  # fmt: skip
     trainer.resume()
     # None begins to write while another still looks for a checkpoint.
@@ -160,6 +164,7 @@ def _export(trainer: "Trainer", summary: TrainingSummary, run_key: str, folder: 
             "metric": summary.metric,
             "value": summary.best,
             "best_training_step": summary.best_training_step,
+            SYSTEM_PRECISION: trainer.sampler.system.config.precision,
         }
         write_json(note, draft / "astra.json")
     return digest
@@ -275,6 +280,8 @@ def _record(
         "checkpoint_digest": digest,
         "training_steps": summary.training_steps,
         "optimizer_steps": summary.optimizer_steps,
+        "training_precision": trainer.config.precision,
+        SYSTEM_PRECISION: trainer.sampler.system.config.precision,
         "num_nonfinite": trainer.progress.num_nonfinite,
         "num_empty_experiences": trainer.progress.num_empty,
         "stopped_because": summary.stopped_because,

@@ -2,12 +2,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from tiny_training import choice, configured, trainer_of, weights_of
 
 from astra_core.config import TrainingConfiguration
+from astra_core.distributed import World
 from astra_core.errors import CheckpointError
 from astra_core.files import read_json
-from astra_core.resume_policy import changed_fields, check_resumable, version_difference
+from astra_core.resume_policy import as_begun, changed_fields, check_resumable, version_difference
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 VERSIONS = json.loads((VECTORS / "nip_version_compatibility.json").read_text("utf-8"))["cases"]
@@ -242,3 +244,33 @@ def test_a_run_killed_after_any_action_does_the_rest_and_ends_the_same(tmp_path)
         assert diary.done[:moment] == first.done
         assert len(first.done) + len(second.done) >= len(diary.done)
         assert weights_of(whole) == weights_of(resumed)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("is_told", [False, True])
+def test_auto_goes_on_in_the_precision_that_the_run_began_with(tmp_path, precision, is_told):
+    trainer_of(configured(precision=precision, training_steps=1), tmp_path / "run").train()
+    # By the run's own checkpoints, or by those that it is told to go on from.
+    checkpoint = {"resume": str(tmp_path / "run")} if is_told else {}
+    folder = tmp_path / "other" if is_told else tmp_path / "run"
+    config = configured(precision="auto", training_steps=2, checkpoint=checkpoint)
+    resumed = trainer_of(config, folder)
+
+    assert precision == resumed.config.precision
+    assert resumed.resume()
+    assert 2 == resumed.train().training_step
+
+
+def test_auto_of_a_run_that_begins_is_settled_in_every_process(tmp_path):
+    class Second(World):
+        """The second of two processes, whose first says bf16."""
+
+        def first_says(self, text):
+            assert text in {"fp32", "bf16"}
+            return "bf16"
+
+    config = configured(precision="auto")
+    model = torch.nn.Linear(8, 8)
+
+    assert "bf16" == as_begun(config, model, store=None, world=Second(1, 2)).precision
+    assert config.precision == "auto"
