@@ -116,9 +116,11 @@ class Worker:
         """Runs the body while this process rolls out again and again."""
         self._ask("again")
         self._answer()
-        yield
-        self._ask("enough")
-        self._answer()
+        try:
+            yield
+        finally:
+            self._ask("enough")
+            self._answer()
 
     def _ask(self, word: str) -> None:
         print(word, file=self._process.stdin, flush=True)

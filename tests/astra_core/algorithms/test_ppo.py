@@ -18,8 +18,6 @@ from astra_core.testing import (
 )
 from astra_core.trainer import Trainer
 
-pytestmark = pytest.mark.routes
-
 PLAIN = {"whiten_advantages": False, "kl": "none"}
 
 

@@ -10,8 +10,6 @@ from astra_core.models.causal_lm import LanguageModel
 from astra_core.seeding import derive_key
 from astra_core.testing import tiny_language_model
 
-pytestmark = pytest.mark.routes
-
 SHORT = GenerationConfiguration(max_new_tokens=8)
 CONTEXTS = [(4, 5, 0), (6,), (7, 8, 9, 10, 11, 0), (3, 3), (12, 2, 0, 5)]
 SETTINGS = [

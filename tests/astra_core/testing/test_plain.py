@@ -10,8 +10,6 @@ from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_language_model, tiny_prompts, tiny_system
 from astra_core.testing.plain import plain_rollout, share_of_differing_tokens
 
-pytestmark = pytest.mark.routes
-
 SHORT = GenerationConfiguration(max_new_tokens=6)
 PROMPTS = tiny_prompts(2)
 
