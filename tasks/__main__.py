@@ -17,6 +17,7 @@ from tasks.boundary import complain_of, run_stage
 from tasks.console import quiet_libraries, say
 from tasks.environment import set_environment
 from tasks.params import check_params, read_params
+from tasks.parents import end_with_dvc
 from tasks.pipeline import (
     PIPELINE_FILE,
     STAGE_NAMES,
@@ -57,6 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_named(name: str, *, show_trace: bool) -> int:
     check_name(name)
+    end_with_dvc()
     return run_stage(name, show_trace=show_trace)
 
 

@@ -20,6 +20,7 @@ from tasks.console import complain, quiet_libraries, say
 from tasks.environment import set_environment
 from tasks.params import Params, check_params, read_params
 from tasks.precision import advise
+from tasks.parents import end_group_with_parent
 from tasks.prompts import SPLITS
 
 if TYPE_CHECKING:
@@ -159,6 +160,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     failures.clear_failure(NAME)
     failures.stop_on_terminate()
+    end_group_with_parent()
     try:
         params = read_params()
         set_environment(params)

@@ -7,10 +7,8 @@ so that the screen belongs to the stage; and whatever goes wrong, also in DVC it
 
 import argparse
 import logging
-import os
 import signal
 import sys
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,8 +17,7 @@ from typing import Any
 from astra_core.errors import ConfigurationError
 from tasks import failures
 from tasks.console import complain, say
-
-STOP_GRACE_S = 5.0
+from tasks.parents import end_group_with_parent
 
 
 def is_current(stage: str) -> bool:
@@ -110,7 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # The stage gets the same signal and ends; DVC then returns from it and frees its locks. A
     # handler and not SIG_IGN, because an ignored signal would be inherited by the stage.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    end_group_with_parent()
     return reproduce(asked.stage, force=asked.force)
 
 
@@ -136,15 +133,6 @@ def _tell(error: BaseException, stage: str, *, retryable: bool) -> int:
     failures.write_failure(failures.Failure(type(error).__name__, message, retryable), stage)
     complain(f"error: {message}")
     return 1
-
-
-def _end_with_parent(parent: int) -> None:
-    """Stops this process group once ``parent`` is gone: a killed flow leaves no stage behind."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os.killpg(os.getpgrp(), signal.SIGTERM)
-    time.sleep(STOP_GRACE_S)
-    os.killpg(os.getpgrp(), signal.SIGKILL)
 
 
 class _Memory(logging.Handler):

@@ -1,0 +1,48 @@
+"""Processes that must not outlive the one they work for, however that ends, also by ``kill -9``.
+
+A process that lost its parent is given another one by the kernel, at once and whatever killed the
+parent, so the number of the parent is asked for again and again.
+"""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+POLL_S = 1.0
+STOP_GRACE_S = 5.0
+SHELLS = frozenset({"sh", "dash", "bash", "zsh", "ksh", "fish"})
+
+
+def end_group_with_parent() -> None:
+    """Stops this process group, if we lead it, once our parent is gone."""
+    if os.getpgrp() != os.getpid():
+        return
+    parent = os.getppid()
+    _watch(lambda: os.getppid() == parent, lambda number: os.killpg(os.getpgrp(), number))
+
+
+def end_with_dvc() -> None:
+    """Stops this process once the DVC that started it is gone; does nothing where none did."""
+    if not os.environ.get("DVC_STAGE"):
+        return
+    import psutil
+
+    parents = psutil.Process().parents()
+    # DVC hands a command to a shell, which may stand between us and it.
+    started_by = next((parent for parent in parents if parent.name() not in SHELLS), None)
+    if started_by is not None:
+        _watch(started_by.is_running, lambda number: os.kill(os.getpid(), number))
+
+
+def _watch(lives: Callable[[], bool], send: Callable[[signal.Signals], None]) -> None:
+    threading.Thread(target=_end_after, args=(lives, send), daemon=True).start()
+
+
+def _end_after(lives: Callable[[], bool], send: Callable[[signal.Signals], None]) -> None:
+    while lives():
+        time.sleep(POLL_S)
+    send(signal.SIGTERM)
+    time.sleep(STOP_GRACE_S)
+    send(signal.SIGKILL)
