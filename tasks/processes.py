@@ -3,6 +3,7 @@
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -40,8 +41,13 @@ def run_together(act: Callable[[], int], count: int) -> list[int]:
 
     # It warns of every process that it ends. torch sets the levels of its loggers when imported.
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
-    # The store takes a free port itself: a number that was looked up before could be taken.
-    store = TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
+    # Left to itself the store would listen to every network of the machine.
+    listener = socket.create_server((_HOST, 0))
+    port = listener.getsockname()[1]
+    descriptor = listener.detach()
+    store = TCPStore(
+        _HOST, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor
+    )
     start: Any = start_processes
     context = start(_take_part, args=(act, count, store.port), nprocs=count, join=False)
     try:

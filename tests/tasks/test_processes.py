@@ -53,6 +53,18 @@ def test_each_process_knows_its_number_and_ends_with_its_own_status(tmp_path):
     assert "1 1 2 127.0.0.1" == (tmp_path / "1").read_text()
 
 
+def test_what_the_processes_meet_at_listens_to_this_machine_alone(tmp_path):
+    code = (
+        "import os, pathlib, psutil, sys\n"
+        "open = psutil.Process(os.getppid()).parent().net_connections()\n"
+        "hosts = {entry.laddr.ip for entry in open if entry.status == 'LISTEN'}\n"
+        "pathlib.Path(sys.argv[1], os.environ['RANK']).write_text(' '.join(hosts))"
+    )
+
+    assert [0, 0] == run_together(act(code, str(tmp_path)), 2)
+    assert ["127.0.0.1"] * 2 == [(tmp_path / rank).read_text() for rank in "01"]
+
+
 def test_a_process_that_fails_or_is_killed_ends_the_others():
     code = (
         "import os, time\n"
