@@ -219,7 +219,12 @@ def examples(
 @app.command()
 def reevaluate(
     seed: Annotated[int | None, typer.Option(help="Of the fresh prompts; default: today.")] = None,
-    file: Annotated[Path | None, typer.Option(help="Prompts from a file instead.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            help="Prompts from a file instead.", exists=True, dir_okay=False, readable=True
+        ),
+    ] = None,
 ) -> None:
     """Examine the champion on prompts it has never met."""
     from flows.environment import quiet_run
@@ -238,12 +243,18 @@ def ui(
     worker: Annotated[bool, typer.Option(help="Also run what is scheduled.")] = False,
     detach: Annotated[bool, typer.Option(help="Leave them running.")] = False,
     stop: Annotated[bool, typer.Option(help="Stop those left running.")] = False,
+    login: Annotated[bool, typer.Option(help="Print the link that logs a browser in.")] = False,
+    env: Annotated[bool, typer.Option(help="Print what lets 'prefect' in, for a shell.")] = False,
 ) -> None:
     """Start the pages of Prefect and MLflow on this machine, until Ctrl-C."""
-    from flows.pages import serve_pages, stop_pages
+    from flows.pages import serve_pages, stop_pages, tell_environment, tell_login
 
     if stop:
         stop_pages()
+    elif login:
+        tell_login()
+    elif env:
+        tell_environment()
     else:
         serve_pages(
             prefect_port=prefect_port, mlflow_port=mlflow_port, worker=worker, detach=detach

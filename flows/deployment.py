@@ -8,8 +8,11 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from flows.processes import SERVER, child_environment, run_group, stage_command
-from flows.services import WORK_POOL, ServiceError, require_api_url, running, worker_command
+from flows.access import header
+from flows.addresses import client_environment
+from flows.keeper import kept
+from flows.processes import KEEPER, child_environment, run_group, stage_command
+from flows.services import WORK_POOL, ServiceError, running, worker_command
 from tasks.environment import PRIVATE, QUIET, STEADY
 
 
@@ -36,11 +39,12 @@ def run_worker() -> int:
         msg = "a worker must run once, got the one of 'astra ui'; 'astra ui --stop' ends it"
         raise ServiceError(msg)
     environment = _server_environment()
-    os.environ["PREFECT_API_URL"] = environment["PREFECT_API_URL"]
     from flows.lost_runs import close_lost_runs
 
     close_lost_runs()
-    return run_group(worker_command(), environment=environment, farewell=SERVER)
+    return run_group(
+        kept(worker_command()), environment=environment, farewell=KEEPER, stdin=subprocess.PIPE
+    )
 
 
 def _server_environment() -> dict[str, str]:
@@ -49,18 +53,19 @@ def _server_environment() -> dict[str, str]:
     ``PWD`` is what prefect.yaml names as the folder of its flows; a process started with another
     working folder would inherit a wrong one.
     """
-    own = {"PREFECT_API_URL": require_api_url(), "PWD": str(Path.cwd())}
-    return {**child_environment({**PRIVATE, **QUIET, **STEADY}), **own}
+    os.environ |= client_environment()
+    return {**child_environment({**PRIVATE, **QUIET, **STEADY}), "PWD": str(Path.cwd())}
 
 
 def _pool_exists(url: str) -> bool:
-    request = f"{url}/work_pools/{WORK_POOL}"
+    address = f"{url}/work_pools/{WORK_POOL}"
+    request = urllib.request.Request(address, headers=header())  # noqa: S310 - an address of http
     try:
-        with urllib.request.urlopen(request, timeout=10) as reply:  # noqa: S310 - local http
+        with urllib.request.urlopen(request, timeout=10) as reply:  # noqa: S310 - the same
             return bool(json.load(reply))
     except urllib.error.HTTPError as error:
         if error.code != 404:  # not found
-            msg = f"the Prefect server must answer {request}, got status {error.code}"
+            msg = f"the Prefect server must answer {address}, got status {error.code}"
             raise ServiceError(msg) from error
         return False
 

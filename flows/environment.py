@@ -1,19 +1,24 @@
 """The environment of flows and servers, set before Prefect is imported and read its settings."""
 
 import os
-import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tasks.environment import PRIVATE, QUIET, STEADY
+
+if TYPE_CHECKING:
+    from flows.services import Service
+
+# Prefect would start a server of its own wherever none is named, and that one lets every page in.
+CLOSED = {"PREFECT_SERVER_EPHEMERAL_ENABLED": "false"}
 
 
 def set_flow_environment() -> None:
     """Sets what is not set yet: no telemetry, quiet libraries, Prefect's home in the project."""
     home = {"PREFECT_HOME": str(Path(".prefect").absolute())}
-    for name, value in {**PRIVATE, **QUIET, **STEADY, **home}.items():
+    for name, value in {**PRIVATE, **QUIET, **STEADY, **CLOSED, **home}.items():
         os.environ.setdefault(name, value)
 
 
@@ -21,51 +26,39 @@ def set_flow_environment() -> None:
 def quiet_run() -> Iterator[None]:
     """Around a flow run on a person's terminal: Prefect logs to its pages, not to the screen.
 
-    Runs at the server of ``astra ui`` if it is up, else at a temporary one.
+    Runs at the server of ``astra ui`` if it is up, else at a temporary one. When a server of this
+    machine ends under the run, so does this process.
 
     Raises:
         ServiceError: ``PREFECT_API_URL`` names a server that does not answer.
     """
-    from flows.services import api_url, require_api_url
+    from flows.addresses import api_url, client_environment, own_server
+    from flows.watch import watch
     from tasks.console import quiet_libraries
 
     quiet_libraries()
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
-    url = api_url()
-    if url is not None:
-        os.environ["PREFECT_API_URL"] = require_api_url()
+    if api_url() is None:
+        watch(_start_temporary_server())
+    else:
+        os.environ |= client_environment()
+        server = own_server(os.environ["PREFECT_API_URL"])
+        if server is not None:
+            watch(server)
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     # Heartbeats tell a server of a lost worker; here they cost a second at the end of each run.
     with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
-        if url is None:
-            _start_temporary_server()
         yield
 
 
-def _start_temporary_server() -> None:
-    """Starts the server that the first flow would start, but out of reach of Ctrl-C.
+def _start_temporary_server() -> "Service":
+    """The server, ready; meanwhile this process imports what comes next."""
+    from flows.services import wait_until_ready
+    from flows.temporary_server import start_temporary_server
 
-    A terminal sends SIGINT to the server too; without it Prefect tries for a minute to say that the
-    run was interrupted, and then shows a stack trace. A blocked signal is inherited by a child, so
-    it is started by a thread that blocks SIGINT. Meanwhile this thread imports what comes next.
-    """
-    problems: list[BaseException] = []
-    thread = threading.Thread(target=_start_out_of_reach, args=(problems,), daemon=True)
-    thread.start()
+    server = start_temporary_server()
     import mlflow  # noqa: F401 - seconds that promotion need not wait for
 
-    thread.join()
-    if problems:
-        raise problems[0]
-
-
-def _start_out_of_reach(problems: list[BaseException]) -> None:
-    from prefect.server.api.server import SubprocessASGIServer
-
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        # Without a port it is the very instance that flow runs look for.
-        SubprocessASGIServer().start()
-    except Exception as error:  # noqa: BLE001 - raised again where the person waits
-        problems.append(error)
+    wait_until_ready(server, "/api/health")
+    return server

@@ -1,8 +1,11 @@
 """``astra ui``: the pages of Prefect and MLflow, in front until Ctrl-C or left running."""
 
+import sys
 import time
 
 from flows import services
+from flows.access import login_link
+from flows.addresses import client_environment
 from flows.services import Service, ServiceError
 from tasks.console import say
 
@@ -20,9 +23,10 @@ def serve_pages(*, prefect_port: int, mlflow_port: int, worker: bool, detach: bo
         raise ServiceError(msg)
     started: list[Service] = []
     try:
-        _start(started, prefect_port=prefect_port, mlflow_port=mlflow_port, worker=worker)
+        ports = {"prefect_port": prefect_port, "mlflow_port": mlflow_port}
+        _start(started, **ports, worker=worker, lasting=detach)
         for service in started:
-            say(f"{service.name:<15}{service.url or 'runs what is scheduled'}")
+            say(f"{service.name:<15}{_place(service)}")
         if detach:
             say("'astra ui --stop' ends them")
             return
@@ -34,23 +38,59 @@ def serve_pages(*, prefect_port: int, mlflow_port: int, worker: bool, detach: bo
             raise
 
 
+def _place(service: Service) -> str:
+    """Where a person looks; a log, unlike a terminal, is not told how to log in."""
+    if service.name == services.PREFECT and sys.stdout.isatty():
+        return login_link(service.url)
+    return service.url or "runs what is scheduled"
+
+
+def tell_login() -> None:
+    """Prints the link that logs a browser in to Prefect's pages.
+
+    Raises:
+        ServiceError: They do not run.
+    """
+    say(login_link(_running_server().url))
+
+
+def tell_environment() -> None:
+    """Prints what a shell must evaluate so that the command ``prefect`` finds the server.
+
+    Raises:
+        ServiceError: It does not run.
+    """
+    for name, value in client_environment(f"{_running_server().url}/api").items():
+        say(f"export {name}={value}")
+
+
+def _running_server() -> Service:
+    for service in services.running():
+        if service.name == services.PREFECT:
+            return service
+    msg = "Prefect's pages must run, got none of this project; start them with 'astra ui'"
+    raise ServiceError(msg)
+
+
 def stop_pages() -> None:
     """Stops what ``astra ui --detach`` left running."""
-    left = services.running()
+    left = services.remembered()
     services.stop(left)
     say(f"stopped {', '.join(service.name for service in left)}" if left else "nothing was running")
 
 
-def _start(started: list[Service], *, prefect_port: int, mlflow_port: int, worker: bool) -> None:
+def _start(
+    started: list[Service], *, prefect_port: int, mlflow_port: int, worker: bool, lasting: bool
+) -> None:
     """Adds each service to ``started`` the moment it exists, so that a failure can stop them."""
-    prefect = services.prefect_server(prefect_port)
+    prefect = services.prefect_server(prefect_port, lasting=lasting)
     started.append(prefect)
-    mlflow = services.mlflow_server(mlflow_port)
+    mlflow = services.mlflow_server(mlflow_port, lasting=lasting)
     started.append(mlflow)
     services.remember(started)
     services.wait_until_ready(prefect, "/api/health")
     if worker:
-        started.append(services.worker(f"{prefect.url}/api"))
+        started.append(services.worker(f"{prefect.url}/api", lasting=lasting))
         services.remember(started)
     services.wait_until_ready(mlflow, "/health")
 

@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -27,6 +27,8 @@ class Farewell:
 STAGE = Farewell(grace_s=10.0, again_s=4.0)
 # A server takes a second SIGTERM for SIGKILL, and a worker first ends the flow run it has.
 SERVER = Farewell(grace_s=25.0, again_s=25.0)
+# A keeper says farewell to a server first.
+KEEPER = Farewell(grace_s=32.0, again_s=32.0)
 
 KILL_GRACE_S = 5.0
 
@@ -37,21 +39,34 @@ def run_group(
     environment: Mapping[str, str],
     timeout_s: float | None = None,
     farewell: Farewell = STAGE,
+    stdin: int | None = None,
 ) -> int:
     """The exit status of a command that runs in a process group of its own.
 
     Whatever ends the wait (the time limit, Ctrl-C, SIGTERM turned into an exception) ends the whole
     group first, grandchildren included, and reaps the child: a zombie would keep DVC's locks alive.
 
+    Args:
+        command: The program and its arguments.
+        environment: All of its variables.
+        timeout_s: The limit.
+        farewell: How it is stopped.
+        stdin: As ``subprocess`` has it; with PIPE its standard input ends when we do.
+
     Raises:
         subprocess.TimeoutExpired: The command took longer than ``timeout_s``.
     """
-    process = subprocess.Popen(command, env=environment, start_new_session=True)  # noqa: S603
+    process = subprocess.Popen(  # noqa: S603
+        command, env=environment, stdin=stdin, start_new_session=True
+    )
+    _under_way.add(process)
     try:
         status = process.wait(timeout_s)
     except BaseException:
         stop_group(process.pid, farewell, child=process)
         raise
+    finally:
+        _under_way.discard(process)
     if status != 0:
         # What a crashed stage had started is nobody's any more.
         _signal_group(process.pid, signal.SIGKILL)
@@ -86,6 +101,12 @@ def stop_group(
             time.sleep(0.01)
 
 
+def stop_all() -> None:
+    """Returns when nothing of what ``run_group`` runs in other threads is left."""
+    for process in tuple(_under_way):
+        stop_group(process.pid, STAGE, child=process)
+
+
 def stage_command(module: str, *arguments: str) -> list[str]:
     """``python -m module arguments`` with the interpreter that runs us."""
     return [sys.executable, "-m", module, *arguments]
@@ -100,17 +121,23 @@ def child_environment(additions: Mapping[str, str]) -> dict[str, str]:
     return {**additions, **os.environ, **own}
 
 
-def _lives(group: int, child: "subprocess.Popen[bytes] | None") -> bool:
-    """Whether any process of the group still does something; zombies do not."""
+_under_way: set["subprocess.Popen[bytes]"] = set()
+
+
+def group_members(group: int) -> Iterator[int]:
+    """The processes of the group that still do something; zombies do not."""
     import psutil
 
-    if child is not None:
-        child.poll()
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, ProcessLookupError, PermissionError):
             if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
-                return True
-    return False
+                yield process.pid
+
+
+def _lives(group: int, child: "subprocess.Popen[bytes] | None") -> bool:
+    if child is not None:
+        child.poll()
+    return next(group_members(group), None) is not None
 
 
 def _signal_group(group: int, number: signal.Signals) -> None:

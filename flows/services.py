@@ -8,19 +8,30 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from astra_core.errors import AstraError
 from astra_core.files import read_json, write_json
-from flows.processes import SERVER, child_environment, stage_command, stop_group
+from flows.access import auth_string, client_variables, server_variables
+from flows.keeper import kept
+from flows.processes import (
+    KEEPER,
+    SERVER,
+    child_environment,
+    group_members,
+    stage_command,
+    stop_group,
+)
 from tasks.environment import PRIVATE, QUIET, STEADY
 
 SERVICES = Path(".astra/services.json")
 LOGS = Path(".astra/logs")
 WORK_POOL = "astra-local"
 START_TIMEOUT_S = 120.0
-LEASES = "prefect.server.concurrency.lease_storage.filesystem"
+PREFECT = "prefect-server"
+MARK = "ASTRA_SERVICE"  # a variable that a service and all of its children have
 
 
 class ServiceError(AstraError, RuntimeError):
@@ -58,65 +69,99 @@ class Service:
 
 
 def start(
-    name: str, command: Sequence[str], environment: Mapping[str, str], *, url: str = ""
+    name: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    url: str = "",
+    stdin: int = subprocess.DEVNULL,
+    pass_fds: Sequence[int] = (),
 ) -> Service:
-    """The service, started in a group of its own with its output in a log; not yet ready."""
+    """The service, started in a group of its own with its output in a log; not yet ready.
+
+    Args:
+        name: Of the service and its log.
+        command: The program and its arguments.
+        environment: Variables to set beside ours.
+        url: Where it will answer.
+        stdin: PIPE for a service that ends when its standard input does, and so with us.
+        pass_fds: Descriptors that it inherits.
+    """
     import psutil
 
     LOGS.mkdir(parents=True, exist_ok=True)
     with (LOGS / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603
             command,
-            env={**child_environment({**PRIVATE, **QUIET, **STEADY}), **environment},
-            stdin=subprocess.DEVNULL,
+            env={**child_environment({**PRIVATE, **QUIET, **STEADY}), **environment, MARK: name},
+            stdin=stdin,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=pass_fds,
         )
     _children[process.pid] = process
     return Service(name, process.pid, psutil.Process(process.pid).create_time(), url)
 
 
-def prefect_server(port: int) -> Service:
-    """Prefect's server and pages, started."""
+def prefect_server(port: int, *, lasting: bool = True) -> Service:
+    """Prefect's server and pages, started.
+
+    Args:
+        port: On 127.0.0.1.
+        lasting: Whether it stays when this process ends; so for the other services.
+    """
     _require_free(port, "--prefect-port")
-    command = stage_command(
-        "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)
-    )
     address = f"http://127.0.0.1:{port}"
-    environment = {
-        "PREFECT_API_URL": f"{address}/api",
-        "PREFECT_UI_API_URL": f"{address}/api",
-        # In memory, a restart would forget which run holds which slot.
-        "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
-    }
-    return start("prefect-server", command, environment, url=address)
+    environment = server_variables(address, auth_string())
+    command = stage_command("flows.prefect_server", "--port", str(port))
+    if lasting:
+        return start(PREFECT, command, environment, url=address)
+    return start(PREFECT, [*command, "--lifeline"], environment, url=address, stdin=subprocess.PIPE)
 
 
-def mlflow_server(port: int) -> Service:
+def mlflow_server(port: int, *, lasting: bool = True) -> Service:
     """MLflow's server and pages, started."""
+    from flows.mlflow_pages import APP_NAME
     from tasks.tracking_store import mlflow_server_command
 
     _require_free(port, "--mlflow-port")
     command, environment = mlflow_server_command(port)
-    return start("mlflow-server", command, environment, url=f"http://127.0.0.1:{port}")
+    command += ["--app-name", APP_NAME]
+    address = f"http://127.0.0.1:{port}"
+    return _start_other("mlflow-server", command, environment, url=address, lasting=lasting)
 
 
-def worker(api_url: str) -> Service:
+def worker(api_url: str, *, lasting: bool = True) -> Service:
     """A worker that runs scheduled flows on this machine, started; there must be no other.
 
     A run that an earlier worker left behind is closed first.
     """
-    os.environ["PREFECT_API_URL"] = api_url
+    environment = {"PREFECT_API_URL": api_url, **client_variables(auth_string())}
+    os.environ |= environment
     from flows.lost_runs import close_lost_runs
 
     close_lost_runs()
-    return start("worker", worker_command(), {"PREFECT_API_URL": api_url})
+    return _start_other("worker", worker_command(), environment, lasting=lasting)
 
 
 def worker_command() -> list[str]:
     """The command of a worker of our pool; the pool is made if it is missing."""
     return stage_command("prefect", "worker", "start", "--pool", WORK_POOL, "--type", "process")
+
+
+def _start_other(
+    name: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    url: str = "",
+    lasting: bool,
+) -> Service:
+    """A program that knows nothing of lifelines, under a keeper unless it is to stay."""
+    if lasting:
+        return start(name, command, environment, url=url)
+    return start(name, kept(command), environment, url=url, stdin=subprocess.PIPE)
 
 
 def wait_until_ready(service: Service, path: str, *, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -155,55 +200,56 @@ def remember(services: Sequence[Service]) -> None:
 
 def running() -> list[Service]:
     """The services that were remembered and still run."""
+    return [service for service in remembered() if service.is_alive()]
+
+
+def remembered() -> list[Service]:
+    """The services that were remembered, whether they run or not."""
     if not SERVICES.is_file():
         return []
     try:
-        known = [Service(**entry) for entry in read_json(SERVICES)]
+        return [Service(**entry) for entry in read_json(SERVICES)]
     except (json.JSONDecodeError, TypeError):
         return []
-    return [service for service in known if service.is_alive()]
 
 
 def stop(services: Sequence[Service]) -> None:
-    """Returns when the services are gone, the last started first; their flow runs end with them."""
+    """Returns when the services are gone, the last started first; their flow runs end with them.
+
+    Also what one has left behind that was killed itself.
+    """
     for service in reversed(services):
-        child = _children.pop(service.pid, None)
-        if child is not None or service.is_alive():
-            stop_group(service.pid, SERVER, child=child)
+        child = forget(service)
+        if child is not None or service.is_alive() or has_left_processes(service):
+            farewell = SERVER if child is None or child.stdin is None else KEEPER
+            stop_group(service.pid, farewell, child=child)
         if service.name == "worker":
             _close_lost_runs(services)
     SERVICES.unlink(missing_ok=True)
 
 
-def api_url() -> str | None:
-    """Where a Prefect server is known to be: ``PREFECT_API_URL``, or the one we started."""
-    named = os.environ.get("PREFECT_API_URL")
-    if named:
-        return named
-    found = [service.url for service in running() if service.name == "prefect-server"]
-    return f"{found[0]}/api" if found and answers(f"{found[0]}/api/health") else None
+def has_left_processes(service: Service) -> bool:
+    """Whether any process that it started still runs in its group."""
+    import psutil
+
+    for pid in group_members(service.pid):
+        with suppress(psutil.Error):
+            if psutil.Process(pid).environ().get(MARK) == service.name:
+                return True
+    return False
 
 
-def require_api_url() -> str:
-    """The address of a Prefect server that answers.
-
-    Raises:
-        ServiceError: There is none.
-    """
-    url = api_url()
-    if url is None or not answers(f"{url}/health"):
-        place = f"at {url}" if url else "on this machine"
-        msg = f"a Prefect server must answer {place}, got none; start one with 'astra ui'"
-        raise ServiceError(msg)
-    return url
+def forget(service: Service) -> "subprocess.Popen[bytes] | None":
+    """The process of the service, if it is our own child; somebody else must wait for it now."""
+    return _children.pop(service.pid, None)
 
 
 def _close_lost_runs(services: Sequence[Service]) -> None:
     """Tells the server, while it is up, that the stopped worker's flow runs are over."""
-    url = next((service.url for service in services if service.name == "prefect-server"), "")
+    url = next((service.url for service in services if service.name == PREFECT), "")
     if not answers(f"{url}/api/health"):
         return
-    os.environ["PREFECT_API_URL"] = f"{url}/api"
+    os.environ |= {"PREFECT_API_URL": f"{url}/api", **client_variables(auth_string())}
     from flows.lost_runs import close_lost_runs
 
     close_lost_runs()

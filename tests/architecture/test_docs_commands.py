@@ -55,7 +55,7 @@ PARSED_ONLY = (
 
 @pytest.mark.parametrize("command", fenced_commands())
 def test_a_command_of_the_pages_is_run_somewhere(command):
-    if command.startswith(("source ", "export ", *RUN_HERE, *PARSED_ONLY)):
+    if command.startswith(("source ", "export ", "eval ", *RUN_HERE, *PARSED_ONLY)):
         return
     known = [name for name in RUN_ELSEWHERE if f"{command} ".startswith(f"{name} ")]
     assert known, f"'{command}' must be run by a test; name it in RUN_ELSEWHERE"
@@ -97,6 +97,7 @@ def test_a_command_of_the_pages_is_one_its_program_knows(command):
         "torchrun": _parse_torchrun,
         "accelerate": _parse_accelerate,
         "source": lambda words: words == [".venv/bin/activate"],
+        "eval": lambda words: _parse_astra(shlex.split(words[0][len("$(astra ") : -1])),
         "export": lambda words: words[0].partition("=")[0] in known_variables(),
     }
     assert program in parsers

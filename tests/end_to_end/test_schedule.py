@@ -5,7 +5,11 @@ this fails on no run at all.
 """
 
 import json
+import os
+import shutil
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,6 +19,7 @@ import pytest
 import yaml
 
 from flows import services
+from flows.access import FILE, auth_string, header
 from flows.deployment import deploy_all
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("prefect")]
@@ -45,8 +50,10 @@ def project(tmp_path, monkeypatch):
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / ".prefect"))
     monkeypatch.setenv("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
     monkeypatch.setenv("PREFECT_WORKER_QUERY_SECONDS", "1")
+    shutil.copy(ROOT / "params.yaml", tmp_path)
     # Set by the code under test for its own process; here it must not outlive the test.
     monkeypatch.setenv("PREFECT_API_URL", "")
+    monkeypatch.setenv("PREFECT_API_AUTH_STRING", "")
     return tmp_path
 
 
@@ -54,6 +61,7 @@ def test_a_schedule_fires_by_itself(project, monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     started = [services.prefect_server(port)]
+    services.remember(started)
     try:
         services.wait_until_ready(started[0], "/api/health")
         url = f"{started[0].url}/api"
@@ -61,6 +69,8 @@ def test_a_schedule_fires_by_itself(project, monkeypatch):
         lines = deploy_all()
         started.append(services.worker(url))
         run = _first_completed(url, timeout_s=120.0)
+        listed = _in_a_shell("prefect deployment schedule ls tiny/nightly-training")
+        stray = _files_with(auth_string().partition(":")[2], project)
     finally:
         services.stop(started)
 
@@ -69,6 +79,31 @@ def test_a_schedule_fires_by_itself(project, monkeypatch):
     assert "SCHEDULE" == run["created_by"]["type"]
     assert (project / "fired.log").read_text().startswith("fired\n")
     assert not any(service.is_alive() for service in started)
+    assert (0, "") == (listed.returncode, listed.stderr)
+    assert "10.0s" in listed.stdout or "0:00:10" in listed.stdout
+    assert [FILE.as_posix()] == stray
+
+
+def _in_a_shell(command):
+    """The command after the line that the operations page tells a person to evaluate."""
+    astra = f"{sys.executable} -m flows.cli"
+    line = f'eval "$({astra} ui --env)"; {sys.executable} -m {command}'
+    environment = {name: os.environ[name] for name in ("PATH", "PREFECT_HOME")}
+    return subprocess.run(
+        ["bash", "-c", line],
+        env={**environment, "PYTHONPATH": str(ROOT), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _files_with(secret, folder):
+    return [
+        path.relative_to(folder).as_posix()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and secret.encode() in path.read_bytes()
+    ]
 
 
 def _first_completed(url, *, timeout_s):
@@ -84,7 +119,9 @@ def _first_completed(url, *, timeout_s):
 
 def _post(url, record):
     request = urllib.request.Request(  # noqa: S310 - our own http address
-        url, data=json.dumps(record).encode(), headers={"content-type": "application/json"}
+        url,
+        data=json.dumps(record).encode(),
+        headers={"content-type": "application/json", **header()},
     )
     try:
         with urllib.request.urlopen(request, timeout=30) as reply:  # noqa: S310

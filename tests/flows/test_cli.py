@@ -52,6 +52,12 @@ def test_help_imports_nothing_heavy():
         (("bogus",), "No such command 'bogus'. See 'astra --help'."),
         (("run", "--fast"), "No such option: --fast See 'astra --help'."),
         (("deploy",), "a Prefect server must answer on this machine, got none"),
+        (("ui", "--login"), "Prefect's pages must run, got none of this project; start them"),
+        (("ui", "--env"), "Prefect's pages must run, got none of this project; start them"),
+        (
+            ("reevaluate", "--file", "none.jsonl"),
+            "Invalid value for '--file': File 'none.jsonl' does not exist. See 'astra --help'.",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(project, arguments, message):

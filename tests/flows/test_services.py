@@ -1,6 +1,8 @@
 import socket
 import sys
+import time
 
+import psutil
 import pytest
 
 from flows import services
@@ -75,13 +77,24 @@ def test_a_port_in_use_is_named_with_the_option_to_change_it():
             services.prefect_server(port)
 
 
-def test_without_a_server_the_way_to_start_one_is_named(monkeypatch):
-    assert services.api_url() is None
-    with pytest.raises(ServiceError, match="got none; start one with 'astra ui'"):
-        services.require_api_url()
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
-    with pytest.raises(ServiceError, match=r"at http://127\.0\.0\.1:9/api"):
-        services.require_api_url()
+# Leads a group, starts a sleeper in it and says its number.
+LEADER = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid); time.sleep(60)"
+
+
+def test_what_a_killed_service_left_behind_is_stopped_with_it():
+    service = services.start("leader", [sys.executable, "-u", "-c", LEADER], {})
+    log = services.LOGS / "leader.log"
+    while not log.read_text().endswith("\n"):
+        time.sleep(0.05)
+    sleeper = psutil.Process(int(log.read_text()))
+    services.remember([service])
+    leader = services.forget(service)
+    leader.kill()
+    leader.wait()
+    assert sleeper.is_running()
+
+    services.stop(services.remembered())
+    assert not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_damaged_list_of_services_is_no_list():
