@@ -219,14 +219,14 @@ def examples(
 @app.command()
 def reevaluate(
     seed: Annotated[int | None, typer.Option(help="Of the fresh prompts; default: today.")] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(
-            help="Prompts from a file instead.", exists=True, dir_okay=False, readable=True
-        ),
-    ] = None,
+    file: Annotated[Path | None, typer.Option(help="Prompts from a file instead.")] = None,
 ) -> None:
     """Examine the champion on prompts it has never met."""
+    if file is not None and not file.is_file():
+        from astra_core.errors import ConfigurationError
+
+        msg = f"--file must name a file of prompts, got {file}; there is none"
+        raise ConfigurationError(msg)
     from flows.environment import quiet_run
 
     with quiet_run():

@@ -56,7 +56,7 @@ def test_help_imports_nothing_heavy():
         (("ui", "--env"), "Prefect's pages must run, got none of this project; start them"),
         (
             ("reevaluate", "--file", "none.jsonl"),
-            "Invalid value for '--file': File 'none.jsonl' does not exist. See 'astra --help'.",
+            "--file must name a file of prompts, got none.jsonl; there is none",
         ),
     ],
 )
