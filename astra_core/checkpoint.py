@@ -2,7 +2,8 @@
 
 A checkpoint is a folder ``step_000040`` with safetensors, a record and a manifest of SHA-256
 digests. It is staged beside its place, flushed and renamed, and is named by the training steps
-that are complete.
+that are done. The last of a run that a budget ended amid an experience is ``step_000040_part``: it
+says how the run ended, and no longer run would have come through it.
 """
 
 import logging
@@ -19,6 +20,7 @@ from astra_core.files import draft_folder_of, file_digest, read_json, write_json
 
 _LOG = logging.getLogger(__name__)
 _FORMAT = 1
+_PART = "_part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +28,21 @@ class Checkpoint:
     """What a folder of the store holds.
 
     Attributes:
-        step: Training steps that are complete.
+        step: Training steps that are done.
         tensors: Everything that is a tensor, by name.
         record: Everything else, as JSON.
+        is_partial: Whether the last training step was cut short.
     """
 
     step: int
     tensors: Mapping[str, Tensor]
     record: Mapping[str, Any]
+    is_partial: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of its folder."""
+        return f"step_{self.step:06d}" + (_PART if self.is_partial else "")
 
 
 class CheckpointStore:
@@ -47,7 +56,7 @@ class CheckpointStore:
         """Writes a checkpoint and removes what nothing refers to any more."""
         from safetensors.torch import save_file
 
-        path = self.folder / f"step_{checkpoint.step:06d}"
+        path = self.folder / checkpoint.name
         with draft_folder_of(path) as draft:
             tensors = {name: tensor.contiguous() for name, tensor in checkpoint.tensors.items()}
             save_file(tensors, draft / "state.safetensors")
@@ -64,13 +73,20 @@ class CheckpointStore:
             _write_manifest(draft, 0)
         return path
 
-    def newest(self) -> Checkpoint | None:
+    def dump(self, step: int) -> Path:
+        """Where the tensors of an optimiser update are written."""
+        return self.folder / "dumps" / f"step_{step:06d}"
+
+    def newest(self, *, is_whole: bool = False) -> Checkpoint | None:
         """The newest undamaged checkpoint; a damaged one is reported and the one before it is used.
+
+        Args:
+            is_whole: Passes over one whose last training step was cut short.
 
         Raises:
             CheckpointError: There are checkpoints and every one is damaged.
         """
-        paths = self._checkpoints()
+        paths = [path for path in self._checkpoints() if not (is_whole and _is_part(path))]
         for path in reversed(paths):
             try:
                 return load_checkpoint(path)
@@ -119,10 +135,12 @@ class CheckpointStore:
         # What is newer than the present state was damaged, or of a run that was begun again.
         while checkpoints[-1] != newest:
             shutil.rmtree(checkpoints.pop())
-        for path in checkpoints[: -self._keep]:
+        # Beside a partial one as many whole ones are kept: from them a longer run goes on.
+        num_kept = self._keep + int(_is_part(newest))
+        for path in checkpoints[:-num_kept]:
             shutil.rmtree(path)
         referred = set()
-        for path in checkpoints[-self._keep :]:
+        for path in checkpoints[-num_kept:]:
             try:
                 referred.add(read_json(path / "record.json").get("best", {}).get("model"))
             except (OSError, ValueError):
@@ -145,11 +163,16 @@ def load_checkpoint(path: Path) -> Checkpoint:
         step=manifest["step"],
         tensors=load_file(path / "state.safetensors"),
         record=read_json(path / "record.json"),
+        is_partial=_is_part(path),
     )
 
 
 def _age(path: Path) -> tuple[int, str]:
     return len(path.name), path.name
+
+
+def _is_part(path: Path) -> bool:
+    return path.name.endswith(_PART)
 
 
 def _write_manifest(folder: Path, step: int) -> None:

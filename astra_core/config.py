@@ -144,7 +144,10 @@ class RolloutsConfiguration(Section):
 
 
 class EarlyStopping(Section):
-    """When training ends before its last step; every rule that is set can end it."""
+    """When training ends before its last step; every rule that is set can end it.
+
+    Patience is asked after a training step, the other rules before every optimiser update.
+    """
 
     patience: Count | None = Field(
         default=None,
@@ -152,9 +155,13 @@ class EarlyStopping(Section):
     )
     min_delta: NonNegative = Field(default=0.0, description="A smaller gain is no improvement.")
     max_kl_nats: Positive | None = Field(
-        default=None, description="Mean KL to the reference per probe above which training ends."
+        default=None,
+        description="Mean KL to the reference per probe of an experience; from one above it "
+        "nothing is learned and training ends.",
     )
-    max_optimizer_steps: Count | None = None
+    max_optimizer_steps: Count | None = Field(
+        default=None, description="Updates, the last of which may be amid an experience."
+    )
     max_seconds: Positive | None = Field(default=None, description="Wall clock of this process.")
 
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
 
@@ -62,12 +62,23 @@ class EvaluationPoint:
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run is; everything here is in the checkpoint."""
+    """Where a run is; everything here is in the checkpoint.
+
+    Attributes:
+        training_step: Experiences learned from.
+        step: Optimiser updates.
+        num_nonfinite: Updates that were skipped for a NaN or an infinity.
+        num_empty: Experiences that held nothing to learn from.
+        is_partial: True when a budget ended the run amid the updates of its last experience.
+        stopped_because: Why the run ended, in words; empty while it goes on.
+        evaluations: Oldest first.
+    """
 
     training_step: int = 0
     step: int = 0
     num_nonfinite: int = 0
     num_empty: int = 0
+    is_partial: bool = False
     stopped_because: str = ""
     evaluations: list[EvaluationPoint] = field(default_factory=list)
 
@@ -78,9 +89,9 @@ class Progress:
     @classmethod
     def of(cls, record: dict[str, Any]) -> Self:
         """What ``record`` told; other keys are passed over."""
-        names = ("training_step", "step", "num_nonfinite", "num_empty", "stopped_because")
+        known = {each.name for each in fields(cls)} & record.keys()
         points = [EvaluationPoint(**point) for point in record["evaluations"]]
-        return cls(**{name: record[name] for name in names}, evaluations=points)
+        return cls(**{**{name: record[name] for name in known}, "evaluations": points})
 
 
 @contextmanager

@@ -8,7 +8,9 @@ field                              may it differ  why
 =================================  =============  ==============================================
 training_steps                     yes            done updates stay; a schedule that reads it
                                                   follows the new length from here on
-early_stopping.*, max_nonfinite_*  yes            they say when to end, not what to learn
+early_stopping.*, max_nonfinite_*  yes            they say when to end, not what to learn; a run
+                                                  that a budget ended amid an experience goes on
+                                                  from that experience's start
 checkpoint.*, dump_steps           yes            they say what is written
 eval_every, eval_first             yes            they say when to look
 gradient_checkpointing             yes            the same numbers with other memory
@@ -167,6 +169,22 @@ def starting_point(store: CheckpointStore | None, resume: str) -> tuple[Checkpoi
     if resume == "auto":
         return None
     return _named(Path(resume))
+
+
+def whole_before(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
+    """The newest checkpoint in the folder that a longer run would have come through.
+
+    Raises:
+        CheckpointError: There is none, or all are damaged.
+    """
+    found = CheckpointStore(folder).newest(is_whole=True)
+    if found is None:
+        msg = (
+            f"checkpoint {folder / checkpoint.name} must have a whole one beside it to go on from, "
+            "got none; start a new run or restore training.early_stopping"
+        )
+        raise CheckpointError(msg)
+    return found
 
 
 def _named(path: Path) -> tuple[Checkpoint, Path]:

@@ -75,10 +75,15 @@ class Stopping:
         self._kl_nats = metrics.get("rollout/kl_nats", 0.0)
 
     def reason(self, step: int, best: Best) -> str:
-        """Why the run ends now, in words; empty while it goes on."""
-        config = self._config
-        if config.patience is not None and best.num_since >= config.patience:
+        """Why the run ends after a training step, in words; empty while it goes on."""
+        patience = self._config.patience
+        if patience is not None and best.num_since >= patience:
             return f"{best.metric} did not improve for {best.num_since} evaluations"
+        return self.spent(step)
+
+    def spent(self, step: int) -> str:
+        """Which budget is used up before another update, in words; empty while none is."""
+        config = self._config
         if config.max_kl_nats is not None and self._kl_nats > config.max_kl_nats:
             return f"KL to the reference reached {self._kl_nats:.2f} nats per probe"
         if config.max_optimizer_steps is not None and step >= config.max_optimizer_steps:

@@ -7,28 +7,29 @@ never spans two policies.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 from astra_core.algorithm import Algorithm, Batch
-from astra_core.checkpoint import CheckpointStore
+from astra_core.checkpoint import Checkpoint, CheckpointStore
 from astra_core.config import Section, TrainingConfiguration
 from astra_core.distributed import World
-from astra_core.errors import CheckpointError, ConfigurationError, TrainingError
+from astra_core.errors import CheckpointError, ConfigurationError
 from astra_core.evaluator import Evaluator
 from astra_core.harness import Experience, Harness
 from astra_core.memory import peak_memory
 from astra_core.models.causal_lm import LanguageModel
 from astra_core.models.lora import add_adapters
 from astra_core.progress import EvaluationPoint, Progress, StepReport, progress_bar
-from astra_core.resume_policy import as_begun, starting_point
+from astra_core.resume_policy import as_begun, starting_point, whole_before
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
 from astra_core.stopping import Best, Stopping
 from astra_core.trainer_state import RunState
 from astra_core.trial import Trial, tried
-from astra_core.update import Updates
+from astra_core.update import Updates, refuse_many_nonfinite
 
 __all__ = ["EvaluationPoint", "Progress", "StepReport", "Trainer"]
 
@@ -63,9 +64,7 @@ class Trainer:
         world: World | None = None,
     ) -> None:
         if config.dump_steps and store is None:
-            msg = (
-                "training.dump_steps must be empty without a store, got some; give the Trainer one"
-            )
+            msg = "training.dump_steps must be empty without a store; give the Trainer one"
             raise ConfigurationError(msg)
         self.world = world or World()
         model = sampler.system.attacker.model
@@ -98,8 +97,8 @@ class Trainer:
 
         On a terminal, a bar shows how many of the training steps are done.
         """
-        total, done = self.config.training_steps, self.progress.training_step
-        with progress_bar("training", total=total, done=done) as show:
+        done = self.progress.training_step
+        with progress_bar("training", total=self.config.training_steps, done=done) as show:
             for report in self.steps():
                 show(self.progress.training_step)
                 if on_step is not None:
@@ -122,17 +121,24 @@ class Trainer:
             return False
         checkpoint, folder = found
         self._stopping.start()
-        self.progress, changed = self._state.load(
-            checkpoint, self.best, self._stopping, subject=f"checkpoint {folder}"
-        )
+        changed = self._load(checkpoint, folder)
         if any(name.startswith(("training_steps", "early_stopping")) for name in changed):
             self.progress.stopped_because = self.end()
+            if self.progress.is_partial and not self.progress.stopped_because:
+                self._load(whole_before(checkpoint, folder), folder)
         if self.store is not None and folder != self.store.folder and self.world.is_first:
             if self.best.model:
                 self.store.adopt(self.best.model, folder)
             self.save()
         self.world.barrier()
         return True
+
+    def _load(self, checkpoint: Checkpoint, folder: Path) -> Iterable[str]:
+        """Puts a checkpoint back; the names of the configuration's fields that differ from it."""
+        self.progress, changed = self._state.load(
+            checkpoint, self.best, self._stopping, subject=f"checkpoint {folder}"
+        )
+        return changed
 
     def dry_run(self) -> Trial:
         """One batch rolled out, read and differentiated, and nothing changed by it.
@@ -150,22 +156,29 @@ class Trainer:
     def steps(self) -> Iterator[StepReport]:
         """One report per optimiser update, from where the loaded state stopped.
 
-        After the last, the newest state has been saved and the best weights are in the attacker.
+        Whatever ended the run, its last weights have then been examined, the newest state is saved
+        and the best weights are in the attacker.
 
         Raises:
             TrainingError: Too many updates met a NaN or an infinity.
         """
         self._stopping.start()
-        if not self.progress.training_step and not self.progress.evaluations:
+        is_new = not self.progress.stopped_because
+        if is_new and not self.progress.training_step and not self.progress.evaluations:
             if self.config.eval_first:
                 self.evaluate()
             self.save()
         while not self.progress.stopped_because:
             yield from self._training_step()
-            self.progress.stopped_because = self.world.first_says(self.end())
+            self.progress.stopped_because = self._spent() or self.world.first_says(self.end())
             is_due = self.progress.training_step % self.config.checkpoint.save_every == 0
-            if is_due or self.progress.stopped_because:
+            if is_due and not self.progress.stopped_because:
                 self.save()
+        was_examined = self._is_examined
+        if not was_examined:
+            self.evaluate()
+        if is_new or not was_examined:
+            self.save()
         self.restore_best()
 
     def _training_step(self) -> Iterator[StepReport]:
@@ -177,22 +190,41 @@ class Trainer:
             self.world.check_equal(experience.digest(), "the experience of a training step")
         if not experience.steps:
             self.progress.num_empty += 1
+        self._stopping.note(experience.metrics)
         last: StepReport | None = None
         for window in self.windows(experience):
+            if self._spent():
+                self.progress.is_partial = True
+                break
             if last is not None:
                 yield last
             last = self.update(window, experience, is_first=last is None)
-        self._stopping.note(experience.metrics)
-        self.updates.schedule.step()
-        self.progress.training_step += 1
-        is_last = self.progress.training_step >= self.config.training_steps
-        if is_last or self.progress.training_step % self.config.eval_every == 0:
-            self.evaluate()
+        if last is not None or not self.progress.is_partial:
+            self.updates.schedule.step()
+            self.progress.training_step += 1
+            self._evaluate_if_due()
         if last is not None:
             peaks = peak_memory(self._attacker.device, before=last.timings)
             timings = {**last.timings, **peaks, "time/eval_s": self._eval_s}
             self._eval_s = 0.0
             yield replace(last, timings=timings)
+
+    def _evaluate_if_due(self) -> None:
+        done, last = self.progress.training_step, self.config.training_steps
+        if done >= last or done % self.config.eval_every == 0 or self._spent():
+            self.evaluate()
+
+    def _spent(self) -> str:
+        """Which budget is used up, in words; the same in every process, though clocks differ."""
+        reason = self._stopping.spent(self.progress.step)
+        is_timed = self.config.early_stopping.max_seconds is not None
+        return self.world.first_says(reason) if is_timed else reason
+
+    @property
+    def _is_examined(self) -> bool:
+        """Whether the last evaluation was of the attacker as it is now."""
+        points = self.progress.evaluations
+        return self.evaluator is None or bool(points and points[-1].step == self.progress.step)
 
     def windows(self, experience: Experience) -> Iterator[list[Batch]]:
         """Windows of micro-batches, one per update; a short last one is kept."""
@@ -209,35 +241,15 @@ class Trainer:
     ) -> StepReport:
         """One optimiser update; ``is_first`` charges it with the experience's own seconds."""
         step = self.progress.step + 1
-        is_dumped = step in self.config.dump_steps and self.store and self.world.is_first
-        dump = (
-            self.store.folder / "dumps" / f"step_{step:06d}" if is_dumped and self.store else None
-        )
+        is_dumped = step in self.config.dump_steps and self.world.is_first
+        dump = self.store.dump(step) if self.store is not None and is_dumped else None
         update = self.updates.apply(window, training_step=experience.iteration, dump=dump)
         self.progress.step = step
         self.progress.num_nonfinite += int(update.is_skipped)
-        self._refuse_many_nonfinite(update.loss, update.grad_norm)
-        return StepReport(
-            step=step,
-            training_step=experience.iteration + 1,
-            loss=update.loss,
-            grad_norm=update.grad_norm,
-            lr=update.lr,
-            num_tokens=update.num_tokens,
-            is_skipped=update.is_skipped,
-            metrics={
-                **experience.metrics,
-                **{f"train/{name}": value for name, value in update.metrics.items()},
-            },
-            timings={
-                "time/rollout_s": experience.rollout_s if is_first else 0.0,
-                "time/score_s": experience.score_s if is_first else 0.0,
-                "time/train_s": update.train_s,
-                "time/eval_s": 0.0,
-                "time/tokens_per_s": update.num_tokens / update.train_s,
-                **peak_memory(self._attacker.device),
-            },
-        )
+        limit = self.config.max_nonfinite_steps
+        refuse_many_nonfinite(self.progress.num_nonfinite, limit=limit, last=update)
+        memory = peak_memory(self._attacker.device)
+        return update.report(step, experience, memory, is_first=is_first)
 
     def end(self) -> str:
         """Why the run ends now, in words; empty while it goes on."""
@@ -250,17 +262,11 @@ class Trainer:
         """Evaluates the attacker as it is, and writes it as the best so far if it is."""
         if self.evaluator is None:
             return
-        start = time.perf_counter()
-        metrics = self.examine(self.evaluator)
-        progress = self.progress
-        progress.evaluations.append(EvaluationPoint(progress.training_step, progress.step, metrics))
-        name = f"best_{progress.training_step:06d}"
-        is_best = self.best.offer(
-            metrics,
-            progress.training_step,
-            name,
-            min_delta=self.config.early_stopping.min_delta,
-        )
+        start, progress = time.perf_counter(), self.progress
+        metrics, done = self.examine(self.evaluator), progress.training_step
+        progress.evaluations.append(EvaluationPoint(done, progress.step, metrics))
+        name, min_delta = f"best_{done:06d}", self.config.early_stopping.min_delta
+        is_best = self.best.offer(metrics, done, name, min_delta=min_delta)
         if is_best and self.store is not None and self.world.is_first:
             self.store.save_model(name, self._state.write_model)
         self._eval_s += time.perf_counter() - start
@@ -289,15 +295,6 @@ class Trainer:
         if self.store is not None and self.world.is_first:
             self.store.save(self._state.checkpoint(self.progress, self.best, self._stopping))
         self.world.barrier()
-
-    def _refuse_many_nonfinite(self, loss: float, norm: float) -> None:
-        if self.progress.num_nonfinite > self.config.max_nonfinite_steps:
-            msg = (
-                f"training.max_nonfinite_steps allows {self.config.max_nonfinite_steps} non-finite "
-                f"updates, got {self.progress.num_nonfinite}; last loss {loss}, gradient norm "
-                f"{norm}; lower training.lr, the last good checkpoint is kept"
-            )
-            raise TrainingError(msg)
 
     @property
     def _attacker(self) -> LanguageModel:

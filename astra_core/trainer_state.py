@@ -56,7 +56,7 @@ class RunState:
             self._sampler.reward.state(),
             self._algorithm.state(),
         )
-        return Checkpoint(progress.training_step, tensors, record)
+        return Checkpoint(progress.training_step, tensors, record, progress.is_partial)
 
     def load(
         self, checkpoint: Checkpoint, best: Best, stopping: Stopping, *, subject: str
@@ -67,7 +67,7 @@ class RunState:
             CheckpointError: It is of another run; see ``astra_core.resume_policy``.
         """
         record = dict(checkpoint.record)
-        subject = f"{subject}/step_{checkpoint.step:06d}"
+        subject = f"{subject}/{checkpoint.name}"
         changed = check_resumable(record, self._identity(), subject=subject)
         reward, algorithm = load_tensors(checkpoint.tensors, self._attacker.model)
         self._sampler.reward.load_state(reward)

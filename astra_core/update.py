@@ -18,10 +18,13 @@ from astra_core.algorithm import Algorithm, Batch
 from astra_core.config import TrainingConfiguration
 from astra_core.distributed import World
 from astra_core.dumps import batch_tensors, write_dump
+from astra_core.errors import TrainingError
+from astra_core.harness import Experience
 from astra_core.models.causal_lm import LanguageModel
 from astra_core.models.recomputation import recomputed
 from astra_core.models.routed_linear import routed_linears
 from astra_core.parts import is_active, parameter_groups, trained_weights
+from astra_core.progress import StepReport
 from astra_core.registry import build
 
 
@@ -36,6 +39,47 @@ class Update:
     is_skipped: bool
     metrics: Mapping[str, float]
     train_s: float
+
+    def report(
+        self, step: int, experience: Experience, memory: Mapping[str, float], *, is_first: bool
+    ) -> StepReport:
+        """What to tell of it; ``is_first`` charges it with the experience's own seconds."""
+        return StepReport(
+            step=step,
+            training_step=experience.iteration + 1,
+            loss=self.loss,
+            grad_norm=self.grad_norm,
+            lr=self.lr,
+            num_tokens=self.num_tokens,
+            is_skipped=self.is_skipped,
+            metrics={
+                **experience.metrics,
+                **{f"train/{name}": value for name, value in self.metrics.items()},
+            },
+            timings={
+                "time/rollout_s": experience.rollout_s if is_first else 0.0,
+                "time/score_s": experience.score_s if is_first else 0.0,
+                "time/train_s": self.train_s,
+                "time/eval_s": 0.0,
+                "time/tokens_per_s": self.num_tokens / self.train_s,
+                **memory,
+            },
+        )
+
+
+def refuse_many_nonfinite(count: int, *, limit: int, last: Update) -> None:
+    """Returns if no more than ``limit`` updates were skipped for a NaN or an infinity.
+
+    Raises:
+        TrainingError: ``count`` were.
+    """
+    if count > limit:
+        msg = (
+            f"training.max_nonfinite_steps allows {limit} non-finite updates, got {count}; last "
+            f"loss {last.loss}, gradient norm {last.grad_norm}; lower training.lr, the last good "
+            "checkpoint is kept"
+        )
+        raise TrainingError(msg)
 
 
 class Updates:

@@ -46,13 +46,17 @@ def step_table(
 ) -> str:
     """Updates and evaluations as CSV, one row per update; row 0 is the untrained attacker.
 
+    Columns are sorted: a resumed run has read its figures from files, in another order than that
+    in which they were measured.
+
     Args:
         rows: What the journal holds.
         evaluations: Their figures by the number of updates before them.
     """
-    joined = [{"step": 0, "training_step": 0}, *rows]
-    joined = [{**row, **evaluations.get(int(row["step"]), {})} for row in joined]
-    columns = list(dict.fromkeys(name for row in joined for name in row))
+    untrained = {"step": 0, "training_step": 0}
+    joined = [{**row, **evaluations.get(int(row["step"]), {})} for row in (untrained, *rows)]
+    names = {name for row in joined for name in row}
+    columns = [*untrained, *sorted(names - untrained.keys())]
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, fieldnames=columns, lineterminator="\n")
     writer.writeheader()

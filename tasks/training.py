@@ -16,6 +16,7 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
+from astra_core.errors import TrainingError
 from astra_core.files import (
     draft_folder_of,
     file_digest,
@@ -260,6 +261,12 @@ def _run_key(sections: dict[str, Any], *, valid: Path, base: Path, baseline: Pat
 
 
 def _summary(trainer: "Trainer", training: TrainingConfiguration) -> TrainingSummary:
+    if not trainer.progress.evaluations:
+        msg = (
+            f"training.trainer {training.trainer.name} must examine the attacker at least once, "
+            "got no evaluation; call self.evaluate() in its steps()"
+        )
+        raise TrainingError(msg)
     first = trainer.progress.evaluations[0].metrics[training.metric]
     return TrainingSummary(
         training_steps=trainer.progress.training_step,

@@ -1,6 +1,7 @@
 import logging
 import os
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -56,6 +57,25 @@ def test_the_newest_are_kept(tmp_path, keep):
     saved(tmp_path, *range(6), keep=keep)
 
     assert [f"step_{step:06d}" for step in range(6)][-keep:] == names(tmp_path)
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_whole_ones_are_kept_beside_one_that_was_cut_short(tmp_path, keep):
+    store = saved(tmp_path, 1, 2, 3, keep=keep)
+    store.save(replace(checkpoint(4), is_partial=True))
+
+    whole = [f"step_{step:06d}" for step in (1, 2, 3)][-keep:]
+    assert [*whole, "step_000004_part"] == names(tmp_path)
+    assert (4, True) == (store.newest().step, store.newest().is_partial)
+    assert (3, False) == (store.newest(is_whole=True).step, store.newest(is_whole=True).is_partial)
+
+
+def test_a_run_that_goes_on_removes_the_one_that_was_cut_short(tmp_path):
+    store = saved(tmp_path, 1)
+    store.save(replace(checkpoint(2), is_partial=True))
+    store.save(checkpoint(2))
+
+    assert ["step_000001", "step_000002"] == names(tmp_path)
 
 
 DAMAGES = {

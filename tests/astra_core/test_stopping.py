@@ -102,6 +102,12 @@ def test_updates_can_be_limited(step, stops):
     assert stops == ("optimiser steps are done" in reason(max_optimizer_steps=10, step=step))
 
 
+def test_budgets_are_asked_for_without_patience():
+    own = Stopping(EarlyStopping(patience=1, max_optimizer_steps=4))
+
+    assert ["", "4 optimiser steps are done"] == [own.spent(step) for step in (3, 4)]
+
+
 def test_time_can_be_limited(monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(stopping.time, "monotonic", lambda: clock[0])

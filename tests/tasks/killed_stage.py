@@ -1,0 +1,117 @@
+"""The training stage while a killer strikes: ``python killed_stage.py FOLDER STRIDE``.
+
+One run is left alone. Each other is a child process that is killed by SIGKILL at another of the
+moments at which the stage writes, moves or removes a file, and is then run again. Prints, as JSON,
+how many moments there are, the signals that ended the killed runs, and for each moment after which
+an output differs from that of the run that was left alone, which outputs do.
+"""
+
+import json
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import torch
+from small_world import PARAMS, write_world
+
+from astra_core.config import Choice
+from astra_core.files import file_digest, write_text
+from tasks import rollouts, training
+from tasks.stage import stage_of
+from tasks.tracking_store import connect
+
+MOMENTS = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "open"}
+STAGE = stage_of(training.train_attacker)
+# Best by a figure that every update moves, so that the best is chosen between checkpoints too.
+TRAINING = PARAMS.training.model_copy(
+    update={
+        "algorithm": Choice(name="rloo", options={}),
+        "epochs_per_experience": 2,
+        "metric": "eval/kl_nats",
+        "checkpoint": PARAMS.training.checkpoint.model_copy(update={"save_every": 2}),
+    }
+)
+
+
+def run(folder, *, kill_at=None):
+    """The stage in ``folder``, to its end or killed on the way; leaves what it counted there."""
+    count = [0]
+    own = [str(folder / name) for name in ("runs", "models", "reports")]
+
+    def live_through(moment, arguments):
+        if moment not in MOMENTS or (moment == "open" and "r" in str(arguments[1])):
+            return
+        path = os.path.abspath(os.fsdecode(arguments[0])) if _is_path(arguments[0]) else ""
+        if path.startswith(tuple(own)):
+            count[0] += 1
+            if count[0] == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    os.chdir(folder)
+    os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
+    sys.addaudithook(live_through)
+    STAGE.run(PARAMS.model_copy(update={"training": TRAINING}))
+    write_text(json.dumps(count[0]), folder / "count.json")
+
+
+def _is_path(value):
+    return isinstance(value, str | bytes | os.PathLike)
+
+
+def child(folder, *, kill_at=None):
+    """The signal that ended a stage in a process of its own, or 0."""
+    process = os.fork()
+    if process == 0:
+        status = 1
+        try:
+            run(folder, kill_at=kill_at)
+            status = 0
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(process, 0)
+    return -os.waitstatus_to_exitcode(status)
+
+
+def outputs(folder):
+    """The digest of every file that the stage owes to DVC, and of none other."""
+    found = {}
+    for product in STAGE.products:
+        path = folder / product
+        files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
+        found |= {str(file.relative_to(folder)): file_digest(file) for file in files}
+    return found
+
+
+def main():
+    torch.set_num_threads(1)
+    root, stride = Path(sys.argv[1]), int(sys.argv[2])
+    origin = root / "origin"
+    origin.mkdir()
+    os.chdir(origin)
+    os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{origin}/mlflow.db"
+    write_world(origin)
+    stage_of(rollouts.collect_rollouts).run(PARAMS)
+    connect().search_experiments()
+
+    def fresh(name):
+        return Path(shutil.copytree(origin, root / name))
+
+    alone = fresh("alone")
+    status = child(alone)
+    whole, count = outputs(alone), json.loads((alone / "count.json").read_text())
+    wrong, signals = {}, []
+    for kill_at in range(1, count + 1, stride):
+        folder = fresh(f"killed_{kill_at}")
+        signals.append(child(folder, kill_at=kill_at))
+        child(folder)
+        ended = outputs(folder)
+        differ = sorted(name for name in whole | ended if whole.get(name) != ended.get(name))
+        if differ:
+            wrong[kill_at] = differ
+    sys.stdout.write(json.dumps({"count": count, "signals": signals, "wrong": wrong, "alone": status, "outputs": sorted(whole)}))
+
+
+if __name__ == "__main__":
+    main()
