@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from small_world import PARAMS, write_world
 
-from astra_core.config import Choice
+from astra_core.config import Choice, EarlyStopping
 from astra_core.files import file_digest, write_text
 from tasks import rollouts, training
 from tasks.stage import stage_of
@@ -24,12 +24,13 @@ from tasks.tracking_store import connect
 
 MOMENTS = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "open"}
 STAGE = stage_of(training.train_attacker)
-# Best by a figure that every update moves, so that the best is chosen between checkpoints too.
+# The budget ends the third step amid its updates; the best is by a figure that each of them moves.
 TRAINING = PARAMS.training.model_copy(
     update={
         "algorithm": Choice(name="rloo", options={}),
         "epochs_per_experience": 2,
         "metric": "eval/kl_nats",
+        "early_stopping": EarlyStopping(max_optimizer_steps=20),
         "checkpoint": PARAMS.training.checkpoint.model_copy(update={"save_every": 2}),
     }
 )
@@ -43,7 +44,7 @@ def run(folder, *, kill_at=None):
     def live_through(moment, arguments):
         if moment not in MOMENTS or (moment == "open" and "r" in str(arguments[1])):
             return
-        path = os.path.abspath(os.fsdecode(arguments[0])) if _is_path(arguments[0]) else ""
+        path = str(Path.cwd() / os.fsdecode(arguments[0])) if _is_path(arguments[0]) else ""
         if path.startswith(tuple(own)):
             count[0] += 1
             if count[0] == kill_at:
@@ -99,7 +100,7 @@ def main():
         return Path(shutil.copytree(origin, root / name))
 
     alone = fresh("alone")
-    status = child(alone)
+    child(alone)
     whole, count = outputs(alone), json.loads((alone / "count.json").read_text())
     wrong, signals = {}, []
     for kill_at in range(1, count + 1, stride):
@@ -110,7 +111,8 @@ def main():
         differ = sorted(name for name in whole | ended if whole.get(name) != ended.get(name))
         if differ:
             wrong[kill_at] = differ
-    sys.stdout.write(json.dumps({"count": count, "signals": signals, "wrong": wrong, "alone": status, "outputs": sorted(whole)}))
+    told = {"signals": signals, "wrong": wrong, "outputs": sorted(whole)}
+    sys.stdout.write(json.dumps(told))
 
 
 if __name__ == "__main__":

@@ -1,15 +1,25 @@
 import csv
 import json
 import math
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from small_world import PARAMS, write_world
 
+from astra_core.config import Choice
+from astra_core.errors import TrainingError
 from astra_core.models.causal_lm import LanguageModel
 from astra_core.stopping import Best
+from astra_core.trainer import Trainer
 from tasks import evaluation, examples, rollouts, training
 from tasks.artifacts import read_rollouts
 from tasks.stage import stage_of
+
+HERE = Path(__file__).parent
 
 
 def run(module, function, params=PARAMS):
@@ -149,6 +159,60 @@ def test_an_edited_plugin_is_another_run(tmp_path, monkeypatch):
 
     assert keys[1] == keys[2]
     assert 3 == len(set(keys))
+
+
+class Unexamined(Trainer):
+    """A loop that never evaluates."""
+
+    def steps(self):
+        yield from ()
+
+
+def test_a_trainer_that_never_examines_is_told_so(world, monkeypatch):
+    folder, _ = world
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+    trainer = Choice(name="test_training:Unexamined")
+    params = PARAMS.model_copy(
+        update={"training": PARAMS.training.model_copy(update={"trainer": trainer})}
+    )
+
+    with pytest.raises(TrainingError, match="must examine the attacker at least once, got no eval"):
+        run(training, "train_attacker", params)
+
+
+def _killed(folder, *, stride):
+    """What ``killed_stage.py`` reports."""
+    paths = [str(HERE.parents[1]), str(HERE)]
+    settings = {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, str(HERE / "killed_stage.py"), str(folder), str(stride)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, **settings, "MLFLOW_DISABLE_TELEMETRY": "true"},
+    )
+    return json.loads(done.stdout)
+
+
+def _check_killed(found):
+    # Every output that DVC keeps of the stage, with what lies in its folders.
+    owed = {str(path) for path in stage_of(training.train_attacker).products}
+    assert owed <= {place for name in found["outputs"] for place in (name, str(Path(name).parent))}
+    assert {signal.SIGKILL} == set(found["signals"])
+    assert {} == found["wrong"]
+
+
+def test_a_stage_that_is_killed_leaves_the_outputs_of_one_that_was_not(tmp_path):
+    found = _killed(tmp_path, stride=75)
+
+    assert 3 <= len(found["signals"])
+    _check_killed(found)
+
+
+@pytest.mark.slow
+def test_a_stage_may_be_killed_at_any_moment_at_which_it_writes(tmp_path):
+    _check_killed(_killed(tmp_path, stride=5))
 
 
 def test_no_best_checkpoint_is_written_as_null():
