@@ -1,14 +1,18 @@
 """DVC asked whether a stage is up to date, and ``python -m tasks.reproduction STAGE`` to run it.
 
-The command is ``dvc repro --single-item STAGE`` with two differences. DVC's chatter goes to a log,
-so that the screen belongs to the stage; and whatever goes wrong, also in DVC itself, is left where
-``tasks.failures.read_failure`` finds it, with the word whether another try could help.
+The command is ``dvc repro --single-item STAGE`` with three differences. DVC's chatter goes to a
+log, so that the screen belongs to the stage; whatever goes wrong, also in DVC itself, is left where
+``tasks.failures.read_failure`` finds it, with the word whether another try could help; and where
+another run holds what the stage reads or writes, it waits its turn.
 """
 
 import argparse
 import logging
+import math
+import re
 import signal
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +23,10 @@ from tasks import failures
 from tasks.console import complain, say
 from tasks.parents import end_group_with_parent
 
+# Between two questions whether another run still holds the stage.
+TURN_S = 0.5
+_asked_to_stop = threading.Event()
+
 
 def is_current(stage: str) -> bool:
     """Whether DVC finds nothing changed for one stage; takes tens of milliseconds, starts nothing.
@@ -27,17 +35,16 @@ def is_current(stage: str) -> bool:
         ConfigurationError: The folder is no DVC project, or knows no such stage.
     """
     from dvc.exceptions import DvcException
-    from dvc.lock import LockError
     from dvc.repo import Repo
 
     _hush_dvc()
     try:
         with Repo(".") as repo:
             return not repo.status(targets=[stage])
-    except LockError:
-        # Another process works here: the stage's own process waits for it and tells.
-        return False
     except DvcException as error:
+        if _lock_error(error) is not None:
+            # Another process works here: the stage's own process waits for it and tells.
+            return False
         msg = f"DVC must know stage '{stage}', got: {_one_line(error)}; see dvc.yaml"
         raise ConfigurationError(msg) from error
 
@@ -78,19 +85,19 @@ def _reasons(entries: list[Any]) -> list[str]:
     return reasons
 
 
-def reproduce(stage: str, *, force: bool = False) -> int:
-    """Runs the stage, or restores what DVC remembers of an equal run; the exit status."""
-    from dvc.lock import LockError
-    from dvc.repo import Repo
+def reproduce(stage: str, *, force: bool = False, patience_s: float = math.inf) -> int:
+    """Runs the stage, or restores what DVC remembers of an equal run; the exit status.
 
+    Args:
+        stage: Of dvc.yaml.
+        force: Run it also where DVC finds it up to date.
+        patience_s: How long to wait for another run that holds what the stage reads or writes.
+    """
     memory = _hush_dvc(failures.LOGS / f"{stage}.dvc.log")
     failures.clear_failure(stage)
     started = time.monotonic()
     try:
-        with Repo(".") as repo:
-            repo.reproduce(targets=[stage], single_item=True, force=force)
-    except LockError as error:
-        return _tell(error, stage, retryable=True)
+        _reproduce_in_turn(stage, force=force, end=started + patience_s)
     except Exception as error:  # noqa: BLE001 - the boundary to DVC
         return _explain(error, stage)
     if memory.restored:
@@ -98,17 +105,56 @@ def reproduce(stage: str, *, force: bool = False) -> int:
     return 0
 
 
+def _reproduce_in_turn(stage: str, *, force: bool, end: float) -> None:
+    """Lets DVC run the stage, as soon as no other process holds its files."""
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    is_told = False
+    while True:
+        try:
+            with Repo(".") as repo:
+                repo.reproduce(targets=[stage], single_item=True, force=force)
+        except DvcException as error:
+            busy = _lock_error(error)
+            if busy is None or time.monotonic() > end or _asked_to_stop.wait(TURN_S):
+                raise
+            if not is_told:
+                say(f"{stage:<13}waits for another run: {_blocker(busy)}")
+            is_told = True
+        else:
+            return
+
+
+def _lock_error(error: BaseException | None) -> BaseException | None:
+    """The LockError among an exception and its causes; DVC wraps it in its own."""
+    from dvc.lock import LockError
+
+    while error is not None and not isinstance(error, LockError):
+        error = error.__cause__
+    return error
+
+
+def _blocker(error: BaseException) -> str:
+    """Who holds the lock, in DVC's words ``(PID 12): dvc repro``, if it knows."""
+    found = re.search(r"\(PID \d+\):.*", str(error))
+    return found[0] if found else "DVC is at work"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Does what the command line asks; the exit status."""
     parser = argparse.ArgumentParser(prog="python -m tasks.reproduction")
     parser.add_argument("stage")
     parser.add_argument("--force", action="store_true", help="run also what is up to date")
+    parser.add_argument(
+        "--patience", type=float, default=math.inf, help="seconds to wait for another run"
+    )
     asked = parser.parse_args(arguments)
     # The stage gets the same signal and ends; DVC then returns from it and frees its locks. A
     # handler and not SIG_IGN, because an ignored signal would be inherited by the stage.
-    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.signal(signal.SIGTERM, lambda *_: _asked_to_stop.set())
     end_group_with_parent()
-    return reproduce(asked.stage, force=asked.force)
+    return reproduce(asked.stage, force=asked.force, patience_s=asked.patience)
 
 
 def _explain(error: Exception, stage: str) -> int:
@@ -117,6 +163,9 @@ def _explain(error: Exception, stage: str) -> int:
 
     if failures.read_failure(stage) is not None:
         return 1
+    busy = _lock_error(error)
+    if busy is not None:
+        return _tell(busy, stage, retryable=True)
     cause = error.__cause__ or error
     if not isinstance(cause, StageCmdFailedError):
         return _tell(cause, stage, retryable=False)

@@ -23,6 +23,15 @@ stages:
     deps: [out.txt]
 """
 WORK = "from pathlib import Path; print('worked'); Path('out.txt').write_text('done')"
+SLOW = """\
+import time
+from pathlib import Path
+with Path("begun").open("a") as file:
+    file.write("begun\\n")
+while not Path("go").exists():
+    time.sleep(0.05)
+Path("out.txt").write_text("done")
+"""
 SLEEP = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(300)"
 
 
@@ -93,11 +102,44 @@ def test_another_dvc_at_work_may_pass(project):
     from dvc.repo import Repo
 
     with Repo(".") as repo, repo.lock:
-        result = _reproduce("toy")
+        result = _reproduce("toy", "--patience", "0")
     failure = read_failure("toy")
 
     assert 1 == result.returncode
     assert ("LockError", True) == (failure.error, failure.retryable)
+
+
+def test_of_two_runs_at_once_the_second_waits_and_takes_what_the_first_made(project):
+    Path("toy.py").write_text(SLOW, encoding="utf-8")
+    command = [sys.executable, "-m", "tasks.reproduction", "toy"]
+    first = subprocess.Popen(command)
+    _wait_for(lambda: Path("begun").exists())
+    impatient = _reproduce("toy", "--patience", "0")
+    failure = read_failure("toy")
+    second = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    told = second.stdout.readline()
+    Path("go").touch()
+    second.communicate(timeout=60)
+
+    assert (1, "LockError", True) == (impatient.returncode, failure.error, failure.retryable)
+    assert 1 == len(impatient.stderr.splitlines())
+    assert told.startswith(f"toy          waits for another run: (PID {first.pid})")
+    assert [0, 0] == [first.wait(60), second.returncode]
+    assert "begun\n" == Path("begun").read_text()
+    assert "done" == Path("out.txt").read_text()
+
+
+def test_a_run_that_waits_ends_when_it_is_asked_to(project):
+    from dvc.repo import Repo
+
+    command = [sys.executable, "-m", "tasks.reproduction", "toy"]
+    with Repo(".") as repo, repo.lock:
+        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert waiting.stdout.readline().endswith(b"waits for another run: DVC is at work\n")
+        waiting.terminate()
+        waiting.communicate(timeout=60)
+
+    assert 1 == waiting.returncode
 
 
 def test_an_unknown_stage_is_a_mistake(project):
