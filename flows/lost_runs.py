@@ -12,6 +12,10 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.states import Crashed
 
+# The kernel's clock, by which a process has its start, and the server's may differ so much.
+CLOCK_S = 2.0
+# A worker starts the process of a pending run within this time.
+START_S = 120.0
 UNDER_WAY = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 
 
@@ -23,17 +27,30 @@ def close_lost_runs() -> int:
     states = FlowRunFilterState(type=FlowRunFilterStateType(any_=UNDER_WAY))
     with get_client(sync_client=True) as client:
         found = client.read_flow_runs(flow_run_filter=FlowRunFilter(state=states))
-        lost = [run for run in found if run.deployment_id is not None and not _has_process(run)]
+        lost = [run for run in found if run.deployment_id is not None and not has_process(run)]
         for run in lost:
             _close(run, client)
     return len(lost)
 
 
-def _has_process(run: FlowRun) -> bool:
+def has_process(run: FlowRun) -> bool:
+    """Whether the run's own process lives, and not a later one that was given its number."""
     import psutil
 
     pid = run.infrastructure_pid or ""
-    return pid.isdigit() and psutil.pid_exists(int(pid))
+    if not pid.isdigit() or run.state is None:
+        return False
+    # The process reported that it runs; only one that is still to report was begun after its state.
+    allowed_s = START_S if run.state.is_pending() else CLOCK_S
+    try:
+        process = psutil.Process(int(pid))
+        begun = process.create_time()
+        return bool(
+            process.status() != psutil.STATUS_ZOMBIE
+            and begun <= run.state.timestamp.timestamp() + allowed_s
+        )
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _close(run: FlowRun, client: SyncPrefectClient) -> None:

@@ -1,9 +1,14 @@
 import os
 import subprocess
+import uuid
+from datetime import UTC, datetime, timedelta
 
+import psutil
 import pytest
+from prefect.client.schemas.objects import FlowRun
+from prefect.states import Cancelling, Pending, Running
 
-from flows.lost_runs import close_lost_runs
+from flows.lost_runs import START_S, close_lost_runs, has_process
 
 pytestmark = pytest.mark.xdist_group("prefect")
 
@@ -11,7 +16,6 @@ pytestmark = pytest.mark.xdist_group("prefect")
 def test_runs_without_a_process_are_crashed_and_others_are_left(prefect_server):
     from prefect import flow
     from prefect.client.orchestration import get_client
-    from prefect.states import Running
 
     @flow(name="lost")
     def lost():
@@ -34,3 +38,38 @@ def test_runs_without_a_process_are_crashed_and_others_are_left(prefect_server):
 
     assert 2 == num_closed
     assert ["Crashed", "Running", "Crashed", "Running"] == states
+
+
+@pytest.mark.parametrize(
+    ("kind", "age_s", "lives"),
+    [
+        # Seconds from the state of the run to the start of the process that has its number.
+        (Running, -10.0, True),
+        (Running, 0.0, True),
+        (Running, 60.0, False),
+        (Cancelling, -60.0, True),
+        (Cancelling, 60.0, False),
+        (Pending, START_S / 2, True),
+        (Pending, START_S * 2, False),
+    ],
+)
+def test_a_younger_process_of_the_same_number_is_not_the_runs_own(kind, age_s, lives):
+    begun = datetime.fromtimestamp(psutil.Process().create_time(), UTC)
+    state = kind(timestamp=begun - timedelta(seconds=age_s))
+    run = FlowRun(flow_id=uuid.uuid4(), state=state, infrastructure_pid=str(os.getpid()))
+
+    assert lives == has_process(run)
+
+
+def test_a_zombie_and_a_run_without_a_number_have_no_process():
+    zombie = subprocess.Popen(["true"])
+    while psutil.Process(zombie.pid).status() != psutil.STATUS_ZOMBIE:
+        pass
+    runs = [
+        FlowRun(flow_id=uuid.uuid4(), state=Running(), infrastructure_pid=pid)
+        for pid in (str(zombie.pid), None, "elsewhere")
+    ]
+    found = [has_process(run) for run in runs]
+    zombie.wait()
+
+    assert [False, False, False] == found
