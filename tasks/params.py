@@ -230,9 +230,11 @@ def check_params(params: Params) -> None:
     read_options("schedule", params.training.schedule)
     read_options("trainer", params.training.trainer)
     options = read_options("algorithm", params.training.algorithm)
+    from tasks.inputs import check_inputs
+
     _check_flow(params.flow)
     _check_device(params.machine)
-    _check_files(params)
+    check_inputs(params)
     _check_needs(params, options)
 
 
@@ -271,21 +273,3 @@ def _check_device(machine: MachineConfiguration) -> None:
         from astra_core.models.pretrained import device_for
 
         device_for(machine.device)
-
-
-def _check_files(params: Params) -> None:
-    for key in ("path", "dev_path"):
-        path = getattr(params.prompts, key)
-        if params.prompts.source == "file" and path is not None and not path.is_file():
-            msg = f"prompts.{key} must name a file, got '{path}'; check the path"
-            raise ConfigurationError(msg)
-    for role in ("attacker", "target", "reference"):
-        model = getattr(params.models, role)
-        if model is None or model.source != "folder":
-            continue
-        if not (model.path / "config.json").is_file():
-            msg = (
-                f"models.{role}.path must name a Hugging Face folder with a config.json, "
-                f"got '{model.path}'; check the path"
-            )
-            raise ConfigurationError(msg)

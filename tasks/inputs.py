@@ -1,0 +1,77 @@
+"""Files that params.yaml names outside of the pipeline: there, and not what the pipeline makes.
+
+A stage that read what a later one writes would have to run before and after it, and DVC refuses
+every command on such a project.
+"""
+
+import os
+from pathlib import Path
+
+from astra_core.errors import ConfigurationError
+from tasks.params import Params
+from tasks.pipeline import stages
+
+
+def check_inputs(params: Params) -> None:
+    """Returns if what is read from outside of the pipeline is there, and no stage makes it.
+
+    Raises:
+        ConfigurationError: A path lies in what a stage makes, holds it, or names nothing.
+    """
+    made = {path: stage.name for stage in stages().values() for path in stage.products}
+    for key, path in _inputs(params).items():
+        for product, stage in made.items():
+            if not _overlap(path, product):
+                continue
+            msg = (
+                f"{key} must lie outside of what the pipeline makes, got '{path}', and stage "
+                f"{stage} makes {product}; copy what you want to start from, for example to my/, "
+                "and name the copy"
+            )
+            raise ConfigurationError(msg)
+    _check_existence(params)
+
+
+def _inputs(params: Params) -> dict[str, Path]:
+    """The paths outside of the pipeline that are read, by their keys."""
+    prompts, resume = params.prompts, params.training.checkpoint.resume
+    given: dict[str, Path | None] = {}
+    if prompts.source == "file":
+        given |= {"prompts.path": prompts.path, "prompts.dev_path": prompts.dev_path}
+    for role in ("attacker", "target", "reference"):
+        model = getattr(params.models, role)
+        if model is not None and model.source == "folder":
+            given[f"models.{role}.path"] = model.path
+    if resume not in {"auto", "never"}:
+        given["training.checkpoint.resume"] = Path(resume)
+    return {key: path for key, path in given.items() if path is not None}
+
+
+def _overlap(path: Path, product: Path) -> bool:
+    """Whether one lies in the other, as they are spelled or where their links lead."""
+    # Both: DVC's cache may have put links where a stage wrote files.
+    for left, right in (
+        (Path(os.path.normpath(path.absolute())), product.absolute()),
+        (path.resolve(), product.resolve()),
+    ):
+        if left.is_relative_to(right) or right.is_relative_to(left):
+            return True
+    return False
+
+
+def _check_existence(params: Params) -> None:
+    for key in ("path", "dev_path"):
+        path = getattr(params.prompts, key)
+        if params.prompts.source == "file" and path is not None and not path.is_file():
+            msg = f"prompts.{key} must name a file, got '{path}'; check the path"
+            raise ConfigurationError(msg)
+    for role in ("attacker", "target", "reference"):
+        model = getattr(params.models, role)
+        if model is None or model.source != "folder":
+            continue
+        if not (model.path / "config.json").is_file():
+            msg = (
+                f"models.{role}.path must name a Hugging Face folder with a config.json, "
+                f"got '{model.path}'; check the path"
+            )
+            raise ConfigurationError(msg)
