@@ -8,6 +8,7 @@ PACKAGES = ("astra_core", "tasks", "flows")
 PARTS = {
     "tasks/expectations/test_rollout_suite.py": "tasks/expectations/suites.py",
     "astra_core/test_training_settings.py": "astra_core/config.py",
+    "astra_core/test_budgets.py": "astra_core/trainer.py",
     "astra_core/test_other_device.py": "astra_core/trainer.py",
     # Of all algorithms together.
     "astra_core/algorithms/test_against_trl.py": "astra_core/algorithms",
