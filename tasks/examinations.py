@@ -1,14 +1,14 @@
 """Examinations in the artifacts of runs: found by evaluation key, made where one is missing."""
 
-import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
 from astra_core.files import write_json
-from tasks.evidence import evaluation_folder, read_table
+from tasks.evidence import evaluation_folder, read_report, read_table
 from tasks.model_versions import checkpoint_folder
+from tasks.scratch import scratch_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,11 +35,12 @@ def table_of(
     Raises:
         DataError: The examination that can be made now is another one.
     """
-    folder = find_examination(client, champion, evaluation_key)
-    if folder is not None:
-        table = read_table(folder / TABLE_FILE)
+    found = find_examination(client, champion, evaluation_key)
+    if found is not None:
+        _, table = found
         return table[table["role"] == "attacker"]
-    record, table = evaluate(checkpoint_folder(client, champion))
+    with checkpoint_folder(client, champion) as weights:
+        record, table = evaluate(weights)
     if record.get("evaluation_key") != evaluation_key:
         msg = (
             "candidate must be examined as params.yaml says now, got evaluation "
@@ -57,8 +58,7 @@ def _keep_examination(
     record: Mapping[str, Any],
     table: "pd.DataFrame",
 ) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with scratch_folder() as folder:
         table.assign(role="attacker").to_parquet(folder / TABLE_FILE, index=False)
         write_json(dict(record), folder / REPORT_FILE)
         # The report last: it is what says that the examination is whole.
@@ -69,16 +69,24 @@ def _keep_examination(
 
 def find_examination(
     client: "MlflowClient", version: "ModelVersion", evaluation_key: str
-) -> Path | None:
-    """A local folder with report and table of the examination, or None if there is none."""
+) -> "tuple[dict[str, Any], pd.DataFrame] | None":
+    """Report and table of the examination, or None if there is none.
+
+    Raises:
+        DataError: They cannot be read.
+    """
     import mlflow.artifacts
 
-    folder = evaluation_folder(evaluation_key)
-    files = {Path(file.path).name for file in client.list_artifacts(str(version.run_id), folder)}
+    place = evaluation_folder(evaluation_key)
+    files = {Path(file.path).name for file in client.list_artifacts(str(version.run_id), place)}
     if not {TABLE_FILE, REPORT_FILE} <= files:
         return None
-    return Path(
-        mlflow.artifacts.download_artifacts(
-            run_id=version.run_id, artifact_path=folder, tracking_uri=client.tracking_uri
+    # Without a folder of ours MLflow would make one, even of local files, and leave it behind.
+    with scratch_folder() as folder:
+        fetched = mlflow.artifacts.download_artifacts(
+            run_id=version.run_id,
+            artifact_path=place,
+            dst_path=str(folder),
+            tracking_uri=client.tracking_uri,
         )
-    )
+        return read_report(Path(fetched) / REPORT_FILE), read_table(Path(fetched) / TABLE_FILE)

@@ -4,8 +4,8 @@ Whatever is made carries the key it is looked up by from its first moment, so th
 after a kill finds it instead of making a second one.
 """
 
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from urllib.parse import urlparse
 
 from astra_core.files import file_digest, record_digest
 from tasks.provenance import requirements
+from tasks.scratch import scratch_folder
 from tasks.tracking_store import TrackingError, one_line, quiet_pyfunc
 
 if TYPE_CHECKING:
@@ -70,9 +71,9 @@ def log_package(
             tags={MODEL_KEY_TAG: package.key, "astra.checkpoint_digest": package.digest},
         )
     if not _is_complete(client, model):
-        with tempfile.TemporaryDirectory() as folder:
-            _save_package(package, run, model, Path(folder) / "model")
-            client.log_model_artifacts(model.model_id, str(Path(folder) / "model"))
+        with scratch_folder() as folder:
+            _save_package(package, run, model, folder / "model")
+            client.log_model_artifacts(model.model_id, str(folder / "model"))
         model = client.finalize_logged_model(model.model_id, "READY")
     _link(client, run.info.run_id, model.model_id)
     return model
@@ -144,8 +145,9 @@ def set_alias(client: "MlflowClient", name: str, alias: str, version: str) -> No
         client.set_registered_model_alias(name, alias, version)
 
 
-def version_folder(client: "MlflowClient", version: "ModelVersion") -> Path:
-    """The version's files in a local folder, fetched if they are elsewhere.
+@contextmanager
+def version_folder(client: "MlflowClient", version: "ModelVersion") -> Iterator[Path]:
+    """Yields the version's files in a local folder, fetched for the moment if they are elsewhere.
 
     Raises:
         TrackingError: They are gone.
@@ -153,31 +155,38 @@ def version_folder(client: "MlflowClient", version: "ModelVersion") -> Path:
     import mlflow.artifacts
 
     address = client.get_model_version_download_uri(version.name, version.version)
-    if not urlparse(address).scheme and not Path(address).is_dir():
-        msg = (
-            f"version {version.version} of '{version.name}' must have its files in '{address}', "
-            "got no such folder; restore it, or register the checkpoint again"
+    if not urlparse(address).scheme:
+        if not Path(address).is_dir():
+            msg = (
+                f"version {version.version} of '{version.name}' must have its files in "
+                f"'{address}', got no such folder; restore it, or register the checkpoint again"
+            )
+            raise TrackingError(msg)
+        yield Path(address)
+        return
+    with scratch_folder() as folder:
+        fetched = mlflow.artifacts.download_artifacts(
+            artifact_uri=address, dst_path=str(folder), tracking_uri=client.tracking_uri
         )
-        raise TrackingError(msg)
-    return Path(
-        mlflow.artifacts.download_artifacts(artifact_uri=address, tracking_uri=client.tracking_uri)
-    )
+        yield Path(fetched)
 
 
-def checkpoint_folder(client: "MlflowClient", version: "ModelVersion") -> Path:
-    """The Hugging Face folder inside a version."""
+@contextmanager
+def checkpoint_folder(client: "MlflowClient", version: "ModelVersion") -> Iterator[Path]:
+    """Yields the Hugging Face folder inside a version."""
     from mlflow.models import Model
 
-    folder = version_folder(client, version)
-    flavor = Model.load(str(folder)).flavors["python_function"]
-    return folder / str(flavor["artifacts"][CHECKPOINT]["path"])
+    with version_folder(client, version) as folder:
+        flavor = Model.load(str(folder)).flavors["python_function"]
+        yield folder / str(flavor["artifacts"][CHECKPOINT]["path"])
 
 
 def smoke_test(client: "MlflowClient", version: "ModelVersion") -> str | None:
     """Why the version does not load and write where it is served, or None if it does."""
     try:
-        model = quiet_pyfunc().load_model(str(version_folder(client, version)))
-        probes = model.predict(_SMOKE_CONTEXTS, params={"max_new_tokens": 8, "seed": 0})
+        with version_folder(client, version) as folder:
+            model = quiet_pyfunc().load_model(str(folder))
+            probes = model.predict(_SMOKE_CONTEXTS, params={"max_new_tokens": 8, "seed": 0})
     except Exception as error:  # noqa: BLE001 - whatever it is, the version cannot be served
         return f"version {version.version} must load and write, got {one_line(error)}"
     num_texts = sum(isinstance(probe, str) for probe in probes)

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
-from tasks.evidence import read_report, read_table
-from tasks.examinations import REPORT_FILE, TABLE_FILE, Evaluate, find_examination, table_of
+from tasks.examinations import Evaluate, find_examination, table_of
 from tasks.gate import Comparison, Verdict, compare, decide
 from tasks.model_versions import (
     CANDIDATE,
@@ -182,14 +181,14 @@ def _judge(
     evaluate: Evaluate,
 ) -> tuple[Comparison, Verdict]:
     rules = params.promotion
-    folder = find_examination(client, candidate, candidate.tags.get(EVALUATION_KEY_TAG, ""))
-    if folder is None:
+    found = find_examination(client, candidate, candidate.tags.get(EVALUATION_KEY_TAG, ""))
+    if found is None:
         msg = (
             f"candidate version {candidate.version} must have its examination in the artifacts of "
             f"run {candidate.run_id}, got none; run the stage registration again"
         )
         raise DataError(msg)
-    report, table = read_report(folder / REPORT_FILE), read_table(folder / TABLE_FILE)
+    report, table = found
     own = table[table["role"] == "attacker"]
     if champion is None:
         other = table[table["role"] == "baseline"]

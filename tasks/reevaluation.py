@@ -8,6 +8,7 @@ validation, and those that are in the current training split are left out.
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,14 +97,15 @@ def reevaluate_champion(
     from tasks.tracking_store import connect, store_errors
 
     name = params.registration.model_name
-    with store_errors():
-        client = connect()
-        champion = _champion(client, name, CHAMPION)
-        if champion is None:
-            return Reevaluation(name)
-        weights = checkpoint_folder(client, champion)
-    prompts = fresh_prompts(params, fresh_seed=fresh_seed, file=file, folder=folder)
-    record, _ = evaluate_checkpoint(weights, params, prompts=prompts)
+    with ExitStack() as fetched:
+        with store_errors():
+            client = connect()
+            champion = _champion(client, name, CHAMPION)
+            if champion is None:
+                return Reevaluation(name)
+            weights = fetched.enter_context(checkpoint_folder(client, champion))
+        prompts = fresh_prompts(params, fresh_seed=fresh_seed, file=file, folder=folder)
+        record, _ = evaluate_checkpoint(weights, params, prompts=prompts)
     with store_errors():
         run_id = _record(client, params, champion, record)
     return Reevaluation(

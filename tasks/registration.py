@@ -4,7 +4,6 @@ Registering the same checkpoint with the same evaluation again finds everything 
 step looks up what it would make, so the stage may be killed anywhere and run again.
 """
 
-import tempfile
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -47,6 +46,7 @@ from tasks.params import (
 )
 from tasks.plots import draw_plots
 from tasks.provenance import UNKNOWN, provenance
+from tasks.scratch import scratch_folder
 from tasks.stage import Dep, Receipt, stage
 from tasks.tracking import add_params, connect, create_run, find_run, sync_steps
 from tasks.tracking_store import store_errors
@@ -208,8 +208,7 @@ def _run(client: "MlflowClient", evidence: Evidence, *, experiment: str) -> "Run
 def _log_artifacts(client: "MlflowClient", run_id: str, evidence: Evidence) -> None:
     for file, folder in evidence.files.items():
         client.log_artifact(run_id, str(file), folder)
-    with tempfile.TemporaryDirectory() as name:
-        drafts = Path(name)
+    with scratch_folder() as drafts:
         draw_plots(
             drafts, steps=evidence.steps, table=evidence.table, evaluation=evidence.evaluation
         )

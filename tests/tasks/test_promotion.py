@@ -1,6 +1,7 @@
 """The gate between candidate and champion: what moves, what is refused, what a kill leaves."""
 
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from astra_core.errors import DataError
 from tasks.model_versions import aliases_of
 from tasks.params import Params
 from tasks.promotion import promote_attacker, rollback
+from tasks.scratch import SCRATCH
 from tasks.tracking import connect
 from tasks.tracking_store import StoreError, TrackingError
 
@@ -104,6 +106,17 @@ def test_a_better_candidate_replaces_the_champion(project):
     assert decision.champion_version == "2"
     assert decision.previous_version == "1"
     assert pytest.approx(0.3) == decision.comparison.gain
+
+
+def test_promotion_leaves_no_folder_behind(project, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    promote()
+    register_another(project, 1, rate=0.9)
+
+    assert promote().promoted
+    assert [] == list((tmp_path / "tmp").iterdir())
+    assert [] == list(SCRATCH.iterdir())
 
 
 def test_a_worse_candidate_leaves_the_champion(project):

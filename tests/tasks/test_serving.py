@@ -32,7 +32,8 @@ def model(project):
         patch.chdir(project)
         client = connect()
         version = client.get_model_version_by_alias("attacker", CANDIDATE)
-        return quiet_pyfunc().load_model(str(checkpoint_folder(client, version).parent.parent))
+        with checkpoint_folder(client, version) as folder:
+            return quiet_pyfunc().load_model(str(folder.parent.parent))
 
 
 def test_the_alias_loads_without_this_project_and_without_warnings(project):
