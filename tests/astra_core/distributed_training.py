@@ -1,10 +1,12 @@
-"""One of several processes that train together: ``python distributed_training.py FOLDER [DIE]``.
+"""One of several processes that train together: ``python distributed_training.py FOLDER [WHAT]``.
 
-torchrun's variables say which. With DIE, process 1 leaves without a word in its second update.
+torchrun's variables say which. With ``die``, process 1 leaves without a word in its second update.
+With ``late``, the hour is over by the clock of process 0 alone, amid the updates of an experience.
 """
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -20,18 +22,23 @@ CONFIG = {
     "eval_every": 1,
 }
 """Two processes of 2 micro-batches make windows of 4."""
+LATE = {"epochs_per_experience": 9, "early_stopping": {"max_seconds": 1800.0}}
 
 
 def main():
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
     world = World.join(timeout_s=20.0)
-    trainer = trainer_of(configured(batch_size=2, **CONFIG), folder / "run", world=world)
+    what = "".join(sys.argv[2:])
+    config = configured(batch_size=2, **{**CONFIG, **(LATE if what == "late" else {})})
+    trainer = trainer_of(config, folder / "run", world=world)
     trainer.resume()
 
     def on_step(report):
-        if len(sys.argv) > 2 and world.rank == 1 and report.step == 2:
+        if what == "die" and world.rank == 1 and report.step == 2:
             os._exit(7)
+        if what == "late" and world.rank == 0 and report.step == 2:
+            time.monotonic = lambda before=time.monotonic: before() + 3600.0
 
     trainer.train(on_step)
     (folder / f"weights_{world.rank}").write_bytes(weights_of(trainer))

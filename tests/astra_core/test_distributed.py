@@ -115,6 +115,17 @@ def test_a_run_of_two_processes_goes_on_where_it_stopped(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_clock_of_the_first_process_ends_all_amid_an_experience(tmp_path):
+    assert [0, 0] == [status for status, _ in ended(started(tmp_path, "late"))]
+
+    told = [(tmp_path / f"rows_{rank}").read_text() for rank in range(SIZE)]
+    assert told[0] == told[1]
+    assert "is_partial=True, stopped_because='1800 seconds have passed'" in told[0]
+    weights = [(tmp_path / f"weights_{rank}").read_bytes() for rank in range(SIZE)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.slow
 def test_a_process_that_dies_ends_the_others_instead_of_hanging_them(tmp_path):
     (first, said), (second, _) = ended(started(tmp_path, "die"))
 

@@ -1,0 +1,112 @@
+"""SIGKILL at random moments, then the same command: every output is that of a quiet run.
+
+``ASTRA_KILLS`` says how often each stage is struck at, 1 by default, and ``ASTRA_KILL_SEED`` when.
+"""
+
+import os
+import random
+import shutil
+import sys
+
+import pytest
+from killer import Killer, end, leftovers, outputs, seconds_of, start
+from project import make_project, run_in, set_params
+
+from tasks.pipeline import STAGE_NAMES
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+NUM_KILLS = int(os.environ.get("ASTRA_KILLS", "1"))
+SEED = int(os.environ.get("ASTRA_KILL_SEED", "0"))
+VICTIMS = ("stage", "dvc", "flow")
+MAX_STARTS = 4 + len(STAGE_NAMES) * NUM_KILLS
+
+
+@pytest.fixture(scope="module")
+def quiet(tmp_path_factory):
+    """A project in which nobody struck at ``astra run``, and what each stage took."""
+    folder = make_project(tmp_path_factory.mktemp("quiet") / "project")
+    set_params(folder, "flow.retry_delay_s=0.1")
+    (folder / "tmp").mkdir()
+    fresh = shutil.copytree(folder, folder.parent / "fresh", symlinks=True)
+    assert start(folder).wait() == 0, (folder / "runs.log").read_text()
+    yield folder, fresh, seconds_of((folder / "runs.log").read_text())
+    end(folder)
+
+
+@pytest.fixture
+def project(quiet, tmp_path):
+    """The same project before its first run."""
+    folder = shutil.copytree(quiet[1], tmp_path / "project", symlinks=True)
+    yield folder
+    end(folder)
+
+
+def _plan() -> dict[str, list[str]]:
+    """Each victim as often as the next one, in stages that the seed chooses."""
+    places = [stage for stage in STAGE_NAMES for _ in range(NUM_KILLS)]
+    victims = [VICTIMS[place % len(VICTIMS)] for place in range(len(places))]
+    order = random.Random(SEED)
+    order.shuffle(victims)
+    plan: dict[str, list[str]] = {}
+    for stage, victim in zip(places, victims, strict=True):
+        plan.setdefault(stage, []).append(victim)
+    return plan
+
+
+def test_a_run_that_is_killed_again_and_again_ends_like_a_quiet_one(quiet, project):
+    calm, _, seconds = quiet
+    plan = _plan()
+    killer = Killer(project, plan, seconds, seed=SEED)
+    statuses = []
+    while not statuses or statuses[-1] != 0:
+        assert len(statuses) < MAX_STARTS, (project / "runs.log").read_text()
+        flow = start(project)
+        killer.watch(flow)
+        statuses.append(flow.wait())
+    sys.stdout.write(f"seed {SEED}: {killer.strikes}; exits {statuses}\n")
+
+    assert len(killer.strikes) >= len(STAGE_NAMES)
+    assert _differences(calm, project) == []
+    assert _registered(calm) == _registered(project)
+    assert [] == leftovers(project)
+
+
+def test_two_runs_at_once_make_what_one_makes(quiet, project):
+    calm, _, _ = quiet
+    # Prefect's and MLflow's tables: to make them twice at once is another matter.
+    shutil.copytree(calm / ".prefect", project / ".prefect", symlinks=True)
+    run_in(project, "-c", "from tasks.tracking import connect; connect().search_experiments()")
+    flows = [start(project) for _ in range(2)]
+    statuses = [flow.wait(600) for flow in flows]
+
+    assert [0, 0] == statuses, (project / "runs.log").read_text()
+    assert _differences(calm, project) == []
+    assert _registered(calm) == _registered(project)
+    assert [] == leftovers(project)
+
+
+def _differences(calm, other):
+    left, right = outputs(calm), outputs(other)
+    return sorted(name for name in left | right if left.get(name) != right.get(name))
+
+
+def _registered(folder):
+    """Versions, aliases, runs and how often each figure was recorded, as the registry has them."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    versions = client.search_model_versions("name = 'attacker'")
+    experiment = client.get_experiment_by_name("red-team-training")
+    runs = client.search_runs([experiment.experiment_id])
+    figures = [
+        (name, metric.step)
+        for run in runs
+        for name in run.data.metrics
+        for metric in client.get_metric_history(run.info.run_id, name)
+    ]
+    return {
+        "versions": [(v.version, sorted(v.aliases), v.tags["astra.run_key"]) for v in versions],
+        "runs": [run.info.status for run in runs],
+        "twice": len(figures) - len(set(figures)),
+    }
