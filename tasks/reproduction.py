@@ -21,6 +21,7 @@ from typing import Any
 from astra_core.errors import ConfigurationError
 from tasks import failures
 from tasks.console import complain, say
+from tasks.dvc_files import set_aside_cut
 from tasks.parents import end_group_with_parent
 
 # Between two questions whether another run still holds the stage.
@@ -45,6 +46,8 @@ def is_current(stage: str) -> bool:
         if _lock_error(error) is not None:
             # Another process works here: the stage's own process waits for it and tells.
             return False
+        if set_aside_cut(error):
+            return is_current(stage)
         msg = f"DVC must know stage '{stage}', got: {_one_line(error)}; see dvc.yaml"
         raise ConfigurationError(msg) from error
 
@@ -63,6 +66,8 @@ def changes() -> dict[str, list[str]]:
         with Repo(".") as repo:
             found = repo.status()
     except DvcException as error:
+        if set_aside_cut(error):
+            return changes()
         msg = f"DVC must be able to read the project, got: {_one_line(error)}; see 'astra doctor'"
         raise ConfigurationError(msg) from error
     return {stage: _reasons(entries) for stage, entries in found.items()}
@@ -116,6 +121,8 @@ def _reproduce_in_turn(stage: str, *, force: bool, end: float) -> None:
             with Repo(".") as repo:
                 repo.reproduce(targets=[stage], single_item=True, force=force)
         except DvcException as error:
+            if set_aside_cut(error):
+                continue
             busy = _lock_error(error)
             if busy is None or time.monotonic() > end or _asked_to_stop.wait(TURN_S):
                 raise
