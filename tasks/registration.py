@@ -84,6 +84,7 @@ class RegistrationReceipt:
         "tasks/model_versions.py",
         "tasks/lineage.py",
         "tasks/plots.py",
+        "tasks/scratch.py",
         "tasks/serving",
     )
 )

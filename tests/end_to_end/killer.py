@@ -62,7 +62,7 @@ class Killer:
             "stage": lambda: process,
             "dvc": lambda: _named(self._folder, "tasks.reproduction", stage),
             "flow": lambda: psutil.Process(flow.pid),
-            "server": lambda: _named(self._folder, "prefect.server.api.server:create_app"),
+            "server": lambda: _server(self._folder),
         }[kind]()
         if victim is None or not victim.is_running():
             return
@@ -148,6 +148,12 @@ def end(folder: Path) -> None:
 def _stage_of(process: psutil.Process) -> str:
     command = _command(process)
     return command[-1] if command[-3:-1] == ["-m", "tasks"] else ""
+
+
+def _server(folder: Path) -> psutil.Process | None:
+    """Prefect's server: the temporary one of a run, or that of ``astra ui``."""
+    temporary = _named(folder, "prefect.server.api.server:create_app")
+    return temporary or _named(folder, "prefect", "server", "start")
 
 
 def _named(folder: Path, *words: str) -> psutil.Process | None:

@@ -6,6 +6,7 @@
 import os
 import random
 import shutil
+import socket
 import sys
 
 import pytest
@@ -51,6 +52,8 @@ def _plan() -> dict[str, list[str]]:
     plan: dict[str, list[str]] = {}
     for stage, victim in zip(places, victims, strict=True):
         plan.setdefault(stage, []).append(victim)
+    # The temporary server is struck at where its run has the longest to go without one.
+    plan["training"].append("server")
     return plan
 
 
@@ -72,6 +75,22 @@ def test_a_run_that_is_killed_again_and_again_ends_like_a_quiet_one(quiet, proje
     assert [] == leftovers(project)
 
 
+def test_a_run_whose_pages_lose_their_server_goes_on_by_the_same_command(quiet, project):
+    calm, _, seconds = quiet
+    ports = ("--prefect-port", _free_port(), "--mlflow-port", _free_port())
+    run_in(project, "-m", "flows.cli", "ui", "--detach", *ports)
+    killer = Killer(project, {"rollouts": ["server"]}, seconds, seed=SEED)
+    flow = start(project)
+    killer.watch(flow)
+    run_in(project, "-m", "flows.cli", "ui", "--stop")
+
+    assert 0 != flow.wait(), killer.strikes
+    assert 0 == start(project).wait(), (project / "runs.log").read_text()
+    assert _differences(calm, project) == []
+    assert _registered(calm) == _registered(project)
+    assert [] == leftovers(project)
+
+
 def test_two_runs_at_once_make_what_one_makes(quiet, project):
     calm, _, _ = quiet
     # Prefect's and MLflow's tables: to make them twice at once is another matter.
@@ -84,6 +103,12 @@ def test_two_runs_at_once_make_what_one_makes(quiet, project):
     assert _differences(calm, project) == []
     assert _registered(calm) == _registered(project)
     assert [] == leftovers(project)
+
+
+def _free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return str(found.getsockname()[1])
 
 
 def _differences(calm, other):
