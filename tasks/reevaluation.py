@@ -20,8 +20,8 @@ from tasks import failures
 from tasks.console import complain, quiet_libraries, say
 from tasks.environment import set_environment
 from tasks.params import Params, check_params, read_params
-from tasks.precision import advise
 from tasks.parents import end_group_with_parent
+from tasks.precision import advise
 from tasks.prompts import SPLITS
 
 if TYPE_CHECKING:
