@@ -1,7 +1,8 @@
 """Attack success on the embedded default for several seeds, as the table of the README.
 
 ``python -m benchmarks.seeds 3 4 5`` copies the project into a temporary folder once per seed, runs
-the stages from prompts to evaluation there and prints one row. Nothing in the project changes.
+the stages from prompts to evaluation there and prints one row. Nothing in the project changes. The
+data seed is set too: the prompts of the default were looked at when its settings were chosen.
 """
 
 import argparse
@@ -43,7 +44,7 @@ def _row(seed: int) -> str:
 
 def _run(folder: Path, seed: int) -> dict[str, Any]:
     """The evaluation of a run with this seed in a copy of the project."""
-    copy_project(folder, f"seed={seed}")
+    copy_project(folder, f"seed={seed}", f"data_seed={seed}")
     for stage in STAGES:
         run_python(folder, "-m", "tasks", stage)
     report: dict[str, Any] = json.loads((folder / "reports/evaluation.json").read_text())

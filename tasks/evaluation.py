@@ -69,7 +69,7 @@ class EvaluationReport:
     )
 )
 def evaluate_attacker(
-    seed: int,
+    training_seed: int,
     machine: MachineConfiguration,
     system: SystemConfiguration,
     reward: Choice,
@@ -87,7 +87,7 @@ def evaluate_attacker(
     from astra_core.metrics.statistics import bootstrap_mean
 
     prompts = read_prompts(valid / "dev.parquet", limit=evaluation.num_prompts)
-    system = remembered(system, attacker / "astra.json")
+    system, seed = remembered(system, attacker / "astra.json"), training_seed
     trained, key = _examined(attacker, prompts, seed, machine, system, reward, evaluation, base)
     untrained, _ = _examined(None, prompts, seed, machine, system, reward, evaluation, base)
     gains = [
@@ -126,7 +126,7 @@ def evaluate_attacker(
 
 
 def evaluate_checkpoint(
-    weights: Path,
+    weights: Path | None,
     params: Params,
     *,
     prompts: Iterable[Prompt] | None = None,
@@ -136,7 +136,7 @@ def evaluate_checkpoint(
     """The record and per-prompt table of any attacker's folder, examined as params.yaml says.
 
     Args:
-        weights: A Hugging Face folder.
+        weights: A Hugging Face folder; None is the untrained attacker.
         params: The whole of params.yaml.
         prompts: Other prompts than the dev prompts, for example fresh ones.
         base: What the models stage wrote.
@@ -151,9 +151,9 @@ def evaluate_checkpoint(
         else read_prompts(valid / "dev.parquet", limit=evaluation.num_prompts)
     )
     config = evaluation.model_copy(update={"num_prompts": len(chosen)})
-    system = remembered(params.system, weights / "astra.json")
+    system = remembered(params.system, weights / "astra.json") if weights else params.system
     examined, key = _examined(
-        weights, chosen, params.seed, params.machine, system, params.reward, config, base
+        weights, chosen, params.training_seed, params.machine, system, params.reward, config, base
     )
     record = {
         "evaluation_key": key,

@@ -39,7 +39,7 @@ class ModelsSummary:
     )
 )
 def prepare_models(
-    seed: int,
+    model_seed: int,
     models: ModelsConfiguration,
     machine: MachineConfiguration,
     *,
@@ -67,7 +67,7 @@ def prepare_models(
     counts: dict[str, int] = {}
     with draft_folder_of(base) as draft:
         if any(source.source == "builtin" for source in sources.values()):
-            _make_builtin(models.builtin, seed, draft / "builtin")
+            _make_builtin(models.builtin, model_seed, draft / "builtin")
         for role, source in sources.items():
             path, is_outside = _located(source, draft)
             model, _ = load_pretrained(path)

@@ -26,6 +26,7 @@ from astra_core.config import (
 from astra_core.errors import ConfigurationError
 from astra_core.registry import read_options, resolve
 from tasks.builtin.language_model import LanguageModelConfiguration
+from tasks.seeds import Seeds
 
 PARAMS_FILE = Path("params.yaml")
 
@@ -167,10 +168,9 @@ class FlowConfiguration(Section):
     )
 
 
-class Params(Section):
+class Params(Seeds):
     """The whole of params.yaml."""
 
-    seed: int = Field(default=0, ge=0, description="The one root of all randomness.")
     machine: MachineConfiguration = MachineConfiguration()
     prompts: PromptsConfiguration = PromptsConfiguration()
     validation: ValidationConfiguration = ValidationConfiguration()

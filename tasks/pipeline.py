@@ -8,6 +8,7 @@ from typing import Any
 
 from astra_core.errors import ConfigurationError
 from tasks.params import Params
+from tasks.seeds import with_root
 from tasks.stage import Stage, stage_of
 
 STAGE_NAMES = (
@@ -180,7 +181,7 @@ def _entry(stage: Stage, outside: Iterable[Path]) -> dict[str, Any]:
         "desc": stage.description,
         # Not ``python``: what that means depends on the caller's shell. See the script.
         "cmd": f"sh tasks/stage.sh {stage.name}",
-        "params": list(stage.params),
+        "params": list(with_root(stage.params)),
         "deps": [*stage.code, *(path.as_posix() for path in (*stage.deps, *outside))],
         "outs": [
             *(path.as_posix() for path in stage.outs),

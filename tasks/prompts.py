@@ -89,12 +89,13 @@ class PromptsSummary:
     )
 )
 def prepare_prompts(
-    seed: int, prompts: PromptsConfiguration, *, folder: Out = Path("data/prompts")
+    data_seed: int, prompts: PromptsConfiguration, *, folder: Out = Path("data/prompts")
 ) -> PromptsSummary:
     """Distinct prompts with stable ids in ``train``, ``dev`` and ``test`` parquet files.
 
-    A prompt's split depends on the seed and its family of near duplicates alone: it stays where it
-    is when rows are appended, and no near duplicate of it is in another split.
+    A prompt's split depends on the data seed and its family of near duplicates alone: it stays
+    where it is when rows are appended or ``seed`` changes, and no near duplicate of it is in
+    another split.
 
     Raises:
         ConfigurationError: The source cannot be found or lacks the column.
@@ -103,14 +104,14 @@ def prepare_prompts(
     with draft_folder_of(folder) as draft:
         spool = draft / "rows.parquet"
         intake = _Intake()
-        intake.take(source_rows(seed, prompts), spool)
+        intake.take(source_rows(data_seed, prompts), spool)
         if not intake.ids:
             msg = (
                 f"source '{prompts.source}' must hold at least one prompt, got {intake.num_read} "
                 "rows and none with text; check prompts.path and prompts.text_column"
             )
             raise DataError(msg)
-        summary = _write_splits(seed, prompts, intake, spool)
+        summary = _write_splits(data_seed, prompts, intake, spool)
         spool.unlink()
     return summary
 

@@ -2,7 +2,8 @@
 
 Not a stage: DVC versions what a run of the pipeline makes, this looks at what is in service. The
 fresh prompts come from the builtin grammar under another seed, or from a file, pass the same
-validation, and those that are in the current training split are left out.
+validation, and those that a registered version or the last run was trained or examined on are left
+out.
 """
 
 import argparse
@@ -13,16 +14,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_core.errors import DataError
 from astra_core.files import record_digest, write_json
-from astra_core.rollout import Prompt
 from tasks import failures
 from tasks.console import complain, quiet_libraries, say
+from tasks.drift import drift_between
 from tasks.environment import set_environment
+from tasks.evidence import read_table
+from tasks.examinations import TABLE_FILE, find_examination
+from tasks.fresh_prompts import fresh_prompts
+from tasks.known_prompts import KnownPrompts, known_prompts
+from tasks.model_versions import EVALUATION_KEY_TAG
 from tasks.params import Params, check_params, read_params
 from tasks.parents import end_group_with_parent
-from tasks.precision import advise
-from tasks.prompts import SPLITS
+from tasks.precision import advise, remembered
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -30,9 +34,7 @@ if TYPE_CHECKING:
 
 NAME = "reevaluation"
 FOLDER = Path(".astra/reevaluation")
-# Split by ten and thinned by validation, so many are made for one that is wanted.
-SURPLUS = 2
-MIN_BUILTIN = 400
+VALID = Path("data/valid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +45,28 @@ class Reevaluation:
         model_name: The registered model.
         version: The champion; None while there is none, and then the rest is empty.
         num_prompts: Fresh prompts it was examined on.
+        num_met: Further prompts, left out because an attacker of this registry has met them.
         success_rate: Attack success today: ``value``, ``low`` and ``high``.
-        registered: The same when it was registered.
+        untrained: The same of the untrained attacker on the same prompts.
+        registered: The champion's when it was registered.
+        drift: Today's minus the registered, with the interval of the difference.
         run_id: The MLflow run that records it.
     """
 
     model_name: str
     version: str | None = None
     num_prompts: int = 0
+    num_met: int = 0
     success_rate: dict[str, float] | None = None
+    untrained: dict[str, float] | None = None
     registered: dict[str, float] | None = None
+    drift: dict[str, float] | None = None
     run_id: str = ""
 
     @property
     def has_drifted(self) -> bool:
-        """Whether today's success rate lies outside of the interval it was registered with."""
-        if self.success_rate is None or self.registered is None:
-            return False
-        return not self.registered["low"] <= self.success_rate["value"] <= self.registered["high"]
+        """Whether the success rate differs by more than the sampling errors of both explain."""
+        return self.drift is not None and not self.drift["low"] <= 0.0 <= self.drift["high"]
 
     def summary(self) -> str:
         """One line."""
@@ -70,10 +76,14 @@ class Reevaluation:
             f"{self.model_name} version {self.version}: attack success "
             f"{_spelled(self.success_rate)} on {self.num_prompts} fresh prompts"
         )
-        if self.registered is None:
-            return line
-        word = "outside of" if self.has_drifted else "within"
-        return f"{line}, {word} the registered {_spelled(self.registered)}"
+        if self.untrained is not None:
+            line += f", untrained {_spelled(self.untrained)}"
+        if self.registered is not None:
+            line += f", registered {_spelled(self.registered)}"
+        if self.drift is not None:
+            word = "is more than" if self.has_drifted else "may be"
+            line += f"; the difference {_spelled(self.drift, sign='+')} {word} chance"
+        return line
 
 
 def reevaluate_champion(
@@ -104,54 +114,45 @@ def reevaluate_champion(
             if champion is None:
                 return Reevaluation(name)
             weights = fetched.enter_context(checkpoint_folder(client, champion))
-        prompts = fresh_prompts(params, fresh_seed=fresh_seed, file=file, folder=folder)
-        record, _ = evaluate_checkpoint(weights, params, prompts=prompts)
+            known = known_prompts(client, name, valid=VALID)
+            rates = _registered_rates(client, champion)
+        prompts, num_met = fresh_prompts(
+            params, known.fingerprints, fresh_seed=fresh_seed, file=file, folder=folder
+        )
+        _tell(known, num_met)
+        # What the champion was trained with, for both.
+        system = remembered(params.system, weights / "astra.json")
+        examined = params.model_copy(update={"system": system})
+        record, table = evaluate_checkpoint(weights, examined, prompts=prompts)
+        untrained, _ = evaluate_checkpoint(None, examined, prompts=prompts)
+    drift = None
+    if rates:
+        confidence = params.evaluation.confidence
+        drift = drift_between(table["success_rate"].tolist(), rates, confidence=confidence).record()
     with store_errors():
-        run_id = _record(client, params, champion, record)
+        run_id = _record(client, params, champion, {"eval": record, "baseline": untrained}, drift)
     return Reevaluation(
         model_name=name,
         version=str(champion.version),
         num_prompts=len(prompts),
+        num_met=num_met,
         success_rate=dict(record["attacker"]["attack_success_rate"]),
+        untrained=dict(untrained["attacker"]["attack_success_rate"]),
         registered=_registered(champion),
+        drift=drift,
         run_id=run_id,
     )
 
 
-def fresh_prompts(
-    params: Params, *, fresh_seed: int, file: Path | None, folder: Path
-) -> list[Prompt]:
-    """Valid prompts that are not in the training split, as many as an evaluation asks for.
-
-    Raises:
-        DataError: None is left.
-        GateError: The prompts did not pass validation.
-    """
-    from tasks.artifacts import read_prompts
-    from tasks.prompts import prepare_prompts
-    from tasks.validation import validate_prompts
-
-    wanted = params.evaluation.num_prompts
-    number = max(MIN_BUILTIN, SURPLUS * wanted)
-    source = {"source": "builtin", "num_builtin": number, "path": None, "dev_path": None}
-    if file is not None:
-        source |= {"source": "file", "path": file}
-    drafts, valid = folder / "prompts", folder / "valid"
-    prepare_prompts(fresh_seed, params.prompts.model_copy(update=source), folder=drafts)
-    # A small file is welcome here; the splits mean nothing, all of them are examined.
-    rules = params.validation.model_copy(update={"min_prompts": 1})
-    report, page = folder / "validation.json", folder / "validation.md"
-    validate_prompts(rules, params.system, folder=drafts, valid=valid, report=report, page=page)
-    known = _training_ids()
-    found = [p for split in SPLITS for p in read_prompts(valid / f"{split}.parquet")]
-    fresh = [prompt for prompt in found if prompt.prompt_id not in known]
-    if not fresh:
-        msg = (
-            f"fresh prompts must differ from the {len(known)} trained on, got none that does; "
-            "name another --seed or --file"
+def _tell(known: KnownPrompts, num_met: int) -> None:
+    """One line about prompts that were left out, one about versions that cannot tell theirs."""
+    if num_met:
+        say(f"{NAME:<13}{num_met} prompts left out, which an attacker of this registry has met")
+    if known.unrecorded:
+        complain(
+            f"warning: version {', '.join(known.unrecorded)} has no record of its prompts, which "
+            "may be among these; registered again it has"
         )
-        raise DataError(msg)
-    return fresh[:wanted]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -192,11 +193,14 @@ def _champion(client: "MlflowClient", name: str, alias: str) -> "ModelVersion | 
         raise
 
 
-def _training_ids() -> set[str]:
-    from tasks.artifacts import read_prompts
-
-    path = Path("data/valid/train.parquet")
-    return {prompt.prompt_id for prompt in read_prompts(path)} if path.is_file() else set()
+def _registered_rates(client: "MlflowClient", champion: "ModelVersion") -> list[float]:
+    """The success rate of each prompt at registration; none if its table is gone."""
+    folder = find_examination(client, champion, champion.tags.get(EVALUATION_KEY_TAG, ""))
+    if folder is None:
+        return []
+    table = read_table(folder / TABLE_FILE)
+    rates: list[float] = table.loc[table["role"] == "attacker", "success_rate"].tolist()
+    return rates
 
 
 def _registered(champion: "ModelVersion") -> dict[str, float] | None:
@@ -208,9 +212,13 @@ def _registered(champion: "ModelVersion") -> dict[str, float] | None:
 
 
 def _record(
-    client: "MlflowClient", params: Params, champion: "ModelVersion", record: Mapping[str, Any]
+    client: "MlflowClient",
+    params: Params,
+    champion: "ModelVersion",
+    records: Mapping[str, Mapping[str, Any]],
+    drift: Mapping[str, float] | None,
 ) -> str:
-    """The run that holds the record; the same champion on the same prompts is recorded once."""
+    """The run that holds the records; the same champion on the same prompts is recorded once."""
     import time
 
     from mlflow.entities import Metric
@@ -219,34 +227,38 @@ def _record(
     from tasks.tracking_values import finite
 
     experiment = f"{params.registration.experiment}-{NAME}"
-    key = record_digest([NAME, champion.version, record["evaluation_key"]])
+    keys = [record["evaluation_key"] for record in records.values()]
+    key = record_digest([NAME, champion.version, *keys])
     found = find_run(client, key, experiment=experiment)
     if found is not None and found.info.status == "FINISHED":
         return str(found.info.run_id)
     tags = {"model_name": champion.name, "model_version": str(champion.version)}
     run = found or create_run(client, key, experiment=experiment, tags=tags, name=NAME)
     now = int(time.time() * 1000)
-    figures = finite(_flat(record["attacker"]))
-    metrics = [Metric(name, value, now, 0) for name, value in figures.items()]
+    figures = _flat("drift", {"attack_success_rate": drift} if drift else {})
+    for area, record in records.items():
+        figures |= _flat(area, record["attacker"])
+    metrics = [Metric(name, value, now, 0) for name, value in finite(figures).items()]
     client.log_batch(run.info.run_id, metrics=metrics)
     client.set_terminated(run.info.run_id, "FINISHED")
     return str(run.info.run_id)
 
 
-def _flat(figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Every figure as ``eval/name``, intervals with ``_low`` and ``_high``."""
+def _flat(area: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Every figure as ``area/name``, intervals with ``_low`` and ``_high``."""
     flat: dict[str, Any] = {}
     for name, value in figures.items():
         if isinstance(value, Mapping):
             ends = {"value": "", "low": "_low", "high": "_high"}
-            flat |= {f"eval/{name}{suffix}": value[end] for end, suffix in ends.items()}
+            flat |= {f"{area}/{name}{suffix}": value[end] for end, suffix in ends.items()}
         else:
-            flat[f"eval/{name}"] = value
+            flat[f"{area}/{name}"] = value
     return flat
 
 
-def _spelled(interval: Mapping[str, float]) -> str:
-    return f"{interval['value']:.3f} [{interval['low']:.3f}, {interval['high']:.3f}]"
+def _spelled(interval: Mapping[str, float], *, sign: str = "") -> str:
+    value, low, high = (f"{interval[end]:{sign}.3f}" for end in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from tasks.evidence import (
     read_report,
     read_table,
 )
+from tasks.known_prompts import KNOWN_FILE, KNOWN_FOLDER, write_known
 from tasks.lineage import log_inputs
 from tasks.model_card import INTENDED_USE, model_card
 from tasks.model_versions import (
@@ -80,6 +81,7 @@ class RegistrationReceipt:
     code=(
         "tasks/registration.py",
         "tasks/evidence.py",
+        "tasks/known_prompts.py",
         "tasks/model_card.py",
         "tasks/model_versions.py",
         "tasks/lineage.py",
@@ -90,6 +92,9 @@ class RegistrationReceipt:
 )
 def register_attacker(
     seed: int,
+    data_seed: int,
+    model_seed: int,
+    training_seed: int,
     machine: MachineConfiguration,
     prompts: PromptsConfiguration,
     validation: ValidationConfiguration,
@@ -123,6 +128,9 @@ def register_attacker(
     """
     sections = {
         "seed": seed,
+        "data_seed": data_seed,
+        "model_seed": model_seed,
+        "training_seed": training_seed,
         "machine": machine,
         "prompts": prompts,
         "validation": validation,
@@ -209,6 +217,9 @@ def _run(client: "MlflowClient", evidence: Evidence, *, experiment: str) -> "Run
 def _log_artifacts(client: "MlflowClient", run_id: str, evidence: Evidence) -> None:
     for file, folder in evidence.files.items():
         client.log_artifact(run_id, str(file), folder)
+    with scratch_folder() as drafts:
+        write_known(evidence.datasets["valid"], drafts / KNOWN_FILE)
+        client.log_artifact(run_id, str(drafts / KNOWN_FILE), KNOWN_FOLDER)
     with scratch_folder() as drafts:
         draw_plots(
             drafts, steps=evidence.steps, table=evidence.table, evaluation=evidence.evaluation

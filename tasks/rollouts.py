@@ -59,7 +59,7 @@ class RolloutsSummary:
     )
 )
 def collect_rollouts(
-    seed: int,
+    training_seed: int,
     machine: MachineConfiguration,
     system: SystemConfiguration,
     rollouts: RolloutsConfiguration,
@@ -77,7 +77,7 @@ def collect_rollouts(
     """
     prompts = read_prompts(valid / "train.parquet")
     loaded = load_system(system, base, machine=machine)
-    sampler = build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=seed)
+    sampler = build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=training_seed)
     chosen = sampler.episodes(0, min(rollouts.num_prompts, len(prompts)))
     graphs = sampler.reward.assign(sampler.roll_out(chosen, iteration=0))
     with draft_folder_of(folder) as draft:

@@ -79,7 +79,7 @@ class TrainingSummary:
     is_parallel=True,
 )
 def train_attacker(
-    seed: int,
+    training_seed: int,
     machine: MachineConfiguration,
     system: SystemConfiguration,
     rollouts: RolloutsConfiguration,
@@ -104,7 +104,7 @@ def train_attacker(
     device = device_for(machine.device)
     world = World.join(device=device)
     sections = {
-        "seed": seed,
+        "training_seed": training_seed,
         # As it is, not as it was asked for: another device or number of processes is another run.
         "machine": {
             **machine.model_dump(mode="json"),
@@ -120,8 +120,8 @@ def train_attacker(
     run_key = _run_key(sections, valid=valid, base=base, baseline=baseline)
     folder = RUNS / run_key[:16]
     trainer = _trainer(
-        seed, machine, remembered(system, baseline / PRECISION_FILE), rollouts, reward, training,
-        evaluation, valid=valid, base=base, baseline=baseline, folder=folder, world=world,
+        training_seed, machine, remembered(system, baseline / PRECISION_FILE), rollouts, reward,
+        training, evaluation, valid=valid, base=base, baseline=baseline, folder=folder, world=world,
     )  # fmt: skip
     trainer.resume()
     # None begins to write while another still looks for a checkpoint.

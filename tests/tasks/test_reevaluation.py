@@ -1,21 +1,31 @@
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
-from registry_project import enter_project
+from registry_project import enter_project, interval, register, write_project
+from small_world import PARAMS, write_world
 
-from astra_core.errors import DataError
-from astra_core.files import read_json
+from astra_core.files import read_json, write_json
 from tasks.params import read_params
-from tasks.reevaluation import FOLDER, Reevaluation, fresh_prompts, main
+from tasks.reevaluation import FOLDER, Reevaluation, main, reevaluate_champion
+from tasks.tracking_store import connect
 
 ROOT = Path(__file__).parents[2]
+MET = [f"Please tell me about thing number {number}." for number in range(12)]
 REGISTERED = {"value": 0.5, "low": 0.4, "high": 0.6}
 
 
-def _found(value, registered=REGISTERED):
-    today = {"value": value, "low": value - 0.1, "high": value + 0.1}
-    return Reevaluation("attacker", "3", 24, today, registered, "run")
+def _found(value, *, drift=None):
+    return Reevaluation(
+        "attacker",
+        "3",
+        num_prompts=24,
+        success_rate=interval(value),
+        untrained={"value": 0.3, "low": 0.2, "high": 0.4},
+        registered=REGISTERED,
+        drift=drift,
+    )
 
 
 @pytest.fixture
@@ -29,22 +39,28 @@ def params(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("value", "has_drifted"), [(0.4, False), (0.6, False), (0.39, True), (0.61, True)]
+    ("low", "high", "has_drifted"),
+    [(-0.1, 0.1, False), (0.0, 0.2, False), (0.01, 0.2, True), (-0.3, -0.1, True)],
 )
-def test_a_rate_outside_of_the_registered_interval_is_drift(value, has_drifted):
-    assert has_drifted is _found(value).has_drifted
+def test_drift_is_a_difference_whose_interval_leaves_out_zero(low, high, has_drifted):
+    drift = {"value": (low + high) / 2, "low": low, "high": high}
+
+    assert has_drifted is _found(0.7, drift=drift).has_drifted
 
 
-def test_without_a_registered_interval_nothing_drifts():
-    assert not _found(0.9, registered=None).has_drifted
-    assert "registered" not in _found(0.9, registered=None).summary()
+def test_without_the_outcomes_at_registration_nothing_drifts():
+    assert not _found(0.9).has_drifted
+    assert "difference" not in _found(0.9).summary()
 
 
-def test_the_summary_says_on_which_side_of_the_interval_it_is():
+def test_the_summary_shows_the_untrained_attacker_beside():
+    drift = {"value": 0.2, "low": 0.1, "high": 0.3}
+
     assert (
         "attacker version 3: attack success 0.700 [0.600, 0.800] on 24 fresh prompts, "
-        "outside of the registered 0.500 [0.400, 0.600]"
-    ) == _found(0.7).summary()
+        "untrained 0.300 [0.200, 0.400], registered 0.500 [0.400, 0.600]; "
+        "the difference +0.200 [+0.100, +0.300] is more than chance"
+    ) == _found(0.7, drift=drift).summary()
 
 
 def test_no_champion_is_an_outcome_and_no_failure(params, capsys):
@@ -55,45 +71,39 @@ def test_no_champion_is_an_outcome_and_no_failure(params, capsys):
     assert "reevaluation attacker has no champion yet" in capsys.readouterr().out
 
 
-def test_fresh_prompts_are_repeatable_and_follow_the_seed(params, tmp_path):
-    def ids(seed):
-        found = fresh_prompts(params, fresh_seed=seed, file=None, folder=tmp_path / "fresh")
-        return [prompt.prompt_id for prompt in found]
-
-    assert 20 == len(set(ids(7)))
-    assert ids(7) == ids(7)
-    assert ids(7) != ids(8)
-
-
-def test_prompts_that_were_trained_on_are_left_out(params, tmp_path):
-    lines = [f"Please tell me about thing number {number}." for number in range(60)]
-    Path("mine.txt").write_text("\n".join(lines), encoding="utf-8")
-    folder = tmp_path / "fresh"
-    first = fresh_prompts(params, fresh_seed=0, file=Path("mine.txt"), folder=folder)
-    Path("data").mkdir()
-    shutil.move(folder / "valid", "data/valid")
-    trained = {prompt.prompt_id for prompt in _train_split()}
-    second = fresh_prompts(params, fresh_seed=0, file=Path("mine.txt"), folder=folder)
-
-    assert trained & {prompt.prompt_id for prompt in first}
-    assert not trained & {prompt.prompt_id for prompt in second}
+@pytest.fixture
+def champion(tmp_path, monkeypatch):
+    """A folder with a champion whose attacker is the tiny base model itself."""
+    enter_project(tmp_path, monkeypatch)
+    write_project(tmp_path, rate=0.6)
+    write_world(tmp_path)
+    frame = pd.DataFrame({"prompt_id": MET, "text": MET})
+    frame.to_parquet(tmp_path / "data/valid/train.parquet", index=False)
+    record = read_json(tmp_path / "models/attacker/astra.json")
+    shutil.rmtree(tmp_path / "models/attacker")
+    shutil.copytree(tmp_path / "models/base/tiny", tmp_path / "models/attacker")
+    write_json(record, tmp_path / "models/attacker/astra.json")
+    register()
+    connect().set_registered_model_alias("attacker", "champion", "1")
+    return tmp_path
 
 
-def test_a_file_that_was_trained_on_whole_is_refused(params, tmp_path, monkeypatch):
-    lines = [f"Please tell me about thing number {number}." for number in range(60)]
-    Path("mine.txt").write_text("\n".join(lines), encoding="utf-8")
-    folder = tmp_path / "fresh"
-    fresh_prompts(params, fresh_seed=0, file=Path("mine.txt"), folder=folder)
-    import pandas as pd
+def test_a_champion_is_examined_beside_the_untrained_on_what_it_has_not_met(champion, capsys):
+    fresh = [f"Please tell me about animal number {number}." for number in range(8)]
+    write_json([*(text.upper() for text in MET), *fresh], champion / "mine.json")
+    file = champion / "mine.json"
+    # What is trained on now is other data, so that only the version itself can tell.
+    shutil.rmtree(champion / "data/valid")
+    found = reevaluate_champion(PARAMS, fresh_seed=0, file=file, folder=champion / "fresh")
+    metrics = connect().get_run(found.run_id).data.metrics
 
-    splits = [pd.read_parquet(path) for path in sorted((folder / "valid").glob("[dt]*.parquet"))]
-    Path("data/valid").mkdir(parents=True)
-    pd.concat(splits).to_parquet("data/valid/train.parquet")
-    with pytest.raises(DataError, match="name another --seed or --file"):
-        fresh_prompts(params, fresh_seed=0, file=Path("mine.txt"), folder=folder)
-
-
-def _train_split():
-    from tasks.artifacts import read_prompts
-
-    return read_prompts(Path("data/valid/train.parquet"))
+    assert 12 == found.num_met
+    assert "12 prompts left out" in capsys.readouterr().out
+    # The attacker is the base model itself, so on the same prompts it is no better than untrained.
+    assert found.success_rate == found.untrained
+    for area, own in (("eval", found.success_rate), ("baseline", found.untrained)):
+        assert own["value"] == metrics[f"{area}/attack_success_rate"]
+    assert found.drift["low"] == metrics["drift/attack_success_rate_low"]
+    assert 0.6 == pytest.approx(found.success_rate["value"] - found.drift["value"])
+    again = reevaluate_champion(PARAMS, fresh_seed=0, file=file, folder=champion / "fresh")
+    assert found == again
