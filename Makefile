@@ -10,14 +10,14 @@ setup: $(STAMP)
 
 # Nothing is installed again while the lock and pyproject.toml stand as they were.
 $(STAMP): requirements.lock pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Astra needs Python 3.11, got %d.%d; name one with make PYTHON=..." % sys.version_info[:2])'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Astra needs Python 3.11, got %d.%d; name one with make PYTHON=..." % sys.version_info[:2])'
+	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
 	touch $(STAMP)
 
 run: setup
-	$(BIN)/astra run
+	$(BIN)/python -m flows.cli run
 
 test: setup
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
@@ -35,9 +35,9 @@ test-routes: setup
 	done
 
 check: setup
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tasks --check
 	$(BIN)/python -m tasks --render --check
@@ -52,7 +52,7 @@ mutants: setup
 	$(BIN)/python tests/mutation/mutation.py
 
 ui: setup
-	$(BIN)/astra ui
+	$(BIN)/python -m flows.cli ui
 
 deploy: setup
-	$(BIN)/astra deploy
+	$(BIN)/python -m flows.cli deploy

@@ -18,6 +18,10 @@ class DataError(AstraError, ValueError):
     """A file of prompts or rollouts cannot be used as it is."""
 
 
+class DiskFullError(AstraError, OSError):
+    """A disk, a quota or a limit on files leaves no room for what is written."""
+
+
 class ShapeError(AstraError, ValueError):
     """Tensors do not have the axes a function needs."""
 

@@ -1,11 +1,12 @@
 """The examination attackers are compared by: fixed prompts, fixed keys, batched."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 
 from astra_core.config import EvaluationConfiguration
-from astra_core.errors import DataError
+from astra_core.errors import ConfigurationError, DataError
 from astra_core.metrics.attack import PromptOutcome, attack_metrics, prompt_outcome
 from astra_core.metrics.statistics import Interval, bootstrap_mean
 from astra_core.reward import Reward
@@ -43,6 +44,41 @@ class Evaluation:
         """As JSON."""
         intervals = {name: interval.record() for name, interval in self.intervals.items()}
         return {**intervals, **self.figures}
+
+
+INTERVALS = (
+    "attack_success_rate",
+    "clean_attack_success_rate",
+    "first_turn_success_rate",
+    "attempt_success_rate",
+    "score_mean",
+)
+
+
+def metric_names() -> frozenset[str]:
+    """Every name that ``Evaluation.metrics`` has, found without examining anybody."""
+    ends = ("", "_low", "_high")
+    intervals = {f"eval/{name}{end}" for name in INTERVALS for end in ends}
+    figures = {*attack_metrics((), threshold=0.5), "reward_mean"}
+    return frozenset(intervals | {f"eval/{name}" for name in figures})
+
+
+def require_metric(name: str, *, declared: Iterable[str] = ()) -> None:
+    """Returns if an evaluation has this metric.
+
+    Args:
+        name: As ``eval/attack_success_rate``.
+        declared: Further names, of a trainer that examines in its own way (``metric_names``).
+
+    Raises:
+        ConfigurationError: It has none of this name.
+    """
+    known = sorted(metric_names() | set(declared))
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean '{near[0]}'?" if near else f"known are {known}"
+        msg = f"training.metric must name a metric of an evaluation, got '{name}'; {hint}"
+        raise ConfigurationError(msg)
 
 
 class Evaluator:

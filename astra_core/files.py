@@ -4,6 +4,7 @@ Each writer works beside the destination, flushes to disk and renames. A rename 
 atomic; the draft is not made by ``tempfile``, whose files would be readable by their owner alone.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -12,6 +13,63 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from astra_core.errors import DiskFullError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# Of writers that are not Python's: safetensors, Arrow and SQLite tell by text alone.
+_FULL_WORDS = (
+    "no space left on device",
+    "disk quota exceeded",
+    "file too large",
+    "disk is full",
+    "(os error 28)",
+)
+
+
+@contextmanager
+def room_for(path: Path) -> Iterator[None]:
+    """Around a write to ``path``, whichever library writes.
+
+    Raises:
+        DiskFullError: The disk is full; names it and the file.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, DiskFullError) or not is_disk_full(error):
+            raise
+        raise disk_full(error, path) from error
+
+
+def is_disk_full(error: BaseException) -> bool:
+    """Whether an error, or what caused it, says that nothing more can be written."""
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return True
+    if any(words in str(error).lower() for words in _FULL_WORDS):
+        return True
+    return error.__cause__ is not None and is_disk_full(error.__cause__)
+
+
+def disk_full(error: BaseException, path: Path) -> DiskFullError:
+    """The error that a person can act on.
+
+    Args:
+        error: One of which ``is_disk_full`` is true.
+        path: What was written, if the error does not name a file itself.
+    """
+    named = getattr(error, "filename", None)
+    file = Path(os.fsdecode(named)) if named else path
+    disk = file.absolute()
+    while not os.path.ismount(disk):
+        disk = disk.parent
+    usage = shutil.disk_usage(disk)
+    reason = " ".join(str(error).split())[:120]
+    return DiskFullError(
+        f"disk {disk} must have room for {file}, got {usage.free / 1e6:.1f} of "
+        f"{usage.total / 1e6:.1f} MB free ({reason}); make room, for example with "
+        "'dvc gc --workspace', or raise the quota, and start again"
+    )
 
 
 def flush_to_disk(path: Path) -> None:
@@ -26,14 +84,15 @@ def flush_to_disk(path: Path) -> None:
 @contextmanager
 def draft_of(path: Path) -> Iterator[Path]:
     """Yields a file name beside ``path``; what was written there is ``path`` after a clean exit."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.partial")
-    draft.unlink(missing_ok=True)
     try:
-        yield draft
-        flush_to_disk(draft)
-        draft.replace(path)
-        flush_to_disk(path.parent)
+        with room_for(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft.unlink(missing_ok=True)
+            yield draft
+            flush_to_disk(draft)
+            draft.replace(path)
+            flush_to_disk(path.parent)
     finally:
         draft.unlink(missing_ok=True)
 
@@ -41,22 +100,22 @@ def draft_of(path: Path) -> Iterator[Path]:
 @contextmanager
 def draft_folder_of(path: Path) -> Iterator[Path]:
     """Yields an empty folder beside ``path``; it replaces ``path`` on a clean exit."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     draft, stale = (path.with_name(f".{path.name}.{mark}") for mark in ("partial", "stale"))
     shutil.rmtree(draft, ignore_errors=True)
     shutil.rmtree(stale, ignore_errors=True)
-    draft.mkdir()
     try:
-        yield draft
-        for file in sorted(draft.rglob("*")):
-            flush_to_disk(file)
-        flush_to_disk(draft)
-        # Moved aside first: a removal takes its time, and half of a folder must never be seen.
-        if path.exists():
-            path.replace(stale)
-        draft.replace(path)
-        flush_to_disk(path.parent)
-        shutil.rmtree(stale, ignore_errors=True)
+        with room_for(path):
+            draft.mkdir(parents=True)
+            yield draft
+            for file in sorted(draft.rglob("*")):
+                flush_to_disk(file)
+            flush_to_disk(draft)
+            # Moved aside first: a removal takes its time, and half of a folder must never be seen.
+            if path.exists():
+                path.replace(stale)
+            draft.replace(path)
+            flush_to_disk(path.parent)
+            shutil.rmtree(stale, ignore_errors=True)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

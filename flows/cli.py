@@ -62,18 +62,19 @@ def run_command(arguments: Sequence[str]) -> int:
 def _explain(error: Exception) -> int:
     """One line for each problem a person can mend; a bug keeps its trace."""
     from astra_core.errors import AstraError
-    from tasks.failures import exit_status
+    from tasks.failures import exit_status, plain
 
-    if not isinstance(error, AstraError):
+    told = plain(error)
+    if not isinstance(told, AstraError):
         raise error
     from flows.errors import StageError
 
-    if isinstance(error, StageError):
+    if isinstance(told, StageError):
         typer.echo("the line above says why; the same command goes on from here", err=True)
         return 1
-    for line in str(error).splitlines():
+    for line in str(told).splitlines():
         typer.echo(f"error: {line}", err=True)
-    return exit_status(error)
+    return exit_status(told)
 
 
 def _show_version(asked: bool) -> None:

@@ -8,12 +8,14 @@ from flows.access import login_link
 from flows.addresses import client_environment
 from flows.services import Service, ServiceError
 from tasks.console import say
+from tasks.store_check import check_store
 
 
 def serve_pages(*, prefect_port: int, mlflow_port: int, worker: bool, detach: bool) -> None:
     """Starts the servers and waits, or leaves them running.
 
     Raises:
+        TrackingError: MLflow's store is damaged or away, and no server could show it.
         ServiceError: They run already, a port is in use, or one does not start.
     """
     if services.running():
@@ -21,6 +23,7 @@ def serve_pages(*, prefect_port: int, mlflow_port: int, worker: bool, detach: bo
             "the pages must be started once, got them running already; 'astra ui --stop' ends them"
         )
         raise ServiceError(msg)
+    check_store()
     started: list[Service] = []
     try:
         ports = {"prefect_port": prefect_port, "mlflow_port": mlflow_port}

@@ -1,21 +1,27 @@
 """Where the project stands: which stages would run, and which versions carry an alias."""
 
+from astra_core.errors import DiskFullError
 from flows.registry import alias_versions
 from tasks.console import quiet_libraries
 from tasks.params import read_params
 from tasks.pipeline import STAGE_NAMES
 from tasks.reproduction import changes
+from tasks.tracking_store import TrackingError
 
 MAX_REASONS = 3
 
 
 def status_lines() -> list[str]:
-    """One line for each stage, and one for each alias of the registry."""
+    """One line for each stage, and one for each alias of the registry, or why it is away."""
     quiet_libraries()
     changed = changes()
     lines = [stage_line(name, changed.get(name, [])) for name in STAGE_NAMES]
     model = read_params().registration.model_name
-    versions = alias_versions(model)
+    try:
+        versions = alias_versions(model)
+    except (TrackingError, DiskFullError) as error:
+        # Whether there is a champion is not known, which is another thing than none.
+        return [*lines, f"{'champion':<13}away: {error}"]
     lines += [f"{alias:<13}{model} version {version}" for alias, version in versions.items()]
     return lines if "champion" in versions else [*lines, f"{'champion':<13}none yet"]
 

@@ -16,6 +16,8 @@ from astra_core.trainer import Trainer
 class ThoroughTrainer(Trainer):
     """Judges by the hardest prompts too, accumulates more and more, and keeps every model."""
 
+    metric_names = ("eval/hardest",)
+
     class Options(Section):
         """What the standard trainer does not know."""
 

@@ -5,7 +5,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def run_stage(
             traceback.print_exc()
         else:
             _write_trace(error, log)
-        return _report(error, name, log, is_child=is_child)
+        return _report(failures.plain(error), name, log, is_child=is_child)
     return 0
 
 
@@ -115,10 +115,11 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
 
 
 def _write_trace(error: BaseException, log: Path) -> None:
-    """Adds the stack trace to what the libraries said."""
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("a", encoding="utf-8") as file:
-        file.writelines(traceback.format_exception(error))
+    """Adds the stack trace to what the libraries said, if there is room for it."""
+    with suppress(OSError):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a", encoding="utf-8") as file:
+            file.writelines(traceback.format_exception(error))
 
 
 def _report(error: BaseException, name: str, log: Path, *, is_child: bool) -> int:

@@ -7,8 +7,13 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import dataclass
 from pathlib import Path
+
+from astra_core.errors import AstraError
+from tasks.reproduction import changes
+from tasks.store_check import check_store, has_store
 
 LOCK_FILE = Path("requirements.lock")
 # Where a run writes; the nearest folder that exists must be writable.
@@ -39,7 +44,7 @@ class Finding:
 
 
 def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[Finding]:
-    """What was looked at on this machine, problems and not; changes nothing.
+    """What was looked at on this machine, problems and not; changes nothing that git keeps.
 
     Args:
         root: The project's folder.
@@ -52,6 +57,7 @@ def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[Finding]:
         _torch(),
         _git(),
         _dvc(root),
+        _store(),
         *_writable(root),
         _disk(root),
         _port(),
@@ -129,9 +135,25 @@ def _git() -> Finding:
 
 
 def _dvc(root: Path) -> Finding:
-    found = (root / ".dvc" / "config").is_file()
-    mend = "git restore .dvc, or dvc init"
-    return Finding("DVC repository", ok=found, problem="must have .dvc/config, got none", mend=mend)
+    """Asked as ``astra status`` asks: a folder with a configuration can be one DVC cannot read."""
+    subject, mend = "DVC repository", "git restore .dvc, or dvc init --no-scm"
+    if not (root / ".dvc" / "config").is_file():
+        return Finding(subject, ok=False, problem="must have .dvc/config, got none", mend=mend)
+    try:
+        with chdir(root):
+            changes()
+    except AstraError as error:
+        return Finding(subject, ok=False, problem=str(error), mend="what it names")
+    return Finding(subject, ok=True)
+
+
+def _store() -> Finding:
+    try:
+        check_store()
+    except AstraError as error:
+        mend = "the file or address that it names"
+        return Finding("MLflow's store", ok=False, problem=str(error), mend=mend)
+    return Finding("MLflow's store" if has_store() else "MLflow's store, not made yet", ok=True)
 
 
 def _writable(root: Path) -> Iterator[Finding]:

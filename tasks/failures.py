@@ -2,12 +2,19 @@
 
 import json
 import signal
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 
-from astra_core.errors import AstraError, GateError, LostProcessError, RolloutError
-from astra_core.files import read_json, write_json
+from astra_core.errors import (
+    AstraError,
+    DiskFullError,
+    GateError,
+    LostProcessError,
+    RolloutError,
+)
+from astra_core.files import disk_full, is_disk_full, read_json, write_json
 
 FAILURES = Path(".astra/failures")
 LOGS = Path(".astra/logs")
@@ -35,6 +42,13 @@ class Failure:
     retryable: bool
 
 
+def plain(error: BaseException) -> BaseException:
+    """The error as a person is told it: a full disk by its name, whoever noticed it."""
+    if isinstance(error, AstraError) or not is_disk_full(error):
+        return error
+    return disk_full(error, Path.cwd())
+
+
 def failure_of(error: BaseException) -> Failure:
     """What to tell the flow about an exception."""
     if isinstance(error, Stopped | KeyboardInterrupt):
@@ -54,8 +68,9 @@ def exit_status(error: BaseException) -> int:
 
 
 def write_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> None:
-    """Leaves the failure where ``read_failure`` finds it."""
-    write_json(asdict(failure), folder / f"{stage}.json")
+    """Leaves the failure where ``read_failure`` finds it, if there is room for it."""
+    with suppress(DiskFullError):
+        write_json(asdict(failure), folder / f"{stage}.json")
 
 
 def claim_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> bool:
@@ -63,12 +78,15 @@ def claim_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> b
 
     Of several processes the one that failed first tells: the others fail for want of it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         with (folder / f"{stage}.json").open("x", encoding="utf-8") as file:
             json.dump(asdict(failure), file)
     except FileExistsError:
         return False
+    except OSError:
+        # Where there is no room for a word about it, the screen alone hears why.
+        return True
     return True
 
 
@@ -80,7 +98,11 @@ def clear_failure(stage: str, *, folder: Path = FAILURES) -> None:
 def read_failure(stage: str, *, folder: Path = FAILURES) -> Failure | None:
     """The failure the last try left, or nothing: it passed, or was killed too hard to write."""
     path = folder / f"{stage}.json"
-    return Failure(**read_json(path)) if path.is_file() else None
+    try:
+        return Failure(**read_json(path))
+    except (FileNotFoundError, json.JSONDecodeError):
+        # Half a file is what a full disk left.
+        return None
 
 
 def stop_on_terminate() -> None:
@@ -98,6 +120,6 @@ def _number(error: BaseException) -> int:
 
 def _can_pass(error: BaseException) -> bool:
     """Whether the same stage could do better a minute later: a peer or the network was at fault."""
-    if isinstance(error, FileNotFoundError | PermissionError):
+    if isinstance(error, FileNotFoundError | PermissionError | DiskFullError):
         return False
     return isinstance(error, RolloutError | LostProcessError | OSError)

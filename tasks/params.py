@@ -218,7 +218,7 @@ def read_params(path: Path = PARAMS_FILE) -> Params:
 
 
 def check_params(params: Params) -> None:
-    """Returns if plug-ins, their options, the device and named files can be used; loads no weights.
+    """Returns if plug-ins, options, metric, device and named files can be used; loads no weights.
 
     Raises:
         ConfigurationError: Says what cannot, and the way out.
@@ -232,6 +232,7 @@ def check_params(params: Params) -> None:
     options = read_options("algorithm", params.training.algorithm)
     from tasks.inputs import check_inputs
 
+    _check_metric(params.training)
     _check_flow(params.flow)
     _check_device(params.machine)
     check_inputs(params)
@@ -257,6 +258,13 @@ def _tokenizers_differ(models: ModelsConfiguration) -> bool:
     from astra_core.models.tokenizers import tokenizer_digest
 
     return len({tokenizer_digest(folder) for folder in folders}) > 1
+
+
+def _check_metric(training: TrainingConfiguration) -> None:
+    from astra_core.evaluator import require_metric
+
+    trainer = resolve("trainer", training.trainer.name)
+    require_metric(training.metric, declared=getattr(trainer, "metric_names", ()))
 
 
 def _check_flow(flow: FlowConfiguration) -> None:

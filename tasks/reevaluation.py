@@ -172,11 +172,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         advise(params)
         found = reevaluate_champion(params, fresh_seed=asked.seed, file=asked.file)
     except (Exception, KeyboardInterrupt, failures.Stopped) as error:  # noqa: BLE001 - the boundary
-        failure = failures.failure_of(error)
+        told = failures.plain(error)
+        failure = failures.failure_of(told)
         failures.write_failure(failure, NAME)
         for line in failure.message.splitlines():
             complain(f"error: {line}")
-        return failures.exit_status(error)
+        return failures.exit_status(told)
     write_json(asdict(found), FOLDER / "outcome.json")
     say(f"{NAME:<13}{found.summary()}")
     return 0

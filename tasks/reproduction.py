@@ -18,11 +18,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from astra_core.errors import ConfigurationError
+from astra_core.errors import ConfigurationError, DiskFullError
 from tasks import failures
 from tasks.console import complain, say
 from tasks.dvc_files import set_aside_cut
 from tasks.parents import end_group_with_parent
+from tasks.working_copy import prepare_dvc
 
 # Between two questions whether another run still holds the stage.
 TURN_S = 0.5
@@ -39,6 +40,7 @@ def is_current(stage: str) -> bool:
     from dvc.repo import Repo
 
     _hush_dvc()
+    prepare_dvc()
     try:
         with Repo(".") as repo:
             return not repo.status(targets=[stage])
@@ -62,6 +64,7 @@ def changes() -> dict[str, list[str]]:
     from dvc.repo import Repo
 
     _hush_dvc()
+    prepare_dvc()
     try:
         with Repo(".") as repo:
             found = repo.status()
@@ -98,10 +101,11 @@ def reproduce(stage: str, *, force: bool = False, patience_s: float = math.inf) 
         force: Run it also where DVC finds it up to date.
         patience_s: How long to wait for another run that holds what the stage reads or writes.
     """
-    memory = _hush_dvc(failures.LOGS / f"{stage}.dvc.log")
     failures.clear_failure(stage)
     started = time.monotonic()
     try:
+        memory = _hush_dvc(failures.LOGS / f"{stage}.dvc.log")
+        prepare_dvc()
         _reproduce_in_turn(stage, force=force, end=started + patience_s)
     except Exception as error:  # noqa: BLE001 - the boundary to DVC
         return _explain(error, stage)
@@ -173,6 +177,9 @@ def _explain(error: Exception, stage: str) -> int:
     busy = _lock_error(error)
     if busy is not None:
         return _tell(busy, stage, retryable=True)
+    full = failures.plain(error)
+    if isinstance(full, DiskFullError):
+        return _tell(full, stage, retryable=False)
     cause = error.__cause__ or error
     if not isinstance(cause, StageCmdFailedError):
         return _tell(cause, stage, retryable=False)
@@ -200,6 +207,13 @@ class _Memory(logging.Handler):
         self.restored = self.restored or "is cached - skipping run" in str(record.msg)
 
 
+class _Log(logging.FileHandler):
+    """DVC's own words in a file; a full disk is told by what fails for it, not by the log."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Says nothing."""
+
+
 def _hush_dvc(log: Path | None = None) -> _Memory:
     """Takes DVC's logs off the screen, into ``log`` if one is named."""
     import dvc.logger
@@ -209,7 +223,7 @@ def _hush_dvc(log: Path | None = None) -> _Memory:
     handlers: list[logging.Handler] = [memory]
     if log is not None:
         log.parent.mkdir(parents=True, exist_ok=True)
-        handlers.append(logging.FileHandler(log, mode="w", encoding="utf-8"))
+        handlers.append(_Log(log, mode="w", encoding="utf-8"))
     for name in ("dvc", "dvc_objects", "dvc_data"):
         logger = logging.getLogger(name)
         logger.handlers = list(handlers)

@@ -4,6 +4,7 @@ import fcntl
 import logging
 import os
 import re
+import socket
 import sqlite3
 import sys
 import warnings
@@ -12,18 +13,26 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from astra_core.errors import AstraError
+from astra_core.files import disk_full, is_disk_full
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 DEFAULT_PORT = 5000
+_CONNECT_S = 5.0
+# What SQLite says while another process writes.
+_PASSING = ("is locked", "busy", "timed out")
 
 _SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     # MLflow's own seven doubling waits would hold training up for minutes.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    # Nor two minutes of silence, before each of them.
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
@@ -35,6 +44,10 @@ class TrackingError(AstraError):
 
 class StoreError(TrackingError, ConnectionError):
     """The store behind them did not answer; a minute later it may."""
+
+
+class DamagedStoreError(TrackingError):
+    """The store behind them is damaged, closed to us or not there; waiting does not mend that."""
 
 
 def project_root(folder: Path | None = None) -> Path:
@@ -67,7 +80,8 @@ def connect() -> "MlflowClient":
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     uri = tracking_uri()
-    database = _sqlite_file(uri)
+    _require_server(uri)
+    database = sqlite_file(uri)
     if database is not None:
         _prepare(database)
     from mlflow import MlflowClient
@@ -99,20 +113,59 @@ def _alone_with(database: Path | None) -> Iterator[None]:
         yield
 
 
+def _require_server(uri: str) -> None:
+    """Returns if something listens where a server is named; MLflow alone waits for minutes.
+
+    Raises:
+        OSError: Nothing does.
+    """
+    address = urlsplit(uri)
+    if address.scheme not in {"http", "https"} or not address.hostname:
+        return
+    if getproxies().get(address.scheme) and not proxy_bypass(address.hostname):
+        # Only the proxy can tell.
+        return
+    port = address.port or {"http": 80, "https": 443}[address.scheme]
+    with socket.create_connection((address.hostname, port), timeout=_CONNECT_S):
+        pass
+
+
 @contextmanager
 def store_errors() -> Iterator[None]:
     """Turns what a tracker raises into one line of ours.
 
     Raises:
-        StoreError: Anything of ``tracking_failures`` that is no ``AstraError``.
+        StoreError: Anything of ``tracking_failures`` that is no ``AstraError`` and can pass.
+        DamagedStoreError: The same where another try cannot help.
+        DiskFullError: The store's disk is full.
     """
     try:
         yield
     except AstraError:
         raise
     except tracking_failures() as error:
-        msg = f"{tracking_uri()} must answer, got {one_line(error)}; see MLFLOW_TRACKING_URI"
-        raise StoreError(msg) from error
+        raise _told(error) from error
+
+
+def _without_password(uri: str) -> str:
+    return re.sub(r"(?<=://)[^/@]*@", "", uri)
+
+
+def _told(error: Exception) -> AstraError:
+    database = sqlite_file(tracking_uri())
+    if is_disk_full(error):
+        return disk_full(error, database or Path.cwd())
+    problem = f"{_without_password(tracking_uri())} must answer, got {one_line(error)}"
+    if database is None:
+        # A driver that is not installed, a scheme that nobody knows: no later try can help.
+        is_lasting = isinstance(error, ImportError) or "unsupported uri" in str(error).lower()
+        kind = DamagedStoreError if is_lasting else StoreError
+        return kind(f"{problem}; see MLFLOW_TRACKING_URI")
+    if any(word in str(error).lower() for word in _PASSING):
+        return StoreError(f"{problem}; another process writes there, try again")
+    return DamagedStoreError(
+        f"{problem}; restore that file from a copy, or move it away and 'astra run' registers again"
+    )
 
 
 def quiet_pyfunc() -> ModuleType:
@@ -126,10 +179,13 @@ def quiet_pyfunc() -> ModuleType:
 
 def tracking_failures() -> tuple[type[Exception], ...]:
     """What a tracker that is away, full, locked or damaged raises; all that training survives."""
+    from alembic.util.exc import CommandError
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
-    return (MlflowException, SQLAlchemyError, sqlite3.Error, OSError, TrackingError)
+    # Alembic's: the tables were made by another MLflow. ImportError: the database's driver.
+    ours = (OSError, ImportError, TrackingError)
+    return (MlflowException, SQLAlchemyError, sqlite3.Error, CommandError, *ours)
 
 
 def experiment_id(client: "MlflowClient", name: str) -> str:
@@ -187,14 +243,15 @@ def one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {first[:300]}"
 
 
-def _sqlite_file(uri: str) -> Path | None:
+def sqlite_file(uri: str) -> Path | None:
+    """The file of a SQLite address, or None for any other address."""
     prefix = "sqlite:///"
     return Path(uri.removeprefix(prefix)) if uri.startswith(prefix) else None
 
 
 def _artifact_root() -> Path | None:
     """``mlruns`` beside a SQLite store; a server keeps artifacts where it was told to."""
-    database = _sqlite_file(tracking_uri())
+    database = sqlite_file(tracking_uri())
     return None if database is None else database.absolute().parent / "mlruns"
 
 

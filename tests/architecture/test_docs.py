@@ -31,7 +31,7 @@ MADE_BY_A_RUN = (
     "reports",
 )
 # Names that stand for something of the reader's own.
-EXAMPLES = ("plugins/shouting.py", "my/prompts.jsonl", "my/target")
+EXAMPLES = ("plugins/shouting.py", "my/prompts.jsonl", "my/target", ".dvc/config.local")
 SETTINGS_OF_LIBRARIES = ("HF_HOME", "HF_TOKEN")
 
 

@@ -1,9 +1,16 @@
 import json
 import os
+import resource
 import stat
+import subprocess
+import sys
 
+import numpy as np
+import pandas as pd
 import pytest
+from safetensors.numpy import save_file
 
+from astra_core.errors import DiskFullError
 from astra_core.files import (
     draft_folder_of,
     draft_of,
@@ -176,3 +183,90 @@ def test_equal_records_have_equal_digests():
 
     assert record_digest(record) == record_digest(json.loads('{"a": null, "b": [1, 2.5]}'))
     assert record_digest(record) != record_digest({"b": [2.5, 1], "a": None})
+
+
+NUMBERS = np.random.default_rng(0).random(200_000)
+WRITERS = {
+    "text": lambda path: path.write_text("x" * 2_000_000),
+    "csv": lambda path: pd.DataFrame({"x": NUMBERS}).to_csv(path),
+    "parquet": lambda path: pd.DataFrame({"x": NUMBERS}).to_parquet(path),
+    "safetensors": lambda path: save_file({"x": NUMBERS}, path),
+}
+
+
+@pytest.fixture
+def small_files():
+    """Writes fail beyond 64 KiB, as on a full disk; works everywhere and without rights."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_whoever_writes_a_full_disk_is_named_with_the_file(kind, tmp_path, small_files):
+    path = tmp_path / f"own.{kind}"
+    write_text("old", path)
+
+    def write(context, file=""):
+        with context(path) as draft:
+            WRITERS[kind](draft / file if file else draft)
+
+    with pytest.raises(
+        DiskFullError, match=rf"disk /\S* must have room for .*own\.{kind}"
+    ) as caught:
+        write(draft_of)
+    assert "old" == path.read_text()
+    assert 1 == len(str(caught.value).splitlines())
+    path.unlink()
+    with pytest.raises(DiskFullError, match=rf"must have room for .*own\.{kind}, got"):
+        write(draft_folder_of, "part")
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_another_mistake_of_a_writer_is_its_own(tmp_path):
+    def write(error):
+        with draft_of(tmp_path / "file"):
+            raise error
+
+    for error in (ValueError("disk"), PermissionError(13, "no"), DiskFullError("told already")):
+        with pytest.raises(type(error)) as caught:
+            write(error)
+        assert error is caught.value
+
+
+ON_A_FULL_DISK = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[2])
+from astra_core.errors import DiskFullError
+from astra_core.files import draft_of
+from test_files import WRITERS
+for kind, write in WRITERS.items():
+    try:
+        with draft_of(Path(sys.argv[1], f"own.{kind}")) as draft:
+            write(draft)
+    except DiskFullError as error:
+        print(error)
+"""
+
+
+def test_a_disk_that_is_really_full_is_named_by_where_it_is_mounted(tmp_path):
+    script = 'mount -t tmpfs -o size=256k none "$1" && exec "$2" -c "$3" "$1" "$4"'
+    arguments = [str(tmp_path), sys.executable, ON_A_FULL_DISK, os.path.dirname(__file__)]  # noqa: PTH120
+    told = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script, "sh", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "unshare" in told.stderr or "mount" in told.stderr:
+        pytest.skip(f"needs a user namespace with a file system of its own: {told.stderr.strip()}")
+
+    lines = told.stdout.splitlines()
+    assert list(WRITERS) == [_kind(line) for line in lines], told
+    assert all(line.startswith(f"disk {tmp_path} must have room for") for line in lines)
+
+
+def _kind(line):
+    return line.partition("own.")[2].partition(",")[0]

@@ -27,3 +27,14 @@ def test_a_fresh_project_would_run_every_stage_and_has_no_champion(toy, tmp_path
     assert [f"{name:<13}would run: not made yet" for name in STAGE_NAMES] == lines[:-1]
     assert "champion     none yet" == lines[-1]
     assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_a_store_that_cannot_be_read_is_away_and_not_without_a_champion(toy, tmp_path, monkeypatch):
+    toy("")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    (tmp_path / "mlflow.db").write_bytes(b"no database" * 100)
+    last = status_lines()[-1]
+
+    assert last.startswith("champion     away: sqlite:///")
+    assert "file is not a database" in last

@@ -9,8 +9,11 @@ from tasks.doctor import CEILINGS, Finding, diagnose
 
 
 @pytest.fixture
-def project(tmp_path):
+def project(tmp_path, monkeypatch):
     """A folder in which the doctor finds nothing to mend."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / ".dvc" / "site"))
     (tmp_path / ".dvc").mkdir()
     (tmp_path / ".dvc" / "config").touch()
     version = importlib.metadata.version("pytest")
@@ -67,6 +70,18 @@ def test_a_folder_without_dvc_is_a_problem(project):
     (project / ".dvc" / "config").unlink()
 
     assert ["DVC repository"] == list(_problems(project))
+
+
+def test_a_pipeline_that_dvc_cannot_read_is_a_problem_as_status_says(project):
+    (project / "dvc.yaml").write_text("stages: [")
+
+    assert "DVC must be able to read" in _problems(project)["DVC repository"].problem
+
+
+def test_a_store_that_status_calls_away_is_a_problem(project):
+    (project / "mlflow.db").write_bytes(b"no database" * 100)
+
+    assert "file is not a database" in _problems(project)["MLflow's store"].problem
 
 
 def test_a_file_in_the_place_of_a_folder_is_a_problem(project):

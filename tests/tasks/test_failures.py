@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 
@@ -6,12 +7,14 @@ import pytest
 from astra_core.errors import (
     ConfigurationError,
     DataError,
+    DiskFullError,
     GateError,
     LostProcessError,
     RolloutError,
     ScorerError,
     TrainingError,
 )
+from tasks import failures
 from tasks.failures import (
     Failure,
     Stopped,
@@ -91,3 +94,20 @@ def test_terminate_unwinds_the_stack():
             os.kill(os.getpid(), signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_full_disk_is_told_by_its_name_and_not_tried_again(tmp_path):
+    told = failures.plain(OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "a")))
+
+    assert isinstance(told, DiskFullError)
+    assert f"must have room for {tmp_path / 'a'}" in str(told)
+    assert failures.EXIT_MISTAKE == failures.exit_status(told)
+    assert not failures.failure_of(told).retryable
+    bug = ValueError("mine")
+    assert bug is failures.plain(bug)
+
+
+def test_half_a_failure_is_none(tmp_path):
+    (tmp_path / "toy.json").write_text('{"error": "Sto')
+
+    assert failures.read_failure("toy", folder=tmp_path) is None

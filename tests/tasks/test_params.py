@@ -305,3 +305,14 @@ def test_the_command_misses_a_file_that_is_not_there(tmp_path):
 def _check(folder: Path) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "tasks", "--check"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def test_a_metric_with_a_typo_is_found_before_weights_load():
+    params = Params.read({"training": {"metric": "eval/attack_succes_rate"}}, where="")
+    with pytest.raises(ConfigurationError, match=r"did you mean 'eval/attack_success_rate'\?"):
+        check_params(params)
+
+
+@pytest.mark.parametrize("metric", ["eval/score_mean_low", "eval/self_bleu", "eval/reward_mean"])
+def test_any_metric_of_an_evaluation_can_choose_the_best(metric):
+    check_params(Params.read({"training": {"metric": metric}}, where=""))
