@@ -92,10 +92,15 @@ def _kept(client: "MlflowClient", run_id: str) -> frozenset[str] | None:
     place = f"{KNOWN_FOLDER}/{KNOWN_FILE}"
     if place not in {file.path for file in client.list_artifacts(run_id, KNOWN_FOLDER)}:
         return None
-    path = mlflow.artifacts.download_artifacts(
-        run_id=run_id, artifact_path=place, tracking_uri=client.tracking_uri
-    )
-    return frozenset(Path(path).read_text(encoding="utf-8").split())
+    # Without a folder of ours MLflow would make one and leave it behind.
+    with scratch_folder() as folder:
+        path = mlflow.artifacts.download_artifacts(
+            run_id=run_id,
+            artifact_path=place,
+            dst_path=str(folder),
+            tracking_uri=client.tracking_uri,
+        )
+        return frozenset(Path(path).read_text(encoding="utf-8").split())
 
 
 def _is_invisible(char: str) -> bool:

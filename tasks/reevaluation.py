@@ -19,8 +19,7 @@ from tasks import failures
 from tasks.console import complain, quiet_libraries, say
 from tasks.drift import drift_between
 from tasks.environment import set_environment
-from tasks.evidence import read_table
-from tasks.examinations import TABLE_FILE, find_examination
+from tasks.examinations import find_examination
 from tasks.fresh_prompts import fresh_prompts
 from tasks.known_prompts import KnownPrompts, known_prompts
 from tasks.model_versions import EVALUATION_KEY_TAG
@@ -196,10 +195,10 @@ def _champion(client: "MlflowClient", name: str, alias: str) -> "ModelVersion | 
 
 def _registered_rates(client: "MlflowClient", champion: "ModelVersion") -> list[float]:
     """The success rate of each prompt at registration; none if its table is gone."""
-    folder = find_examination(client, champion, champion.tags.get(EVALUATION_KEY_TAG, ""))
-    if folder is None:
+    found = find_examination(client, champion, champion.tags.get(EVALUATION_KEY_TAG, ""))
+    if found is None:
         return []
-    table = read_table(folder / TABLE_FILE)
+    table = found[1]
     rates: list[float] = table.loc[table["role"] == "attacker", "success_rate"].tolist()
     return rates
 
