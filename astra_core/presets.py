@@ -22,6 +22,7 @@ from astra_core.config import (
     TrainingConfiguration,
 )
 from astra_core.evaluator import Evaluator
+from astra_core.models.folders import model_folder
 from astra_core.registry import build, read_options, resolve
 from astra_core.rollout import Prompt
 from astra_core.system import System
@@ -71,8 +72,9 @@ def hf_trainer(
     """A Trainer whose ``train()`` leaves the best attacker found in place.
 
     Args:
-        attacker: Hugging Face folder; its frozen copy is the reference.
-        target: Hugging Face folder; may be the attacker's.
+        attacker: Hugging Face folder, or ``hub:owner/name@revision`` for one of the hub, which is
+            asked for nothing else; its frozen copy is the reference.
+        target: Likewise; may be the attacker's.
         prompts: What opens the conversations that are learned from.
         dev_prompts: What opens those of the examination; the first ``num_training_prompts``.
         folder: Where checkpoints go; ``resume()`` goes on from the newest.
@@ -94,7 +96,7 @@ def hf_trainer(
     evaluator = Evaluator(
         around.evaluation, prompts=examined, reward=build("reward", around.reward), seed=around.seed
     )
-    system = _system(Path(attacker), Path(target), around)
+    system = _system(model_folder(attacker), model_folder(target), around)
     return trainer(
         config,
         build(

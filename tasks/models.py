@@ -1,11 +1,9 @@
 """Stage ``models``: attacker, target and reference as Hugging Face folders, or pointers to them."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from astra_core.errors import ConfigurationError
 from astra_core.files import draft_folder_of, write_json
 from tasks.artifacts import ROLES
 from tasks.builtin.language_model import LanguageModelConfiguration
@@ -35,6 +33,7 @@ class ModelsSummary:
         "tasks/models.py",
         "tasks/builtin",
         "astra_core/memory.py",
+        "astra_core/models/folders.py",
         "astra_core/models/pretrained.py",
     )
 )
@@ -110,28 +109,9 @@ def _located(source: ModelSource, draft: Path) -> tuple[Path, bool]:
         return draft / "builtin", False
     if source.source == "folder" and source.path is not None:
         return source.path.resolve(), True
-    return _from_hub(source), True
+    from astra_core.models.folders import hub_folder
 
-
-def _from_hub(source: ModelSource) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
-
-    try:
-        folder: Callable[..., str] = snapshot_download
-        return Path(
-            folder(
-                source.repository,
-                revision=source.revision,
-                allow_patterns=["*.json", "*.safetensors", "*.model", "*.txt"],
-            )
-        )
-    except (HfHubHTTPError, LocalEntryNotFoundError, OSError) as error:
-        msg = (
-            f"models: hub id '{source.repository}' at {source.revision} must be reachable, got "
-            f"{type(error).__name__}; check the id and the network, or name a local folder"
-        )
-        raise ConfigurationError(msg) from error
+    return hub_folder(str(source.repository), str(source.revision)), True
 
 
 def _use_threads(count: int) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from astra_core.errors import ConfigurationError
 from astra_core.files import folder_digest
+from astra_core.models.folders import require_folder
 
 # Above this many parameters a matrix product is long enough to pay for a second thread.
 _PARAMETERS_PER_THREAD = 5_000_000
@@ -22,17 +23,21 @@ def load_pretrained(folder: Path | str) -> tuple[Any, Any]:
     from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    require_folder(folder)
     try:
         model, loading = AutoModelForCausalLM.from_pretrained(
             str(folder),
             dtype=torch.float32,
             use_safetensors=True,
             local_files_only=True,
+            trust_remote_code=False,  # transformers would ask at the terminal whether to run it
             output_loading_info=True,
         )
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        reason = str(error).splitlines()[0]
+        tokenizer = AutoTokenizer.from_pretrained(
+            str(folder), local_files_only=True, trust_remote_code=False
+        )
+    except (ImportError, OSError, ValueError, KeyError, SafetensorError) as error:
+        reason = str(error).strip().partition("\n")[0]
         msg = f"{folder} must be a Hugging Face causal LM with safetensors, got: {reason}; check it"
         raise ConfigurationError(msg) from error
     if loading["missing_keys"]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
+from astra_core.models.folders import require_folder
 
 
 def tokenizer_digest(folder: Path | str) -> str:
@@ -16,10 +17,13 @@ def tokenizer_digest(folder: Path | str) -> str:
     """
     from transformers import AutoTokenizer
 
+    require_folder(folder)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(str(folder), local_files_only=True)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
+        tokenizer = AutoTokenizer.from_pretrained(
+            str(folder), local_files_only=True, trust_remote_code=False
+        )
+    except (ImportError, OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().partition("\n")[0]
         msg = f"{folder} must hold a tokenizer, got: {reason}; check it"
         raise ConfigurationError(msg) from error
     return record_digest(meaning_of_ids(tokenizer))

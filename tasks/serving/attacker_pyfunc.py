@@ -11,6 +11,7 @@ does not depend on the other rows of the request.
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -43,9 +44,14 @@ class AttackerModel(PythonModel):
         self._separator = config.pop("separator", None)
         self._max_context_tokens = config.pop("max_context_tokens", None)
         self._defaults = _DEFAULTS | config
-        self._tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        if not Path(folder, "config.json").is_file():
+            # transformers would look a path that is no folder up at the hub.
+            msg = f"the model's files must hold {folder}, got none; register it again"
+            raise FileNotFoundError(msg)
+        own = {"local_files_only": True, "trust_remote_code": False}
+        self._tokenizer = AutoTokenizer.from_pretrained(folder, **own)
         self._model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, local_files_only=True
+            folder, dtype=torch.float32, use_safetensors=True, **own
         ).eval()
         self._model.to("cuda" if torch.cuda.is_available() else "cpu")
 

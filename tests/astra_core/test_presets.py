@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from outside_calls import outside_calls
 from tiny_training import weights_of
 
 from astra_core.config import (
@@ -114,3 +115,35 @@ def test_a_trainer_and_an_algorithm_are_chosen_by_name(folders):
 
     assert type(trainer) is Trainer
     assert "PPO" == type(trainer.algorithm).__name__
+
+
+@pytest.mark.parametrize("place", ["my/attaker", "my/target"])
+def test_a_folder_that_is_missing_is_told_at_once_and_nobody_is_asked(folders, place):
+    names = {"my/attaker": (place, folders / "target"), "my/target": (folders / "attacker", place)}
+    with outside_calls() as hosts, pytest.raises(ConfigurationError, match="no such folder"):
+        hf_trainer(*names[place], TEXTS, dev_prompts=TEXTS, folder=folders / "run")
+
+    assert [] == hosts
+
+
+def test_a_whole_run_of_the_preset_asks_nobody(folders):
+    system = SMALL.system.model_copy(update={"scorer": Choice(name="profanity")})
+    around = SMALL.model_copy(update={"system": system})
+    options = {"training_steps": 1, "lora": {"rank": 2}, "schedule": {"name": "transformers"}}
+    with outside_calls() as hosts:
+        trainer = built(folders, assembly=around, **options)
+        trainer.train()
+        assert built(folders, assembly=around, **options).resume()
+        trainer.sampler.system.attacker.save(folders / "trained")
+        LanguageModel.load(folders / "trained")
+
+    assert [] == hosts
+
+
+def test_a_model_of_the_hub_is_named_as_such(folders):
+    with outside_calls() as hosts, pytest.raises(ConfigurationError, match="must be named 'hub:"):
+        hf_trainer(
+            "hub:owner/name", folders / "target", TEXTS, dev_prompts=TEXTS, folder=folders / "run"
+        )
+
+    assert [] == hosts

@@ -18,5 +18,6 @@ def test_tokenizer_digest_tells_vocabularies_apart_and_not_weights(tmp_path):
 
 
 def test_tokenizer_digest_asks_for_a_tokenizer(tmp_path):
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     with pytest.raises(ConfigurationError, match="must hold a tokenizer"):
         tokenizer_digest(tmp_path)
