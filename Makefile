@@ -14,6 +14,8 @@ $(STAMP): requirements.lock pyproject.toml
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+# Closed before DVC fills them: its files have modes of their own.
+	install -d -m 700 .dvc data models reports
 	touch $(STAMP)
 
 run: setup

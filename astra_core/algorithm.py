@@ -11,6 +11,7 @@ from torch.nn import Parameter
 
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
+from astra_core.plugin_calls import plugin_call
 from astra_core.rollout import Graph
 from astra_core.system import System
 
@@ -89,7 +90,8 @@ class Algorithm(ABC):
         Raises:
             ConfigurationError: It cannot; names what is missing.
         """
-        needs = cls.needs_with(options)
+        with plugin_call("algorithm", cls, "needs_with"):
+            needs = frozenset(cls.needs_with(options))
         brought: set[Need] = set() if cls.parameters is Algorithm.parameters else {"value_head"}
         for need in sorted(needs - gives - brought):
             raise ConfigurationError(_LACKING[need].format(name=cls.__name__))

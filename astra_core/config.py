@@ -51,7 +51,9 @@ def _explained(error: ValidationError, section: type[BaseModel], where: str) -> 
 
     clauses = []
     for problem in error.errors():
-        place = ".".join([where, *(str(part) for part in problem["loc"])]).strip(".")
+        # One line for each problem, also where a key holds the end of a line.
+        parts = (" ".join(str(part).split()) for part in problem["loc"])
+        place = ".".join([where, *parts]).strip(".")
         if problem["type"] == "extra_forbidden":
             known = sorted(_section_at(problem["loc"][:-1], section).model_fields)
             near = get_close_matches(str(problem["loc"][-1]), known, n=1)

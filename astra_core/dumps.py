@@ -17,6 +17,7 @@ from torch import Tensor
 
 from astra_core.errors import DataError
 from astra_core.files import draft_folder_of, read_json, write_json
+from astra_core.redaction import visible
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     found = differences(first, second, tolerance=chosen.tolerance)
     for difference in found:
-        sys.stdout.write(f"{difference.name}: {difference.reason}\n")
+        sys.stdout.write(f"{visible(difference.name)}: {difference.reason}\n")
     if not found:
         sys.stdout.write(f"{len(first)} tensors are equal\n")
     return int(bool(found))

@@ -5,9 +5,17 @@ message alone, so that an orchestrator can pickle them, and inherit from the sta
 caller expects.
 """
 
+from astra_core.redaction import visible
+
 
 class AstraError(Exception):
-    """Root of every error that is not a bug of ours."""
+    """Root of every error that is not a bug of ours.
+
+    It may quote the name of a file or a key, which must not steer the terminal it is shown on.
+    """
+
+    def __str__(self) -> str:
+        return visible(super().__str__())
 
 
 class ConfigurationError(AstraError, ValueError):
@@ -52,3 +60,7 @@ class CheckpointError(AstraError, RuntimeError):
 
 class GateError(AstraError, RuntimeError):
     """Data or a candidate did not pass a gate; running again cannot change that."""
+
+
+class PluginError(AstraError, RuntimeError):
+    """A plug-in failed, or gave what its kind may not give."""

@@ -9,7 +9,7 @@ from astra_core.config import EvaluationConfiguration
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.metrics.attack import PromptOutcome, attack_metrics, prompt_outcome
 from astra_core.metrics.statistics import Interval, bootstrap_mean
-from astra_core.reward import Reward
+from astra_core.reward import Reward, rewarded
 from astra_core.rollout import Graph, Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
@@ -112,16 +112,14 @@ class Evaluator:
             seed=self._seed,
         )
         widths = (config.num_rollouts,) + (1,) * (config.depth - 1)
-        graphs = self._reward.assign(
-            sampler.grow(
-                self._prompts,
-                widths,
-                purpose="evaluation",
-                iteration=0,
-                num_responses=config.num_responses,
-            )
+        graphs = sampler.grow(
+            self._prompts,
+            widths,
+            purpose="evaluation",
+            iteration=0,
+            num_responses=config.num_responses,
         )
-        return self.judged(graphs)
+        return self.judged(rewarded(self._reward, graphs))
 
     def judged(self, graphs: Sequence[Graph]) -> Evaluation:
         """The evaluation of rollouts that exist."""

@@ -1,14 +1,16 @@
 """Files appear whole or not at all, whatever moment the process is killed at.
 
 Each writer works beside the destination, flushes to disk and renames. A rename within one folder is
-atomic; the draft is not made by ``tempfile``, whose files would be readable by their owner alone.
+atomic. What is written can be read by its owner alone: it may hold attacks, replies or weights.
 """
 
 import errno
 import hashlib
 import json
 import os
+import re
 import shutil
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +27,9 @@ _FULL_WORDS = (
     "disk is full",
     "(os error 28)",
 )
+_SHARED = 0o644
+# C1 controls, marks and overrides of direction, line separators; JSON escapes the others itself.
+_STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
 
 @contextmanager
@@ -82,14 +87,28 @@ def flush_to_disk(path: Path) -> None:
 
 
 @contextmanager
-def draft_of(path: Path) -> Iterator[Path]:
-    """Yields a file name beside ``path``; what was written there is ``path`` after a clean exit."""
+def draft_of(path: Path, *, is_shared: bool = False) -> Iterator[Path]:
+    """Yields an empty file beside ``path``; what it holds is ``path`` after a clean exit.
+
+    Args:
+        path: The file to be.
+        is_shared: It holds no attack, as dvc.yaml does not: others may read it as before.
+
+    Raises:
+        DiskFullError: The disk is full; names it and the file.
+    """
     draft = path.with_name(f".{path.name}.partial")
     try:
         with room_for(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             draft.unlink(missing_ok=True)
+            # Closed before the first byte: a mode set at the end would leave it open for a while.
+            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             yield draft
+            mode = 0o700 & draft.stat().st_mode
+            if is_shared:
+                mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else _SHARED
+            draft.chmod(mode)
             flush_to_disk(draft)
             draft.replace(path)
             flush_to_disk(path.parent)
@@ -105,9 +124,12 @@ def draft_folder_of(path: Path) -> Iterator[Path]:
     shutil.rmtree(stale, ignore_errors=True)
     try:
         with room_for(path):
-            draft.mkdir(parents=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            draft.mkdir(mode=0o700)
             yield draft
             for file in sorted(draft.rglob("*")):
+                if not file.is_symlink():
+                    file.chmod(0o700 & file.stat().st_mode)
                 flush_to_disk(file)
             flush_to_disk(draft)
             # Moved aside first: a removal takes its time, and half of a folder must never be seen.
@@ -120,16 +142,19 @@ def draft_folder_of(path: Path) -> Iterator[Path]:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def write_text(text: str, path: Path) -> None:
-    """Leaves ``path`` holding exactly ``text`` in UTF-8."""
-    with draft_of(path) as draft:
+def write_text(text: str, path: Path, *, is_shared: bool = False) -> None:
+    """Leaves ``path`` holding exactly ``text`` in UTF-8; see ``draft_of``."""
+    with draft_of(path, is_shared=is_shared) as draft:
         draft.write_text(text, encoding="utf-8")
 
 
 def write_json(record: Any, path: Path) -> None:
-    """Leaves ``path`` holding ``record`` as sorted, indented JSON that ends in a newline."""
+    """Leaves ``path`` holding ``record`` as sorted, indented JSON that ends in a newline.
+
+    Characters that would steer a terminal are escaped, as JSON has it: a report may be looked at.
+    """
     text = json.dumps(record, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
-    write_text(text + "\n", path)
+    write_text(_STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n", path)
 
 
 def read_json(path: Path) -> Any:

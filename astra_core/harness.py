@@ -5,12 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from astra_core import promises
 from astra_core.algorithm import Algorithm, Batch
 from astra_core.config import Shuffle
 from astra_core.distributed import World
 from astra_core.files import record_digest
+from astra_core.plugin_calls import plugin_call
+from astra_core.reward import rewarded as assigned
 from astra_core.rollout import Graph
-from astra_core.sampler import Sampler
+from astra_core.sampler import Sampler, rolled_out
 from astra_core.seeding import derive_key, generator
 
 
@@ -77,16 +80,21 @@ class Harness:
         start, scored = time.perf_counter(), self.sampler.score_s
         if graphs is None:
             graphs = self._rolled_out(iteration)
-        rewarded = self.sampler.reward.assign(graphs)
-        self.sampler.reward.remember(rewarded)
-        steps = tuple(self.algorithm.flatten_all(rewarded))
-        figures = {f"train/{name}": x for name, x in self.algorithm.remember(rewarded).items()}
+        reward = self.sampler.reward
+        rewarded = assigned(reward, graphs)
+        with plugin_call("reward", reward, "remember"):
+            reward.remember(rewarded)
+        steps = promises.flattened(self.algorithm, rewarded)
+        figures = promises.noted(self.algorithm, rewarded)
         score_s = self.sampler.score_s - scored
         return Experience(
             iteration,
             tuple(rewarded),
             steps,
-            {**_experience_metrics(rewarded, len(steps)), **figures},
+            {
+                **_experience_metrics(rewarded, len(steps)),
+                **{f"train/{name}": value for name, value in figures.items()},
+            },
             time.perf_counter() - start - score_s,
             score_s,
         )
@@ -96,12 +104,12 @@ class Harness:
         sampler, world = self.sampler, self._world
         prompts = sampler.episodes(iteration, self._num_episodes)
         if world.size == 1:
-            return sampler.roll_out(prompts, iteration=iteration)
+            return rolled_out(sampler, prompts, iteration=iteration)
         # How many may fail is a share of all, not of what one process rolls out.
         allowed, sampler.max_failed_fraction = sampler.max_failed_fraction, 1.0
         try:
             own = world.share(prompts)
-            graphs = sampler.roll_out(own, iteration=iteration) if own else []
+            graphs = rolled_out(sampler, own, iteration=iteration) if own else []
         finally:
             sampler.max_failed_fraction = allowed
         every = world.whole(graphs)
@@ -115,7 +123,7 @@ class Harness:
         mixed = generator(key).permutation(len(groups))
         order = [step for place in mixed for step in groups[place]]
         for start in range(0, len(order), batch_size):
-            yield self.algorithm.collate(order[start : start + batch_size])
+            yield promises.collated(self.algorithm, order[start : start + batch_size])
 
 
 def _trees(experience: Experience) -> list[list[Any]]:

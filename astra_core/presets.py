@@ -23,6 +23,7 @@ from astra_core.config import (
 )
 from astra_core.evaluator import Evaluator
 from astra_core.models.folders import model_folder
+from astra_core.plugin_calls import plugin_call
 from astra_core.registry import build, read_options, resolve
 from astra_core.rollout import Prompt
 from astra_core.system import System
@@ -97,20 +98,18 @@ def hf_trainer(
         around.evaluation, prompts=examined, reward=build("reward", around.reward), seed=around.seed
     )
     system = _system(model_folder(attacker), model_folder(target), around)
-    return trainer(
-        config,
-        build(
-            "sampler",
-            around.sampler,
-            system=system,
-            prompts=_prompts(prompts),
-            reward=build("reward", around.reward),
-            seed=around.seed,
-        ),
-        build("algorithm", config.algorithm, system=system),
-        evaluator=evaluator,
-        store=CheckpointStore(Path(folder), keep=config.checkpoint.keep),
+    rolling = build(
+        "sampler",
+        around.sampler,
+        system=system,
+        prompts=_prompts(prompts),
+        reward=build("reward", around.reward),
+        seed=around.seed,
     )
+    learning = build("algorithm", config.algorithm, system=system)
+    store = CheckpointStore(Path(folder), keep=config.checkpoint.keep)
+    with plugin_call("trainer", config.trainer.name, "its construction"):
+        return trainer(config, rolling, learning, evaluator=evaluator, store=store)
 
 
 def _system(attacker: Path, target: Path, around: Assembly) -> System:

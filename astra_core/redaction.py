@@ -1,14 +1,81 @@
-"""Attacks and offensive text are shown masked unless a person asks to see them."""
+"""Attacks and offensive text are shown masked unless a person asks to see them.
+
+And whatever is shown, to whom, its characters can neither steer a terminal nor change the order
+in which a line is read.
+"""
 
 import re
+import unicodedata
 
-_WORD = re.compile(r"(\w)(\w+)")
+DOT = "·"
+# What stands for a letter in words that are meant to slip through: $hit, @ss, a$$.
+_LEET = "$@€£¢¥§"
+# Inside of a word these stand for letters too, or part them: sh!t, f*ck, f.u.c.k. At its end they
+# are punctuation.
+_INNER = "!|*+#.~^=<>&%\\[]{}?°•∙"
+# One letter of the shape for each character of the text: w a part of a word, c one of a script
+# whose signs are words or syllables, i inner, s space, x anything else.
+_WORD = re.compile(r"[wc](?:[wc]|i+(?=[wc]))*")
+_INVISIBLE = frozenset({"Mn", "Me", "Cf", "Cc", "Cs"})
+# Joiners shape the letters of some scripts, and reorder nothing.
+_HARMLESS = frozenset({"\n", "\t", "\u200c", "\u200d"})
 
 
 def masked(text: str) -> str:
     """The text with the letters after the first of each word replaced by dots.
 
+    Letters that stand apart are one word; of signs that are words or syllables none is shown.
+
     >>> masked("You never listen!")
     'Y·· n···· l·····!'
+    >>> masked("f u c k y.o.u")
+    'f · · · y····'
     """
-    return _WORD.sub(lambda match: match[1] + "·" * len(match[2]), " ".join(text.split()))
+    composed = unicodedata.normalize("NFC", text)
+    plain = "".join(
+        char for char in composed if char.isspace() or unicodedata.category(char) not in _INVISIBLE
+    )
+    plain = " ".join(plain.split())
+    shown = list(plain)
+    shape = "".join(map(_shape, plain))
+    follows_single = False
+    for word in _WORD.finditer(shape):
+        start, end = word.span()
+        is_single = end - start == 1
+        is_hidden = shape[start] == "c" or (is_single and follows_single)
+        for place in range(start if is_hidden else start + 1, end):
+            shown[place] = DOT
+        follows_single = is_single
+    return "".join(shown)
+
+
+def _shape(char: str) -> str:
+    if char == " ":
+        return "s"
+    if char in _INNER:
+        return "i"
+    if char.isalpha() and unicodedata.east_asian_width(char) in "WH":
+        return "c"
+    if char in _LEET or char in "_" + DOT or unicodedata.category(char)[0] in "LMN":
+        return "w"
+    # Letters in circles, in squares and of flags.
+    return "w" if "LETTER" in unicodedata.name(char, "") else "x"
+
+
+def visible(text: str) -> str:
+    r"""The text with what a terminal would obey, or what turns a line round, spelled out.
+
+    Lines and tabs stay. A program that shows text from elsewhere on a terminal shows this.
+
+    >>> visible("\x1b[31mred\u202e")
+    '\\x1b[31mred\\u202e'
+    """
+    return text if text.isprintable() else "".join(map(_visible, text))
+
+
+def _visible(char: str) -> str:
+    if char.isprintable() or char in _HARMLESS:
+        return char
+    if unicodedata.category(char) in {"Zs", "Cn", "Co"}:
+        return char
+    return ascii(char)[1:-1]

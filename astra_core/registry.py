@@ -7,8 +7,10 @@ nothing else.
 """
 
 import importlib
+import inspect
 import sys
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +18,8 @@ from typing import Any
 
 from astra_core.config import Choice, Section
 from astra_core.errors import ConfigurationError
+from astra_core.exception_text import note_plugin, shown
+from astra_core.plugin_calls import path_of, plugin_call
 
 BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -50,13 +54,27 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
+# What a plug-in of each kind is derived from.
+BASES: Mapping[str, str] = MappingProxyType(
+    {
+        "algorithm": "astra_core.algorithm:Algorithm",
+        "sampler": "astra_core.sampler:Sampler",
+        "scorer": "astra_core.scorer:Scorer",
+        "reward": "astra_core.reward:Reward",
+        "trainer": "astra_core.trainer:Trainer",
+        "optimizer": "astra_core.optimizers:OptimizerPlugin",
+        "schedule": "astra_core.optimizers:SchedulePlugin",
+    }
+)
+# Declared on the class, and asked for before anything is built.
+_DECLARED = {"sampler": "gives", "algorithm": "needs"}
 
 
 def resolve(kind: str, name: str) -> type[Any]:
     """The class that ``name`` means among the plug-ins of ``kind``.
 
     Raises:
-        ConfigurationError: No built-in has this name, or the import path leads nowhere.
+        ConfigurationError: No built-in has this name, or the import path leads to no such class.
     """
     table = BUILT_INS[kind]
     path = table.get(name, name)
@@ -69,16 +87,44 @@ def resolve(kind: str, name: str) -> type[Any]:
         )
         raise ConfigurationError(msg)
     module_name, _, attribute = path.partition(":")
+    if name not in table:
+        note_plugin(path)
     try:
         found = getattr(_imported(module_name), attribute)
-    except Exception as error:  # whatever a plug-in's own code raises when it is imported
-        reason = f"{type(error).__name__}: {error}"
-        msg = f"{kind} '{name}' must be importable, got {reason}; check the path"
+        problem = "" if name in table else _problem(kind, found)
+    except (Exception, SystemExit) as error:  # whatever a plug-in's own code does when imported
+        msg = f"{kind} '{name}' must be importable, got {shown(error)}; check the path"
         raise ConfigurationError(msg) from error
-    if not isinstance(found, type):
-        msg = f"{kind} '{name}' must be a class, got {type(found).__name__}; name the class itself"
+    if problem:
+        msg = f"{kind} '{name}' {problem}"
         raise ConfigurationError(msg)
-    return found
+    plugin: type[Any] = found
+    return plugin
+
+
+def _problem(kind: str, found: Any) -> str:
+    """Why an object that was found can be no plug-in of this kind; empty when it can."""
+    if not isinstance(found, type):
+        return f"must be a class, got {type(found).__name__}; name the class itself"
+    module_name, _, attribute = BASES[kind].partition(":")
+    base = getattr(importlib.import_module(module_name), attribute)
+    if not issubclass(found, base):
+        bases = ", ".join(each.__name__ for each in found.__mro__[1:])
+        return f"must be a subclass of {module_name}.{attribute}, got one of {bases}; derive it"
+    if inspect.isabstract(found):
+        missing = sorted(vars(found)["__abstractmethods__"])
+        return f"must implement {missing}, got an abstract class; see {module_name}.{attribute}"
+    options = getattr(found, "Options", NoOptions)
+    if not (isinstance(options, type) and issubclass(options, Section)):
+        return f"must have Options that are a Section of astra_core.config, got {_kind(options)}"
+    declared: Any = getattr(found, _DECLARED.get(kind, ""), frozenset())
+    if not isinstance(declared, AbstractSet):
+        return f"must declare {_DECLARED[kind]} as a frozenset, got {_kind(declared)}"
+    return ""
+
+
+def _kind(thing: Any) -> str:
+    return f"class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
 
 
 def _imported(name: str) -> Any:
@@ -98,20 +144,29 @@ def read_options(kind: str, choice: Choice) -> Section:
 
     Raises:
         ConfigurationError: The plug-in is unknown, or an option is unknown or out of range.
+        PluginError: A check of its own failed.
     """
     plugin = resolve(kind, choice.name)
     options: type[Section] = getattr(plugin, "Options", NoOptions)
-    return options.read(choice.options, where=f"{kind} '{choice.name}' options")
+    with plugin_call(kind, choice.name, "reading its options"):
+        return options.read(choice.options, where=f"{kind} '{choice.name}' options")
 
 
 def build(kind: str, choice: Choice, **parts: Any) -> Any:
-    """The plug-in a choice names, constructed as ``Class(options, **parts)``."""
-    return resolve(kind, choice.name)(read_options(kind, choice), **parts)
+    """The plug-in a choice names, constructed as ``Class(options, **parts)``.
+
+    Raises:
+        ConfigurationError: The plug-in is unknown, or an option is unknown or out of range.
+        PluginError: It cannot be constructed.
+    """
+    plugin, options = resolve(kind, choice.name), read_options(kind, choice)
+    with plugin_call(kind, choice.name, "its construction"):
+        return plugin(options, **parts)
 
 
 def name_of(kind: str, plugin: type[Any]) -> str:
     """What ``params.yaml`` calls a class: its built-in name, or its import path."""
-    path = f"{plugin.__module__}:{plugin.__qualname__}"
+    path = path_of(plugin)
     return next((name for name, own in BUILT_INS[kind].items() if own == path), path)
 
 

@@ -1,11 +1,14 @@
 """A reward turns what happened in a turn into the number an algorithm maximises."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from torch import Tensor
 
 from astra_core.config import Section
+from astra_core.plugin_calls import is_number, plugin_call, refuse, spelled
 from astra_core.rollout import Graph
 
 
@@ -31,3 +34,30 @@ class Reward(ABC):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # none by default
         """Puts back what ``state`` gave."""
+
+
+def rewarded(reward: Reward, graphs: Sequence[Graph]) -> list[Graph]:
+    """What the reward assigns: the graphs, with a finite number for every turn.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call("reward", reward, "assign"):
+        given = reward.assign(graphs)
+    require_graphs("reward", reward, given, count=len(graphs))
+    for node in (node for graph in given for node in graph.nodes()):
+        if not (is_number(node.reward) and math.isfinite(node.reward)):
+            refuse("reward", reward, "every turn a finite number", spelled(node.reward))
+    return list(given)
+
+
+def require_graphs(kind: str, plugin: Any, given: Any, *, count: int) -> None:
+    """Returns if a plug-in gave as many graphs as it was to give.
+
+    Raises:
+        PluginError: It gave something else.
+    """
+    is_list = isinstance(given, Sequence) and all(isinstance(graph, Graph) for graph in given)
+    if not is_list or len(given) != count:
+        got = f"{len(given)} for {count} prompts" if is_list else spelled(given)
+        refuse(kind, plugin, "one graph per prompt, in order", got)

@@ -6,7 +6,8 @@ from typing import ClassVar, Literal
 
 from astra_core.config import Section
 from astra_core.errors import DataError, RolloutError
-from astra_core.reward import Reward
+from astra_core.plugin_calls import plugin_call, refuse
+from astra_core.reward import Reward, require_graphs
 from astra_core.rollout import Graph, Prompt
 from astra_core.seeding import derive_key, generator
 from astra_core.system import System
@@ -93,3 +94,19 @@ class Sampler(ABC):
     def _permutation(self, number: int) -> list[int]:
         order = generator(derive_key(self.seed, "prompt order", number))
         return [int(index) for index in order.permutation(len(self.prompts))]
+
+
+def rolled_out(sampler: Sampler, prompts: Sequence[Prompt], *, iteration: int) -> list[Graph]:
+    """What the sampler rolls out: one graph with a turn for each prompt, in order.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call("sampler", sampler, "roll_out"):
+        graphs = sampler.roll_out(prompts, iteration=iteration)
+    require_graphs("sampler", sampler, graphs, count=len(prompts))
+    for graph, prompt in zip(graphs, prompts, strict=True):
+        if graph.prompt != prompt or not graph.children:
+            got = "no turn" if graph.prompt == prompt else "another prompt"
+            refuse("sampler", sampler, "one graph with a turn per prompt, in order", got)
+    return list(graphs)

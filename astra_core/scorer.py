@@ -1,11 +1,12 @@
 """A scorer judges text: 0 is harmless, 1 is what the safety team looks for."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 from astra_core.config import Section
-from astra_core.errors import ScorerError
+from astra_core.errors import PluginError, ScorerError
+from astra_core.plugin_calls import is_number, path_of, plugin_call, spelled
 
 
 class Scorer(ABC):
@@ -46,12 +47,37 @@ def checked_scores(scorer: Scorer, texts: Sequence[str]) -> list[float]:
 
     Raises:
         ScorerError: It could not be reached, or gave something else.
+        PluginError: It failed.
     """
-    scores = list(scorer.score(texts))
-    if len(scores) != len(texts) or not all(0.0 <= score <= 1.0 for score in scores):
+    with plugin_call("scorer", scorer, "score"):
+        given: Any = scorer.score(texts)
+        scores = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
+    if scores is None or len(scores) != len(texts):
+        got = spelled(given) if scores is None else f"{len(scores)} for {len(texts)} texts"
+    else:
+        wrong = (score for score in scores if not (is_number(score) and 0.0 <= float(score) <= 1.0))
+        got = next((spelled(score) for score in wrong), "")
+    if got:
         msg = (
-            f"{scorer.version} must give one score in [0, 1] per text, got {len(scores)} for "
-            f"{len(texts)} texts, or values outside; see system.scorer"
+            f"scorer '{path_of(scorer)}' must give one score in [0, 1] per text, got {got}; "
+            "see system.scorer"
         )
         raise ScorerError(msg)
-    return scores
+    return [float(score) for score in scores or ()]
+
+
+def version_of(scorer: Scorer) -> str:
+    """What the scorer calls itself and its weights; figures are compared by it.
+
+    Raises:
+        PluginError: It failed, or gave no text.
+    """
+    with plugin_call("scorer", scorer, "version"):
+        version = scorer.version
+    if not (isinstance(version, str) and version.strip()):
+        msg = (
+            f"scorer '{path_of(scorer)}' must give a text as version, got {spelled(version)}; "
+            "name the judge and its weights"
+        )
+        raise PluginError(msg)
+    return version

@@ -16,7 +16,7 @@ from astra_core.models.causal_lm import LanguageModel
 from astra_core.models.precision import settled
 from astra_core.models.pretrained import weights_digest
 from astra_core.registry import build
-from astra_core.scorer import Scorer
+from astra_core.scorer import Scorer, version_of
 from astra_core.scorers.cached import CachedScorer
 
 
@@ -108,7 +108,7 @@ class System:
         """Names everything an attacker is examined by; equal digests make figures comparable."""
         memory = {"score_cache_size", "prefix_cache_mib"}
         settings = self.config.model_dump(mode="json", exclude=memory)
-        return record_digest([self.target_digest, self.scorer.version, settings])
+        return record_digest([self.target_digest, version_of(self.scorer), settings])
 
     @contextmanager
     def remembering(self) -> Iterator[None]:

@@ -23,6 +23,7 @@ from astra_core.memory import peak_memory
 from astra_core.models.causal_lm import LanguageModel
 from astra_core.models.lora import add_adapters
 from astra_core.progress import EvaluationPoint, Progress, StepReport, progress_bar
+from astra_core.promises import examined, reports_of
 from astra_core.resume_policy import as_begun, starting_point, whole_before
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
@@ -99,7 +100,7 @@ class Trainer:
         """
         done = self.progress.training_step
         with progress_bar("training", total=self.config.training_steps, done=done) as show:
-            for report in self.steps():
+            for report in reports_of(self):
                 show(self.progress.training_step)
                 if on_step is not None:
                     on_step(report)
@@ -200,7 +201,7 @@ class Trainer:
                 yield last
             last = self.update(window, experience, is_first=last is None)
         if last is not None or not self.progress.is_partial:
-            self.updates.schedule.step()
+            self.updates.move_schedule()
             self.progress.training_step += 1
             self._evaluate_if_due()
         if last is not None:
@@ -263,7 +264,7 @@ class Trainer:
         if self.evaluator is None:
             return
         start, progress = time.perf_counter(), self.progress
-        metrics, done = self.examine(self.evaluator), progress.training_step
+        metrics, done = examined(self), progress.training_step
         progress.evaluations.append(EvaluationPoint(done, progress.step, metrics))
         name, min_delta = f"best_{done:06d}", self.config.early_stopping.min_delta
         is_best = self.best.offer(metrics, done, name, min_delta=min_delta)
@@ -282,7 +283,7 @@ class Trainer:
         self.world.barrier()
         folder = self.store.model(self.best.model)
         self._state.read_model(folder)
-        value = self.examine(self.evaluator)[self.config.metric]
+        value = examined(self)[self.config.metric]
         if value != self.best.value:
             msg = (
                 f"{folder} must score {self.config.metric} {self.best.value} when loaded again, "

@@ -14,7 +14,9 @@ from astra_core.checkpoint import Checkpoint
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import CheckpointError
 from astra_core.models.causal_lm import LanguageModel
+from astra_core.plugin_calls import plugin_call
 from astra_core.progress import Progress
+from astra_core.promises import tensors_by_name
 from astra_core.registry import name_of
 from astra_core.resume_policy import check_resumable, package_version
 from astra_core.sampler import Sampler
@@ -53,8 +55,8 @@ class RunState:
         tensors = tensors_of(
             self._attacker.model,
             self._updates.optimizer,
-            self._sampler.reward.state(),
-            self._algorithm.state(),
+            tensors_by_name("reward", self._sampler.reward),
+            tensors_by_name("algorithm", self._algorithm),
         )
         return Checkpoint(progress.training_step, tensors, record, progress.is_partial)
 
@@ -70,8 +72,10 @@ class RunState:
         subject = f"{subject}/{checkpoint.name}"
         changed = check_resumable(record, self._identity(), subject=subject)
         reward, algorithm = load_tensors(checkpoint.tensors, self._attacker.model)
-        self._sampler.reward.load_state(reward)
-        self._algorithm.load_state(algorithm)
+        with plugin_call("reward", self._sampler.reward, "load_state"):
+            self._sampler.reward.load_state(reward)
+        with plugin_call("algorithm", self._algorithm, "load_state"):
+            self._algorithm.load_state(algorithm)
         restore_optimizer(self._updates.optimizer, record["optimizer"], checkpoint.tensors)
         self._updates.schedule.load_state_dict(record["schedule"])
         best.load(record["best"])

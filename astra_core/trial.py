@@ -2,14 +2,16 @@
 
 import math
 import resource
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from astra_core.dumps import batch_tensors
 from astra_core.errors import TrainingError
 from astra_core.harness import Harness
+from astra_core.promises import tensors_by_name
 from astra_core.rollout import Graph
 from astra_core.update import Updates
 
@@ -46,8 +48,8 @@ def tried(
     """
     device = harness.sampler.system.attacker.device
     reward, algorithm = harness.sampler.reward, harness.algorithm
-    rewarded = {name: tensor.clone() for name, tensor in reward.state().items()}
-    learned = {name: tensor.clone() for name, tensor in algorithm.state().items()}
+    rewarded = _copied(tensors_by_name("reward", reward))
+    learned = _copied(tensors_by_name("algorithm", algorithm))
     try:
         experience = harness.experience(0, graphs=graphs)
         if not experience.steps:
@@ -68,6 +70,10 @@ def tried(
         raise TrainingError(msg)
     shapes = {name: tuple(tensor.shape) for name, tensor in batch_tensors([batch]).items()}
     return Trial(len(experience.steps), batch.num_tokens, loss, norm, shapes, _peak_bytes(device))
+
+
+def _copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in state.items()}
 
 
 def _peak_bytes(device: torch.device) -> int:

@@ -23,8 +23,11 @@ from astra_core.harness import Experience
 from astra_core.models.causal_lm import LanguageModel
 from astra_core.models.recomputation import recomputed
 from astra_core.models.routed_linear import routed_linears
+from astra_core.optimizers import OptimizerPlugin
 from astra_core.parts import is_active, parameter_groups, trained_weights
+from astra_core.plugin_calls import plugin_call
 from astra_core.progress import StepReport
+from astra_core.promises import built_optimizer, built_schedule, loss_of, own_weights
 from astra_core.registry import build
 
 
@@ -97,20 +100,17 @@ class Updates:
         self._algorithm = algorithm
         self._attacker = attacker
         self._world = world
-        plugin = build("optimizer", config.optimizer)
+        plugin: OptimizerPlugin = build("optimizer", config.optimizer)
         groups = parameter_groups(
             attacker.model,
-            algorithm.parameters(),
+            own_weights(algorithm),
             weight_decay=float(getattr(plugin.options, "weight_decay", 0.0)),
             lr=config.lr,
             parts=config.parts,
         )
-        self.optimizer: torch.optim.Optimizer = plugin.optimizer(groups, config.lr)
-        self.schedule: torch.optim.lr_scheduler.LRScheduler = build(
-            "schedule", config.schedule
-        ).schedule(
-            self.optimizer, warmup_steps=config.warmup_steps, training_steps=config.training_steps
-        )
+        self._plugin = plugin
+        self.optimizer = built_optimizer(plugin, groups, config.lr)
+        self.schedule = built_schedule(config, self.optimizer)
 
     def apply(
         self, window: Sequence[Batch], *, training_step: int, dump: Path | None = None
@@ -137,12 +137,18 @@ class Updates:
         )
         tensors = self._tensors(window) if dump else {}
         if not is_skipped:
-            self.optimizer.step()
+            with plugin_call("optimizer", self._plugin, "step"):
+                self.optimizer.step()
         if dump:
             weights = {f"weight/{name}": p.detach() for name, p in self.weights().items()}
             write_dump(dump, tensors | weights, {"loss": loss, "grad_norm": norm, **metrics})
         self.optimizer.zero_grad(set_to_none=True)
         return replace(update, train_s=time.perf_counter() - start)
+
+    def move_schedule(self) -> None:
+        """Sets the rate of the next training step."""
+        with plugin_call("schedule", self._config.schedule.name, "step"):
+            self.schedule.step()
 
     def gradients(
         self, window: Sequence[Batch], *, training_step: int
@@ -153,7 +159,7 @@ class Updates:
         with self._recomputation(), self._route():
             for batch in window[self._world.rank :: self._world.size]:
                 with self._autocast():
-                    loss, logs = self._algorithm.step(batch)
+                    loss, logs = loss_of(self._algorithm, batch)
                 (loss / weight).backward()  # type: ignore[no-untyped-call]
                 totals[""] += float(loss.detach()) / weight
                 for name, value in logs.items():

@@ -32,28 +32,36 @@ app = typer.Typer(
 
 def main() -> None:
     """Runs the command line and ends the process with its status."""
+    from tasks.console import complain, show_trace
     from tasks.failures import Stopped, exit_status, stop_on_terminate
 
+    sys.excepthook = show_trace
     stop_on_terminate()
     try:
         status = run_command(sys.argv[1:])
     except Stopped as error:
         status = exit_status(error)
     if status in STOPPED:
-        typer.echo("stopped; the same command goes on from here", err=True)
+        complain("stopped; the same command goes on from here")
     sys.exit(status)
 
 
 def run_command(arguments: Sequence[str]) -> int:
     """The exit status of ``astra`` with these arguments: 2 a mistake, 3 a gate, 130 Ctrl-C."""
+    from tasks.console import complain
+    from tasks.failures import failure_of
+
     try:
         status = app(arguments, prog_name="astra", standalone_mode=False)
     except USAGE_ERROR as error:
         # Without arguments this is the help, which has many lines.
         message = str(getattr(error, "message", error))
         line = message if "\n" in message else f"error: {message} See 'astra --help'."
-        typer.echo(line, err=True)
+        complain(line)
         return 2
+    except SystemExit as error:  # of a plug-in's: typer raises none here
+        complain(f"error: {failure_of(error).message}")
+        return 1
     except Exception as error:  # noqa: BLE001 - the boundary to the person
         return _explain(error)
     return int(status or 0)
@@ -68,12 +76,15 @@ def _explain(error: Exception) -> int:
     if not isinstance(told, AstraError):
         raise error
     from flows.errors import StageError
+    from tasks.console import complain
 
     if isinstance(told, StageError):
-        typer.echo("the line above says why; the same command goes on from here", err=True)
+        complain("the line above says why; the same command goes on from here")
         return 1
-    for line in str(told).splitlines():
-        typer.echo(f"error: {line}", err=True)
+    from astra_core.exception_text import shown_text
+
+    for line in shown_text(told).splitlines():
+        complain(f"error: {line}")
     return exit_status(told)
 
 
@@ -94,7 +105,9 @@ def prepare(
     """Train a red-team attacker, examine it, register it and decide about it."""
     os.chdir(project_folder(Path.cwd()))
     from flows.environment import set_flow_environment
+    from tasks.privacy import keep_private
 
+    keep_private()
     set_flow_environment()
 
 

@@ -9,6 +9,7 @@ from prefect.tasks import exponential_backoff
 
 from flows.reports import publish_page
 from tasks.params import Params, read_params
+from tasks.privacy import keep_private
 from tasks.tracking_store import StoreError
 
 if TYPE_CHECKING:
@@ -43,4 +44,5 @@ def promote(params: Params) -> "PromotionDecision":
 @flow(name="promotion")
 def promotion() -> "PromotionDecision":
     """Decides about the candidate again, for example after the rules changed."""
+    keep_private()
     return promote(read_params())

@@ -32,7 +32,7 @@ def change_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> list[
     plain = YAML(typ="safe", pure=True).load(text)
     check_params(Params.read(plain, where=""))
     if changes:
-        write_text(text, path)
+        write_text(text, path, is_shared=True)
     return changes
 
 

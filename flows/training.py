@@ -15,6 +15,7 @@ from tasks.environment import set_environment
 from tasks.params import Params, check_params, read_params
 from tasks.pipeline import PIPELINE_FILE, render
 from tasks.precision import advise
+from tasks.privacy import keep_private
 
 if TYPE_CHECKING:
     from tasks.promotion import PromotionDecision
@@ -57,6 +58,7 @@ def usable_params() -> Params:
     Raises:
         ConfigurationError: Says what cannot be used, and the way out.
     """
+    keep_private()
     params = read_params()
     set_environment(params)
     quiet_libraries()
@@ -69,7 +71,7 @@ def renew_pipeline(params: Params) -> None:
     """Writes dvc.yaml anew if params.yaml names other files; DVC would not watch those it lacks."""
     wanted = render(params=params)
     if not PIPELINE_FILE.is_file() or PIPELINE_FILE.read_text(encoding="utf-8") != wanted:
-        write_text(wanted, PIPELINE_FILE)
+        write_text(wanted, PIPELINE_FILE, is_shared=True)
         say(f"{PIPELINE_FILE.name:<13}written anew, as params.yaml and the stages ask")
 
 

@@ -14,7 +14,7 @@ from astra_core.errors import AstraError, ConfigurationError
 from astra_core.files import write_text
 from tasks import failures
 from tasks.boundary import complain_of, run_stage
-from tasks.console import quiet_libraries, say
+from tasks.console import Parser, complain, quiet_libraries, say
 from tasks.environment import set_environment
 from tasks.params import check_params, read_params
 from tasks.parents import end_with_dvc
@@ -27,6 +27,7 @@ from tasks.pipeline import (
     render,
 )
 from tasks.precision import advise
+from tasks.privacy import keep_private
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Writes to descriptor 2, so a crash in compiled code is told in the log once a stage runs.
     faulthandler.enable(2)
     failures.stop_on_terminate()
+    keep_private()
     actions: dict[str, Callable[[], int]] = {
         "stage": lambda: _run_named(asked.stage, show_trace=asked.traceback),
         "render": lambda: _render(check=asked.check),
@@ -51,9 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return chosen[0]()
     except AstraError as error:
         if asked.traceback:
-            traceback.print_exc()
+            complain("".join(traceback.format_exception(error)).rstrip())
         complain_of(error)
         return failures.EXIT_MISTAKE
+    except SystemExit as error:
+        complain(f"error: {failures.failure_of(error).message}")
+        return failures.EXIT_BUG
+    except (KeyboardInterrupt, failures.Stopped) as error:
+        complain(failures.failure_of(error).message)
+        return failures.exit_status(error)
 
 
 def _run_named(name: str, *, show_trace: bool) -> int:
@@ -75,7 +83,7 @@ def _check() -> int:
 def _render(*, check: bool) -> int:
     params = read_params()
     if not check:
-        write_text(render(params=params), PIPELINE_FILE)
+        write_text(render(params=params), PIPELINE_FILE, is_shared=True)
         say(f"{PIPELINE_FILE} is written")
         return 0
     difference = drift(params=params)
@@ -101,7 +109,7 @@ def _doctor() -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tasks", description="Run one stage, or look.")
+    parser = Parser(prog="python -m tasks", description="Run one stage, or look.")
     parser.add_argument("stage", nargs="?", help=f"one of {', '.join(STAGE_NAMES)}")
     parser.add_argument("--check", action="store_true", help="check the whole of params.yaml")
     parser.add_argument(

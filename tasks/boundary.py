@@ -9,7 +9,14 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
-from astra_core.errors import AstraError, ConfigurationError, DataError, LostProcessError
+from astra_core.errors import (
+    AstraError,
+    ConfigurationError,
+    DataError,
+    LostProcessError,
+    PluginError,
+)
+from astra_core.exception_text import masked_trace, shown_text
 from tasks import failures
 from tasks.console import complain, libraries_to, quiet_libraries, say
 from tasks.environment import set_environment
@@ -51,9 +58,10 @@ def run_stage(
             line = stage.run(params).summary()
         if not rank:
             say(f"{name:<13}{line} ({time.monotonic() - started:.1f} s)")
-    except (Exception, KeyboardInterrupt, failures.Stopped) as error:  # noqa: BLE001 - the boundary
+    except BaseException as error:  # noqa: BLE001 - the boundary; sys.exit(0) is no success
         if show_trace:
-            traceback.print_exc()
+            # Who asks for it sees it in clear.
+            complain("".join(traceback.format_exception(error)).rstrip())
         else:
             _write_trace(error, log)
         return _report(failures.plain(error), name, log, is_child=is_child)
@@ -115,11 +123,11 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
 
 
 def _write_trace(error: BaseException, log: Path) -> None:
-    """Adds the stack trace to what the libraries said, if there is room for it."""
+    """Adds the trace, with what may be shown of it, to what the libraries said, if it fits."""
     with suppress(OSError):
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as file:
-            file.writelines(traceback.format_exception(error))
+            file.write(masked_trace(error))
 
 
 def _report(error: BaseException, name: str, log: Path, *, is_child: bool) -> int:
@@ -130,7 +138,9 @@ def _report(error: BaseException, name: str, log: Path, *, is_child: bool) -> in
         return failures.EXIT_SIGNAL + signal.SIGTERM
     if not failures.claim_failure(failure, name):
         return status
-    if isinstance(error, AstraError):
+    if isinstance(error, PluginError):
+        complain(f"error: {failure.message}; the trace is in {log}")
+    elif isinstance(error, AstraError):
         complain_of(error)
     elif status == failures.EXIT_BUG:
         words = " ".join(failure.message.split())
@@ -142,5 +152,5 @@ def _report(error: BaseException, name: str, log: Path, *, is_child: bool) -> in
 
 def complain_of(error: AstraError) -> None:
     """One line for each problem."""
-    for line in str(error).splitlines():
+    for line in shown_text(error).splitlines():
         complain(f"error: {line}")

@@ -1,5 +1,6 @@
 """The screen: one line for a person at a time, and nothing that a library says on its own."""
 
+import argparse
 import logging
 import os
 import sys
@@ -7,7 +8,14 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TextIO
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from astra_core.exception_text import masked_trace
+from astra_core.redaction import visible
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 LOUD_LOGGERS = (
     "alembic",
@@ -36,13 +44,28 @@ class _Screen:
 
 
 def say(line: str) -> None:
-    """Prints one line on standard output."""
-    print(line, file=_Screen.out or sys.stdout, flush=True)
+    """Prints one line on standard output; what could steer a terminal is spelled out."""
+    print(visible(line), file=_Screen.out or sys.stdout, flush=True)
 
 
 def complain(line: str) -> None:
-    """Prints one line on standard error."""
-    print(line, file=_Screen.error or sys.stderr, flush=True)
+    """Prints one line on standard error; what could steer a terminal is spelled out."""
+    print(visible(line), file=_Screen.error or sys.stderr, flush=True)
+
+
+def show_trace(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """In the place of ``sys.excepthook``: a bug keeps its trace, which quotes no attack."""
+    del kind, trace
+    complain(masked_trace(error).rstrip())
+
+
+class Parser(argparse.ArgumentParser):
+    """Of a command line, whose complaints quote what was typed or pasted."""
+
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        super()._print_message(visible(message), file)
 
 
 @contextmanager

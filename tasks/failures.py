@@ -12,8 +12,10 @@ from astra_core.errors import (
     DiskFullError,
     GateError,
     LostProcessError,
+    PluginError,
     RolloutError,
 )
+from astra_core.exception_text import shown_text
 from astra_core.files import disk_full, is_disk_full, read_json, write_json
 
 FAILURES = Path(".astra/failures")
@@ -50,11 +52,14 @@ def plain(error: BaseException) -> BaseException:
 
 
 def failure_of(error: BaseException) -> Failure:
-    """What to tell the flow about an exception."""
+    """What to tell the flow about an exception; whatever may quote an attack is masked."""
     if isinstance(error, Stopped | KeyboardInterrupt):
         message = f"stopped by {signal.Signals(_number(error)).name}; start again to resume"
         return Failure("Stopped", message, retryable=True)
-    message = str(error) or "no message"
+    if isinstance(error, SystemExit):
+        message = f"sys.exit({shown_text(error)}) must not be called by what a stage runs"
+        return Failure("SystemExit", message, retryable=False)
+    message = shown_text(error) or "no message"
     return Failure(type(error).__name__, message, retryable=_can_pass(error))
 
 
@@ -120,6 +125,8 @@ def _number(error: BaseException) -> int:
 
 def _can_pass(error: BaseException) -> bool:
     """Whether the same stage could do better a minute later: a peer or the network was at fault."""
+    if isinstance(error, PluginError) and error.__cause__ is not None:
+        return _can_pass(error.__cause__)
     if isinstance(error, FileNotFoundError | PermissionError | DiskFullError):
         return False
     return isinstance(error, RolloutError | LostProcessError | OSError)

@@ -6,7 +6,6 @@ validation, and those that a registered version or the last run was trained or e
 out.
 """
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.files import record_digest, write_json
 from tasks import failures
-from tasks.console import complain, quiet_libraries, say
+from tasks.console import Parser, complain, quiet_libraries, say
 from tasks.drift import drift_between
 from tasks.environment import set_environment
 from tasks.examinations import find_examination
@@ -26,6 +25,7 @@ from tasks.model_versions import EVALUATION_KEY_TAG
 from tasks.params import Params, check_params, read_params
 from tasks.parents import end_group_with_parent
 from tasks.precision import advise, remembered
+from tasks.privacy import keep_private
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -156,10 +156,11 @@ def _tell(known: KnownPrompts, num_met: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Does what the command line asks and leaves the outcome as JSON; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tasks.reevaluation")
+    parser = Parser(prog="python -m tasks.reevaluation")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--file", type=Path)
     asked = parser.parse_args(arguments)
+    keep_private()
     failures.clear_failure(NAME)
     failures.stop_on_terminate()
     end_group_with_parent()
@@ -170,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check_params(params)
         advise(params)
         found = reevaluate_champion(params, fresh_seed=asked.seed, file=asked.file)
-    except (Exception, KeyboardInterrupt, failures.Stopped) as error:  # noqa: BLE001 - the boundary
+    except BaseException as error:  # noqa: BLE001 - the boundary; sys.exit is no success
         told = failures.plain(error)
         failure = failures.failure_of(told)
         failures.write_failure(failure, NAME)

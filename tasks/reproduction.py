@@ -6,7 +6,6 @@ log, so that the screen belongs to the stage; whatever goes wrong, also in DVC i
 another run holds what the stage reads or writes, it waits its turn.
 """
 
-import argparse
 import logging
 import math
 import re
@@ -20,9 +19,10 @@ from typing import Any
 
 from astra_core.errors import ConfigurationError, DiskFullError
 from tasks import failures
-from tasks.console import complain, say
+from tasks.console import Parser, complain, say
 from tasks.dvc_files import set_aside_cut
 from tasks.parents import end_group_with_parent
+from tasks.privacy import keep_private
 from tasks.working_copy import prepare_dvc
 
 # Between two questions whether another run still holds the stage.
@@ -154,13 +154,15 @@ def _blocker(error: BaseException) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Does what the command line asks; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m tasks.reproduction")
+    parser = Parser(prog="python -m tasks.reproduction")
     parser.add_argument("stage")
     parser.add_argument("--force", action="store_true", help="run also what is up to date")
     parser.add_argument(
         "--patience", type=float, default=math.inf, help="seconds to wait for another run"
     )
     asked = parser.parse_args(arguments)
+    # Before DVC is imported, which reads the umask once and gives its files that mode.
+    keep_private()
     # The stage gets the same signal and ends; DVC then returns from it and frees its locks. A
     # handler and not SIG_IGN, because an ignored signal would be inherited by the stage.
     signal.signal(signal.SIGTERM, lambda *_: _asked_to_stop.set())

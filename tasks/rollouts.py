@@ -75,11 +75,15 @@ def collect_rollouts(
     Raises:
         GateError: The rollouts are not fit to learn from; nothing is accepted.
     """
+    from astra_core.reward import rewarded
+    from astra_core.sampler import rolled_out
+    from astra_core.scorer import version_of
+
     prompts = read_prompts(valid / "train.parquet")
     loaded = load_system(system, base, machine=machine)
     sampler = build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=training_seed)
     chosen = sampler.episodes(0, min(rollouts.num_prompts, len(prompts)))
-    graphs = sampler.reward.assign(sampler.roll_out(chosen, iteration=0))
+    graphs = rewarded(sampler.reward, rolled_out(sampler, chosen, iteration=0))
     with draft_folder_of(folder) as draft:
         num_turns = write_rollouts(graphs, draft / ROLLOUTS_FILE)
         if system.precision == "auto":
@@ -102,7 +106,7 @@ def collect_rollouts(
         "success_rate": summary.success_rate,
         "reward_mean": sum(node.reward for node in nodes) / max(len(nodes), 1),
         "target_nll_mean": sum(node.target_nll for node in nodes) / max(len(nodes), 1),
-        "scorer": loaded.scorer.version,
+        "scorer": version_of(loaded.scorer),
         "system_precision": loaded.config.precision,
         "checks": validated.to_record(),
     }

@@ -100,6 +100,7 @@ def train_attacker(
     """
     from astra_core.distributed import World
     from astra_core.models.pretrained import device_for
+    from astra_core.promises import reports_of
 
     device = device_for(machine.device)
     world = World.join(device=device)
@@ -129,7 +130,7 @@ def train_attacker(
     if world.is_first:
         _recorded(trainer, folder / "steps.jsonl", run_key, sections, steps=steps)
     else:
-        deque(trainer.steps(), maxlen=0)
+        deque(reports_of(trainer), maxlen=0)
     world.leave()
     summary = _summary(trainer, training)
     if world.is_first:
@@ -172,12 +173,14 @@ def _export(trainer: "Trainer", summary: TrainingSummary, run_key: str, folder: 
 
 
 def _drive(trainer: "Trainer", journal: Journal, log: "RunLog") -> None:
+    from astra_core.promises import reports_of
+
     logged = 0
     total = trainer.config.training_steps
     done = trainer.progress.training_step
     with progress("training", total=total) as advance:
         advance(done)
-        for report in trainer.steps():
+        for report in reports_of(trainer):
             journal.add(report.row())
             logged = _log(trainer, report, log, logged)
             advance(report.training_step - 1 - done)
@@ -216,6 +219,7 @@ def _trainer(
 ) -> "Trainer":
     from astra_core.checkpoint import CheckpointStore
     from astra_core.evaluator import Evaluator
+    from astra_core.plugin_calls import plugin_call
     from astra_core.registry import build, resolve
 
     loaded = load_system(system, base, machine=machine, is_trained=True)
@@ -223,15 +227,19 @@ def _trainer(
     sampler = build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=seed)
     dev = read_prompts(valid / "dev.parquet", limit=evaluation.num_training_prompts)
     trainer: type[Trainer] = resolve("trainer", training.trainer.name)
-    return trainer(
-        training,
-        sampler,
-        build("algorithm", training.algorithm, system=loaded),
-        evaluator=Evaluator(evaluation, prompts=dev, reward=build_reward(reward), seed=seed),
-        store=CheckpointStore(folder / "checkpoints", keep=training.checkpoint.keep),
-        first_graphs=read_rollouts(baseline / ROLLOUTS_FILE),
-        world=world,
-    )
+    evaluator = Evaluator(evaluation, prompts=dev, reward=build_reward(reward), seed=seed)
+    algorithm = build("algorithm", training.algorithm, system=loaded)
+    first_graphs = read_rollouts(baseline / ROLLOUTS_FILE)
+    with plugin_call("trainer", training.trainer.name, "its construction"):
+        return trainer(
+            training,
+            sampler,
+            algorithm,
+            evaluator=evaluator,
+            store=CheckpointStore(folder / "checkpoints", keep=training.checkpoint.keep),
+            first_graphs=first_graphs,
+            world=world,
+        )
 
 
 def _open_run(run_key: str, sections: dict[str, Any]) -> "RunLog":

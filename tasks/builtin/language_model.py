@@ -176,9 +176,6 @@ def save_language_model(
     with draft_folder_of(folder) as draft:
         model.save_pretrained(draft, safe_serialization=True)
         tokenizer.save_pretrained(draft)
-        # safetensors writes files that only their owner may read.
-        for file in draft.iterdir():
-            file.chmod(0o644)
 
 
 def _documents(

@@ -17,6 +17,8 @@ PLUMBING = {
     "astra_core",
     "astra_core.config",
     "astra_core.errors",
+    "astra_core.exception_text",
+    "astra_core.plugin_calls",
     "astra_core.files",
     "astra_core.redaction",
     "astra_core.registry",

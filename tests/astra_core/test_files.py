@@ -82,15 +82,65 @@ def test_a_draft_that_a_killed_process_left_is_written_over(tmp_path):
     assert path.read_text() == "new"
 
 
-def test_a_file_can_be_read_by_everyone_the_umask_allows(tmp_path):
-    path = tmp_path / "file.txt"
-    umask = os.umask(0o022)
-    try:
-        write_text("text", path)
-    finally:
-        os.umask(umask)
+@pytest.fixture
+def open_umask():
+    """What a user's shell usually has."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
 
-    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+def _mode(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_file_can_be_read_by_its_owner_alone_from_its_first_byte(tmp_path, open_umask):
+    path = tmp_path / "file.txt"
+    path.touch(0o644)
+    with draft_of(path) as draft:
+        assert 0o600 == _mode(draft)
+        draft.write_text("text")
+
+    assert 0o600 == _mode(path)
+
+
+def test_a_file_that_its_writer_put_in_place_of_the_draft_is_closed_too(tmp_path, open_umask):
+    with draft_of(tmp_path / "file.txt") as draft:
+        (tmp_path / "other").write_text("text")
+        (tmp_path / "other").replace(draft)
+
+    assert 0o600 == _mode(tmp_path / "file.txt")
+
+
+def test_a_folder_and_all_in_it_can_be_read_by_the_owner_alone(tmp_path, open_umask):
+    outside = tmp_path / "outside"
+    outside.write_text("somebody's")
+    outside.chmod(0o644)
+    with draft_folder_of(tmp_path / "folder") as draft:
+        assert 0o700 == _mode(draft)
+        (draft / "inner").mkdir()
+        (draft / "inner" / "weights").write_bytes(b"weights")
+        (draft / "link").symlink_to(outside)
+
+    folder = tmp_path / "folder"
+    assert 0o700 == _mode(folder) == _mode(folder / "inner")
+    assert 0o600 == _mode(folder / "inner" / "weights")
+    assert 0o644 == _mode(outside)
+
+
+@pytest.mark.parametrize("mode", [None, 0o644, 0o664, 0o600])
+def test_a_shared_file_keeps_its_mode(tmp_path, mode):
+    path = tmp_path / "dvc.yaml"
+    if mode is not None:
+        path.touch()
+        path.chmod(mode)
+    before = os.umask(0o077)
+    try:
+        write_text("stages: {}", path, is_shared=True)
+    finally:
+        os.umask(before)
+
+    assert (0o644 if mode is None else mode) == _mode(path)
 
 
 def test_json_is_sorted_indented_and_ends_in_a_newline(tmp_path):

@@ -5,7 +5,8 @@ import pytest
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
-from astra_core.registry import BUILT_INS, NoOptions, build, read_options, resolve
+from astra_core.registry import BUILT_INS, build, read_options, resolve
+from astra_core.scorer import Scorer
 from astra_core.scorers.phrases import PhraseScorer
 
 
@@ -62,7 +63,11 @@ def test_a_plugin_that_cannot_be_read_is_refused_with_its_reason(tmp_path, monke
 def test_a_plugin_below_the_working_folder_is_found_however_python_was_started(tmp_path, launch):
     """As ``python -m tasks`` and a notebook (-m), and as a command such as ``astra`` (-P)."""
     (tmp_path / "plugins").mkdir()
-    (tmp_path / "plugins" / "mine.py").write_text("class Mine: pass", encoding="utf-8")
+    (tmp_path / "plugins" / "mine.py").write_text(
+        "from astra_core.scorer import Scorer\n"
+        "class Mine(Scorer):\n    version = 'mine'\n    score = len\n",
+        encoding="utf-8",
+    )
     (tmp_path / "look.py").write_text(
         "from astra_core.registry import resolve; print(resolve('scorer', 'plugins.mine:Mine'))",
         encoding="utf-8",
@@ -87,12 +92,15 @@ def test_an_unknown_option_names_the_plugin():
 
 def test_a_plugin_without_options_takes_none(tmp_path, monkeypatch):
     (tmp_path / "my_plugin.py").write_text(
-        "class Mine:\n    def __init__(self, options, *, size):\n        self.size = size\n"
+        "from astra_core.scorer import Scorer\n"
+        "class Mine(Scorer):\n"
+        "    version, score = 'mine', len\n"
+        "    def __init__(self, options, *, size):\n        self.size = size\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "my_plugin", raising=False)
 
-    assert read_options("scorer", Choice(name="my_plugin:Mine")) == NoOptions()
+    assert read_options("scorer", Choice(name="my_plugin:Mine")) == Scorer.Options()
     assert build("scorer", Choice(name="my_plugin:Mine"), size=3).size == 3
     with pytest.raises(ConfigurationError, match="not a known key"):
         read_options("scorer", Choice(name="my_plugin:Mine", options={"x": 1}))

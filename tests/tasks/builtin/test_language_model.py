@@ -111,7 +111,7 @@ def test_a_saved_model_loads_as_it_was(tiny, tmp_path):
     assert words.pad_token_id == loaded.generation_config.pad_token_id
 
 
-def test_saving_twice_gives_the_same_bytes_readable_by_others(tiny, tmp_path):
+def test_saving_twice_gives_the_same_bytes_readable_by_the_owner_alone(tiny, tmp_path):
     for name in ("one", "two"):
         save_language_model(*tiny, tmp_path / name)
     files = sorted(path.name for path in (tmp_path / "one").iterdir())
@@ -120,7 +120,7 @@ def test_saving_twice_gives_the_same_bytes_readable_by_others(tiny, tmp_path):
     assert files == sorted(path.name for path in (tmp_path / "two").iterdir())
     for file in files:
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "two" / file).read_bytes()
-        assert (tmp_path / "one" / file).stat().st_mode & stat.S_IROTH
+        assert 0o600 == stat.S_IMODE((tmp_path / "one" / file).stat().st_mode)
 
 
 def test_training_refuses_no_dialogues(tokenizer):

@@ -1,0 +1,128 @@
+"""What may be shown of an exception: its text can quote an attack, a reply or a prompt.
+
+A text of ours is shown: it is written so that it quotes none. Of any other exception that is shown
+which cannot hold one, such as the name of a missing module, and the rest is masked. The class of
+the exception, the file and the line are always told, so that a mistake can be found.
+"""
+
+import os
+import sysconfig
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+
+from astra_core.errors import AstraError
+from astra_core.redaction import masked, visible
+
+_OURS = frozenset({"astra_core", "tasks", "flows"})
+# Where Python and its packages lie.
+_LIBRARIES = tuple(
+    {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
+# Packages that plug-ins were named from: one may be installed among the libraries.
+_named: set[str] = set()
+
+
+def note_plugin(path: str) -> None:
+    """Takes what lies in the package of an import path for a plug-in's code from now on."""
+    _named.add(path.partition(":")[0].partition(".")[0])
+
+
+def shown(error: BaseException) -> str:
+    """The class of an exception and what may be shown of its text, on one line."""
+    text = " ".join(shown_text(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def shown_text(error: BaseException) -> str:
+    """What may be shown of an exception's text."""
+    try:
+        text = str(error)
+    except Exception as other:  # noqa: BLE001 - whatever a class of somebody else's does here
+        return f"no text, as {type(other).__name__} was raised for it"
+    if isinstance(error, AstraError) and is_ours(error):
+        return visible(text)
+    if not text or (isinstance(error, SystemExit) and not isinstance(error.code, str)):
+        return text
+    # One that was never raised here has no frames to tell whose it is.
+    is_plain = not isinstance(error, AstraError | ValueError | LookupError) and error.__traceback__
+    if is_plain and not list(_plugin_frames(error)):
+        return visible(" ".join(text.split()))
+    if isinstance(error, AstraError):  # one line for each problem
+        return "\n".join(masked(line) for line in text.splitlines())
+    return _known(error) or masked(text)
+
+
+def _known(error: BaseException) -> str:
+    """The text that Python itself gives some exceptions, made anew from what is no text."""
+    found = ""
+    match error:
+        case ModuleNotFoundError(name=str(name)):
+            found = f"No module named '{name}'"
+        case ImportError(name=str(name)):
+            found = f"'{name}' does not have what is imported from it"
+        case NameError(name=str(name)) if name.isidentifier():
+            found = f"name '{name}' is not defined"
+        case AttributeError(name=str(name)) if name.isidentifier():
+            found = f"'{type(error.obj).__name__}' has no attribute '{name}'"
+        case SyntaxError(filename=str(file), lineno=int(line), msg=str(reason)):
+            found = f"{reason} ({Path(file).name}, line {line})"
+        case OSError(errno=int(number)):
+            found = os.strerror(number)
+    return visible(found)
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether the exception was raised by code of this project, or not raised at all."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return not frames or _is_our_frame(frames[-1])
+
+
+def place_in_plugin(error: BaseException) -> str:
+    """The last file and line of a plug-in that the exception came through; empty for none."""
+    places = list(_plugin_frames(error))
+    if not places:
+        return ""
+    frame, line = places[-1]
+    path = Path(frame.f_code.co_filename)
+    here = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+    return visible(f"{here}, line {line}")
+
+
+def _plugin_frames(error: BaseException) -> Iterator[tuple[FrameType, int]]:
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        is_library = frame.f_code.co_filename.startswith(("<frozen", *_LIBRARIES))
+        if not _is_our_frame(frame) and (_package(frame) in _named or not is_library):
+            yield frame, line
+
+
+def _is_our_frame(frame: FrameType) -> bool:
+    return _package(frame) in _OURS
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
+def masked_trace(error: BaseException) -> str:
+    """The stack trace of an exception and of those that led to it, each with what may be shown."""
+    parts: list[str] = []
+    current: BaseException | None = error
+    seen: set[int] = set()
+    while current is not None and id(current) not in seen:
+        seen.add(id(current))
+        parts.append(_one_trace(current))
+        hidden = current.__suppress_context__
+        current = current.__cause__ or (None if hidden else current.__context__)
+    return "\nThis led to:\n\n".join(reversed(parts))
+
+
+def _one_trace(error: BaseException) -> str:
+    lines = ["Traceback (most recent call last):\n"] if error.__traceback__ else []
+    lines += traceback.format_tb(error.__traceback__)
+    lines.append(f"{shown(error)}\n")
+    lines += [f"{masked(str(note))}\n" for note in getattr(error, "__notes__", ())]
+    if isinstance(error, BaseExceptionGroup):
+        lines += [f"One of the group:\n{masked_trace(inner)}" for inner in error.exceptions]
+    return visible("".join(lines))
