@@ -1,141 +1,181 @@
-"""The figures that are logged, with batches whose log-ratios are set and not sampled."""
-
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 
-from astra_core.models.logprobs import token_logprobs
-from astra_core.testing import tiny_graph, tiny_node
-
-# Two probes: three tokens that are trained and one in between that is not, and two more.
-LONG = tiny_node(0.9, probe_ids=(2, 3, 6, 0), probe_mask=(True, True, False, True))
-SHORT = tiny_node(0.1, probe_ids=(7, 0))
-RATIOS = torch.tensor([[2.0, 0.5, 1e6, 1.0], [4.0, 0.5, 1e6, 1e6]])
-ADVANTAGES = torch.tensor([[1.0, 1.0, 1e6, 1.0], [-3.0, -3.0, 1e6, 1e6]])
-MOVED = {
-    "ratio": (2.0 + 0.5 + 1.0 + 4.0 + 0.5) / 5,
-    # k3 of the sampling policy against this one is r - 1 - log r; the logarithms add up to log 2.
-    "policy_kl_nats": (8.0 - 5.0 - math.log(2.0)) / 5,
-    "advantage": (3 * 1.0 - 2 * 3.0) / 5,
-}
-
-
-def metrics_of(algorithm, **parts):
-    """What a step logs for the two probes, at the ratios and advantages above."""
-    batch = algorithm.collate(algorithm.flatten(tiny_graph(LONG, SHORT)))
-    policy = getattr(batch, "policy", batch)
-    with torch.no_grad():
-        now = token_logprobs(algorithm.system.attacker.model, policy.rows)
-    policy = replace(policy, behaviour_logprobs=now - RATIOS.log(), advantages=ADVANTAGES)
-    return algorithm.step(replace(batch, policy=policy, **parts) if parts else policy)[1]
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "clipped"),
-    [
-        ("reinforce", {}, None),
-        # Good and risen above 1.2: the first. Bad and fallen below 0.8: the last.
-        ("grpo", {}, 2 / 5),
-        ("grpo", {"clip_high": 1.5}, 1 / 5),
-        # Of whole probes: geometric means 1 and the root of 2, the bad one risen.
-        ("grpo", {"ratio": "sequence"}, 0.0),
-        ("distillation", {}, 2 / 5),
-        # Products 1 and 2.
-        ("rloo", {}, 0.0),
-    ],
+from astra_core.algorithms.credit import CreditedTurn
+from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty
+from astra_core.algorithms.policy import (
+    PolicyBatch,
+    PolicyOptions,
+    PolicyStep,
+    collated,
+    log_ratios,
+    longest_probe,
+    mean_of,
+    padded,
+    policy_batch,
+    policy_loss,
+    policy_steps,
 )
-def test_what_is_logged_is_a_mean_over_the_trained_tokens(name, options, clipped, make_algorithm):
-    found = metrics_of(make_algorithm(name, **options))
-    expected = MOVED if clipped is None else {**MOVED, "clipped": clipped}
+from astra_core.errors import ConfigurationError
+from astra_core.models.rows import pad_rows
+from astra_core.testing import tiny_node, tiny_system
 
-    assert expected == pytest.approx(found, rel=1e-4)
-
-
-def test_a_whole_probe_that_is_clipped_counts_with_each_of_its_trained_tokens(make_algorithm):
-    algorithm = make_algorithm("rloo")
-    batch = algorithm.collate(algorithm.flatten(tiny_graph(LONG, SHORT)))
-    with torch.no_grad():
-        now = token_logprobs(algorithm.system.attacker.model, batch.rows)
-    twice = torch.full_like(now, math.log(2.0))
-    column = torch.tensor([[1.0], [-1.0]])
-    moved = replace(batch, behaviour_logprobs=now - twice, advantages=column)
-
-    # The good probe of three trained tokens rose too far, the bad one of two did not.
-    assert 3 / 5 == pytest.approx(algorithm.step(moved)[1]["clipped"])
+SYSTEM = tiny_system()
+LONG = tiny_node(1.0, probe_logprobs=(-1.0, -2.0, -3.0), reference_logprobs=(-4.0, -5.0, -6.0))
+SHORT = tiny_node(
+    0.0, probe_ids=(6, 0), context_ids=(5, 0), probe_mask=(True, False), reference_logprobs=()
+)
+LOG_TWO = math.log(2.0)
+FREE = KLPenalty(KLOptions())
 
 
-def test_ppo_logs_what_the_value_head_says_and_should_have_said(make_algorithm):
-    algorithm = make_algorithm("ppo", entropy_coefficient=0.1, value_clip=0.25)
-    with torch.no_grad():
-        weight, bias = algorithm.parameters()
-        weight.zero_()
-        bias.fill_(0.5)
-        for parameter in algorithm.system.attacker.model.parameters():
-            parameter.zero_()
-    size = algorithm.system.attacker.model.config.vocab_size
-    found = metrics_of(
-        algorithm,
-        old_values=torch.tensor([[0.5, 0.0, 9.0, 0.5], [0.5, 0.5, 9.0, 9.0]]),
-        returns=torch.tensor([[1.5, 1.5, 9.0, 0.5], [0.5, -0.5, 9.0, 9.0]]),
+def batch_of(behaviour, mask, *, reference=None, advantages=((1.0,), (-2.0,))):
+    """A batch that was not sampled, for numbers that can be worked out by hand."""
+    rows = pad_rows([(4,)] * len(mask), [(2,) * len(row) for row in mask], pad_id=0)
+    behaviour = torch.tensor(behaviour)
+    reference = behaviour if reference is None else torch.tensor(reference)
+    mask = torch.tensor(mask)
+    weight = float(mask.sum())
+    return PolicyBatch(rows, behaviour, reference, mask, torch.tensor(advantages), weight, 0)
+
+
+TWO_ROWS = batch_of([[-1.0, -2.0], [-3.0, 0.0]], [[True, True], [True, False]])
+# At a masked token anything may stand.
+NOW = torch.tensor([[-0.5, -1.0], [-1.0, 9.0]])
+
+
+def test_lists_are_filled_up_with_zeros_on_the_right():
+    assert [[1.0, 2.0, 0.0], [3.0, 0.0, 0.0], [0.0] * 3] == padded(
+        [(1.0, 2.0), (3.0,), ()], 3
+    ).tolist()
+    assert (0, 3) == tuple(padded([], 3).shape)
+    assert torch.float32 == padded([(1, 2)], 2).dtype
+
+
+def test_a_step_is_a_probe_and_its_advantage():
+    turns = [CreditedTurn(LONG, 0, 0.5), CreditedTurn(SHORT, 0, 0.1)]
+
+    assert [PolicyStep(LONG, 2.0), PolicyStep(SHORT, -1.0)] == policy_steps(
+        turns, torch.tensor([2.0, -1.0])
+    )
+    with pytest.raises(ValueError, match="shorter"):
+        policy_steps(turns, torch.tensor([2.0]))
+
+
+def test_a_batch_holds_what_was_sampled_and_nothing_where_there_is_no_token():
+    steps = [PolicyStep(LONG, 2.0), PolicyStep(SHORT, -1.0)]
+    batch = collated(steps, SYSTEM, aggregation="token_mean")
+
+    assert [[2, 3, 0], [6, 0, 0]] == batch.rows.continuation_ids.tolist()
+    assert [[-1.0, -2.0, -3.0], [-1.0, -1.0, 0.0]] == batch.behaviour_logprobs.tolist()
+    assert [[-4.0, -5.0, -6.0], [0.0] * 3] == batch.reference_logprobs.tolist()
+    assert [[True] * 3, [True, False, False]] == batch.mask.tolist()
+    assert [[2.0], [-1.0]] == batch.advantages.tolist()
+    assert (3 + 3) + (2 + 2) == batch.num_tokens
+
+
+# 3 + 1 trained tokens, 2 probes, or 2 probes of at most 6 tokens.
+@pytest.mark.parametrize(
+    ("mode", "weight"),
+    [("token_mean", 4), ("sequence_mean", 2), ("sequence_sum", 2), ("constant_length", 12)],
+)
+def test_a_batch_weighs_what_its_aggregation_counts(mode, weight):
+    steps = [PolicyStep(LONG, 2.0), PolicyStep(SHORT, -1.0)]
+
+    assert 6 == longest_probe(SYSTEM)
+    assert weight == collated(steps, SYSTEM, aggregation=mode).weight
+
+
+def test_advantages_are_a_column_or_one_per_token():
+    batch = policy_batch(
+        [LONG, SHORT], [(0.1, 0.2, 0.3), (0.4, 0.5)], SYSTEM, aggregation="token_mean"
     )
 
-    # Errors of 1, 1.25 (the head may move by 0.25 from the old value 0), 0, 0 and 1.
-    values = {"value": 0.5, "return": 3.5 / 5, "value_loss": (1.0 + 1.25**2 + 1.0) / 2 / 5}
-    # A model of zeros finds every token equally likely.
-    uniform = {"entropy_nats": math.log(size), "clipped": 2 / 5}
-    assert {**MOVED, **values, **uniform} == pytest.approx(found, rel=1e-4)
+    torch.testing.assert_close(torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.0]]), batch.advantages)
 
 
-@pytest.mark.parametrize("name", ["sft", "expert_iteration"])
-def test_the_likelihood_of_what_is_copied_is_per_trained_token(name, make_algorithm):
-    algorithm = make_algorithm(name, **({"k": 1} if name == "expert_iteration" else {}))
-    with torch.no_grad():
-        for parameter in algorithm.system.attacker.model.parameters():
-            parameter.zero_()
-    batch = algorithm.collate(algorithm.flatten(tiny_graph(LONG, SHORT)))
-    size = algorithm.system.attacker.model.config.vocab_size
+def test_log_ratios_are_per_token_summed_or_averaged():
+    token, summed, mean = (
+        log_ratios(NOW, TWO_ROWS, level=level) for level in ("token", "sequence", "sequence_mean")
+    )
 
-    assert {"copied_nll_nats": math.log(size)} == pytest.approx(algorithm.step(batch)[1])
+    assert [[0.5, 1.0], [2.0, 9.0]] == token.tolist()
+    assert [[1.5], [2.0]] == summed.tolist()
+    assert [[0.75], [2.0]] == mean.tolist()
 
 
-# The two first turns are apart, the children of the first alike, and the second has an only one.
-FOREST = tiny_graph(
-    tiny_node(0.9, tiny_node(0.5), tiny_node(0.5)), tiny_node(0.1, tiny_node(0.3)), tiny_node(0.4)
-)
-GROUPS = {"groups": 3.0, "flat_groups": 2.0}
-FREE = {"kl": "none"}
-
-
+# Losses 1 and 2 at the tokens of the first probe, 4 at the one of the second.
 @pytest.mark.parametrize(
-    ("name", "options", "expected"),
+    ("mode", "expected"),
     [
-        ("dpo", {}, {**GROUPS, "pairs": 1.0}),
-        ("ipo", {"pairs": "all"}, {**GROUPS, "pairs": 3.0}),
-        ("sft", {"pairs": "all", "margin": 0.6}, {**GROUPS, "pairs": 1.0}),
-        ("grpo", {}, GROUPS),
-        ("grpo", {"min_spread": 9.0}, {**GROUPS, "flat_groups": 3.0}),
-        ("rloo", FREE, GROUPS),
-        ("rloo", {"kl": "loss", "kl_coefficient": 0.25}, {**GROUPS, "kl_coefficient": 0.25}),
-        # With what follows at 0.9: 0.9 + 0.45, 0.1 + 0.27, 0.4, 0.5, 0.5 and 0.3 over six turns.
-        ("reinforce", {}, {**GROUPS, "running_mean": 3.42 / 6}),
-        ("ppo", FREE, {}),
-        ("distillation", {}, {}),
-        # Rollouts of 1.4, 1.4, 0.4 and 0.4.
-        ("expert_iteration", {"k": 3}, {"rollouts": 4.0, "copied_rollouts": 3.0}),
-        (
-            "expert_iteration",
-            {"selection": "threshold", "threshold": 0.5},
-            {"rollouts": 4.0, "copied_rollouts": 2.0},
-        ),
+        ("token_mean", 7.0),
+        ("sequence_mean", 1.5 + 4.0),
+        ("sequence_sum", 7.0),
+        ("constant_length", 7.0),
     ],
 )
-def test_what_an_experience_held_is_counted(name, options, expected, make_algorithm):
-    assert expected == pytest.approx(make_algorithm(name, **options).remember([FOREST]))
+def test_the_loss_is_a_sum_over_trained_tokens(mode, expected):
+    losses = torch.tensor([[1.0, 2.0], [4.0, math.nan]])
+    total, _ = policy_loss(NOW, losses, TWO_ROWS, aggregation=mode, penalty=FREE)
+
+    assert expected == pytest.approx(float(total))
 
 
-def test_experiences_are_counted_over_all_their_graphs(make_algorithm):
-    expected = {"groups": 6.0, "flat_groups": 4.0, "pairs": 2.0}
+def test_a_column_of_losses_stands_for_every_token_of_its_probe():
+    column = torch.tensor([[1.0], [4.0]])
+    total, _ = policy_loss(NOW, column, TWO_ROWS, aggregation="token_mean", penalty=FREE)
 
-    assert expected == make_algorithm("dpo").remember([FOREST, FOREST])
+    assert 1.0 + 1.0 + 4.0 == pytest.approx(float(total))
+
+
+# Above the reference by 0.5, 1 and 2 nats at the trained tokens; half a reward unit per nat.
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("token_mean", 0.5 * 3.5), ("sequence_mean", 0.5 * (0.75 + 2.0))],
+)
+def test_kl_in_the_loss_is_added_as_the_loss_is(mode, expected):
+    penalty = KLPenalty(KLOptions(kl="loss", kl_estimator="k1", kl_coefficient=0.5))
+    total, _ = policy_loss(NOW, torch.zeros(2, 1), TWO_ROWS, aggregation=mode, penalty=penalty)
+
+    assert expected == pytest.approx(float(total))
+
+
+def test_the_gradient_comes_from_losses_and_penalty_and_not_from_the_metrics():
+    logprobs = NOW.clone().requires_grad_()
+    penalty = KLPenalty(KLOptions(kl="loss", kl_estimator="k1", kl_coefficient=0.5))
+    total, metrics = policy_loss(
+        logprobs, -logprobs, TWO_ROWS, aggregation="token_mean", penalty=penalty
+    )
+    total.backward()
+
+    assert [[-0.5, -0.5], [-0.5, 0.0]] == logprobs.grad.tolist()
+    assert all(isinstance(metric, float) for metric in metrics.values())
+
+
+def test_metrics_are_means_over_trained_tokens():
+    # Twice as likely at one token, unchanged at two, and one that is not trained.
+    now = torch.tensor([[-1.0 + LOG_TWO, -2.0], [-3.0, 5.0]])
+    _, metrics = policy_loss(
+        now, torch.zeros(2, 1), TWO_ROWS, aggregation="token_mean", penalty=FREE
+    )
+
+    # Ratios 2, 1, 1; k3 of the first is 2 - 1 - log 2; advantages 1, 1, -2.
+    assert {
+        "ratio": 4 / 3,
+        "policy_kl_nats": (1 - LOG_TWO) / 3,
+        "advantage": 0.0,
+    } == pytest.approx(metrics, abs=1e-6)
+
+
+def test_the_mean_over_no_trained_token_is_zero():
+    none = batch_of([[-1.0, -2.0]], [[False, False]], advantages=((1.0,),))
+
+    assert 0.0 == mean_of(torch.tensor([[math.nan, 3.0]]), none)
+
+
+def test_tokens_are_counted_alike_unless_told_otherwise():
+    assert "token_mean" == PolicyOptions().aggregation
+    with pytest.raises(ConfigurationError, match="aggregation"):
+        PolicyOptions.read({"aggregation": "median"}, where="options")

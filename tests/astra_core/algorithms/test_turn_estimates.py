@@ -1,0 +1,133 @@
+import pytest
+import torch
+
+from astra_core.algorithms.turn_estimates import _next_context, turn_estimates
+from astra_core.algorithms.value_head import ValueHead
+from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_system
+
+SYSTEM = tiny_system()
+# Without a discount and with lambda 1, an advantage is the rest of the return less the value.
+WHOLE = {"discount": 1.0, "turn_discount": 1.0, "decay": 1.0}
+
+
+def expecting(value, system=SYSTEM):
+    """A value head that expects the same of every state."""
+    head = ValueHead(system.attacker)
+    with torch.no_grad():
+        head.parameters()[1].fill_(value)
+    return head
+
+
+def nothing(node):
+    return [0.0] * len(node.probe_ids)
+
+
+def estimates(*graphs, value=0.0, costs=nothing, is_cut=False, **changes):
+    return turn_estimates(
+        graphs, SYSTEM, expecting(value), costs=costs, is_cut=is_cut, **WHOLE | changes
+    )
+
+
+def test_every_token_of_a_turn_is_worth_what_comes_after_it():
+    leaves = tiny_node(1.0, probe_ids=(6, 0)), tiny_node(0.0, probe_ids=(7, 8, 9, 0))
+    first, good, bad = estimates(tiny_graph(tiny_node(0.5, *leaves)), turn_discount=0.5)
+
+    # Two turns follow: half of their mean is 0.25.
+    assert [0.75] * 3 == pytest.approx(first.advantages)
+    assert [1.0] * 2 == pytest.approx(good.advantages)
+    assert [0.0] * 4 == pytest.approx(bad.advantages)
+    assert [0.75] * 3 == pytest.approx(first.returns)
+    assert [(0,), (0, 0), (0, 1)] == [found.node.path for found in (first, good, bad)]
+
+
+def test_the_discount_is_of_the_next_token():
+    (found,) = estimates(tiny_graph(tiny_node(1.0)), discount=0.5)
+
+    assert [0.25, 0.5, 1.0] == pytest.approx(found.advantages)
+
+
+def test_costs_are_paid_at_their_tokens():
+    (found,) = estimates(tiny_graph(tiny_node(1.0)), costs=lambda _: [0.1, 0.2, 0.4])
+
+    assert [0.3, 0.4, 0.6] == pytest.approx(found.advantages)
+
+
+def test_an_advantage_is_what_was_better_than_expected():
+    (found,) = estimates(tiny_graph(tiny_node(1.0)), value=0.4)
+
+    assert [0.4] * 3 == pytest.approx(found.values)
+    assert [0.6] * 3 == pytest.approx(found.advantages)
+    assert [1.0] * 3 == pytest.approx(found.returns)
+
+
+@pytest.mark.parametrize(("is_cut", "advantage"), [(False, 0.6), (True, 0.8)])
+def test_after_the_last_turn_a_conversation_has_ended_or_was_cut(is_cut, advantage):
+    (found,) = estimates(tiny_graph(tiny_node(1.0)), value=0.4, is_cut=is_cut, turn_discount=0.5)
+
+    # Cut, half of the 0.4 that were to come counts too.
+    assert [advantage] * 3 == pytest.approx(found.advantages)
+
+
+def test_a_turn_that_failed_is_no_future(failing):
+    lost = failing(tiny_node(0.9))
+    cut, *others = estimates(
+        tiny_graph(tiny_node(0.2, lost), failing(tiny_node(0.7))), value=0.5, is_cut=True
+    )
+
+    assert [] == others
+    assert [0.2 + 0.5 - 0.5] * 3 == pytest.approx(cut.advantages)
+
+
+def test_a_turn_without_trained_tokens_teaches_nothing_and_passes_its_worth_on():
+    silent = tiny_node(0.25, tiny_node(0.5), probe_mask=(False,) * 3)
+    first, last = estimates(tiny_graph(tiny_node(1.0, silent)))
+
+    assert [1.75] * 3 == pytest.approx(first.advantages)
+    assert [0.5] * 3 == pytest.approx(last.advantages)
+
+
+def test_tokens_that_are_not_trained_have_no_advantage():
+    (found,) = estimates(tiny_graph(tiny_node(1.0, probe_mask=(True, False, True))), value=0.4)
+
+    assert [0.6, 0.0, 0.6] == pytest.approx(found.advantages)
+    assert 0.0 == found.returns[1]
+
+
+def test_graphs_do_not_know_each_other():
+    one = tiny_graph(tiny_node(0.1, tiny_node(0.2)), tiny_node(0.3))
+    other = tiny_graph(tiny_node(0.4), tiny_node(0.5, tiny_node(0.6)))
+    together = estimates(one, other)
+
+    assert [*estimates(one), *estimates(other)] == together
+    assert [0.3, 0.3, 0.2, 0.4, 1.1, 0.6] == pytest.approx(
+        [found.advantages[0] for found in together]
+    )
+
+
+def test_nothing_is_estimated_of_nothing():
+    assert [] == estimates()
+    assert [] == estimates(tiny_graph())
+
+
+def test_what_would_be_read_next_is_the_conversation_with_every_turn_closed():
+    assert (4, 5, 0, 2, 3, 0, 13, 0) == _next_context(tiny_node(1.0), SYSTEM)
+    # An utterance that ran into its limit has no end of its own.
+    open_ended = tiny_node(1.0, probe_ids=(2, 3), response_ids=((13,),))
+    assert (4, 5, 0, 2, 3, 0, 13, 0) == _next_context(open_ended, SYSTEM)
+
+
+def test_what_would_be_read_next_keeps_its_newest_tokens():
+    node = tiny_node(1.0, context_ids=(*[4] * 90, 0))
+    following = _next_context(node, SYSTEM)
+
+    assert SYSTEM.context_limit(SYSTEM.attacker, 6) == len(following)
+    assert (4, 0, 2, 3, 0, 13, 0) == following[-7:]
+
+
+def test_a_reply_in_a_tokenizer_of_its_own_is_read_as_text():
+    system = tiny_system(target=tiny_language_model(1, vocabulary=None))
+    node = tiny_node(1.0, response_texts=("so kind",), response_ids=((200, 201, 0),))
+    reply = system.attacker.closed(system.attacker.encode("so kind"))
+
+    assert not system.shares_tokenizer
+    assert (4, 5, 0, 2, 3, 0, *reply) == _next_context(node, system)
