@@ -1,18 +1,8 @@
 import pytest
+from small_run import SMALL
 
 from benchmarks.copies import STAGES
 from benchmarks.default_run import WATCHED, run_seconds, stage_seconds, table
-
-SMALL = (
-    "prompts.num_builtin=300",
-    "models.builtin.num_quarrels=200",
-    "models.builtin.num_dialogues=40",
-    "models.builtin.hidden_size=16",
-    "rollouts.num_prompts=4",
-    "training.training_steps=1",
-    "evaluation.num_prompts=10",
-    "evaluation.num_training_prompts=10",
-)
 
 
 def test_the_last_rows_are_the_sum_and_the_whole_run():
