@@ -15,8 +15,7 @@ from astra_core.errors import TrainingError
 from astra_core.models.causal_lm import LanguageModel
 from astra_core.stopping import Best
 from astra_core.trainer import Trainer
-from tasks import evaluation, examples, rollouts, training
-from tasks.artifacts import read_rollouts
+from tasks import rollouts, training
 from tasks.stage import stage_of
 
 HERE = Path(__file__).parent
@@ -28,7 +27,7 @@ def run(module, function, params=PARAMS):
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """Rollouts, training and evaluation called as plain functions, one after the other."""
+    """Rollouts and training called as plain functions, one after the other."""
     folder = tmp_path_factory.mktemp("world")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -37,7 +36,6 @@ def world(tmp_path_factory):
         reports = [
             run(rollouts, "collect_rollouts"),
             run(training, "train_attacker"),
-            run(evaluation, "evaluate_attacker"),
         ]
     return folder, reports
 
@@ -46,16 +44,6 @@ def test_every_stage_says_what_it_did_in_one_line(world):
     _, reports = world
 
     assert all(len(report.summary().splitlines()) == 1 for report in reports)
-
-
-def test_rollouts_hold_every_turn_and_passed_their_checks(world):
-    folder, _ = world
-    graphs = read_rollouts(folder / "data/rollouts/rollouts.parquet")
-    report = json.loads((folder / "reports/rollouts.json").read_text())
-
-    assert 8 == len(graphs)
-    assert 8 * (3 + 9) == sum(1 for graph in graphs for _ in graph.nodes())
-    assert report["checks"]["success"]
 
 
 def test_the_exported_attacker_loads_and_names_its_run(world):
@@ -95,52 +83,6 @@ def test_metrics_reach_the_tracker_while_training(world):
     # An interpreter with torch and the models in it.
     assert metrics["memory/peak_mib"] > 100
     assert "3" == found.data.params["training.training_steps"]
-
-
-def test_both_attackers_meet_the_same_prompts(world):
-    import pandas as pd
-
-    folder, reports = world
-    table = pd.read_parquet(folder / "reports/evaluation_prompts.parquet")
-    roles = {role: list(rows.prompt_id) for role, rows in table.groupby("role")}
-    record = json.loads((folder / "reports/evaluation.json").read_text())
-
-    assert roles["attacker"] == roles["baseline"]
-    assert 6 == len(roles["attacker"]) == record["num_prompts"]
-    gain = record["attacker"]["attack_success_rate"]["value"]
-    gain -= record["baseline"]["attack_success_rate"]["value"]
-    assert record["lift"]["value"] == pytest.approx(gain)
-    assert record["lift"]["low"] <= record["lift"]["value"] <= record["lift"]["high"]
-    assert reports[2].num_prompts == 6
-
-
-def test_the_untrained_attacker_examined_as_a_checkpoint_scores_the_baseline(world):
-    folder, _ = world
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        record, table = evaluation.evaluate_checkpoint(folder / "models/base/tiny", PARAMS)
-    stored = json.loads((folder / "reports/evaluation.json").read_text())
-
-    assert stored["evaluation_key"] == record["evaluation_key"]
-    assert stored["baseline"] == record["attacker"]
-    assert ["attacker"] * 6 == list(table.role)
-
-
-def test_examples_are_masked_unless_revealed(world):
-    folder, _ = world
-    path = folder / "data/evaluation/attacker.parquet"
-    page = (folder / "reports/examples.md").read_text()
-    clear = examples.read_examples(count=3, is_revealed=True, path=path)
-    probe = next(
-        node.probe_text
-        for graph in read_rollouts(path)
-        for node in graph.nodes()
-        if len(node.probe_text) > 3 and node.probe_text in clear
-    )
-
-    assert probe in clear
-    assert probe not in page
-    assert "Content warning" in page
 
 
 def test_an_edited_plugin_is_another_run(tmp_path, monkeypatch):

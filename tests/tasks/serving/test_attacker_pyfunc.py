@@ -1,172 +1,180 @@
-"""The registered attacker, loaded as anybody would load it: by its alias, with MLflow alone."""
+"""The model beside its weights, without MLflow around it; as it is served: ``test_serving.py``."""
 
-import subprocess
-import sys
-import warnings
-from collections import Counter
-
+import numpy as np
 import pandas as pd
 import pytest
-from registry_project import enter_project, register, write_project
+import torch
+from registry_project import write_checkpoint
 
-from tasks.model_versions import CANDIDATE, checkpoint_folder
-from tasks.tracking import connect
 from tasks.tracking_store import quiet_pyfunc
 
 CONTEXTS = ["you are a dog .", "why", "what are you"]
+TABLE = pd.DataFrame({"context": CONTEXTS})
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("served")
-    with pytest.MonkeyPatch.context() as patch:
-        enter_project(folder, patch)
-        write_project(folder)
-        register(system={"max_context_tokens": 16, "probe": {"max_new_tokens": 5}})
-    return folder
+def pyfunc():
+    """The module; its import warns about type hints of MLflow's own."""
+    quiet_pyfunc()
+    from tasks.serving import attacker_pyfunc
+
+    return attacker_pyfunc
 
 
 @pytest.fixture(scope="module")
-def model(project):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(project)
-        client = connect()
-        version = client.get_model_version_by_alias("attacker", CANDIDATE)
-        with checkpoint_folder(client, version) as folder:
-            return quiet_pyfunc().load_model(str(folder.parent.parent))
+def checkpoint(tmp_path_factory):
+    return str(write_checkpoint(tmp_path_factory.mktemp("attacker")))
 
 
-def test_the_alias_loads_without_this_project_and_without_warnings(project):
-    """A fresh process, elsewhere, that knows the store and nothing of our packages."""
-    script = (
-        "import sys, mlflow\n"
-        f"mlflow.set_tracking_uri('sqlite:///{project}/mlflow.db')\n"
-        "model = mlflow.pyfunc.load_model('models:/attacker@candidate')\n"
-        "print(model.predict(['you are'], params={'seed': 1, 'max_new_tokens': 3}))\n"
-        "assert 'tasks' not in sys.modules and 'astra_core' not in sys.modules\n"
+@pytest.fixture
+def loaded(pyfunc, checkpoint):
+    """A model by its configuration."""
+    from mlflow.pyfunc.model import PythonModelContext
+
+    def load(**config):
+        own = pyfunc.AttackerModel()
+        own.load_context(PythonModelContext({"checkpoint": checkpoint}, config or None))
+        return own
+
+    return load
+
+
+def test_without_a_configuration_a_model_writes_with_defaults(loaded):
+    own = loaded()
+    probes = own.predict(None, TABLE)
+
+    assert own.predict(None, TABLE, {"temperature": 1.0}) == probes
+    assert own.predict(None, TABLE, {"seed": 1}) != probes
+    assert all(len(probe.split()) <= 24 for probe in probes)
+
+
+def test_a_parameter_that_is_none_is_not_given(loaded):
+    own = loaded(max_new_tokens=3)
+
+    assert own._options({"max_new_tokens": None}) == own._options({})
+    assert 3 == own._options({})["max_new_tokens"]
+
+
+def test_a_separator_of_its_own_stands_between_turns_and_ends_a_probe(loaded):
+    plain, own = loaded(), loaded(separator=".")
+    end, dot = plain._separator_ids(), own._separator_ids()
+
+    assert [0] == end
+    assert 1 == len(dot) != end
+    assert plain._context_ids("you are", 5)[-1:] == end
+    assert own._context_ids("you are", 5)[-1:] == dot
+    # A context that ends with the separator already has no second one.
+    assert own._context_ids("you are .", 5) == own._context_ids("you are", 5)
+    assert sorted({*end, *dot}) == own._end_ids()
+
+
+def test_a_separator_of_several_tokens_ends_no_probe_by_one_of_them(loaded):
+    own = loaded(separator="why you")
+
+    assert 2 == len(own._separator_ids())
+    assert [0] == own._end_ids()
+
+
+def test_a_tokenizer_that_opens_texts_opens_contexts(loaded):
+    from tokenizers.processors import TemplateProcessing
+
+    own = loaded()
+    assert [] == own._opening_ids()
+    tokenizer = own._tokenizer
+    tokenizer.add_special_tokens({"bos_token": "you"})
+    assert [] == own._opening_ids()
+    opening = tokenizer.bos_token_id
+    tokenizer.backend_tokenizer.post_processor = TemplateProcessing(
+        single="you $A", special_tokens=[("you", opening)]
     )
-    quiet = {"HF_HUB_OFFLINE": "1", "TQDM_DISABLE": "1", "MLFLOW_DISABLE_TELEMETRY": "true"}
-    quiet |= {"MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd="/",
-        env={"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "HOME": str(project)} | quiet,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("['")
-    assert "Warning" not in done.stderr
+    assert [opening] == own._opening_ids()
+    assert opening == own._context_ids("are", 5)[0]
 
 
-def test_a_seed_gives_the_same_probes(model):
-    first = model.predict(CONTEXTS, params={"seed": 7})
+def test_what_cuts_all_but_the_likeliest_token_writes_it(loaded):
+    own, context = loaded(max_new_tokens=6), pd.DataFrame({"context": ["you are"]})
+    greedy = own.predict(None, context, {"temperature": 0.0})
 
-    assert first == model.predict(CONTEXTS, params={"seed": 7})
-    assert first != model.predict(CONTEXTS, params={"seed": 8})
-    assert [str] * 3 == [type(probe) for probe in first]
-
-
-def test_a_probe_does_not_depend_on_the_rows_beside_it(model):
-    together = model.predict(CONTEXTS, params={"seed": 7})
-    alone = [model.predict([text], params={"seed": 7})[0] for text in CONTEXTS]
-
-    assert together == alone
+    for params in ({"min_p": 1.0}, {"top_k": 1}, {"top_p": 1e-6}):
+        assert greedy == own.predict(None, context, params)
 
 
-def test_equal_contexts_get_probes_of_their_own(model):
-    probes = model.predict(["you are"] * 8, params={"seed": 7})
+def test_a_high_price_of_repetition_leaves_no_word_twice(loaded):
+    params = {"temperature": 0.0, "repetition_penalty": 1e6}
+    (probe,) = loaded(max_new_tokens=6).predict(None, pd.DataFrame({"context": ["."]}), params)
 
-    assert len(set(probes)) > 1
-
-
-def test_a_table_is_as_good_as_a_list(model):
-    table = pd.DataFrame({"context": CONTEXTS})
-
-    assert model.predict(CONTEXTS, params={"seed": 3}) == model.predict(table, params={"seed": 3})
+    words = probe.split()
+    assert words
+    assert len(words) == len(set(words))
 
 
-def test_the_defaults_are_the_sampling_settings_of_the_system(model):
-    defaults = {param.name: param.default for param in model.metadata.signature.params.params}
-
-    assert defaults == {
-        "max_new_tokens": 5,
-        "temperature": 1.0,
-        "top_p": 1.0,
-        "top_k": 0,
-        "seed": 0,
-    }
-    assert max(len(probe.split()) for probe in model.predict(CONTEXTS)) <= 5
+@pytest.mark.parametrize("params", [{"min_p": 1.5}, {"min_p": -0.1}, {"repetition_penalty": 0.0}])
+def test_params_out_of_range_are_refused(loaded, params):
+    with pytest.raises(ValueError, match="params must lie in their ranges, got"):
+        loaded().predict(None, TABLE, params)
 
 
-def test_temperature_zero_takes_the_likeliest_token(model):
-    params = {"temperature": 0.0, "max_new_tokens": 4}
+def test_more_rows_than_a_batch_are_written_in_order(loaded):
+    own = loaded(max_new_tokens=3)
+    texts = [f"{CONTEXTS[i % 3]} {'dog ' * (i // 3)}" for i in range(70)]
+    probes = own.predict(None, pd.DataFrame({"context": texts}))
 
-    cold = [model.predict(["you are"], params=params | {"seed": seed})[0] for seed in range(4)]
-
-    assert len(set(cold)) == 1
-
-
-def test_top_p_and_top_k_keep_only_the_likeliest(model):
-    greedy = model.predict(["you are"], params={"temperature": 0.0, "max_new_tokens": 3})
-
-    assert greedy == model.predict(["you are"], params={"top_p": 1e-6, "max_new_tokens": 3})
-    assert greedy == model.predict(["you are"], params={"top_k": 1, "max_new_tokens": 3})
-
-
-def test_probes_are_drawn_from_the_models_own_distribution(model):
-    """The share of each first token over 2000 draws, against the softmax of the model."""
-    import torch
-
-    inner = model.unwrap_python_model()
-    ids = torch.tensor([inner._context_ids("you are", 1)])
-    logits = inner._model(ids).logits[0, -1].clone()
-    logits[inner._end_ids()] = -torch.inf  # At least one token before the end.
-    expected = logits.softmax(dim=0)
-
-    probes = model.predict(["you are"] * 2000, params={"max_new_tokens": 1})
-
-    counts = Counter(probes)
-    for index, share in enumerate(expected.tolist()):
-        word = inner._tokenizer.decode([index], skip_special_tokens=True).strip()
-        if word and share > 0:
-            # Three and a half standard errors of a binomial share over 2000 draws are 0.04 at most.
-            assert pytest.approx(share, abs=0.04) == counts[word] / 2000
-
-
-def test_a_long_context_keeps_its_newest_tokens(model):
-    inner = model.unwrap_python_model()
-
-    ids = inner._context_ids("you " * 100 + "dog .", 5)
-
-    assert len(ids) == 16
-    assert inner._tokenizer.decode(ids).endswith("you dog . <eos>")
-
-
-def test_the_context_is_the_one_that_training_saw(model):
-    """Conversation and separator as the core's own language model encodes them."""
-    from astra_core.models.causal_lm import LanguageModel
-
-    inner = model.unwrap_python_model()
-    core = LanguageModel(inner._model, inner._tokenizer)
-
-    for text in CONTEXTS:
-        expected = core.opening_ids + core.closed(core.encode(text))
-        assert list(expected) == inner._context_ids(text, 5)
-    assert list(core.end_ids) == inner._end_ids()
+    assert 70 == len(probes)
+    assert probes[40] == own.predict(None, pd.DataFrame({"context": texts[40:41]}))[0]
 
 
 @pytest.mark.parametrize(
-    "params", [{"temperature": -1.0}, {"top_p": 0.0}, {"max_new_tokens": 0}, {"top_k": -1}]
+    "given",
+    [
+        pd.DataFrame({"context": ["a", "b"], "other": [1, 2]}),
+        pd.DataFrame({"only": ["a", "b"]}),
+        pd.Series(["a", "b"]),
+        np.array(["a", "b"], dtype=object),
+        ["a", "b"],
+        [["a"], ["b"]],
+    ],
 )
-def test_params_out_of_range_are_refused(model, params):
-    with pytest.raises(ValueError, match="params must lie in their ranges, got"):
-        model.predict(CONTEXTS, params=params)
+def test_texts_come_in_any_of_the_forms_that_servers_send(pyfunc, given):
+    assert ["a", "b"] == pyfunc._texts(given)
 
 
-def test_no_warning_is_raised_while_it_writes(model):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        model.predict(CONTEXTS)
+def test_a_text_alone_is_one_context(pyfunc):
+    assert ["a b"] == pyfunc._texts("a b")
+
+
+@pytest.mark.parametrize("given", [[1], [None], ["a", []], pd.DataFrame({"context": [0.5]})])
+def test_what_is_no_text_is_refused(pyfunc, given):
+    with pytest.raises(ValueError, match="contexts must be texts, got"):
+        pyfunc._texts(given)
+
+
+def test_a_row_has_a_seed_by_its_text_and_how_often_it_came_before(pyfunc):
+    seeds = pyfunc._row_seeds(["a", "b", "a"], 7)
+
+    assert 3 == len(set(seeds))
+    assert seeds[1:] == pyfunc._row_seeds(["b", "a", "a"], 7)[::2]
+    assert seeds[0] != pyfunc._row_seeds(["a"], 8)[0]
+    # What torch takes as a seed.
+    assert all(0 <= seed < 2**63 for seed in seeds)
+
+
+def test_a_draw_is_the_token_in_whose_share_the_number_falls(pyfunc):
+    shares = torch.tensor([[0.25, 0.0, 0.5, 0.25], [0.0, 0.0, 0.0, 1.0]])
+    draw, counts = pyfunc._Draw([1, 2]), torch.zeros(2, 4)
+    for _ in range(400):
+        counts += draw(None, shares.log()).exp()
+
+    assert 0.0 == counts[0, 1]
+    assert [0.0, 0.0, 0.0, 400.0] == counts[1].tolist()
+    # Four standard errors of a share of one half over 400 draws are 0.1.
+    torch.testing.assert_close(shares[0], counts[0] / 400, atol=0.1, rtol=0.0)
+
+
+def test_rows_draw_from_generators_of_their_own(pyfunc):
+    flat = torch.zeros(1, 1000)
+    alone = pyfunc._Draw([5])(None, flat)
+    beside = pyfunc._Draw([4, 5])(None, flat.expand(2, -1))
+
+    assert torch.equal(alone[0], beside[1])
+    assert not torch.equal(beside[0], beside[1])
