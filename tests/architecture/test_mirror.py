@@ -12,6 +12,7 @@ PARTS = {
     "astra_core/test_other_device.py": "astra_core/trainer.py",
     # Of all algorithms together.
     "astra_core/algorithms/test_against_trl.py": "astra_core/algorithms",
+    "astra_core/algorithms/test_logged_figures.py": "astra_core/algorithms",
     "astra_core/algorithms/test_options.py": "astra_core/algorithms",
     "astra_core/algorithms/test_packed_updates.py": "astra_core/algorithms",
     "astra_core/samplers/test_remembered_trees.py": "astra_core/samplers/tree.py",
