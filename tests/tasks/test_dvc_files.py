@@ -32,7 +32,7 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("length", [0, 12, 40])
+@pytest.mark.parametrize("length", [0, 12])
 def test_a_lock_file_that_was_cut_is_made_anew_without_running_anything(project, length, capsys):
     whole = LOCK_FILE.read_text()
     LOCK_FILE.write_text(whole[:length])
