@@ -19,6 +19,8 @@ from astra_core.files import file_digest, read_json
 RECEIPT = "reports/registration.json"
 # Of the receipt: they name a place, or are drawn anew by MLflow.
 BY_NATURE = ("run_id", "experiment_id", "tracking_uri")
+# Torch's own, empty and one for each user, whoever runs; a quiet run leaves it too.
+CACHE = "torchinductor_"
 LOOK_S = 0.1
 GONE_S = 60.0
 
@@ -131,6 +133,7 @@ def leftovers(folder: Path) -> list[str]:
         time.sleep(0.2)
     drafts = [p for mark in ("partial", "stale") for p in folder.rglob(f".*.{mark}")]
     scratch = [*(folder / ".astra/scratch").glob("*"), *(folder / "tmp").glob("*")]
+    scratch = [path for path in scratch if not path.name.startswith(CACHE)]
     return [
         *(" ".join(_command(process)) for process in alive),
         *(str(path.relative_to(folder)) for path in [*drafts, *scratch]),
