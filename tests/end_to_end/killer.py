@@ -155,8 +155,7 @@ def _stage_of(process: psutil.Process) -> str:
 
 def _server(folder: Path) -> psutil.Process | None:
     """Prefect's server: the temporary one of a run, or that of ``astra ui``."""
-    temporary = _named(folder, "prefect.server.api.server:create_app")
-    return temporary or _named(folder, "prefect", "server", "start")
+    return _named(folder, "flows.prefect_server")
 
 
 def _named(folder: Path, *words: str) -> psutil.Process | None:
