@@ -6,11 +6,11 @@ validate strictly: the number 16 is not the text "16".
 
 import json
 import re
-from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from astra_core.config_errors import explained, refuse_huge_numbers
 from astra_core.errors import ConfigurationError
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
@@ -35,48 +35,15 @@ class Section(BaseModel):
         Raises:
             ConfigurationError: A key is unknown or missing, or a value has the wrong type or range.
         """
+        refuse_huge_numbers(record, where)
         try:
             # Strict JSON mode: lists may fill tuples and text may fill paths, nothing else is bent.
             return cls.model_validate_json(json.dumps(record, allow_nan=True))
         except TypeError as error:
             msg = f"{where} must hold plain values, got: {error}; put quotes around dates"
-            raise ConfigurationError(msg) from error
+            raise ConfigurationError(msg.lstrip()) from error
         except ValidationError as error:
-            raise ConfigurationError(_explained(error, cls, where)) from None
-
-
-def _explained(error: ValidationError, section: type[BaseModel], where: str) -> str:
-    """Every problem of a failed validation, one clause each, in the words of the house."""
-    from difflib import get_close_matches
-
-    clauses = []
-    for problem in error.errors():
-        # One line for each problem, also where a key holds the end of a line.
-        parts = (" ".join(str(part).split()) for part in problem["loc"])
-        place = ".".join([where, *parts]).strip(".")
-        if problem["type"] == "extra_forbidden":
-            known = sorted(_section_at(problem["loc"][:-1], section).model_fields)
-            near = get_close_matches(str(problem["loc"][-1]), known, n=1)
-            hint = f"Did you mean '{near[0]}'?" if near else f"known keys are {known}"
-            clauses.append(f"{place} is not a known key; {hint}")
-        elif problem["type"] == "missing":
-            clauses.append(f"{place} must be given; see params.yaml")
-        else:
-            rule = problem["msg"].removeprefix("Value error, ")
-            rule = rule[0].lower() + rule[1:]
-            clauses.append(f"{place}: {rule}, got {problem['input']!r}; see params.yaml")
-    return "\n".join(clauses)
-
-
-def _section_at(place: Iterable[int | str], section: type[BaseModel]) -> type[BaseModel]:
-    """The section that lies at ``place``, also inside of a mapping, a list or an optional."""
-    for part in place:
-        # A key of a mapping and an index of a list name no field; the section stays the same.
-        annotation = getattr(section.model_fields.get(str(part)), "annotation", None)
-        for inner in (annotation, *get_args(annotation)):
-            if isinstance(inner, type) and issubclass(inner, BaseModel):
-                section = inner
-    return section
+            raise ConfigurationError(explained(error, cls, where, record)) from None
 
 
 class Choice(Section):

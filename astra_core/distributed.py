@@ -6,7 +6,6 @@ so all hold the same weights at any time. Process 0 alone writes. Whatever waits
 waits for a limited time.
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from astra_core.errors import LostProcessError, TrainingError
+from astra_core.launch import check_launch, world_size
 
 TIMEOUT_S = 1800.0
 
@@ -47,12 +47,14 @@ class World:
             timeout_s: How long one waits for another.
 
         Raises:
+            ConfigurationError: The environment describes no group of processes.
             LostProcessError: The others did not come in time.
         """
-        size = int(os.environ.get("WORLD_SIZE", "1"))
+        size = world_size() or 1
         if size == 1:
             return cls()
         if not torch.distributed.is_initialized():
+            check_launch()
             backend = "gloo"
             if torch.device(device).type == "cuda":
                 # Gradients go through NCCL, from device to device, all else through gloo.

@@ -4,7 +4,6 @@
 1 if not.
 """
 
-import argparse
 import dataclasses
 import math
 import sys
@@ -15,7 +14,9 @@ from typing import Any
 
 from torch import Tensor
 
+from astra_core.arguments import LineParser, not_negative
 from astra_core.errors import DataError
+from astra_core.excerpt import excerpt, shortened
 from astra_core.files import draft_folder_of, read_json, write_json
 from astra_core.redaction import visible
 
@@ -51,15 +52,18 @@ def read_dump(folder: Path) -> dict[str, Tensor]:
     Raises:
         DataError: The folder holds no dump.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     try:
         names = read_json(folder / "dump.json")["names"]
         found = load_file(folder / "tensors.safetensors")
-    except (OSError, ValueError, KeyError) as error:
-        msg = f"{folder} must hold a dump, got {type(error).__name__}: {error}; see dump_steps"
+        return {name: found[name] for name in names}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
+        reason = shortened(f"{type(error).__name__}: {error}", limit=120)
+        shown = excerpt(str(folder))
+        msg = f"{shown} must hold a dump, got {reason}; see training.dump_steps"
         raise DataError(msg) from error
-    return {name: found[name] for name in names}
 
 
 def differences(
@@ -91,15 +95,17 @@ def batch_tensors(window: Sequence[Any]) -> dict[str, Tensor]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Compares two dumps; the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m astra_core.dumps", description=__doc__)
+    parser = LineParser(prog="python -m astra_core.dumps", description=__doc__)
     parser.add_argument("first", type=Path, metavar="A")
     parser.add_argument("second", type=Path, metavar="B")
-    parser.add_argument("--tolerance", type=float, default=0.0, help="largest harmless difference")
+    parser.add_argument(
+        "--tolerance", type=not_negative, default=0.0, help="largest harmless difference"
+    )
     chosen = parser.parse_args(arguments)
     try:
         first, second = read_dump(chosen.first), read_dump(chosen.second)
     except DataError as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"error: {error}\n")
         return 2
     found = differences(first, second, tolerance=chosen.tolerance)
     for difference in found:

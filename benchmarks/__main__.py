@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from astra_core.arguments import LineParser, at_least_one
 from astra_core.memory import keep_freed_memory
+from astra_core.paths import found_at, is_file, kind_of
 from benchmarks import decode, profiles, rollout, trainer_overhead, update
 from benchmarks.figures import Report, table
 from benchmarks.processor import machine
@@ -75,24 +77,45 @@ def _write(file: Path, text: str) -> None:
     file.write_text(whole, "utf-8")
 
 
+def _page(written: str) -> Path:
+    """A page that can be written, looked at before an hour of benchmarks and not after it."""
+    page = Path(written)
+    if kind_of(page.parent) != "a folder" or kind_of(page) not in {"a file", "nothing there"}:
+        msg = f"must be a file in a folder that exists, got {found_at(page)}"
+        raise argparse.ArgumentTypeError(msg)
+    try:
+        if is_file(page):
+            page.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"must be a page in UTF-8, got {found_at(page)}: {type(error).__name__}"
+        raise argparse.ArgumentTypeError(msg) from error
+    return page
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser = LineParser(prog="python -m benchmarks", description=__doc__)
     effort = Effort()
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, help="default: all of them")
     parser.add_argument("--shape", choices=SHAPES, default=GPT2_SMALL.name)
-    parser.add_argument("--threads", type=int, default=effort.threads, help="default: all cores")
-    parser.add_argument("--repetitions", type=int, default=effort.repetitions, help="of our ways")
+    parser.add_argument(
+        "--threads", type=at_least_one, default=effort.threads, help="default: all cores"
+    )
+    parser.add_argument(
+        "--repetitions", type=at_least_one, default=effort.repetitions, help="of our ways"
+    )
     parser.add_argument(
         "--plain-repetitions",
-        type=int,
+        type=at_least_one,
         default=effort.plain_repetitions,
         help="of the ways that take ten times as long",
     )
-    parser.add_argument("--trees", type=int, default=effort.trees, help="that we treat at once")
+    parser.add_argument(
+        "--trees", type=at_least_one, default=effort.trees, help="that we treat at once"
+    )
     parser.add_argument(
         "--skip-one-thread", action="store_true", help="take no processor time at one thread"
     )
-    parser.add_argument("--markdown", type=Path, help="a page to write the output to as well")
+    parser.add_argument("--markdown", type=_page, help="a page to write the output to as well")
     return parser
 
 

@@ -7,7 +7,6 @@ exit status is 1 when a limit is exceeded. ``python -m benchmarks.data_scale 100
 minute; the default needs a quiet machine.
 """
 
-import argparse
 import json
 import math
 import os
@@ -23,6 +22,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from astra_core.arguments import LineParser, at_least_one
 from astra_core.config import SystemConfiguration
 from astra_core.memory import resident_peak_mib
 from tasks.params import PromptsConfiguration, ValidationConfiguration
@@ -89,11 +89,14 @@ class Measurement:
 
 def main() -> int:
     """Prints the table; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("sizes", nargs="*", type=int, default=SIZES, help="numbers of prompts")
+    parser = LineParser(prog="python -m benchmarks.data_scale", description=__doc__)
+    parser.add_argument(
+        "sizes", nargs="*", type=at_least_one, default=SIZES, help="numbers of prompts"
+    )
+    sizes = parser.parse_args().sizes
     print(HEADER)
     is_kept = True
-    for measurement in measurements(parser.parse_args().sizes):
+    for measurement in measurements(sizes):
         print(measurement.row(), flush=True)
         is_kept &= measurement.is_kept
     limits = f"below {LIMIT_MIB:g} MiB, and from {MIN_SLOPE_ROWS:,} rows on a slope below"

@@ -8,7 +8,6 @@ and what Prefect, DVC and MLflow do around the stages. ``--set key=value`` chang
 the copies.
 """
 
-import argparse
 import json
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from astra_core.arguments import LineParser
 from benchmarks.copies import STAGES, copy_project, run_python
 from benchmarks.figures import markdown
 
@@ -27,7 +27,7 @@ WATCHED = frozenset({"models", "rollouts", "training", "evaluation"})
 
 def main() -> None:
     """Runs the stages and prints their table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = LineParser(prog="python -m benchmarks.default_run", description=__doc__)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     changes = parser.parse_args().set
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:

@@ -5,12 +5,12 @@ the stages from prompts to evaluation there and prints one row. Nothing in the p
 data seed is set too: the prompts of the default were looked at when its settings were chosen.
 """
 
-import argparse
 import json
 import tempfile
 from pathlib import Path
 from typing import Any
 
+from astra_core.arguments import LineParser, whole_number
 from benchmarks.copies import STAGES, copy_project, run_python
 
 HEADER = (
@@ -21,10 +21,11 @@ HEADER = (
 
 def main() -> None:
     """Runs every seed that is asked for and prints its row."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("seeds", nargs="+", type=int)
+    parser = LineParser(prog="python -m benchmarks.seeds", description=__doc__)
+    parser.add_argument("seeds", nargs="+", type=whole_number)
+    seeds = parser.parse_args().seeds
     print(HEADER, flush=True)
-    for seed in parser.parse_args().seeds:
+    for seed in seeds:
         print(_row(seed), flush=True)
 
 

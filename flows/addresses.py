@@ -6,6 +6,8 @@ import urllib.request
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from astra_core.errors import ConfigurationError
+from astra_core.excerpt import excerpt
 from flows.access import HOSTS, auth_string, client_variables, header
 from flows.services import PREFECT, Service, ServiceError, answers, running
 
@@ -14,9 +16,29 @@ def api_url() -> str | None:
     """Where a Prefect server is known to be: ``PREFECT_API_URL``, or the one we started."""
     named = os.environ.get("PREFECT_API_URL")
     if named:
-        return named
+        return checked_address(named)
     found = [service.url for service in running() if service.name == PREFECT]
     return f"{found[0]}/api" if found and answers(f"{found[0]}/api/health") else None
+
+
+def checked_address(url: str) -> str:
+    """The address itself, if it can be one of a Prefect server.
+
+    Raises:
+        ConfigurationError: ``PREFECT_API_URL`` holds something else.
+    """
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or not url.isascii() or any(letter.isspace() for letter in url):
+        msg = (
+            "PREFECT_API_URL must be an address such as http://127.0.0.1:4200/api, "
+            f"got {excerpt(url)}; unset it to use this project's own server"
+        )
+        raise ConfigurationError(msg)
+    return url
 
 
 def require_api_url() -> str:

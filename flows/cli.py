@@ -4,10 +4,13 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, cast
 
 import typer
+
+from flows.usage import usage_line, working_folder
 
 # Nothing heavier than typer is imported here: `astra --help` answers at once.
 
@@ -19,6 +22,8 @@ MARKER = "params.yaml"
 STOPPED = (130, 143)  # by Ctrl-C, by SIGTERM
 # Typer carries click's exceptions in a private module of its own.
 USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__base__)
+port = partial(typer.Option, min=1, max=65_535)
+fresh_seed = partial(typer.Option, min=0, max=2**62)
 
 app = typer.Typer(
     name="astra",
@@ -56,8 +61,7 @@ def run_command(arguments: Sequence[str]) -> int:
     except USAGE_ERROR as error:
         # Without arguments this is the help, which has many lines.
         message = str(getattr(error, "message", error))
-        line = message if "\n" in message else f"error: {message} See 'astra --help'."
-        complain(line)
+        complain(usage_line(error, message, arguments))
         return 2
     except SystemExit as error:  # of a plug-in's: typer raises none here
         complain(f"error: {failure_of(error).message}")
@@ -81,10 +85,9 @@ def _explain(error: Exception) -> int:
     if isinstance(told, StageError):
         complain("the line above says why; the same command goes on from here")
         return 1
-    from astra_core.exception_text import shown_text
+    from tasks.boundary import complain_of
 
-    for line in shown_text(told).splitlines():
-        complain(f"error: {line}")
+    complain_of(told)
     return exit_status(told)
 
 
@@ -103,7 +106,7 @@ def prepare(
     ] = False,
 ) -> None:
     """Train a red-team attacker, examine it, register it and decide about it."""
-    os.chdir(project_folder(Path.cwd()))
+    os.chdir(project_folder(working_folder()))
     from flows.environment import set_flow_environment
     from tasks.privacy import keep_private
 
@@ -221,7 +224,7 @@ def rollback() -> None:
 @app.command()
 def examples(
     reveal: Annotated[bool, typer.Option("--reveal", help="Show the text in clear.")] = False,
-    count: Annotated[int, typer.Option(min=1, help="How many turns.")] = 10,
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many turns.")] = 10,
 ) -> None:
     """Show the turns of the last evaluation that scored highest, masked."""
     from tasks.console import say
@@ -232,7 +235,7 @@ def examples(
 
 @app.command()
 def reevaluate(
-    seed: Annotated[int | None, typer.Option(help="Of the fresh prompts; default: today.")] = None,
+    seed: Annotated[int | None, fresh_seed(help="Of the fresh prompts; default: today.")] = None,
     file: Annotated[Path | None, typer.Option(help="Prompts from a file instead.")] = None,
 ) -> None:
     """Examine the champion on prompts it has never met."""
@@ -252,8 +255,8 @@ def reevaluate(
 
 @app.command()
 def ui(
-    prefect_port: Annotated[int, typer.Option(help="Of Prefect's pages.")] = 4200,
-    mlflow_port: Annotated[int, typer.Option(help="Of MLflow's pages.")] = 5000,
+    prefect_port: Annotated[int, port(help="Of Prefect's pages.")] = 4200,
+    mlflow_port: Annotated[int, port(help="Of MLflow's pages.")] = 5000,
     worker: Annotated[bool, typer.Option(help="Also run what is scheduled.")] = False,
     detach: Annotated[bool, typer.Option(help="Leave them running.")] = False,
     stop: Annotated[bool, typer.Option(help="Stop those left running.")] = False,

@@ -8,12 +8,15 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from astra_core.errors import ConfigurationError
+from astra_core.excerpt import shortened
 from flows.access import header
 from flows.addresses import client_environment
 from flows.keeper import kept
 from flows.processes import KEEPER, child_environment, run_group, stage_command
 from flows.services import WORK_POOL, ServiceError, running, worker_command
 from tasks.environment import PRIVATE, QUIET, STEADY
+from tasks.yaml_files import load_yaml, read_yaml_text
 
 
 def deploy_all() -> list[str]:
@@ -22,11 +25,12 @@ def deploy_all() -> list[str]:
     Raises:
         ServiceError: No server answers, or it did not take them.
     """
+    lines = _deployments()
     environment = _server_environment()
     if not _pool_exists(environment["PREFECT_API_URL"]):
         _prefect(environment, "work-pool", "create", WORK_POOL, "--type", "process")
     _prefect(environment, "deploy", "--all")
-    return [*_deployed(), "'astra worker' or 'astra ui --worker' runs what is due"]
+    return [*lines, "'astra worker' or 'astra ui --worker' runs what is due"]
 
 
 def run_worker() -> int:
@@ -87,11 +91,26 @@ def _prefect(environment: dict[str, str], *arguments: str) -> None:
         raise ServiceError(msg)
 
 
-def _deployed(path: Path = Path("prefect.yaml")) -> list[str]:
-    import yaml
+def _deployments(path: Path = Path("prefect.yaml")) -> list[str]:
+    """One line for each deployment that the file describes.
 
-    record: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return [
-        f"{entry['name']:<25}{', '.join(str(next(iter(s.values()))) for s in entry['schedules'])}"
-        for entry in record["deployments"]
-    ]
+    Raises:
+        ConfigurationError: The file is missing, or describes none.
+    """
+    record = load_yaml(read_yaml_text(path), subject=str(path), way_out="correct that line")
+    try:
+        lines = [
+            f"{entry['name']:<25}{', '.join(_times(entry))}" for entry in record["deployments"]
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
+        reason = shortened(f"{type(error).__name__}: {error}", limit=120)
+        msg = f"{path} must list deployments with name and schedules, got {reason}; correct it"
+        raise ConfigurationError(msg) from error
+    if not lines:
+        msg = f"{path} must list at least one deployment, got none; restore it from git"
+        raise ConfigurationError(msg)
+    return lines
+
+
+def _times(entry: dict[str, Any]) -> list[str]:
+    return [str(next(iter(schedule.values()))) for schedule in entry.get("schedules") or []]

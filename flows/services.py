@@ -1,16 +1,16 @@
 """The servers on this machine: Prefect's, MLflow's and a worker, started, found and stopped."""
 
-import json
 import os
 import socket
 import subprocess
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 
 from astra_core.errors import AstraError
 from astra_core.files import read_json, write_json
@@ -189,7 +189,7 @@ def answers(url: str) -> bool:
     try:
         with urllib.request.urlopen(url, timeout=3) as reply:  # noqa: S310 - our own http address
             return bool(reply.status == 200)
-    except (OSError, urllib.error.URLError):
+    except (OSError, ValueError, HTTPException):
         return False
 
 
@@ -208,9 +208,16 @@ def remembered() -> list[Service]:
     if not SERVICES.is_file():
         return []
     try:
-        return [Service(**entry) for entry in read_json(SERVICES)]
-    except (json.JSONDecodeError, TypeError):
+        return [service for entry in read_json(SERVICES) if (service := _service(entry))]
+    except (OSError, ValueError, TypeError, RecursionError):
         return []
+
+
+def _service(entry: Any) -> Service | None:
+    """The service of an entry; none of a damaged one."""
+    found = Service(**entry)
+    is_whole = isinstance(found.pid, int) and 0 < found.pid < 1 << 31
+    return found if is_whole and isinstance(found.started, int | float) else None
 
 
 def stop(services: Sequence[Service]) -> None:

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML, YAMLError
+from ruamel.yaml import YAML
 
 from astra_core.errors import ConfigurationError
+from astra_core.excerpt import excerpt
 from astra_core.files import write_text
-from tasks.params import PARAMS_FILE, Params, check_params
+from tasks.params import PARAMS_FILE, Params, check_params, read_record
+from tasks.yaml_files import check_yaml, load_yaml, read_yaml_text
 
 
 def change_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> list[str]:
@@ -22,14 +24,13 @@ def change_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> list[
     Raises:
         ConfigurationError: An assignment cannot be read, or params.yaml would not be usable.
     """
-    if not path.is_file():
-        msg = f"{path} must exist, got no such file; run from the project's root"
-        raise ConfigurationError(msg)
+    # Without this reading, tags and repeated keys would be taken along.
+    read_record(path)
     yaml = _round_trip_yaml()
-    record = yaml.load(path.read_text(encoding="utf-8"))
+    record = yaml.load(read_yaml_text(path))
     changes = [line for text in assignments if (line := _assign(record, text, yaml))]
     text = _dumped(record, yaml)
-    plain = YAML(typ="safe", pure=True).load(text)
+    plain = load_yaml(text, subject=str(path), way_out="see --set")
     check_params(Params.read(plain, where=""))
     if changes:
         write_text(text, path, is_shared=True)
@@ -41,7 +42,8 @@ def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:
     key, equals, written = assignment.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts):
-        msg = f"--set must read section.key=value, got '{assignment}'; as in --set training.lr=1e-4"
+        got = excerpt(assignment)
+        msg = f"--set must read section.key=value, got {got}; as in --set training.lr=1e-4"
         raise ConfigurationError(msg)
     value = _value(key, written, yaml)
     owner = record
@@ -61,11 +63,16 @@ def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:
 
 
 def _value(key: str, written: str, yaml: YAML) -> Any:
+    if not written.strip():
+        return ""
     try:
-        return yaml.load(written) if written.strip() else ""
-    except YAMLError:
-        msg = f"value of {key} must be YAML, got '{written}'; put quotes around a text"
+        check_yaml(written, subject=key, way_out="")
+        load_yaml(written, subject=key, way_out="")
+    except ConfigurationError:
+        shown = excerpt(written)
+        msg = f"value of {key} must be plain YAML, got {shown}; put quotes around a text"
         raise ConfigurationError(msg) from None
+    return yaml.load(written)
 
 
 def _round_trip_yaml() -> YAML:

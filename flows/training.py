@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from prefect import flow
 
 from astra_core.files import write_text
+from astra_core.paths import kind_of
 from flows.promotion import promote
 from flows.registry import is_registered
 from flows.reports import PipelineReport, publish_validation
@@ -13,9 +14,11 @@ from flows.stages import StageOutcome, run_stage
 from tasks.console import quiet_libraries, say
 from tasks.environment import set_environment
 from tasks.params import Params, check_params, read_params
-from tasks.pipeline import PIPELINE_FILE, render
+from tasks.pipeline import PIPELINE_FILE, read_pipeline, render
 from tasks.precision import advise
 from tasks.privacy import keep_private
+from tasks.tracking_address import check_tracking_uri
+from tasks.tracking_store import tracking_uri
 
 if TYPE_CHECKING:
     from tasks.promotion import PromotionDecision
@@ -57,7 +60,9 @@ def usable_params() -> Params:
 
     Raises:
         ConfigurationError: Says what cannot be used, and the way out.
+        TrackingError: ``MLFLOW_TRACKING_URI`` names no store.
     """
+    check_tracking_uri(tracking_uri())
     keep_private()
     params = read_params()
     set_environment(params)
@@ -70,7 +75,8 @@ def usable_params() -> Params:
 def renew_pipeline(params: Params) -> None:
     """Writes dvc.yaml anew if params.yaml names other files; DVC would not watch those it lacks."""
     wanted = render(params=params)
-    if not PIPELINE_FILE.is_file() or PIPELINE_FILE.read_text(encoding="utf-8") != wanted:
+    is_there = kind_of(PIPELINE_FILE) != "nothing there"
+    if not is_there or read_pipeline() != wanted:
         write_text(wanted, PIPELINE_FILE, is_shared=True)
         say(f"{PIPELINE_FILE.name:<13}written anew, as params.yaml and the stages ask")
 

@@ -25,16 +25,21 @@ def read_prompts(path: Path, *, limit: int | None = None) -> list[Prompt]:
     Raises:
         DataError: The file is missing, holds no row or is no table of prompts.
     """
+    import pyarrow as pa
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
 
+    schema = pa.schema({"prompt_id": pa.string(), "text": pa.string()})
     try:
-        table = pq.read_table(path, columns=["prompt_id", "text"])
-    except (OSError, ArrowException, KeyError) as error:
+        table = pq.read_table(path, columns=schema.names).cast(schema)
+    except (OSError, ArrowException, KeyError, ValueError) as error:
         msg = (
             f"{path} must be a table of prompts, got {type(error).__name__}; run the stages before"
         )
         raise DataError(msg) from error
+    if any(table[name].null_count for name in schema.names):
+        msg = f"{path} must hold a text and an id in each row, got null; run the stages before"
+        raise DataError(msg)
     rows = table.slice(0, limit).to_pylist() if limit is not None else table.to_pylist()
     if not rows:
         msg = f"{path} must hold at least one prompt, got 0; see reports/validation.md"
@@ -48,11 +53,7 @@ def read_model_paths(base: Path) -> dict[str, Path]:
     Raises:
         ConfigurationError: The manifest is missing or a folder is gone.
     """
-    manifest_path = base / "manifest.json"
-    if not manifest_path.is_file():
-        msg = f"{manifest_path} must exist, got no such file; run the models stage"
-        raise ConfigurationError(msg)
-    manifest = read_json(manifest_path)
+    manifest = read_manifest(base)
     paths = {}
     for role in ROLES:
         stored = Path(manifest[role]["path"])
@@ -63,6 +64,27 @@ def read_model_paths(base: Path) -> dict[str, Path]:
             )
             raise ConfigurationError(msg)
     return paths
+
+
+def read_manifest(base: Path) -> dict[str, dict[str, Any]]:
+    """What the models stage recorded of each role: ``path``, ``is_outside``, ``digest`` and more.
+
+    Raises:
+        ConfigurationError: The manifest is missing or is not what that stage writes.
+    """
+    path = base / "manifest.json"
+    if not path.is_file():
+        msg = f"{path} must exist, got no such file; run the models stage"
+        raise ConfigurationError(msg)
+    try:
+        manifest: dict[str, dict[str, Any]] = read_json(path)
+        for role in ROLES:
+            entry = manifest[role]
+            Path(entry["path"]), bool(entry["is_outside"]), str(entry["digest"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        msg = f"{path} must name the models, got {type(error).__name__}; run the models stage"
+        raise ConfigurationError(msg) from error
+    return manifest
 
 
 def write_rollouts(graphs: Sequence[Graph], path: Path, *, graphs_per_group: int = 256) -> int:
@@ -99,7 +121,12 @@ def stream_rollouts(path: Path) -> Iterator[Graph]:
     """
     for table in rollout_tables(path):
         for _, own in groupby(table.to_pylist(), key=itemgetter("prompt_id", "iteration")):
-            yield _graph(list(own))
+            try:
+                graph = _graph(list(own))
+            except (ValueError, TypeError, RecursionError) as error:
+                msg = f"{path} must hold whole trees, got {type(error).__name__}; run that stage"
+                raise DataError(msg) from error
+            yield graph
 
 
 def rollout_tables(path: Path) -> Iterator["pa.Table"]:

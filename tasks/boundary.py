@@ -17,13 +17,15 @@ from astra_core.errors import (
     PluginError,
 )
 from astra_core.exception_text import masked_trace, shown_text
+from astra_core.excerpt import shortened
+from astra_core.launch import own_rank, world_size
 from tasks import failures
 from tasks.console import complain, libraries_to, quiet_libraries, say
 from tasks.environment import set_environment
 from tasks.params import Params, check_params, read_params
-from tasks.pipeline import find_stage, outside_inputs
+from tasks.pipeline import find_stage, outside_inputs, read_pipeline
 from tasks.precision import advise
-from tasks.processes import num_processes, own_rank, run_together
+from tasks.processes import run_together
 from tasks.stage import Stage
 
 
@@ -44,12 +46,14 @@ def run_stage(
         show_trace: Lets stack traces and the libraries' words onto the screen.
         is_child: True in the processes that ``_run_together`` starts.
     """
-    started, rank = time.monotonic(), own_rank()
-    log = failures.LOGS / (f"{name}.{rank}.log" if rank else f"{name}.log")
-    if not (rank or is_child):
+    started, rank, log = time.monotonic(), 0, failures.LOGS / f"{name}.log"
+    failures.check_folders()
+    if not is_child and _tells_first():
         failures.clear_failure(name)
-    log.unlink(missing_ok=True)
     try:
+        rank = own_rank()
+        log = log.with_name(f"{name}.{rank}.log") if rank else log
+        log.unlink(missing_ok=True)
         stage, params = _prepared(find(name))
         count = _processes_to_start(stage, params)
         if count > 1:
@@ -68,9 +72,17 @@ def run_stage(
     return 0
 
 
+def _tells_first() -> bool:
+    """Whether no other process tells of a failure before this one; a nonsensical rank is told."""
+    try:
+        return own_rank() == 0
+    except ConfigurationError:
+        return True
+
+
 def _processes_to_start(stage: Stage, params: Params) -> int:
     """How many are to run the stage in place of this one; 1 where this one runs it."""
-    started = num_processes()
+    started = world_size()
     if not stage.is_parallel and started not in {None, 1}:
         msg = (
             f"stage {stage.name} must run in one process, got WORLD_SIZE {started}; "
@@ -107,7 +119,7 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
         advise(params)
     if "DVC_STAGE" in os.environ:
         # DVC watches what dvc.yaml names: a file that only params.yaml names would go stale unseen.
-        watched = Path("dvc.yaml").read_text(encoding="utf-8")
+        watched = read_pipeline()
         for path in outside_inputs(params).get(stage.name, ()):
             if path.as_posix() not in watched:
                 msg = f"dvc.yaml must name {path}, which params.yaml reads; run 'make render'"
@@ -151,6 +163,6 @@ def _report(error: BaseException, name: str, log: Path, *, is_child: bool) -> in
 
 
 def complain_of(error: AstraError) -> None:
-    """One line for each problem."""
+    """One line for each problem, none too long to read."""
     for line in shown_text(error).splitlines():
-        complain(f"error: {line}")
+        complain(shortened(f"error: {line}"))

@@ -1,6 +1,5 @@
 """The screen: one line for a person at a time, and nothing that a library says on its own."""
 
-import argparse
 import logging
 import os
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from astra_core.arguments import LineParser
 from astra_core.exception_text import masked_trace
 from astra_core.redaction import visible
 
@@ -61,7 +61,7 @@ def show_trace(
     complain(masked_trace(error).rstrip())
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(LineParser):
     """Of a command line, whose complaints quote what was typed or pasted."""
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:

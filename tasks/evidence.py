@@ -1,6 +1,6 @@
 """What is recorded about one attacker: reports, tables and the checkpoint, read and checked."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,14 @@ from tasks.model_versions import Package
 
 if TYPE_CHECKING:
     import pandas as pd
+
+EXAMINED = (
+    "evaluation_key",
+    *(f"attacker.attack_success_rate.{end}" for end in ("value", "low", "high")),
+    "baseline",
+    "lift.value",
+)
+"""What a report of an examination must hold to be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,33 +92,60 @@ def read_package(attacker: Path, system: SystemConfiguration) -> Package:
         "max_context_tokens": system.max_context_tokens,
         **system.probe.model_dump(mode="json"),
     }
-    return Package(attacker, str(read_report(attacker / "astra.json")["digest"]), config)
+    return Package(
+        attacker, str(read_report(attacker / "astra.json", keys=["digest"])["digest"]), config
+    )
 
 
-def read_report(path: Path) -> dict[str, Any]:
+def read_report(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
     """The record in a JSON report.
 
+    Args:
+        path: The file.
+        keys: What it must hold; ``attacker.value`` is a key of an inner record.
+
     Raises:
-        DataError: There is none.
+        DataError: There is none, or it lacks a key.
     """
     try:
-        found: dict[str, Any] = read_json(path)
-    except (OSError, ValueError) as error:
+        found = read_json(path)
+    except (OSError, ValueError, RecursionError) as error:
         msg = f"{path} must be a JSON report, got {type(error).__name__}; run the stages before"
         raise DataError(msg) from error
+    if not isinstance(found, dict):
+        got = type(found).__name__
+        msg = f"{path} must be a JSON report, got {got} in place of it; run the stages before"
+        raise DataError(msg)
+    for key in keys:
+        value: Any = found
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is None:
+            msg = f"{path} must hold {key}, got a report without it; run the stages before"
+            raise DataError(msg)
     return found
 
 
-def read_table(path: Path) -> "pd.DataFrame":
+def read_table(path: Path, *, columns: Sequence[str] = ()) -> "pd.DataFrame":
     """The table in a CSV or Parquet file.
 
+    Args:
+        path: The file.
+        columns: Some that it must have.
+
     Raises:
-        DataError: There is none.
+        DataError: There is none, or it lacks a column.
     """
     import pandas as pd
+    from pyarrow import ArrowException
 
     try:
-        return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
-    except (OSError, ValueError) as error:
+        found = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    except (OSError, ValueError, ArrowException) as error:
         msg = f"{path} must be a table, got {type(error).__name__}; run the stages before"
         raise DataError(msg) from error
+    missing = [column for column in columns if column not in found]
+    if missing:
+        msg = f"{path} must have the column {missing[0]}, got none; run the stages before"
+        raise DataError(msg)
+    return found

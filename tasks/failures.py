@@ -9,6 +9,7 @@ from types import FrameType
 
 from astra_core.errors import (
     AstraError,
+    ConfigurationError,
     DiskFullError,
     GateError,
     LostProcessError,
@@ -17,6 +18,7 @@ from astra_core.errors import (
 )
 from astra_core.exception_text import shown_text
 from astra_core.files import disk_full, is_disk_full, read_json, write_json
+from astra_core.paths import kind_of
 
 FAILURES = Path(".astra/failures")
 LOGS = Path(".astra/logs")
@@ -95,6 +97,19 @@ def claim_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> b
     return True
 
 
+def check_folders() -> None:
+    """Returns if what a stage leaves behind has its place.
+
+    Raises:
+        ConfigurationError: Something else lies there.
+    """
+    for folder in (FAILURES.parent, FAILURES, LOGS):
+        kind = kind_of(folder)
+        if kind not in {"a folder", "nothing there"}:
+            msg = f"{folder} must be a folder, got {kind}; move it away"
+            raise ConfigurationError(msg)
+
+
 def clear_failure(stage: str, *, folder: Path = FAILURES) -> None:
     """Forgets the failure of an earlier try."""
     (folder / f"{stage}.json").unlink(missing_ok=True)
@@ -102,12 +117,12 @@ def clear_failure(stage: str, *, folder: Path = FAILURES) -> None:
 
 def read_failure(stage: str, *, folder: Path = FAILURES) -> Failure | None:
     """The failure the last try left, or nothing: it passed, or was killed too hard to write."""
-    path = folder / f"{stage}.json"
     try:
-        return Failure(**read_json(path))
-    except (FileNotFoundError, json.JSONDecodeError):
+        found = Failure(**read_json(folder / f"{stage}.json"))
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
         # Half a file is what a full disk left.
         return None
+    return found if isinstance(found.message, str) and isinstance(found.retryable, bool) else None
 
 
 def stop_on_terminate() -> None:

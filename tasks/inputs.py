@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from astra_core.errors import ConfigurationError
+from astra_core.paths import LOST, found_at, is_file, kind_of
 from tasks.params import Params
 from tasks.pipeline import stages
 
@@ -18,6 +19,7 @@ def check_inputs(params: Params) -> None:
     Raises:
         ConfigurationError: A path lies in what a stage makes, holds it, or names nothing.
     """
+    _check_names(params)
     made = {path: stage.name for stage in stages().values() for path in stage.products}
     for key, path in _inputs(params).items():
         for product, stage in made.items():
@@ -30,6 +32,14 @@ def check_inputs(params: Params) -> None:
             )
             raise ConfigurationError(msg)
     _check_existence(params)
+
+
+def _check_names(params: Params) -> None:
+    """Returns if every path can be looked up at all; what cannot be would raise below."""
+    for key, path in _inputs(params).items():
+        if kind_of(path) in LOST:
+            msg = f"{key} must be a path that can exist, got {found_at(path)}; check it"
+            raise ConfigurationError(msg)
 
 
 def _inputs(params: Params) -> dict[str, Path]:
@@ -62,16 +72,21 @@ def _overlap(path: Path, product: Path) -> bool:
 def _check_existence(params: Params) -> None:
     for key in ("path", "dev_path"):
         path = getattr(params.prompts, key)
-        if params.prompts.source == "file" and path is not None and not path.is_file():
-            msg = f"prompts.{key} must name a file, got '{path}'; check the path"
+        if params.prompts.source == "file" and path is not None and not is_file(path):
+            msg = f"prompts.{key} must name a file, got {found_at(path)}; check the path"
             raise ConfigurationError(msg)
     for role in ("attacker", "target", "reference"):
         model = getattr(params.models, role)
         if model is None or model.source != "folder":
             continue
-        if not (model.path / "config.json").is_file():
+        if not is_file(model.path / "config.json"):
             msg = (
                 f"models.{role}.path must name a Hugging Face folder with a config.json, "
-                f"got '{model.path}'; check the path"
+                f"got {found_at(model.path)}; check the path"
             )
             raise ConfigurationError(msg)
+    resume = params.training.checkpoint.resume
+    # Whether there is a checkpoint matters only to a run that has none of its own.
+    if kind_of(resume) not in {"a folder", "nothing there"}:
+        msg = f"training.checkpoint.resume must name a folder, got {found_at(resume)}; name another"
+        raise ConfigurationError(msg)

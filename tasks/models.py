@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from astra_core.errors import ConfigurationError
 from astra_core.files import draft_folder_of, write_json
 from tasks.artifacts import ROLES
 from tasks.builtin.language_model import LanguageModelConfiguration
@@ -34,6 +35,7 @@ class ModelsSummary:
         "tasks/builtin",
         "astra_core/memory.py",
         "astra_core/models/folders.py",
+        "astra_core/models/folder_checks.py",
         "astra_core/models/pretrained.py",
     )
 )
@@ -53,7 +55,7 @@ def prepare_models(
         ConfigurationError: A folder or hub id does not give a causal LM.
     """
     from astra_core.memory import keep_freed_memory
-    from astra_core.models.pretrained import load_pretrained, threads_for, weights_digest
+    from astra_core.models.pretrained import threads_for, weights_digest
 
     keep_freed_memory()
     _use_threads(threads_for(2_000_000, machine.num_threads))
@@ -69,7 +71,7 @@ def prepare_models(
             _make_builtin(models.builtin, model_seed, draft / "builtin")
         for role, source in sources.items():
             path, is_outside = _located(source, draft)
-            model, _ = load_pretrained(path)
+            model = _proved(path, source)
             counts[role] = model.num_parameters()
             manifest[role] = {
                 "path": str(path) if is_outside else str(path.relative_to(draft)),
@@ -80,6 +82,23 @@ def prepare_models(
             }
         write_json(manifest, draft / "manifest.json")
     return ModelsSummary({role: source.source for role, source in sources.items()}, counts)
+
+
+def _proved(folder: Path, source: ModelSource) -> Any:
+    """The model, after the folder and what was loaded from it were looked over."""
+    from astra_core.models.folder_checks import check_folder, check_model
+    from astra_core.models.pretrained import load_pretrained
+
+    try:
+        check_folder(folder)
+        model, tokenizer = load_pretrained(folder)
+        check_model(model, tokenizer, folder)
+    except ConfigurationError as error:
+        if source.source != "builtin":
+            raise
+        msg = "models.builtin must make a model that can be used, got NaN or worse; lower its lr"
+        raise ConfigurationError(msg) from error
+    return model
 
 
 def _make_builtin(config: LanguageModelConfiguration, seed: int, folder: Path) -> None:

@@ -26,7 +26,9 @@ from astra_core.config import (
 from astra_core.errors import ConfigurationError
 from astra_core.registry import read_options, resolve
 from tasks.builtin.language_model import LanguageModelConfiguration
+from tasks.builtin_limits import check_builtin
 from tasks.seeds import Seeds
+from tasks.yaml_files import load_yaml, read_yaml_text
 
 PARAMS_FILE = Path("params.yaml")
 
@@ -122,13 +124,16 @@ class MachineConfiguration(Section):
         default="cpu",
         description="Where the models are; auto takes CUDA where there is a device.",
     )
-    num_processes: Count = Field(
+    num_processes: int = Field(
         default=1,
+        ge=1,
+        le=1024,
         description="That train together; each adds its share of micro-batches to an update.",
     )
     num_threads: int = Field(
         default=0,
         ge=0,
+        le=1024,
         description="Of torch; 0 chooses by model size. Another number rounds sums differently.",
     )
 
@@ -191,19 +196,11 @@ def read_record(path: Path = PARAMS_FILE) -> dict[str, Any]:
     Raises:
         ConfigurationError: The file is missing or is not a YAML mapping.
     """
-    from ruamel.yaml import YAML, YAMLError
-
-    if not path.is_file():
-        msg = f"{path} must exist, got no such file; run from the project's root"
-        raise ConfigurationError(msg)
-    try:
-        record = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
-    except YAMLError as error:
-        reason = " ".join(str(error).split())
-        msg = f"{path} must be YAML, got: {reason}; mend that line"
-        raise ConfigurationError(msg) from None
+    text = read_yaml_text(path)
+    record = load_yaml(text, subject=str(path), way_out="correct that line")
     if not isinstance(record, dict):
-        msg = f"{path} must be a mapping of sections, got {type(record).__name__}; see the README"
+        found = "nothing" if record is None else type(record).__name__
+        msg = f"{path} must be a mapping of sections, got {found}; restore it from git"
         raise ConfigurationError(msg)
     return record
 
@@ -233,6 +230,7 @@ def check_params(params: Params) -> None:
     from tasks.inputs import check_inputs
 
     _check_metric(params.training)
+    check_builtin(params)
     _check_flow(params.flow)
     _check_device(params.machine)
     check_inputs(params)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError
+from astra_core.paths import is_file, kind_of
 from tasks.params import Params
 from tasks.seeds import with_root
 from tasks.stage import Stage, stage_of
@@ -126,6 +127,18 @@ def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = 
     return HEADER + yaml.safe_dump(content, sort_keys=False, width=100)
 
 
+def read_pipeline(path: Path = PIPELINE_FILE) -> str:
+    """The text of dvc.yaml; what is no UTF-8 there stands as a mark, and so differs from ours.
+
+    Raises:
+        ConfigurationError: It is no file.
+    """
+    if not is_file(path):
+        msg = f"{path} must be a file, got {kind_of(path)}; run 'make render'"
+        raise ConfigurationError(msg)
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
 def drift(
     path: Path = PIPELINE_FILE,
     *,
@@ -136,7 +149,7 @@ def drift(
     wanted = render(pipeline, params=params).splitlines()
     if not path.is_file():
         return f"{path} must exist, got no such file; run 'make render'"
-    written = path.read_text(encoding="utf-8").splitlines()
+    written = read_pipeline(path).splitlines()
     if wanted == written:
         return None
     same = [left == right for left, right in zip(wanted, written, strict=False)]

@@ -15,17 +15,6 @@ _HOST = "127.0.0.1"
 _GRACE_S = 8.0
 
 
-def own_rank() -> int:
-    """The number of this process among those that torchrun, or ``run_together``, started."""
-    return int(os.environ.get("RANK", "0"))
-
-
-def num_processes() -> int | None:
-    """How many were started together; None where nothing says so."""
-    size = os.environ.get("WORLD_SIZE")
-    return int(size) if size else None
-
-
 def run_together(act: Callable[[], int], count: int) -> list[int]:
     """The exit status of each of ``count`` processes that call ``act``; a signal's is negative.
 

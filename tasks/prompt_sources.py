@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError, DataError
+from astra_core.excerpt import excerpt, shortened
+from astra_core.paths import found_at, is_file
 
 # Rows of a parquet file held at a time.
 _BATCH_ROWS = 8192
@@ -32,19 +34,39 @@ def read_texts(path: Path, *, text_column: str) -> Iterator[str | None]:
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        msg = f"prompts must come from one of {sorted(_READERS)}, got '{path}'; convert the file"
+        shown = excerpt(str(path))
+        msg = f"prompts must come from one of {sorted(_READERS)}, got {shown}; convert the file"
         raise ConfigurationError(msg)
-    if not path.is_file():
-        msg = f"prompts must come from a file, got no file at '{path}'; check prompts.path"
+    if not is_file(path):
+        msg = f"prompts must come from a file, got {found_at(path)}; check prompts.path"
         raise ConfigurationError(msg)
     if path.stat().st_size == 0:
         msg = f"{path} must hold prompts, got an empty file; check how it was written"
         raise DataError(msg)
     try:
-        yield from reader(path, text_column)
+        for number, text in enumerate(reader(path, text_column), start=1):
+            _check_text(text, place=f"{path} row {number}")
+            yield text
+    except OSError as error:
+        msg = f"{path} must be readable, got: {error.strerror}; check its permissions"
+        raise DataError(msg) from None
     except UnicodeDecodeError as error:
         byte = error.object[error.start]
         msg = f"{path} must be UTF-8, got the byte 0x{byte:02x}; convert it, for example with iconv"
+        raise DataError(msg) from None
+
+
+def _check_text(text: str | None, *, place: str) -> None:
+    """Returns if the row is text; UTF-16 without a mark reads as UTF-8 full of NUL."""
+    if text is None:
+        return
+    if "\0" in text:
+        msg = f"{place} must be text, got a NUL character; is the file UTF-16? Convert it"
+        raise DataError(msg)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        msg = f"{place} must hold whole characters, got half of one (a lone surrogate); correct it"
         raise DataError(msg) from None
 
 
@@ -110,8 +132,8 @@ def _read_parquet(path: Path, text_column: str) -> Iterator[str | None]:
                 for value in batch.column(0).to_pylist():
                     number += 1
                     yield _text_of(value, text_column, place=f"{path} row {number}")
-    except (pa.ArrowException, OSError) as error:
-        reason = str(error).splitlines()[0]
+    except (pa.ArrowException, OSError, OverflowError) as error:
+        reason = shortened(str(error).partition("\n")[0], limit=140)
         msg = f"{path} must be a parquet file, got: {reason}; write it again"
         raise DataError(msg) from None
 
@@ -142,6 +164,9 @@ def _text_of(row: Any, text_column: str, *, place: str) -> str | None:
 
 
 def _require_column(text_column: str, columns: list[str], *, path: Path) -> None:
+    if columns.count(text_column) > 1:
+        msg = f"{path} must have one column '{text_column}', got several; rename the others"
+        raise ConfigurationError(msg)
     if text_column not in columns:
         msg = f"{path} must have the column '{text_column}', got {_names(columns)}; {_WAY_OUT}"
         raise ConfigurationError(msg)

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from astra_core.arguments import whole_number
 from astra_core.files import record_digest, write_json
 from tasks import failures
 from tasks.console import Parser, complain, quiet_libraries, say
@@ -157,7 +158,7 @@ def _tell(known: KnownPrompts, num_met: int) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Does what the command line asks and leaves the outcome as JSON; the exit status."""
     parser = Parser(prog="python -m tasks.reevaluation")
-    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--seed", type=whole_number, required=True)
     parser.add_argument("--file", type=Path)
     asked = parser.parse_args(arguments)
     keep_private()

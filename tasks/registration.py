@@ -19,7 +19,9 @@ from astra_core.config import (
     TrainingConfiguration,
 )
 from astra_core.files import write_json
+from tasks.artifacts import read_manifest
 from tasks.evidence import (
+    EXAMINED,
     Evidence,
     evaluation_folder,
     final_figures,
@@ -142,17 +144,17 @@ def register_attacker(
         "evaluation": evaluation,
         "registration": registration,
     }
-    examined = read_report(evaluation_report)
-    training_record = read_report(training_report)
+    examined = read_report(evaluation_report, keys=EXAMINED)
+    training_record = read_report(training_report, keys=("run_key", "optimizer_steps"))
     evidence = Evidence(
         params={name: _plain(section) for name, section in sections.items()},
         run_key=training_record["run_key"],
         package=read_package(attacker, system),
         evaluation=examined,
         training=training_record,
-        target_digest=read_report(base / "manifest.json")["target"]["digest"],
-        steps=read_table(steps),
-        table=read_table(table),
+        target_digest=read_manifest(base)["target"]["digest"],
+        steps=read_table(steps, columns=("step", "train/loss")),
+        table=read_table(table, columns=("role", "success_rate")),
         files={
             steps: "training",
             training_report: "training",

@@ -74,12 +74,16 @@ def connect() -> "MlflowClient":
     """A client of the tracker and the registry, with a store that readers do not block.
 
     Raises:
+        TrackingError: ``MLFLOW_TRACKING_URI`` names no store.
         sqlite3.Error: The database file cannot be opened.
         OSError: Its folder cannot be made.
     """
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
+    from tasks.tracking_address import check_tracking_uri
+
     uri = tracking_uri()
+    check_tracking_uri(uri)
     _require_server(uri)
     database = sqlite_file(uri)
     if database is not None:

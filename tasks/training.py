@@ -21,12 +21,11 @@ from astra_core.files import (
     draft_folder_of,
     file_digest,
     folder_digest,
-    read_json,
     record_digest,
     write_json,
     write_text,
 )
-from tasks.artifacts import ROLLOUTS_FILE, finite, read_prompts, read_rollouts
+from tasks.artifacts import ROLLOUTS_FILE, finite, read_manifest, read_prompts, read_rollouts
 from tasks.console import progress
 from tasks.journal import Journal, step_table
 from tasks.params import PARAMS_FILE, MachineConfiguration, Params, read_params
@@ -263,7 +262,7 @@ def _run_key(sections: dict[str, Any], *, valid: Path, base: Path, baseline: Pat
         file_digest(valid / "train.parquet"),
         file_digest(valid / "dev.parquet"),
         file_digest(baseline / ROLLOUTS_FILE),
-        {role: entry["digest"] for role, entry in read_json(base / "manifest.json").items()},
+        {role: entry["digest"] for role, entry in read_manifest(base).items()},
     ]
     return record_digest([sections, inputs, code])
 

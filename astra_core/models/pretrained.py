@@ -7,7 +7,9 @@ from typing import Any
 import torch
 
 from astra_core.errors import ConfigurationError
+from astra_core.excerpt import shortened
 from astra_core.files import folder_digest
+from astra_core.launch import local_rank, local_world_size
 from astra_core.models.folders import require_folder
 
 # Above this many parameters a matrix product is long enough to pay for a second thread.
@@ -20,32 +22,51 @@ def load_pretrained(folder: Path | str) -> tuple[Any, Any]:
     Raises:
         ConfigurationError: The folder does not hold a causal LM that transformers can load.
     """
-    from safetensors import SafetensorError
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     require_folder(folder)
+    # Of code that comes with a folder, transformers would ask whether to run it, and wait.
+    local = {"local_files_only": True, "trust_remote_code": False}
     try:
         model, loading = AutoModelForCausalLM.from_pretrained(
             str(folder),
             dtype=torch.float32,
             use_safetensors=True,
-            local_files_only=True,
-            trust_remote_code=False,  # transformers would ask at the terminal whether to run it
+            ignore_mismatched_sizes=True,
             output_loading_info=True,
+            **local,
         )
-        tokenizer = AutoTokenizer.from_pretrained(
-            str(folder), local_files_only=True, trust_remote_code=False
+    except Exception as error:  # a damaged folder raises whatever the place it is met at raises
+        msg = (
+            f"{folder} must be a Hugging Face causal LM with safetensors, "
+            f"got {_reason(error)}; check it"
         )
-    except (ImportError, OSError, ValueError, KeyError, SafetensorError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        msg = f"{folder} must be a Hugging Face causal LM with safetensors, got: {reason}; check it"
         raise ConfigurationError(msg) from error
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(str(folder), **local)
+    except Exception as error:  # the tokenizers library raises plain exceptions
+        msg = (
+            f"{folder} must hold a tokenizer (tokenizer.json, tokenizer_config.json), "
+            f"got {_reason(error)}; save it there with save_pretrained"
+        )
+        raise ConfigurationError(msg) from error
+    if loading["mismatched_keys"]:
+        name, found, wanted = min(loading["mismatched_keys"])
+        msg = (
+            f"{folder}: the weights must have the sizes of config.json, got {name} of "
+            f"{tuple(found)} where it says {tuple(wanted)}; check both"
+        )
+        raise ConfigurationError(msg)
     if loading["missing_keys"]:
         # transformers would go on with random numbers in their place, and a warning.
         missing = sorted(loading["missing_keys"])
         msg = f"{folder} must hold every weight, got no {missing[0]} of {len(missing)}; check it"
         raise ConfigurationError(msg)
     return model, tokenizer
+
+
+def _reason(error: Exception) -> str:
+    return shortened(f"{type(error).__name__}: {error}", limit=140)
 
 
 def threads_for(num_parameters: int, requested: int) -> int:
@@ -56,7 +77,7 @@ def threads_for(num_parameters: int, requested: int) -> int:
     """
     if requested:
         return requested
-    available = len(os.sched_getaffinity(0)) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    available = len(os.sched_getaffinity(0)) // local_world_size()
     return max(1, min(available, num_parameters // _PARAMETERS_PER_THREAD))
 
 
@@ -77,7 +98,7 @@ def device_for(requested: str) -> torch.device:
             "'astra doctor' shows what torch sees"
         )
         raise ConfigurationError(msg)
-    index = int(os.environ.get("LOCAL_RANK", "0"))
+    index = local_rank()
     if index >= num_devices:
         msg = (
             f"machine.num_processes must be at most {num_devices}, one for each CUDA device, "

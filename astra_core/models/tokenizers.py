@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError
+from astra_core.excerpt import shortened
 from astra_core.files import record_digest
 from astra_core.models.folders import require_folder
 
@@ -22,11 +23,11 @@ def tokenizer_digest(folder: Path | str) -> str:
         tokenizer = AutoTokenizer.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
         )
-    except (ImportError, OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        msg = f"{folder} must hold a tokenizer, got: {reason}; check it"
+        return record_digest(meaning_of_ids(tokenizer))
+    except Exception as error:  # the tokenizers library raises plain exceptions
+        reason = shortened(f"{type(error).__name__}: {error}", limit=140)
+        msg = f"{folder} must hold a tokenizer, got {reason}; check it"
         raise ConfigurationError(msg) from error
-    return record_digest(meaning_of_ids(tokenizer))
 
 
 def meaning_of_ids(tokenizer: Any) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def test_null_is_written_as_null(params):
         ("training.lr", "--set must read section.key=value, got 'training.lr'"),
         ("training..lr=1", "--set must read section.key=value"),
         ("seed.x=1", "seed.x must lead to a value, got one value at 'seed'"),
-        ("seed=[1", "value of seed must be YAML, got '[1'"),
+        ("seed=[1", "value of seed must be plain YAML, got '[1'"),
         ("system.scorer.name=detoxfy", "detoxfy"),
         ("flow.timeouts_s={trainin: 5}", "flow.timeouts_s must name stages, got 'trainin'"),
     ],

@@ -60,8 +60,8 @@ def test_the_defaults_can_be_used():
     [
         ("seed: [1\n", "must be YAML"),
         ("- seed\n", "must be a mapping of sections, got list"),
-        ("", "must be a mapping of sections, got NoneType"),
-        ("seed: 1\nseed: 2\n", "must be YAML, got: .*duplicate key"),
+        ("", "must be a mapping of sections, got nothing"),
+        ("seed: 1\nseed: 2\n", "must be YAML of plain values, got: .*duplicate key"),
     ],
 )
 def test_a_file_that_is_no_mapping_is_told_in_one_line(tmp_path, text, message):

@@ -20,7 +20,7 @@ from small_world import PARAMS, write_world
 
 from tasks import rollouts
 from tasks.failures import read_failure
-from tasks.processes import num_processes, own_rank, run_together
+from tasks.processes import run_together
 from tasks.stage import stage_of
 
 ROOT = Path(__file__).parents[2]
@@ -104,16 +104,6 @@ def test_no_process_outlives_the_one_that_started_it(number):
 
     assert {os.getpgid(0)} == group
     assert [] == alive
-
-
-def test_a_process_that_nobody_counts_is_alone(monkeypatch):
-    for name in ("RANK", "WORLD_SIZE"):
-        monkeypatch.delenv(name, raising=False)
-    assert (0, None) == (own_rank(), num_processes())
-
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert (1, 2) == (own_rank(), num_processes())
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,33 @@
+"""What a person wrote, short enough for one line of an error."""
+
+import reprlib
+from typing import Any
+
+LINE_LIMIT = 300
+"""Characters of an error's line; about four rows of a terminal."""
+
+_VALUE_LIMIT = 80
+_GAP = " ... "
+
+
+def excerpt(value: Any, *, limit: int = _VALUE_LIMIT) -> str:
+    """The value as Python writes it, on one line and cut in its middle; never raises."""
+    shape = reprlib.Repr()
+    shape.maxstring = shape.maxother = shape.maxlong = limit
+    shape.maxlist = shape.maxtuple = shape.maxdict = 6
+    shape.maxlevel = 3
+    try:
+        written = shape.repr(value)
+    except ValueError:
+        # Python writes no integer of more than 4,300 digits.
+        return "a number of thousands of digits"
+    return shortened(written, limit=limit)
+
+
+def shortened(text: str, *, limit: int = LINE_LIMIT) -> str:
+    """The text without line breaks; of a long one the beginning and the end, where the help is."""
+    line = " ".join(text.split())
+    if len(line) <= limit:
+        return line
+    tail = limit // 3
+    return line[: limit - tail - len(_GAP)] + _GAP + line[-tail:]

@@ -1,0 +1,208 @@
+"""What can be wrong with a Hugging Face folder, found where it lies: in which file, at which key.
+
+The library tells of most of it late, in many lines, or by a crash in a matrix product.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from astra_core.errors import ConfigurationError
+from astra_core.excerpt import excerpt, shortened
+from astra_core.models.folders import require_folder
+from astra_core.paths import is_file, kind_of
+
+# The names that architectures have for the same size.
+_WIDTHS = ("hidden_size", "n_embd", "d_model")
+_HEADS = ("num_attention_heads", "n_head", "num_heads")
+_LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
+_OTHERS = ("vocab_size", "num_key_value_heads", "head_dim", "max_position_embeddings")
+_IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
+# Far beyond any model; a layer is built before its weights are looked for.
+_MOST = {**dict.fromkeys(_LAYERS, 2_000), **dict.fromkeys(_HEADS, 100_000)}
+_MOST_OF_ALL = 1 << 31
+
+_NO_PADDING = -1  # what early Llama folders have in place of null
+_REASON_LIMIT = 120
+_WAY_OUT = "correct the folder or name another"
+
+
+def check_folder(folder: Path) -> None:
+    """Returns if the files of the folder fit together as far as can be seen without loading it.
+
+    Raises:
+        ConfigurationError: Names the file and the key that do not.
+    """
+    require_folder(folder)
+    config = _record(folder / "config.json")
+    _check_sizes(config, folder / "config.json")
+    _check_ids(config, config.get("vocab_size"), folder / "config.json")
+    if (folder / "generation_config.json").exists():
+        generation = _record(folder / "generation_config.json")
+        _check_ids(generation, config.get("vocab_size"), folder / "generation_config.json")
+    _check_code(config, folder / "config.json")
+    _check_architecture(folder)
+    for file in _weight_files(folder):
+        _check_weights(file)
+
+
+def check_model(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Returns if the loaded model holds finite weights, knows every id and can read.
+
+    Raises:
+        ConfigurationError: Names what does not.
+    """
+    for name, weight in model.named_parameters():
+        if not torch.isfinite(weight).all():
+            msg = f"{folder} must hold finite weights, got NaN or infinity in {name}; {_WAY_OUT}"
+            raise ConfigurationError(msg)
+    num_known = int(model.get_input_embeddings().weight.shape[0])
+    token, last = max(tokenizer.get_vocab().items(), key=lambda item: item[1])
+    if last >= num_known:
+        msg = (
+            f"{folder}: every id of the tokenizer must be below vocab_size = {num_known} of "
+            f"config.json, got {last} for {excerpt(token)}; {_WAY_OUT}"
+        )
+        raise ConfigurationError(msg)
+    try:
+        ids = torch.arange(min(4, num_known))[None]
+        with torch.no_grad():
+            is_finite = bool(torch.isfinite(model(input_ids=ids).logits).all())
+    except Exception as error:  # whatever sizes that do not fit lead to
+        reason = shortened(f"{type(error).__name__}: {error}", limit=_REASON_LIMIT)
+        msg = f"{folder / 'config.json'} must describe a model that reads, got {reason}; {_WAY_OUT}"
+        raise ConfigurationError(msg) from error
+    if not is_finite:
+        msg = f"{folder} must give finite log-probabilities, got NaN or infinity; {_WAY_OUT}"
+        raise ConfigurationError(msg)
+
+
+def _record(file: Path) -> dict[str, Any]:
+    if not is_file(file):
+        msg = f"{file} must be a file, got {kind_of(file)}; {_WAY_OUT}"
+        raise ConfigurationError(msg)
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        msg = f"{file} must be JSON, got {shortened(str(error), limit=_REASON_LIMIT)}; {_WAY_OUT}"
+        raise ConfigurationError(msg) from error
+    if not isinstance(found, dict):
+        msg = f"{file} must be a JSON object, got {type(found).__name__}; {_WAY_OUT}"
+        raise ConfigurationError(msg)
+    return found
+
+
+def _check_sizes(config: Mapping[str, Any], file: Path) -> None:
+    if not isinstance(config.get("model_type"), str):
+        got = excerpt(config.get("model_type"))
+        msg = f"{file}: model_type must name an architecture, got {got}; {_WAY_OUT}"
+        raise ConfigurationError(msg)
+    sizes = {
+        key: _size(key, config[key], file)
+        for key in (*_WIDTHS, *_HEADS, *_LAYERS, *_OTHERS)
+        if config.get(key) is not None
+    }
+    width, heads = _first(sizes, _WIDTHS), _first(sizes, _HEADS)
+    if width and heads and "head_dim" not in sizes and sizes[width] % sizes[heads]:
+        msg = (
+            f"{file}: {width} = {sizes[width]} must be a multiple of {heads}, "
+            f"got {sizes[heads]}; {_WAY_OUT}"
+        )
+        raise ConfigurationError(msg)
+    groups = sizes.get("num_key_value_heads", 1)
+    if heads and sizes[heads] % groups:
+        msg = (
+            f"{file}: {heads} = {sizes[heads]} must be a multiple of num_key_value_heads, "
+            f"got {groups}; {_WAY_OUT}"
+        )
+        raise ConfigurationError(msg)
+
+
+def _check_code(config: Mapping[str, Any], file: Path) -> None:
+    from transformers import CONFIG_MAPPING
+
+    if config.get("auto_map") and config["model_type"] not in CONFIG_MAPPING:
+        msg = (
+            f"{file}: auto_map must not be needed, got a model_type that only code in the folder "
+            "knows, which is never run; name a model that transformers knows"
+        )
+        raise ConfigurationError(msg)
+
+
+def _check_architecture(folder: Path) -> None:
+    """Returns if the architecture is a known causal LM and every key has its type."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    file = folder / "config.json"
+    try:
+        config = AutoConfig.from_pretrained(
+            str(folder), local_files_only=True, trust_remote_code=False
+        )
+    except Exception as error:  # each architecture checks in a way of its own
+        lines = str(error).splitlines() or [""]
+        # Of a key of the wrong type the last line tells, of anything else the first.
+        line = lines[-1] if "field '" in lines[0] else lines[0]
+        reason = shortened(line, limit=_REASON_LIMIT)
+        msg = f"{file} must describe a model of transformers, got: {reason}; {_WAY_OUT}"
+        raise ConfigurationError(msg) from error
+    if type(config) not in AutoModelForCausalLM._model_mapping:  # noqa: SLF001 - its only name
+        msg = f"{file}: model_type must be a causal LM, got {config.model_type!r}; {_WAY_OUT}"
+        raise ConfigurationError(msg)
+
+
+def _size(key: str, value: Any, file: Path) -> int:
+    most = _MOST.get(key, _MOST_OF_ALL)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
+        msg = f"{file}: {key} must be a number from 1 to {most}, got {excerpt(value)}; {_WAY_OUT}"
+        raise ConfigurationError(msg)
+    return value
+
+
+def _first(sizes: Mapping[str, int], names: tuple[str, ...]) -> str | None:
+    return next((name for name in names if name in sizes), None)
+
+
+def _check_ids(record: Mapping[str, Any], vocab_size: int | None, file: Path) -> None:
+    for key in _IDS:
+        written = record.get(key)
+        for number in written if isinstance(written, list) else [written]:
+            if number is None or (key == "pad_token_id" and number == _NO_PADDING):
+                continue
+            is_number = isinstance(number, int) and not isinstance(number, bool)
+            if not is_number or not 0 <= number < (vocab_size or _MOST_OF_ALL):
+                most = f"vocab_size = {vocab_size}" if vocab_size else "the vocabulary's size"
+                msg = f"{file}: {key} must be an id below {most}, got {excerpt(number)}; {_WAY_OUT}"
+                raise ConfigurationError(msg)
+
+
+def _weight_files(folder: Path) -> Iterator[Path]:
+    """The safetensors that transformers would read."""
+    index = folder / "model.safetensors.index.json"
+    if (folder / "model.safetensors").exists() or not index.exists():
+        yield folder / "model.safetensors"
+        return
+    shards = _record(index).get("weight_map")
+    if not isinstance(shards, dict) or not all(isinstance(name, str) for name in shards.values()):
+        msg = f"{index}: weight_map must name a file for each weight, got others; {_WAY_OUT}"
+        raise ConfigurationError(msg)
+    yield from (folder / name for name in sorted(set(shards.values())))
+
+
+def _check_weights(file: Path) -> None:
+    from safetensors import SafetensorError, safe_open
+
+    if not is_file(file):
+        pickled = sorted(path.name for path in file.parent.glob("*.bin"))
+        found = f"only {pickled[0]}, a pickle" if pickled else kind_of(file)
+        msg = f"{file} must be a file of safetensors, got {found}; save it with save_pretrained"
+        raise ConfigurationError(msg)
+    try:
+        with safe_open(str(file), framework="pt"):
+            pass
+    except (SafetensorError, OSError) as error:
+        reason = shortened(str(error), limit=_REASON_LIMIT)
+        msg = f"{file} must be whole safetensors, got: {reason}; copy it again"
+        raise ConfigurationError(msg) from error

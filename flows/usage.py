@@ -1,0 +1,42 @@
+"""What a person typed, and where, in the words of an error; imports nothing heavy."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+
+def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:
+    """What is wrong with a command line; typer names neither the option nor what it was given.
+
+    Args:
+        error: Typer's own.
+        message: Its words; the help has many lines and stays as it is.
+        arguments: The command line.
+    """
+    from astra_core.excerpt import excerpt, shortened
+
+    if "\n" in message:
+        return message
+    names = getattr(getattr(error, "param", None), "opts", [])
+    for place, argument in enumerate(arguments):
+        name, equals, value = argument.partition("=")
+        if name in names:
+            given = value if equals else "".join(arguments[place + 1 : place + 2])
+            words = message[:1].lower() + message[1:]
+            message = f"{name}: {words.rstrip('.')}, got {excerpt(given)}."
+            break
+    return shortened(f"error: {message} See 'astra --help'.")
+
+
+def working_folder() -> Path:
+    """The folder the command was called in.
+
+    Raises:
+        ConfigurationError: It was removed.
+    """
+    try:
+        return Path.cwd()
+    except OSError as error:
+        from astra_core.errors import ConfigurationError
+
+        msg = f"astra must run in a folder, got none: {error.strerror}; change into the project"
+        raise ConfigurationError(msg) from error
