@@ -77,7 +77,7 @@ def _attributed(error: BaseException, subject: str, action: str) -> AstraError:
         if is_ours(error) and subject in text:
             return error
         return _class_of(error)(f"{subject} in {action}: {text}{'' if is_ours(error) else where}")
-    msg = f"{subject} must not fail in {action}, got {shown(error)}{where}; mend it there"
+    msg = f"{subject} must not fail in {action}, got {shown(error)}{where}; correct it there"
     return PluginError(msg)
 
 
@@ -111,5 +111,5 @@ def refuse(kind: str, plugin: Any, rule: str, got: str) -> NoReturn:
     Raises:
         PluginError: Always.
     """
-    msg = f"{kind} '{path_of(plugin)}' must give {rule}, got {got}; mend it there"
+    msg = f"{kind} '{path_of(plugin)}' must give {rule}, got {got}; correct it there"
     raise PluginError(msg)

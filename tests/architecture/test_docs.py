@@ -24,6 +24,7 @@ MADE_BY_A_RUN = (
     ".prefect",
     ".venv",
     ".env",
+    "mutants",
     "dvc.lock",
     ".dvc/cache",
     "data",

@@ -85,7 +85,10 @@ def test_processes_share_the_rollouts_and_count_failures_over_all_of_them(tmp_pa
     first, second = (json.loads((tmp_path / f"experience_{r}.json").read_text()) for r in (0, 1))
     alone = experience_of(limit)
 
-    assert alone["said"] == first["said"] == second["said"]
+    assert first["said"] == second["said"]
+    # One process also names the sampler, which is the test's own.
+    assert alone["said"].endswith(first["said"])
+    assert bool(alone["said"]) is bool(first["said"])
     assert (limit == 0.04) is ("turns failed" in alone["said"])
     assert alone["asked"][::2] == first["asked"]
     assert alone["asked"][1::2] == second["asked"]

@@ -60,6 +60,14 @@ def test_rollouts_that_exist_are_rewarded_and_used():
     assert found.graphs[0].children[0].reward > found.graphs[0].children[1].reward
 
 
+class Collated(tuple):
+    """A batch that is its steps."""
+
+    __slots__ = ()
+    weight = property(len)
+    num_tokens = property(len)
+
+
 @pytest.mark.parametrize("batch_size", [1, 4, 7, 1000])
 def test_every_step_comes_once_per_epoch_in_batches_of_the_size(experience, batch_size):
     own = harness(pairs="all", margin=0.0)
@@ -88,7 +96,7 @@ def test_whole_trees_are_shuffled_with_every_algorithm(name):
     own = trainer_of(config).harness
     experience = own.experience(0)
     trees = [{id(node) for node in graph.nodes()} for graph in experience.graphs]
-    own.algorithm.collate = tuple
+    own.algorithm.collate = Collated
     order = [step for batch in own.batches(experience, epoch=0, batch_size=2) for step in batch]
     of_step = [next(at for at, tree in enumerate(trees) if id(step.node) in tree) for step in order]
 
@@ -109,7 +117,7 @@ def test_steps_are_shuffled_one_by_one_where_that_is_asked_for(experience):
 
 def test_steps_that_are_nodes_stay_with_their_tree():
     own = harness(num_episodes=4)
-    own.algorithm.collate = tuple
+    own.algorithm.collate = Collated
     found = own.experience(0)
     nodes = [node for graph in found.graphs for node in graph.nodes()]
     # One level after the other, so that in their own order trees are mixed.
@@ -124,7 +132,7 @@ def test_steps_that_are_nodes_stay_with_their_tree():
 
 def test_a_step_without_a_node_is_shuffled_by_itself():
     own = harness()
-    own.algorithm.collate = tuple
+    own.algorithm.collate = Collated
     experience = replace(own.experience(0), steps=tuple(range(9)))
     batches = list(own.batches(experience, epoch=0, batch_size=4))
 

@@ -25,5 +25,5 @@ def test_checked_scores_are_those_of_the_scorer():
 
 @pytest.mark.parametrize("scores", [(0.5,), (0.5, 0.5, 0.5), (0.5, float("nan")), (-0.1, 1.0)])
 def test_checked_scores_refuse_what_is_no_score_per_text(scores):
-    with pytest.raises(ScorerError, match=r"given 1 must give one score in \[0, 1\] per text"):
+    with pytest.raises(ScorerError, match=r"Given' must give one score in \[0, 1\] per text"):
         checked_scores(Given(*scores), ["a", "b"])

@@ -1,3 +1,4 @@
+import signal
 import subprocess
 import sys
 import time

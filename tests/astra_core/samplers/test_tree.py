@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
-from astra_core.errors import RolloutError, TargetError
+from astra_core.errors import PluginError, RolloutError, TargetError
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_core.scorers.phrases import PhraseScorer
@@ -288,7 +288,7 @@ def test_an_error_that_is_no_failure_of_the_target_is_not_swallowed():
             raise ZeroDivisionError
 
     scorer = Broken(PhraseScorer.Options(phrases=("x",)))
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(PluginError, match=r"Broken' must not fail in score, got ZeroDivisionError"):
         sampler(tiny_system(scorer=scorer)).roll_out(PROMPTS, iteration=0)
 
 
