@@ -66,8 +66,12 @@ def read_model_paths(base: Path) -> dict[str, Path]:
     return paths
 
 
-def read_manifest(base: Path) -> dict[str, dict[str, Any]]:
-    """What the models stage recorded of each role: ``path``, ``is_outside``, ``digest`` and more.
+def read_manifest(base: Path, *, keys: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+    """What the models stage recorded of each role: ``path``, ``is_outside`` and more.
+
+    Args:
+        base: What that stage wrote.
+        keys: What it must have recorded besides.
 
     Raises:
         ConfigurationError: The manifest is missing or is not what that stage writes.
@@ -80,7 +84,7 @@ def read_manifest(base: Path) -> dict[str, dict[str, Any]]:
         manifest: dict[str, dict[str, Any]] = read_json(path)
         for role in ROLES:
             entry = manifest[role]
-            Path(entry["path"]), bool(entry["is_outside"]), str(entry["digest"])
+            Path(entry["path"]), bool(entry["is_outside"]), [entry[key] for key in keys]
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         msg = f"{path} must name the models, got {type(error).__name__}; run the models stage"
         raise ConfigurationError(msg) from error

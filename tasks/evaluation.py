@@ -52,6 +52,8 @@ class EvaluationReport:
         "tasks/runtime.py",
         "tasks/artifacts.py",
         "astra_core/evaluator.py",
+        "astra_core/excerpt.py",
+        "astra_core/launch.py",
         "astra_core/memory.py",
         "astra_core/metrics",
         "astra_core/models",

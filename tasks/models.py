@@ -33,6 +33,9 @@ class ModelsSummary:
     code=(
         "tasks/models.py",
         "tasks/builtin",
+        "astra_core/excerpt.py",
+        "astra_core/launch.py",
+        "astra_core/paths.py",
         "astra_core/memory.py",
         "astra_core/models/folders.py",
         "astra_core/models/folder_checks.py",

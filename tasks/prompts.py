@@ -78,6 +78,8 @@ class PromptsSummary:
 
 @stage(
     code=(
+        "astra_core/excerpt.py",
+        "astra_core/paths.py",
         "astra_core/seeding.py",
         "tasks/builtin/grammar.py",
         "tasks/builtin/openers.py",

@@ -19,7 +19,6 @@ from astra_core.config import (
     TrainingConfiguration,
 )
 from astra_core.files import write_json
-from tasks.artifacts import read_manifest
 from tasks.evidence import (
     EXAMINED,
     Evidence,
@@ -146,13 +145,14 @@ def register_attacker(
     }
     examined = read_report(evaluation_report, keys=EXAMINED)
     training_record = read_report(training_report, keys=("run_key", "optimizer_steps"))
+    manifest = read_report(base / "manifest.json", keys=("target.digest",))
     evidence = Evidence(
         params={name: _plain(section) for name, section in sections.items()},
         run_key=training_record["run_key"],
         package=read_package(attacker, system),
         evaluation=examined,
         training=training_record,
-        target_digest=read_manifest(base)["target"]["digest"],
+        target_digest=manifest["target"]["digest"],
         steps=read_table(steps, columns=("step", "train/loss")),
         table=read_table(table, columns=("role", "success_rate")),
         files={

@@ -44,6 +44,8 @@ class RolloutsSummary:
         "tasks/runtime.py",
         "tasks/artifacts.py",
         "tasks/expectations",
+        "astra_core/excerpt.py",
+        "astra_core/launch.py",
         "astra_core/memory.py",
         "astra_core/models",
         "astra_core/reward.py",

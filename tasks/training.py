@@ -262,7 +262,7 @@ def _run_key(sections: dict[str, Any], *, valid: Path, base: Path, baseline: Pat
         file_digest(valid / "train.parquet"),
         file_digest(valid / "dev.parquet"),
         file_digest(baseline / ROLLOUTS_FILE),
-        {role: entry["digest"] for role, entry in read_manifest(base).items()},
+        {role: entry["digest"] for role, entry in read_manifest(base, keys=("digest",)).items()},
     ]
     return record_digest([sections, inputs, code])
 

@@ -76,7 +76,7 @@ def test_damaged_weights_are_one_clear_line(tmp_path):
     (tmp_path / "model/model.safetensors").write_bytes(b"damaged")
     models = configured(tmp_path / "model", tmp_path / "model")
 
-    with pytest.raises(ConfigurationError, match="must be a Hugging Face causal LM") as caught:
+    with pytest.raises(ConfigurationError, match="must be whole safetensors") as caught:
         prepare_models(0, models, MACHINE, base=tmp_path / "base")
     assert 1 == len(str(caught.value).splitlines())
     assert not (tmp_path / "base").exists()

@@ -123,7 +123,7 @@ def test_read_texts_refuses_numbers_in_parquet(tmp_path):
         list(read_texts(path, text_column="text"))
 
 
-@pytest.mark.parametrize(("name", "reason"), [("p.docx", "one of"), ("none.csv", "no file at")])
+@pytest.mark.parametrize(("name", "reason"), [("p.docx", "one of"), ("none.csv", "nothing there")])
 def test_read_texts_refuses_what_it_cannot_open(tmp_path, name, reason):
     with pytest.raises(AstraError, match=reason):
         list(read_texts(tmp_path / name, text_column="text"))
