@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_core.files import write_text
+from tasks.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
