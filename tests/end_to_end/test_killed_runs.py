@@ -12,6 +12,8 @@ import psutil
 import pytest
 from project import environment, make_project, run_in
 
+from flows.processes import KEEPER
+
 pytestmark = pytest.mark.slow
 
 BANNER_LINES = 2
@@ -93,8 +95,9 @@ def _screen(folder):
 
 
 def _assert_nothing_stays(folder):
-    # A stage hears of it within a second, is asked to end and has five more.
-    _wait_for(lambda: not _at_work(folder), timeout_s=30.0)
+    # A stage hears of it within a second, is asked to end and has five more; a worker has what its
+    # keeper gives it, for its server may be gone first.
+    _wait_for(lambda: not _at_work(folder), timeout_s=60.0 + KEEPER.grace_s)
 
 
 @pytest.mark.parametrize("moment", ["server", "prompts", "validation"])
