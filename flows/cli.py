@@ -10,7 +10,7 @@ from typing import Annotated, cast
 
 import typer
 
-from flows.usage import usage_line, working_folder
+from flows.usage import project_folder, usage_line, working_folder
 
 # Nothing heavier than typer is imported here: `astra --help` answers at once.
 
@@ -18,7 +18,6 @@ BANNER = (
     "Astra trains an attacker to provoke offensive replies from a language model.\n"
     "Content warning: rollouts hold such text; reports and logs mask it."
 )
-MARKER = "params.yaml"
 STOPPED = (130, 143)  # by Ctrl-C, by SIGTERM
 # Typer carries click's exceptions in a private module of its own.
 USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__base__)
@@ -112,21 +111,6 @@ def prepare(
 
     keep_private()
     set_flow_environment()
-
-
-def project_folder(start: Path) -> Path:
-    """The nearest folder from ``start`` upwards that holds the project.
-
-    Raises:
-        ConfigurationError: There is none.
-    """
-    from astra_core.errors import ConfigurationError
-
-    for folder in (start, *start.parents):
-        if (folder / MARKER).is_file():
-            return folder
-    msg = f"astra must run in a folder with {MARKER} or below one, got {start}; change into it"
-    raise ConfigurationError(msg)
 
 
 @app.command()

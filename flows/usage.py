@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+MARKER = "params.yaml"
+
 
 def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:
     """What is wrong with a command line; typer names neither the option nor what it was given.
@@ -40,3 +42,18 @@ def working_folder() -> Path:
 
         msg = f"astra must run in a folder, got none: {error.strerror}; change into the project"
         raise ConfigurationError(msg) from error
+
+
+def project_folder(start: Path) -> Path:
+    """The nearest folder from ``start`` upwards that holds the project.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    from astra_core.errors import ConfigurationError
+
+    for folder in (start, *start.parents):
+        if (folder / MARKER).is_file():
+            return folder
+    msg = f"astra must run in a folder with {MARKER} or below one, got {start}; change into it"
+    raise ConfigurationError(msg)
