@@ -102,7 +102,11 @@ def _is_our_frame(frame: FrameType) -> bool:
 
 
 def _package(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__")).partition(".")[0]
+    name = frame.f_globals.get("__name__")
+    if name == "__main__":
+        # Of ``python -m flows.cli`` the module is still ours.
+        name = getattr(frame.f_globals.get("__spec__"), "name", name)
+    return str(name).partition(".")[0]
 
 
 def masked_trace(error: BaseException) -> str:

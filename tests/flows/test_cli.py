@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A folder with params.yaml, and the environment restored by the caller's own process."""
-    shutil.copy(ROOT / "params.yaml", tmp_path)
+    for name in ("params.yaml", "prefect.yaml"):
+        shutil.copy(ROOT / name, tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
