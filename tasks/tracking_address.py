@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from astra_core.excerpt import excerpt
 from astra_core.paths import kind_of
-from tasks.tracking_store import TrackingError
+from tasks.tracking_store import DamagedStoreError
 
 _SERVERS = ("http", "https")
 _HOSTED = ("databricks", "databricks-uc", "uc")
@@ -17,7 +17,7 @@ def check_tracking_uri(uri: str) -> None:
     """Returns if the address is one of a server, or of a database whose driver is installed.
 
     Raises:
-        TrackingError: It is not.
+        DamagedStoreError: It is not.
     """
     scheme, colon, _ = uri.partition(":")
     if scheme in _HOSTED:
@@ -69,13 +69,13 @@ def _check_driver(uri: str) -> None:
             f"MLFLOW_TRACKING_URI must name a database whose driver is installed, got "
             f"{excerpt(_without_password(uri))} and no {error.name}; install it, or {_WAY_OUT}"
         )
-        raise TrackingError(msg) from None
+        raise DamagedStoreError(msg) from None
 
 
 def _refuse(uri: str, rule: str) -> None:
     shown = excerpt(_without_password(uri))
     msg = f"MLFLOW_TRACKING_URI must name {rule}, got {shown}; {_WAY_OUT}"
-    raise TrackingError(msg)
+    raise DamagedStoreError(msg)
 
 
 def _without_password(uri: str) -> str:

@@ -18,7 +18,7 @@ def test_the_seeds_are_numbers(monkeypatch, capsys):
     with pytest.raises(SystemExit, match="2"):
         seeds.main()
 
-    assert "invalid int value: 'three'" in capsys.readouterr().err
+    assert "must be a whole number of at least 0, got 'three'" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -21,6 +21,7 @@ FLAGS = (
     "--headless",
     "--no-sandbox",  # Chromium's own needs another user than root
     "--disable-gpu",
+    "--window-size=1300,900",  # a page draws the rows that can be seen
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",

@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +14,7 @@ from registry_project import (
 )
 
 from astra_core.errors import DataError
-from tasks.examinations import REPORT_FILE, TABLE_FILE, find_examination, table_of
+from tasks.examinations import TABLE_FILE, find_examination, table_of
 from tasks.tracking_store import connect
 
 
@@ -47,10 +46,10 @@ def examiner(key, seen=None):
 
 
 def test_the_examination_of_the_registration_is_found(client, version):
-    folder = find_examination(client, version, EVALUATION_KEY)
+    report, table = find_examination(client, version, EVALUATION_KEY)
 
-    assert EVALUATION_KEY == json.loads((folder / REPORT_FILE).read_text())["evaluation_key"]
-    assert {"attacker", "baseline"} == set(pd.read_parquet(folder / TABLE_FILE)["role"])
+    assert EVALUATION_KEY == report["evaluation_key"]
+    assert {"attacker", "baseline"} == set(table["role"])
 
 
 def test_the_table_is_the_attackers_alone_and_nothing_is_examined_again(client, version):
@@ -71,7 +70,7 @@ def test_an_examination_that_is_missing_is_made_once_and_kept(client, version):
     assert (seen[0] / "model.safetensors").is_file()
     pd.testing.assert_frame_equal(first, again.drop(columns="role"), check_like=True)
     kept = find_examination(client, version, key)
-    assert measured(0.7) == json.loads((kept / REPORT_FILE).read_text())["attacker"]
+    assert measured(0.7) == kept[0]["attacker"]
 
 
 def test_another_examination_than_the_wanted_one_is_refused_and_not_kept(client, version):

@@ -185,11 +185,9 @@ def test_a_name_that_the_store_refuses_is_no_model_that_is_there(client, run, mo
 
 
 def test_a_versions_checkpoint_is_what_was_packed(client, package, version):
-    folder = checkpoint_folder(client, version)
-
-    assert version_folder(client, version) in folder.parents
-    for name in ("model.safetensors", "config.json", "tokenizer.json"):
-        assert (package.checkpoint / name).read_bytes() == (folder / name).read_bytes()
+    with checkpoint_folder(client, version) as folder:
+        for name in ("model.safetensors", "config.json", "tokenizer.json"):
+            assert (package.checkpoint / name).read_bytes() == (folder / name).read_bytes()
 
 
 def test_a_version_that_loads_and_writes_passes(client, version):
@@ -203,8 +201,9 @@ def test_a_version_whose_files_are_gone_is_told_with_its_folder(
     lost = client.create_model_version(NAME, str(source), run_id=run.info.run_id)
     shutil.rmtree(source)
 
-    with pytest.raises(TrackingError, match=rf"must have its files in '{source}', got no such fol"):
-        version_folder(client, lost)
+    told = rf"must have its files in '{source}', got no such fol"
+    with pytest.raises(TrackingError, match=told), version_folder(client, lost):
+        pytest.fail("a folder that is gone was found")
     reason = smoke_test(client, lost)
     assert reason.startswith(f"version {lost.version} must load and write, got TrackingError: ")
 

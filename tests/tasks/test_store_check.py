@@ -72,8 +72,12 @@ def test_a_store_that_is_gone_though_a_receipt_names_it_is_away(project, leave):
     [
         ("sqlite:///{}/none/mlflow.db", DamagedStoreError, "must be a file in a folder"),
         ("http://127.0.0.1:9", StoreError, "http://127.0.0.1:9 must answer"),
-        ("nonsense://x", DamagedStoreError, "nonsense://x must answer"),
-        ("postgresql://me:secret@127.0.0.1:9/x", DamagedStoreError, "postgresql://127.0.0.1:9/x"),
+        ("nonsense://x", DamagedStoreError, "got 'nonsense://x'"),
+        (
+            "postgresql://me:secret@127.0.0.1:9/x",
+            DamagedStoreError,
+            "postgresql://me:***@127.0.0.1:9/x",
+        ),
     ],
 )
 def test_an_address_that_leads_nowhere_is_one_line(project, monkeypatch, address, kind, words):

@@ -207,7 +207,7 @@ def test_a_server_that_is_away_costs_one_line(project, monkeypatch, capsys):
 
     lines = capsys.readouterr().err.splitlines()
     assert 1 == len(lines)
-    assert lines[0].startswith("warning: tracking is off, the run goes on (MlflowException")
+    assert lines[0].startswith("warning: tracking is off, the run goes on (ConnectionRefusedError")
 
 
 def test_a_store_that_breaks_during_training_costs_one_line_and_recovers(project, capsys):

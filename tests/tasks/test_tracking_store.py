@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from registry_project import enter_project
 
-from astra_core.errors import DataError
+from astra_core.errors import DataError, DiskFullError
 from tasks.tracking_store import (
+    DamagedStoreError,
     StoreError,
     TrackingError,
     connect,
@@ -95,10 +96,15 @@ def test_a_server_that_is_away_is_a_store_error(store, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "error", [sqlite3.DatabaseError("malformed"), OSError(28, "No space left on device")]
+    ("error", "kind"),
+    [
+        (sqlite3.DatabaseError("malformed"), DamagedStoreError),
+        (OSError(28, "No space left on device"), DiskFullError),
+        (sqlite3.OperationalError("database is locked"), StoreError),
+    ],
 )
-def test_what_a_damaged_or_full_store_raises_is_a_store_error(store, error):
-    with pytest.raises(StoreError, match=str(error.args[-1])) as raised, store_errors():
+def test_what_a_damaged_full_or_locked_store_raises_is_told_apart(store, error, kind):
+    with pytest.raises(kind, match=str(error.args[-1])) as raised, store_errors():
         raise error
     assert error is raised.value.__cause__
     assert isinstance(error, tracking_failures())

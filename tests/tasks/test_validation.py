@@ -160,7 +160,7 @@ def test_validate_prompts_refuses_a_scorer_that_gives_no_scores(project):
     prepare(GOOD)
     system = SystemConfiguration(scorer=Choice(name=f"{__name__}:SilentScorer"))
 
-    with pytest.raises(ScorerError, match="silent must give one score"):
+    with pytest.raises(ScorerError, match="SilentScorer' must give one score"):
         validate_prompts(CONFIG, system)
 
 
