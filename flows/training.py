@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 from prefect import flow
 
+from astra_core.errors import AstraError, ConfigurationError
+from astra_core.exception_text import shown_text
 from astra_core.files import write_text
 from astra_core.paths import kind_of
 from flows.promotion import promote
@@ -67,7 +69,11 @@ def usable_params() -> Params:
     params = read_params()
     set_environment(params)
     quiet_libraries()
-    check_params(params)
+    try:
+        check_params(params)
+    except AstraError as error:
+        # What led to it can quote an attack, and Prefect logs the whole chain in clear.
+        raise ConfigurationError(shown_text(error)) from None
     advise(params)
     return params
 

@@ -104,3 +104,33 @@ def test_a_plugin_without_options_takes_none(tmp_path, monkeypatch):
     assert build("scorer", Choice(name="my_plugin:Mine"), size=3).size == 3
     with pytest.raises(ConfigurationError, match="not a known key"):
         read_options("scorer", Choice(name="my_plugin:Mine", options={"x": 1}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "rule"),
+    [
+        ("scorer", "bad_plugins:NotDerived", "must be a subclass of astra_core.scorer.Scorer, got"),
+        ("scorer", "builtins:dict", "must be a subclass of astra_core.scorer.Scorer, got"),
+        ("algorithm", "builtins:dict", "must be a subclass of astra_core.algorithm.Algorithm, got"),
+        ("reward", "bad_plugins:Plain", "must be a subclass of astra_core.reward.Reward, got"),
+        ("scorer", "bad_plugins:gives", "must be a class, got function; name the class itself"),
+        ("scorer", "bad_plugins:Abstract", r"must implement \['score'\], got an abstract class"),
+        ("scorer", "bad_plugins:OddOptions", "must have Options that are a Section of .*, got int"),
+        ("scorer", "bad_plugins:ForeignOptions", "must have Options that are a .*, got class Opt"),
+        ("sampler", "bad_plugins:OddGives", "must declare gives as a frozenset, got str"),
+        ("algorithm", "bad_plugins:OddNeeds", "must declare needs as a frozenset, got int"),
+    ],
+)
+def test_a_class_that_can_be_no_plug_in_of_its_kind_is_one_line_with_its_name(kind, name, rule):
+    with pytest.raises(ConfigurationError, match=rf"^{kind} '{name}' {rule}") as refused:
+        resolve(kind, name)
+
+    assert "\n" not in str(refused.value)
+
+
+def test_a_plug_in_that_leaves_while_it_is_imported_is_one_line(tmp_path, monkeypatch):
+    (tmp_path / "leaving_at_import.py").write_text("import sys\nsys.exit(0)\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(ConfigurationError, match="must be importable, got SystemExit"):
+        resolve("scorer", "leaving_at_import:Scorer")

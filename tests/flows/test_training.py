@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import traceback
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from project import make_project, run_in
 from astra_core.errors import ConfigurationError
 from flows.errors import StageError
 from flows.reports import PipelineReport
-from flows.training import red_team_training, renew_pipeline, stage_runner
+from flows.training import red_team_training, renew_pipeline, stage_runner, usable_params
 from tasks.params import Params
 from tasks.pipeline import render
 
@@ -27,6 +28,19 @@ def test_unusable_params_stop_the_flow_before_any_stage(tmp_path, monkeypatch, p
 
     assert not (tmp_path / ".astra").exists()
     assert not (tmp_path / "dvc.yaml").exists()
+
+
+def test_what_a_plug_in_says_is_in_no_chain_that_prefect_logs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "spoken.py").write_text("raise RuntimeError('you stupid idiot')\n", "utf-8")
+    Path("params.yaml").write_text("system: {scorer: {name: 'spoken:Scorer'}}\n", "utf-8")
+    with pytest.raises(ConfigurationError, match="scorer 'spoken:Scorer' must be imp") as refused:
+        usable_params()
+
+    logged = "".join(traceback.format_exception(refused.value))
+    assert "RuntimeError" in logged
+    assert "idiot" not in logged
 
 
 def test_a_stage_gets_the_limit_of_its_own_from_params(toy, in_flow):
