@@ -1,7 +1,7 @@
 """What every plug-in of a kind must keep, whoever wrote it."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, get_args
@@ -103,6 +103,7 @@ def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
     scorer: Scorer = _built("scorer", plugin, options)
     version = scorer.version
     scores = scorer.score(_TEXTS)
+    _promise(isinstance(scores, Sized), f"one score per text, got {type(scores).__name__}")
     _promise(len(scores) == len(_TEXTS), f"one score per text, got {len(scores)} of {len(_TEXTS)}")
     for text, score in zip(_TEXTS, scores, strict=True):
         holds = isinstance(score, float) and 0.0 <= score <= 1.0

@@ -71,6 +71,13 @@ class _Nameless(Scorer):
         return [0.5] * len(texts)
 
 
+class _Silent(Scorer):
+    version = "1"
+
+    def score(self, _):
+        return None
+
+
 class _Placeless(Scorer):
     version = "1"
     works_on = "somewhere"
@@ -92,6 +99,7 @@ class _ThreadMinded(Scorer):
     [
         (_ForgivingOptions, "refuses an unknown option"),
         (_AboveOne, r"in \[0, 1\]"),
+        (_Silent, "one score per text, got NoneType"),
         (_BatchMinded, "does not depend on the batch"),
         (_Nameless, "a version names the scorer"),
         (_Placeless, "works_on is one of"),
