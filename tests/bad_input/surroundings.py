@@ -1,6 +1,6 @@
 """Environment variables that a person set long ago, and places to run from."""
 
-from cases import Case
+from cases import Case, write
 
 KEEP = "unset it to record in the project's own mlflow.db"
 RANKS = (
@@ -138,6 +138,19 @@ CASES = [
         ("http://127.0.0.1:9 must answer", "MLFLOW_TRACKING_URI"),
         environment={"MLFLOW_TRACKING_URI": "http://127.0.0.1:9"},
         alone=True,
+    ),
+    *(
+        Case(
+            f"{command[1]} with a store that is no database",
+            command,
+            ("mlflow.db must answer, got DatabaseError", "restore that file"),
+            write("mlflow.db", b"no database" * 1000),
+            alone=True,
+        )
+        for command in (
+            ("astra", "rollback"),
+            ("astra", "ui", "--prefect-port", "4498", "--mlflow-port", "4499"),
+        )
     ),
     *(
         Case(
