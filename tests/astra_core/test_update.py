@@ -9,8 +9,10 @@ from tiny_training import choice, configured, trainer_of, weights_of
 from astra_core.algorithm import Algorithm
 from astra_core.config import Part, TrainingConfiguration
 from astra_core.distributed import World
+from astra_core.harness import Experience
+from astra_core.progress import StepReport
 from astra_core.testing import tiny_system
-from astra_core.update import Updates
+from astra_core.update import Update, Updates
 
 pytestmark = pytest.mark.routes
 
@@ -86,6 +88,36 @@ class Logging(TwoWeights):
 
     def step(self, batch):
         return batch.total * (1 + self.own[0] + self.own[1]), {"figure": batch.figure}
+
+
+@pytest.mark.parametrize(
+    ("is_first", "rollout_s", "score_s"), [(True, 7.0, 1.5), (False, 0.0, 0.0)]
+)
+def test_the_first_update_of_an_experience_is_charged_with_its_seconds(
+    is_first, rollout_s, score_s
+):
+    update = Update(0.5, 2.0, 1e-3, 30, is_skipped=False, metrics={"kl": 0.25}, train_s=3.0)
+    said = Experience(4, (), (), {"rollout/score_mean": 0.1}, rollout_s=7.0, score_s=1.5)
+    expected = StepReport(
+        step=12,
+        training_step=5,
+        loss=0.5,
+        grad_norm=2.0,
+        lr=1e-3,
+        num_tokens=30,
+        is_skipped=False,
+        metrics={"rollout/score_mean": 0.1, "train/kl": 0.25},
+        timings={
+            "time/rollout_s": rollout_s,
+            "time/score_s": score_s,
+            "time/train_s": 3.0,
+            "time/eval_s": 0.0,
+            "time/tokens_per_s": 30 / 3.0,
+            "memory/peak_mib": 9.0,
+        },
+    )
+
+    assert expected == update.report(12, said, {"memory/peak_mib": 9.0}, is_first=is_first)
 
 
 def test_loss_and_figures_of_a_window_are_means_by_weight():

@@ -79,6 +79,21 @@ def test_a_word_counts_only_as_often_as_it_occurs_in_one_other_text():
     assert expected == pytest.approx(self_bleu(["a a a", "a a"]))
 
 
+def test_self_bleu_clips_by_the_highest_count_among_the_others():
+    # Counts 3, 2, 1 of one word. The first: two of three may count. The second: all, and of the
+    # lengths 3 and 1, equally near, the shorter is taken. The third is half as long as the nearest.
+    expected = (2 / 3 + 1.0 + math.exp(1 - 2 / 1)) / 3
+
+    assert expected == pytest.approx(self_bleu(["a a a", "a a", "a"], max_n=1))
+
+
+def test_self_bleu_is_brief_by_the_nearest_length_and_not_by_the_shortest():
+    # Of 4 words and 1, 4 are nearer to 3; of 3 and 1, 3 to 4; of 3 and 4, 3 to 1.
+    expected = (math.exp(1 - 4 / 3) + 3 / 4 + math.exp(1 - 3 / 1)) / 3
+
+    assert expected == pytest.approx(self_bleu(["a b c", "a b c d", "a"], max_n=1))
+
+
 def test_self_bleu_equals_the_comparison_with_all_others_one_by_one():
     texts = ["a b c d e", "a b c", "a b b c d", "e d c b a", "a b c d e", "x", ""]
 
