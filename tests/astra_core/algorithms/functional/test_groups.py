@@ -234,4 +234,4 @@ def test_running_mean_does_not_depend_on_the_batches(rewards, cut):
 
 def test_leave_one_out_keeps_the_precision_of_the_rewards():
     for dtype in (torch.float32, torch.float64):
-        assert dtype == fn.leave_one_out(torch.tensor([1.0, 2.0], dtype=dtype)).dtype
+        assert dtype == fn.leave_one_out(torch.tensor([[1.0, 2.0]], dtype=dtype)).dtype
