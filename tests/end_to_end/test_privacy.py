@@ -76,7 +76,8 @@ def test_nobody_else_can_read_what_a_run_leaves(finished):
 def test_only_what_dvc_copies_has_a_mode_of_the_shells(finished):
     """DVC gives its own copies modes that follow the umask of who called it; their folder is shut.
 
-    So what is left open once that folder is opened is DVC's alone: all else is closed by itself.
+    MLflow copies them with their modes, into a folder that is shut too. All else is closed by
+    itself, also once its folder is opened.
     """
     loose = [
         path.relative_to(finished).parts
@@ -85,7 +86,7 @@ def test_only_what_dvc_copies_has_a_mode_of_the_shells(finished):
         if path.is_file() and path.lstat().st_mode & OTHERS
     ]
 
-    assert {parts[0] for parts in loose} <= {"data", "models", "reports"}
+    assert {parts[0] for parts in loose} <= {"data", "models", "reports", "mlruns"}
 
 
 @pytest.mark.slow
