@@ -23,13 +23,15 @@ from tasks.model_versions import (
     smoke_test,
 )
 from tasks.params import Params
-from tasks.tracking_store import TrackingError, connect, store_errors
+from tasks.tracking_store import TrackingError, alone_with, connect, store_errors
 
 if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
+# Two that decide at once on this machine would write the same tags; the second waits.
+DECISIONS = Path(".astra/decisions")
 DECISION_TAG = "promotion.decision"
 REASONS_TAG = "promotion.reasons"
 PREVIOUS_TAG = "promotion.previous"
@@ -111,7 +113,7 @@ def promote_attacker(
         TrackingError: There is no candidate, or the registry did not answer.
         DataError: The candidate's or the champion's examination cannot be used.
     """
-    with store_errors():
+    with store_errors(), alone_with(DECISIONS):
         client = client or connect()
         return _promote(client, params, evaluate or _evaluate_with(params))
 
@@ -125,7 +127,7 @@ def rollback(model_name: str, *, client: "MlflowClient | None" = None) -> Rollba
     Raises:
         TrackingError: There is no such model, champion or previous version.
     """
-    with store_errors():
+    with store_errors(), alone_with(DECISIONS):
         return _roll_back(client or connect(), model_name)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 5000
 _CONNECT_S = 5.0
 # What SQLite says while another process writes.
-_PASSING = ("is locked", "busy", "timed out")
+_PASSING = ("is locked", "busy", "timed out", "unique constraint")
 
 _SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
@@ -92,7 +92,8 @@ def connect() -> "MlflowClient":
 
     # What goes wrong arrives as an exception; the store would print its traceback besides.
     logging.getLogger("mlflow").setLevel(logging.CRITICAL)
-    with _alone_with(database):
+    # MLflow's first tables fail when two processes make them.
+    with alone_with(database):
         client = MlflowClient(uri)
         client.search_experiments(max_results=1)
     return client
@@ -107,12 +108,13 @@ def _prepare(database: Path) -> None:
 
 
 @contextmanager
-def _alone_with(database: Path | None) -> Iterator[None]:
-    """Holds a lock beside the database; MLflow's first tables fail when two processes make them."""
-    if database is None:
+def alone_with(path: Path | None) -> Iterator[None]:
+    """Holds a lock beside the path until the end, once no other process of this machine does."""
+    if path is None:
         yield
         return
-    with database.with_name(f"{database.name}.lock").open("w") as file:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f"{path.name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

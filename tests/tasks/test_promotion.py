@@ -1,6 +1,9 @@
 """The gate between candidate and champion: what moves, what is refused, what a kill leaves."""
 
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -21,12 +24,13 @@ from registry_project import (
 from astra_core.errors import DataError
 from tasks.model_versions import aliases_of
 from tasks.params import Params
-from tasks.promotion import promote_attacker, rollback
+from tasks.promotion import DECISIONS, promote_attacker, rollback
 from tasks.scratch import SCRATCH
 from tasks.tracking import connect
-from tasks.tracking_store import StoreError, TrackingError
+from tasks.tracking_store import StoreError, TrackingError, alone_with
 
 PARAMS = Params()
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -360,3 +364,19 @@ def unpromote():
     client.delete_registered_model_alias("attacker", "previous")
     for key in ("promotion.decision", "promotion.reasons", "promotion.previous"):
         client.delete_model_version_tag("attacker", "2", key)
+
+
+def test_of_two_that_decide_at_once_the_second_waits(project):
+    with alone_with(DECISIONS):
+        code = "from tasks.promotion import rollback; rollback('nobody')"
+        second = subprocess.Popen(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        with pytest.raises(subprocess.TimeoutExpired):
+            second.wait(4)
+    _, said = second.communicate(timeout=120)
+
+    assert "nobody" in said.splitlines()[-1]
