@@ -1,4 +1,4 @@
-"""Who may use the Prefect servers that we start: whoever can read a file of this project's owner.
+"""Who may use the Prefect servers that we start: those who can read a file of this project's owner.
 
 A server on 127.0.0.1 can be reached by every user of the machine and by every page that a browser
 shows. So each server asks for a string: the one that lives as long as a run has one of its own, and

@@ -1,4 +1,4 @@
-"""A pipe to whoever started this process, which ends when that one ends, however it ends.
+"""A pipe to the process that started this one; it ends when that process does, however that ends.
 
 The kernel closes the other end also after ``kill -9``. What starts us keeps the end it got as the
 ``stdin`` of its ``Popen``; other children do not inherit it.
