@@ -3,7 +3,9 @@
 Each holds its deployment's one slot, so that every later run of the schedule would be cancelled.
 """
 
-from prefect.client.orchestration import SyncPrefectClient, get_client
+import os
+
+from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.filters import (
     FlowRunFilter,
     FlowRunFilterState,
@@ -19,17 +21,20 @@ START_S = 120.0
 UNDER_WAY = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 
 
-def close_lost_runs() -> int:
+def close_lost_runs(client: SyncPrefectClient | None = None) -> int:
     """How many runs of deployments were found without a process and are now Crashed.
 
     To be called while no worker runs: a run that a worker is about to start has no process either.
+
+    Args:
+        client: Of the server, not yet entered; by default of the one that the environment names.
     """
     states = FlowRunFilterState(type=FlowRunFilterStateType(any_=UNDER_WAY))
-    with get_client(sync_client=True) as client:
-        found = client.read_flow_runs(flow_run_filter=FlowRunFilter(state=states))
+    with client or _client() as server:
+        found = server.read_flow_runs(flow_run_filter=FlowRunFilter(state=states))
         lost = [run for run in found if run.deployment_id is not None and not has_process(run)]
         for run in lost:
-            _close(run, client)
+            _close(run, server)
     return len(lost)
 
 
@@ -51,6 +56,15 @@ def has_process(run: FlowRun) -> bool:
         )
     except psutil.NoSuchProcess:
         return False
+
+
+def _client() -> SyncPrefectClient:
+    """Prefect's own choice would be the server that was named when it was imported."""
+    return SyncPrefectClient(
+        os.environ["PREFECT_API_URL"],
+        auth_string=os.environ.get("PREFECT_API_AUTH_STRING"),
+        api_key=os.environ.get("PREFECT_API_KEY"),
+    )
 
 
 def _close(run: FlowRun, client: SyncPrefectClient) -> None:

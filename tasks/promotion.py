@@ -113,9 +113,10 @@ def promote_attacker(
         TrackingError: There is no candidate, or the registry did not answer.
         DataError: The candidate's or the champion's examination cannot be used.
     """
-    with store_errors(), alone_with(DECISIONS):
+    with store_errors():
         client = client or connect()
-        return _promote(client, params, evaluate or _evaluate_with(params))
+        with alone_with(DECISIONS):
+            return _promote(client, params, evaluate or _evaluate_with(params))
 
 
 def rollback(model_name: str, *, client: "MlflowClient | None" = None) -> Rollback:
@@ -127,8 +128,10 @@ def rollback(model_name: str, *, client: "MlflowClient | None" = None) -> Rollba
     Raises:
         TrackingError: There is no such model, champion or previous version.
     """
-    with store_errors(), alone_with(DECISIONS):
-        return _roll_back(client or connect(), model_name)
+    with store_errors():
+        client = client or connect()
+        with alone_with(DECISIONS):
+            return _roll_back(client, model_name)
 
 
 def _promote(client: "MlflowClient", params: Params, evaluate: Evaluate) -> PromotionDecision:

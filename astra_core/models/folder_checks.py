@@ -43,7 +43,7 @@ def check_folder(folder: Path) -> None:
     if (folder / "generation_config.json").exists():
         generation = _record(folder / "generation_config.json")
         _check_ids(generation, config.get("vocab_size"), folder / "generation_config.json")
-    _check_code(config, folder / "config.json")
+    _check_model_type(config, folder / "config.json")
     _check_architecture(folder)
     for file in _weight_files(folder):
         _check_weights(file)
@@ -121,15 +121,22 @@ def _check_sizes(config: Mapping[str, Any], file: Path) -> None:
         raise ConfigurationError(msg)
 
 
-def _check_code(config: Mapping[str, Any], file: Path) -> None:
+def _check_model_type(config: Mapping[str, Any], file: Path) -> None:
     from transformers import CONFIG_MAPPING
 
-    if config.get("auto_map") and config["model_type"] not in CONFIG_MAPPING:
+    if config["model_type"] in CONFIG_MAPPING:
+        return
+    if config.get("auto_map"):
         msg = (
             f"{file}: auto_map must not be needed, got a model_type that only code in the folder "
             "knows, which is never run; name a model that transformers knows"
         )
         raise ConfigurationError(msg)
+    msg = (
+        f"{file}: model_type must be one that transformers knows, "
+        f"got {excerpt(config['model_type'])}; {_WAY_OUT}"
+    )
+    raise ConfigurationError(msg)
 
 
 def _check_architecture(folder: Path) -> None:

@@ -180,7 +180,12 @@ CASES = [
     ),
     _config("no such activation", "causal LM", "zzz", hidden_act="zzz"),
     _config("no such type of weights", "float99", dtype="float99"),
-    _config("an architecture of nobody", "config.json", "`nope`", model_type="nope"),
+    _config(
+        "an architecture of nobody",
+        "config.json",
+        "model_type must be one that transformers knows, got 'nope'",
+        model_type="nope",
+    ),
     _config("no language model", "config.json", "model_type must be a causal LM", model_type="vit"),
     _config(
         "a number for an architecture",

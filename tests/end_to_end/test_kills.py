@@ -70,7 +70,8 @@ def test_a_run_that_is_killed_again_and_again_ends_like_a_quiet_one(quiet, proje
     sys.stdout.write(f"seed {SEED}: {killer.strikes}; exits {statuses}\n")
 
     assert {*VICTIMS, "server"} == {strike.partition(" ")[0] for strike in killer.strikes}
-    assert len(killer.strikes) > len(STAGE_NAMES)
+    # A stage that was quicker than the blow is over; one in eight may get away.
+    assert len(killer.strikes) >= len(STAGE_NAMES) * NUM_KILLS
     assert _differences(calm, project) == []
     assert _registered(calm) == _registered(project)
     assert [] == leftovers(project)

@@ -32,7 +32,7 @@ def test_runs_without_a_process_are_crashed_and_others_are_left(prefect_server):
                 client.update_flow_run(run.id, infrastructure_pid=pid)
         by_hand = client.create_flow_run(lost)
         client.set_flow_run_state(by_hand.id, Running(), force=True)
-        num_closed = close_lost_runs()
+        num_closed = close_lost_runs(get_client(sync_client=True))
         states = [client.read_flow_run(run.id).state_name for run in (*runs, by_hand)]
         client.delete_flow_run(runs[1].id)  # it names this process, which other tests share
 
