@@ -11,7 +11,7 @@ from torch.nn import Parameter
 
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
-from astra_core.plugin_calls import plugin_call
+from astra_core.extensions.calls import plugin_call
 from astra_core.rollout import Graph
 from astra_core.system import System
 

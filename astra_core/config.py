@@ -10,8 +10,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from astra_core.config_errors import explained, refuse_huge_numbers
 from astra_core.errors import ConfigurationError
+from astra_core.errors.config import explained, refuse_huge_numbers
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]

@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic import Field
 
-from astra_core.checkpoint import CheckpointStore
 from astra_core.config import (
     CheckpointConfiguration,
     Choice,
@@ -22,12 +21,13 @@ from astra_core.config import (
     TrainingConfiguration,
 )
 from astra_core.evaluator import Evaluator
+from astra_core.extensions.calls import plugin_call
 from astra_core.models.folders import model_folder
-from astra_core.plugin_calls import plugin_call
 from astra_core.registry import build, read_options, resolve
 from astra_core.rollout import Prompt
 from astra_core.system import System
-from astra_core.trainer import Trainer
+from astra_core.training.checkpoint import CheckpointStore
+from astra_core.training.trainer import Trainer
 
 
 class Assembly(Section):

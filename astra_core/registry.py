@@ -18,8 +18,8 @@ from typing import Any
 
 from astra_core.config import Choice, Section
 from astra_core.errors import ConfigurationError
-from astra_core.exception_text import note_plugin, shown
-from astra_core.plugin_calls import path_of, plugin_call
+from astra_core.errors.exception_text import note_plugin, shown
+from astra_core.extensions.calls import path_of, plugin_call
 
 BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -40,17 +40,17 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "phrases": "astra_core.scorers.phrases:PhraseScorer",
         },
         "reward": {"adversarial": "astra_core.rewards.adversarial:AdversarialReward"},
-        "trainer": {"trainer": "astra_core.trainer:Trainer"},
+        "trainer": {"trainer": "astra_core.training.trainer:Trainer"},
         "optimizer": {
-            "adam": "astra_core.optimizers:Adam",
-            "adamw": "astra_core.optimizers:AdamW",
-            "sgd": "astra_core.optimizers:SGD",
-            "rmsprop": "astra_core.optimizers:RMSprop",
-            "adagrad": "astra_core.optimizers:Adagrad",
+            "adam": "astra_core.training.optimizers:Adam",
+            "adamw": "astra_core.training.optimizers:AdamW",
+            "sgd": "astra_core.training.optimizers:SGD",
+            "rmsprop": "astra_core.training.optimizers:RMSprop",
+            "adagrad": "astra_core.training.optimizers:Adagrad",
         },
         "schedule": {
-            "transformers": "astra_core.optimizers:TransformersSchedule",
-            "annealing": "astra_core.optimizers:AnnealingSchedule",
+            "transformers": "astra_core.training.optimizers:TransformersSchedule",
+            "annealing": "astra_core.training.optimizers:AnnealingSchedule",
         },
     }
 )
@@ -61,9 +61,9 @@ BASES: Mapping[str, str] = MappingProxyType(
         "sampler": "astra_core.sampler:Sampler",
         "scorer": "astra_core.scorer:Scorer",
         "reward": "astra_core.reward:Reward",
-        "trainer": "astra_core.trainer:Trainer",
-        "optimizer": "astra_core.optimizers:OptimizerPlugin",
-        "schedule": "astra_core.optimizers:SchedulePlugin",
+        "trainer": "astra_core.training.trainer:Trainer",
+        "optimizer": "astra_core.training.optimizers:OptimizerPlugin",
+        "schedule": "astra_core.training.optimizers:SchedulePlugin",
     }
 )
 # Declared on the class, and asked for before anything is built.

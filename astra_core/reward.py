@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from astra_core.config import Section
-from astra_core.plugin_calls import is_number, plugin_call, refuse, spelled
+from astra_core.extensions.calls import is_number, plugin_call, refuse, spelled
 from astra_core.rollout import Graph
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from astra_core.config import Section
 from astra_core.errors import DataError, RolloutError
-from astra_core.plugin_calls import plugin_call, refuse
+from astra_core.extensions.calls import plugin_call, refuse
 from astra_core.reward import Reward, require_graphs
 from astra_core.rollout import Graph, Prompt
 from astra_core.seeding import derive_key, generator

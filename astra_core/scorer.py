@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from astra_core.config import Section
 from astra_core.errors import PluginError, ScorerError
-from astra_core.plugin_calls import is_number, path_of, plugin_call, spelled
+from astra_core.extensions.calls import is_number, path_of, plugin_call, spelled
 
 
 class Scorer(ABC):

@@ -10,10 +10,10 @@ from typing import Self
 import torch
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
+from astra_core.engine.products.precision import settled
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
-from astra_core.models.causal_lm import LanguageModel
-from astra_core.models.precision import settled
+from astra_core.models.language_model import LanguageModel
 from astra_core.models.pretrained import weights_digest
 from astra_core.registry import build
 from astra_core.scorer import Scorer, version_of

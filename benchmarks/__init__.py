@@ -5,7 +5,7 @@ Threads wait as they do in a stage. They read how when torch is loaded, so it is
 
 import os
 
-from tasks.environment import THREADS
+from tasks.machine.environment import THREADS
 
 for _name, _value in THREADS.items():
     os.environ.setdefault(_name, _value)

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from astra_core.arguments import LineParser, at_least_one
-from astra_core.memory import keep_freed_memory
+from astra_core.engine.memory import keep_freed_memory
+from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.paths import found_at, is_file, kind_of
 from benchmarks import decode, profiles, rollout, trainer_overhead, update
 from benchmarks.figures import Report, table

@@ -4,7 +4,7 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from astra_core.memory import keep_freed_memory
+from astra_core.engine.memory import keep_freed_memory
 
 # glibc's mallopt(3): from which sizes on memory is given back and taken fresh, and how often. The
 # sizes are those that glibc arrives at by itself while a program frees large tensors.

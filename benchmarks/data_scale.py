@@ -22,12 +22,12 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from astra_core.arguments import LineParser, at_least_one
 from astra_core.config import SystemConfiguration
-from astra_core.memory import resident_peak_mib
-from tasks.params import PromptsConfiguration, ValidationConfiguration
-from tasks.prompts import prepare_prompts
-from tasks.validation import validate_prompts
+from astra_core.engine.memory import resident_peak_mib
+from astra_core.errors.arguments import LineParser, at_least_one
+from tasks.params.schema import PromptsConfiguration, ValidationConfiguration
+from tasks.stages.prompts import prepare_prompts
+from tasks.stages.validation import validate_prompts
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 STAGES = ("prompts", "validation")

@@ -8,11 +8,11 @@ import statistics
 from collections.abc import Callable
 
 from astra_core.config import GenerationConfiguration
-from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.language_model import LanguageModel
 from astra_core.seeding import derive_key
-from astra_core.testing.plain_passes import Ids, plain_generate
 from benchmarks.figures import Figure, Report, markdown
 from benchmarks.limits import Machine, decoding_work
+from benchmarks.reference.plain_passes import Ids, plain_generate
 from benchmarks.shapes import SEED, Shape, language_model, prompts
 from benchmarks.timing import Effort, seconds, threads
 

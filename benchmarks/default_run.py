@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from astra_core.arguments import LineParser
+from astra_core.errors.arguments import LineParser
 from benchmarks.copies import STAGES, copy_project, run_python
 from benchmarks.figures import markdown
 

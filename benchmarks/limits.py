@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from astra_core.models.rounding import rounding_error
-from astra_core.models.split_product import Halves, has_split_product, product
+from astra_core.engine.products.rounding import rounding_error
+from astra_core.engine.products.split_product import Halves, has_split_product, product
 from benchmarks.shapes import Shape
 
 FP32_BYTES = 4

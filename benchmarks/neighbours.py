@@ -3,8 +3,8 @@
 ``python -m benchmarks.neighbours`` lets processes of as many threads as there are cores roll out
 the built-in model: alone, and beside one that does the same at the same time. libgomp by default
 lets a thread that waits for another one spin for milliseconds, which a neighbour pays for; stages
-bound that (``tasks/environment.py``). All cases take turns in one run. The exit status is 1 when a
-limit is exceeded.
+bound that (``tasks/machine/environment.py``). All cases take turns in one run. The exit status is 1
+when a limit is exceeded.
 """
 
 import argparse
@@ -23,14 +23,14 @@ from typing import Any, NamedTuple, Self
 import torch
 
 from astra_core.config import Choice, SystemConfiguration
-from astra_core.memory import keep_freed_memory
+from astra_core.engine.memory import keep_freed_memory
 from astra_core.registry import build
 from astra_core.rollout import Prompt
 from astra_core.system import System
 from benchmarks.figures import Figure, markdown, table
 from benchmarks.processor import machine
 from tasks.builtin.shipped import FOLDER, PACKAGE
-from tasks.environment import THREADS
+from tasks.machine.environment import THREADS
 
 MOST_BESIDE_A_NEIGHBOUR = 2.2
 """Times the quiet time; two on the same cores take twice as long where neither wastes any."""

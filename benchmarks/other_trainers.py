@@ -11,8 +11,8 @@ from typing import Any, Literal
 import torch
 
 from astra_core.algorithms.pairs import PreferencePair
-from astra_core.models.causal_lm import LanguageModel
-from astra_core.testing.plain_passes import plain_dpo_loss
+from astra_core.models.language_model import LanguageModel
+from benchmarks.reference.plain_passes import plain_dpo_loss
 from benchmarks.shapes import SEED, Shape, language_model
 
 Precision = Literal["fp32", "bf16"]
@@ -101,8 +101,8 @@ def _dpo_trainer(
     precision: Precision,
 ) -> Any:
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    import datasets  # noqa: PLC0415 - the dev extra
-    import trl  # noqa: PLC0415
+    import datasets
+    import trl
 
     datasets.disable_progress_bars()
     attacker.tokenizer.pad_token = attacker.tokenizer.eos_token

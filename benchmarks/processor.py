@@ -5,7 +5,7 @@ import platform
 from importlib.metadata import version
 from pathlib import Path
 
-from astra_core.models.processor import processor_class
+from astra_core.engine.processor import processor_class
 
 
 def machine() -> str:

@@ -1,7 +1,7 @@
 """Seconds per tree: the tree sampler beside the plain way, and whether both say the same.
 
 ``python -m benchmarks.rollout`` prints them. The plain way is ASTRA-RL's order of calls on
-transformers' own ``generate``; see ``astra_core.testing.plain``. While it is timed it draws with
+transformers' own ``generate``; see ``benchmarks.reference.plain``. While it is timed it draws with
 torch's generator, from no keys. The likelihood of the probes belongs to both sides: the sampler
 gets it from the pass that answers them, the plain way from one more pass.
 """
@@ -13,10 +13,10 @@ from typing import Literal
 from astra_core.rollout import Graph
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
-from astra_core.testing.plain import plain_rollout, share_of_differing_tokens
-from astra_core.testing.plain_passes import plain_scores
 from benchmarks.figures import Figure, Report, cost_table
 from benchmarks.limits import Machine, rollout_works
+from benchmarks.reference.plain import plain_rollout, share_of_differing_tokens
+from benchmarks.reference.plain_passes import plain_scores
 from benchmarks.shapes import SEED, Shape, prompts, sampler, system
 from benchmarks.timing import Effort, Way, costs, threads
 

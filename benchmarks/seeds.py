@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from astra_core.arguments import LineParser, whole_number
+from astra_core.errors.arguments import LineParser, whole_number
 from benchmarks.copies import STAGES, copy_project, run_python
 
 HEADER = (

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
 from astra_core.config import Choice, GenerationConfiguration, Section, SystemConfiguration
-from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.language_model import LanguageModel
 from astra_core.registry import build
 from astra_core.rollout import Graph, Prompt
 from astra_core.samplers.tree import TreeSampler

@@ -17,7 +17,7 @@ import torch
 
 from astra_core.config import Choice, TrainingConfiguration
 from astra_core.registry import build
-from astra_core.trainer import Trainer
+from astra_core.training.trainer import Trainer
 from benchmarks.figures import Figure, Report
 from benchmarks.shapes import GPT2_SMALL, Shape, prompts, sampler, system
 from benchmarks.timing import Effort, threads

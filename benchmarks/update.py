@@ -15,12 +15,12 @@ from typing import Any
 
 from astra_core.algorithms.pairs import PreferencePair
 from astra_core.config import Choice, Shuffle, TrainingConfiguration
-from astra_core.distributed import World
-from astra_core.harness import Experience, Harness
 from astra_core.registry import build
 from astra_core.rollout import Graph
 from astra_core.system import System
-from astra_core.update import Update, Updates
+from astra_core.training.distributed import World
+from astra_core.training.harness import Experience, Harness
+from astra_core.training.update import Update, Updates
 from benchmarks.figures import Figure, Report, cost_table
 from benchmarks.limits import Machine, update_work
 from benchmarks.other_trainers import NO_STEP, TRAINERS, Precision, gradient_norm

@@ -5,8 +5,8 @@ import sys
 import time
 from pathlib import Path
 
-from astra_core.models.causal_lm import LanguageModel
-from astra_core.update import Updates
+from astra_core.models.language_model import LanguageModel
+from astra_core.training.update import Updates
 from benchmarks.trainer_overhead import Stopwatch
 from tasks.__main__ import main as run
 from tasks.builtin import language_model

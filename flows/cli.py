@@ -36,8 +36,8 @@ app = typer.Typer(
 
 def main() -> None:
     """Runs the command line and ends the process with its status."""
-    from tasks.console import complain, show_trace
-    from tasks.failures import Stopped, exit_status, stop_on_terminate
+    from tasks.machine.console import complain, show_trace
+    from tasks.pipeline.failures import Stopped, exit_status, stop_on_terminate
 
     sys.excepthook = show_trace
     stop_on_terminate()
@@ -52,8 +52,8 @@ def main() -> None:
 
 def run_command(arguments: Sequence[str]) -> int:
     """The exit status of ``astra`` with these arguments: 2 a mistake, 3 a gate, 130 Ctrl-C."""
-    from tasks.console import complain
-    from tasks.failures import failure_of
+    from tasks.machine.console import complain
+    from tasks.pipeline.failures import failure_of
 
     try:
         status = app(arguments, prog_name="astra", standalone_mode=False)
@@ -73,18 +73,18 @@ def run_command(arguments: Sequence[str]) -> int:
 def _explain(error: Exception) -> int:
     """One line for each problem a person can mend; a bug keeps its trace."""
     from astra_core.errors import AstraError
-    from tasks.failures import exit_status, plain
+    from tasks.pipeline.failures import exit_status, plain
 
     told = plain(error)
     if not isinstance(told, AstraError):
         raise error
     from flows.errors import StageError
-    from tasks.console import complain
+    from tasks.machine.console import complain
 
     if isinstance(told, StageError):
         complain("the line above says why; the same command goes on from here")
         return 1
-    from tasks.boundary import complain_of
+    from tasks.pipeline.boundary import complain_of
 
     complain_of(told)
     return exit_status(told)
@@ -106,8 +106,8 @@ def prepare(
 ) -> None:
     """Train a red-team attacker, examine it, register it and decide about it."""
     os.chdir(project_folder(working_folder()))
-    from flows.environment import set_flow_environment
-    from tasks.privacy import keep_private
+    from flows.servers.environment import set_flow_environment
+    from tasks.machine.privacy import keep_private
 
     keep_private()
     set_flow_environment()
@@ -123,7 +123,7 @@ def run(
 ) -> None:
     """Run the pipeline from prompts to the promotion decision; what is up to date is skipped."""
     from flows.settings import change_params
-    from tasks.console import say
+    from tasks.machine.console import say
 
     started = time.monotonic()
     say(BANNER)
@@ -133,8 +133,8 @@ def run(
 
 
 def _run_training(*, force: bool, started: float) -> None:
-    from flows.environment import quiet_run
-    from tasks.console import say
+    from flows.servers.environment import quiet_run
+    from tasks.machine.console import say
 
     with quiet_run():
         from flows.training import red_team_training
@@ -176,7 +176,7 @@ def _run_tasks(*arguments: str) -> None:
 def status() -> None:
     """Show which stages would run and who is champion."""
     from flows.status import status_lines
-    from tasks.console import say
+    from tasks.machine.console import say
 
     for line in status_lines():
         say(line)
@@ -185,8 +185,8 @@ def status() -> None:
 @app.command()
 def promote() -> None:
     """Decide about the registered candidate again."""
-    from flows.environment import quiet_run
-    from tasks.console import say
+    from flows.servers.environment import quiet_run
+    from tasks.machine.console import say
 
     with quiet_run():
         from flows.promotion import promotion
@@ -197,9 +197,9 @@ def promote() -> None:
 @app.command()
 def rollback() -> None:
     """Make the previous champion champion again."""
-    from tasks.console import quiet_libraries, say
-    from tasks.params import read_params
-    from tasks.promotion import rollback as roll_back
+    from tasks.machine.console import quiet_libraries, say
+    from tasks.params.schema import read_params
+    from tasks.promotion.decision import rollback as roll_back
 
     quiet_libraries()
     say(roll_back(read_params().registration.model_name).summary())
@@ -211,8 +211,8 @@ def examples(
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many turns.")] = 10,
 ) -> None:
     """Show the turns of the last evaluation that scored highest, masked."""
-    from tasks.console import say
-    from tasks.examples import read_examples
+    from tasks.machine.console import say
+    from tasks.reporting.examples import read_examples
 
     say(read_examples(count=count, is_revealed=reveal))
 
@@ -228,7 +228,7 @@ def reevaluate(
 
         msg = f"--file must name a file of prompts, got {file}; there is none"
         raise ConfigurationError(msg)
-    from flows.environment import quiet_run
+    from flows.servers.environment import quiet_run
 
     with quiet_run():
         from flows.reevaluation import champion_reevaluation
@@ -248,7 +248,7 @@ def ui(
     env: Annotated[bool, typer.Option(help="Print what lets 'prefect' in, for a shell.")] = False,
 ) -> None:
     """Start the pages of Prefect and MLflow on this machine, until Ctrl-C."""
-    from flows.pages import serve_pages, stop_pages, tell_environment, tell_login
+    from flows.servers.pages import serve_pages, stop_pages, tell_environment, tell_login
 
     if stop:
         stop_pages()
@@ -265,8 +265,8 @@ def ui(
 @app.command()
 def deploy() -> None:
     """Hand the schedules of prefect.yaml to the running Prefect server."""
-    from flows.deployment import deploy_all
-    from tasks.console import say
+    from flows.orchestration.deployment import deploy_all
+    from tasks.machine.console import say
 
     for line in deploy_all():
         say(line)
@@ -275,7 +275,7 @@ def deploy() -> None:
 @app.command()
 def worker() -> None:
     """Run what is scheduled, until Ctrl-C."""
-    from flows.deployment import run_worker
+    from flows.orchestration.deployment import run_worker
 
     raise typer.Exit(run_worker())
 

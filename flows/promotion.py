@@ -1,4 +1,4 @@
-"""The gate as a Prefect task and as a flow; the decision itself is made in ``tasks.promotion``."""
+"""The gate as a Prefect task and as a flow; ``tasks.promotion.decision`` makes the decision."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -7,13 +7,13 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.tasks import exponential_backoff
 
-from flows.reports import publish_page
-from tasks.params import Params, read_params
-from tasks.privacy import keep_private
-from tasks.tracking_store import StoreError
+from flows.orchestration.reports import publish_page
+from tasks.machine.privacy import keep_private
+from tasks.params.schema import Params, read_params
+from tasks.tracking.store import StoreError
 
 if TYPE_CHECKING:
-    from tasks.promotion import PromotionDecision
+    from tasks.promotion.decision import PromotionDecision
 
 
 def _can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
@@ -34,7 +34,7 @@ def _can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
 )
 def promote(params: Params) -> "PromotionDecision":
     """The gate's decision about the candidate; a refusal is a result."""
-    from tasks.promotion import promote_attacker
+    from tasks.promotion.decision import promote_attacker
 
     decision = promote_attacker(params)
     publish_page("promotion-decision", decision.summary())

@@ -12,12 +12,12 @@ from prefect.states import Completed
 from prefect.tasks import exponential_backoff
 
 from astra_core.files import read_json
-from flows.processes import stage_command
-from flows.reports import publish_page
-from flows.stages import can_pass, run_to_state
+from flows.orchestration.reports import publish_page
+from flows.orchestration.stages import can_pass, run_to_state
+from flows.servers.processes import stage_command
 from flows.training import usable_params
-from tasks.console import complain
-from tasks.reevaluation import FOLDER, NAME, Reevaluation
+from tasks.machine.console import complain
+from tasks.promotion.reevaluation import FOLDER, NAME, Reevaluation
 
 
 @flow(name="champion-reevaluation")
@@ -58,7 +58,7 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
 )
 def _examine(fresh_seed: int, file: Path | None, *, timeout_s: float) -> State[Any]:
     source = ["--file", str(file)] if file is not None else []
-    command = stage_command("tasks.reevaluation", "--seed", str(fresh_seed), *source)
+    command = stage_command("tasks.promotion.reevaluation", "--seed", str(fresh_seed), *source)
     return run_to_state(NAME, command, timeout_s=timeout_s)
 
 

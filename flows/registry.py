@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from astra_core.files import read_json
-from tasks.store_check import RECEIPT, check_store, has_store
-from tasks.tracking_store import connect, store_errors
+from tasks.tracking.store import connect, store_errors
+from tasks.tracking.store_check import RECEIPT, check_store, has_store
 
 ALIASES = ("champion", "candidate", "previous")
 

@@ -8,10 +8,10 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from astra_core.errors import ConfigurationError
-from astra_core.excerpt import excerpt
+from astra_core.errors.excerpt import excerpt
 from astra_core.files import write_text
-from tasks.params import PARAMS_FILE, Params, check_params, read_record
-from tasks.yaml_files import check_yaml, load_yaml, read_yaml_text
+from tasks.params.schema import PARAMS_FILE, Params, check_params, read_record
+from tasks.params.yaml_files import check_yaml, load_yaml, read_yaml_text
 
 
 def change_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> list[str]:

@@ -2,11 +2,11 @@
 
 from astra_core.errors import DiskFullError
 from flows.registry import alias_versions
-from tasks.console import quiet_libraries
-from tasks.params import read_params
-from tasks.pipeline import STAGE_NAMES
-from tasks.reproduction import changes
-from tasks.tracking_store import TrackingError
+from tasks.machine.console import quiet_libraries
+from tasks.params.schema import read_params
+from tasks.pipeline.order import STAGE_NAMES
+from tasks.pipeline.reproduction import changes
+from tasks.tracking.store import TrackingError
 
 MAX_REASONS = 3
 

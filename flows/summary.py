@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from astra_core.files import read_json
 
 if TYPE_CHECKING:
-    from tasks.promotion import PromotionDecision
+    from tasks.promotion.decision import PromotionDecision
 
 EVALUATION = Path("reports/evaluation.json")
 RECEIPT = Path("reports/registration.json")

@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING
 from prefect import flow
 
 from astra_core.errors import AstraError, ConfigurationError
-from astra_core.exception_text import shown_text
+from astra_core.errors.exception_text import shown_text
 from astra_core.files import write_text
 from astra_core.paths import kind_of
+from flows.orchestration.reports import PipelineReport, publish_validation
+from flows.orchestration.stages import StageOutcome, run_stage
 from flows.promotion import promote
 from flows.registry import is_registered
-from flows.reports import PipelineReport, publish_validation
-from flows.stages import StageOutcome, run_stage
-from tasks.console import quiet_libraries, say
-from tasks.environment import set_environment
-from tasks.params import Params, check_params, read_params
-from tasks.pipeline import PIPELINE_FILE, read_pipeline, render
-from tasks.precision import advise
-from tasks.privacy import keep_private
-from tasks.tracking_address import check_tracking_uri
-from tasks.tracking_store import tracking_uri
+from tasks.machine.console import quiet_libraries, say
+from tasks.machine.environment import set_environment
+from tasks.machine.privacy import keep_private
+from tasks.params.schema import Params, check_params, read_params
+from tasks.pipeline.order import PIPELINE_FILE, read_pipeline, render
+from tasks.pipeline.precision import advise
+from tasks.tracking.address import check_tracking_uri
+from tasks.tracking.store import tracking_uri
 
 if TYPE_CHECKING:
-    from tasks.promotion import PromotionDecision
+    from tasks.promotion.decision import PromotionDecision
 
 
 @flow(name="red-team-training")

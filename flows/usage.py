@@ -14,7 +14,7 @@ def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:
         message: Its words; the help has many lines and stays as it is.
         arguments: The command line.
     """
-    from astra_core.excerpt import excerpt, shortened
+    from astra_core.errors.excerpt import excerpt, shortened
 
     if "\n" in message:
         return message

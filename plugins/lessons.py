@@ -10,10 +10,10 @@ from pydantic import Field
 from astra_core.algorithms.policy import PolicyStep
 from astra_core.config import Section
 from astra_core.errors import DataError
-from astra_core.harness import Experience, Harness
-from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Graph, Node
-from astra_core.trainer import Trainer
+from astra_core.training.harness import Experience, Harness
+from astra_core.training.trainer import Trainer
 
 
 class LessonsTrainer(Trainer):

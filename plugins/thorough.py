@@ -9,8 +9,8 @@ from astra_core.algorithm import Batch
 from astra_core.config import Count, Section
 from astra_core.evaluator import Evaluator
 from astra_core.files import draft_folder_of
-from astra_core.harness import Experience
-from astra_core.trainer import Trainer
+from astra_core.training.harness import Experience
+from astra_core.training.trainer import Trainer
 
 
 class ThoroughTrainer(Trainer):

@@ -12,13 +12,14 @@ from collections.abc import Callable, Sequence
 
 from astra_core.errors import AstraError, ConfigurationError
 from astra_core.files import write_text
-from tasks import failures
-from tasks.boundary import complain_of, run_stage
-from tasks.console import Parser, complain, quiet_libraries, say
-from tasks.environment import set_environment
-from tasks.params import check_params, read_params
-from tasks.parents import end_with_dvc
-from tasks.pipeline import (
+from tasks.machine.console import Parser, complain, quiet_libraries, say
+from tasks.machine.environment import set_environment
+from tasks.machine.parents import end_with_dvc
+from tasks.machine.privacy import keep_private
+from tasks.params.schema import check_params, read_params
+from tasks.pipeline import failures
+from tasks.pipeline.boundary import complain_of, run_stage
+from tasks.pipeline.order import (
     PIPELINE_FILE,
     STAGE_NAMES,
     check_name,
@@ -26,8 +27,7 @@ from tasks.pipeline import (
     find_stage,
     render,
 )
-from tasks.precision import advise
-from tasks.privacy import keep_private
+from tasks.pipeline.precision import advise
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -100,7 +100,7 @@ def _list() -> int:
 
 
 def _doctor() -> int:
-    from tasks.doctor import diagnose
+    from tasks.machine.doctor import diagnose
 
     findings = diagnose()
     for finding in findings:

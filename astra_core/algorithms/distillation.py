@@ -33,8 +33,8 @@ from astra_core.algorithms.policy import (
     policy_loss,
 )
 from astra_core.config import Positive, Probability, Section
+from astra_core.engine.logprobs import token_logprobs
 from astra_core.errors import ConfigurationError
-from astra_core.models.logprobs import token_logprobs
 from astra_core.rollout import Graph, Node
 from astra_core.system import System
 

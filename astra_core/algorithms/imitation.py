@@ -9,7 +9,7 @@ from torch import Tensor
 
 from astra_core.algorithms.functional import aggregate, aggregation_weights, nll_losses
 from astra_core.algorithms.policy import PolicyBatch, PolicyStep, collated, mean_of
-from astra_core.models.logprobs import token_logprobs
+from astra_core.engine.logprobs import token_logprobs
 from astra_core.system import System
 
 CopyAggregation = Literal["token_mean", "sequence_mean"]

@@ -19,7 +19,7 @@ from astra_core.algorithms.credit import (
 )
 from astra_core.algorithms.functional.preference import preference_metrics, sequence_log_ratios
 from astra_core.config import NonNegative
-from astra_core.models.logprobs import token_logprobs
+from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.rows import TokenRows, pad_rows
 from astra_core.rollout import Graph, Node
 from astra_core.system import System

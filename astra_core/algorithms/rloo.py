@@ -38,7 +38,7 @@ from astra_core.algorithms.policy import (
     policy_steps,
 )
 from astra_core.config import Positive, Section
-from astra_core.models.logprobs import token_logprobs
+from astra_core.engine.logprobs import token_logprobs
 from astra_core.rollout import Graph
 from astra_core.system import System
 

@@ -11,8 +11,8 @@ from torch.nn import Parameter
 from torch.nn.functional import linear
 
 from astra_core.algorithms.functional import token_entropies
-from astra_core.models.causal_lm import LanguageModel
-from astra_core.models.logprobs import continuation_states, token_logits, token_logprobs
+from astra_core.engine.logprobs import continuation_states, token_logits, token_logprobs
+from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import TokenRows, batches_within, pad_rows
 
 

@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from astra_core.config import GenerationConfiguration
+from astra_core.engine.cache.reading import Reading
 from astra_core.models.decoding import sample
-from astra_core.models.reading import Reading
 from astra_core.seeding import uniforms
 
 

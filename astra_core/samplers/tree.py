@@ -8,7 +8,7 @@ from pydantic import Field
 
 from astra_core.config import Count, Section
 from astra_core.errors import RolloutError, TargetError
-from astra_core.models.causal_lm import Continuations, Utterance
+from astra_core.models.language_model import Continuations, Utterance
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.sampler import Sampler
 from astra_core.samplers.scoring import LevelScoring

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from astra_core.config import Choice, GenerationConfiguration, SystemConfiguration
-from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.language_model import LanguageModel
 from astra_core.registry import build
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.scorer import Scorer

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from astra_core.errors import DataError
-from tasks.prompts import prompt_id_of
+from tasks.stages.prompts import prompt_id_of
 
 # What the row suite reads of prompt_facts, with the id that names a row.
 PROMPT_ROW_COLUMNS = (

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.expectations.findings import BROKEN_TEXT, PERSONAL_DATA
 from tasks.expectations.report import Level
-from tasks.params import ValidationConfiguration
-from tasks.prompts import SPLITS
+from tasks.params.schema import ValidationConfiguration
+from tasks.stages.prompts import SPLITS
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite

@@ -12,8 +12,8 @@ import yaml
 from pages import NAMES, PAGES, ROOT, blocks, codes, known_variables, prose
 
 from astra_core.registry import BUILT_INS, resolve
-from tasks.params import Params, check_params, read_record
-from tasks.pipeline import STAGE_NAMES, stages
+from tasks.params.schema import Params, check_params, read_record
+from tasks.pipeline.order import STAGE_NAMES, stages
 
 # What a run makes beside the stages' own products.
 MADE_BY_A_RUN = (
@@ -96,7 +96,7 @@ def _merged(old: Any, new: Any) -> Any:
 
 def test_the_rows_of_rollouts_are_read_as_the_pages_say(tmp_path, monkeypatch):
     from astra_core.testing import tiny_graph, tiny_node
-    from tasks.artifacts import write_rollouts
+    from tasks.records.tables import write_rollouts
 
     monkeypatch.chdir(tmp_path)
     write_rollouts([tiny_graph(tiny_node(0.9))], Path("data/rollouts/rollouts.parquet"))

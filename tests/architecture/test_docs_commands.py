@@ -16,7 +16,7 @@ import yaml
 from pages import ROOT, commands, fenced_commands, known_variables
 
 from flows.settings import change_params
-from tasks.pipeline import STAGE_NAMES
+from tasks.pipeline.order import STAGE_NAMES
 
 # Read-only and quick, so they run here; and where each of the others does run. What belongs to
 # another tool is held to that tool's own parser only.
@@ -33,15 +33,15 @@ RUN_ELSEWHERE = {
     "make deploy": ("Makefile", "flows.cli deploy"),
     "astra run": ("tests/flows", "red_team_training"),
     "astra status": ("tests/flows", "status_lines"),
-    "astra promote": ("tests/tasks/test_promotion.py", "promote_attacker"),
-    "astra rollback": ("tests/tasks/test_promotion.py", "rollback"),
+    "astra promote": ("tests/tasks/promotion/test_decision.py", "promote_attacker"),
+    "astra rollback": ("tests/tasks/promotion/test_decision.py", "rollback"),
     "astra reevaluate": ("tests/flows", "champion_reevaluation"),
     "astra examples": ("tests/end_to_end/test_pipeline.py", "flows.cli"),
     "astra ui": ("tests/flows", "prefect_server"),
     "astra deploy": ("tests/flows", "deploy"),
     "dvc repro": ("tests/end_to_end/test_pipeline.py", "repro"),
-    "torchrun": ("tests/tasks/test_processes.py", "torchrun"),
-    "accelerate launch": ("tests/tasks/test_processes.py", "accelerate"),
+    "torchrun": ("tests/tasks/machine/test_processes.py", "torchrun"),
+    "accelerate launch": ("tests/tasks/machine/test_processes.py", "accelerate"),
 }
 PARSED_ONLY = (
     "dvc params",

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.params import read_params
-from tasks.pipeline import STAGE_NAMES, drift, find_stage, stages
+from tasks.params.schema import read_params
+from tasks.pipeline.order import STAGE_NAMES, drift, find_stage, stages
 
 ROOT = Path(__file__).parents[2]
 # How a stage is run and shown, not what it computes; params.yaml names every value that it reads,
@@ -17,19 +17,19 @@ PLUMBING = {
     "astra_core",
     "astra_core.config",
     "astra_core.errors",
-    "astra_core.exception_text",
-    "astra_core.plugin_calls",
+    "astra_core.errors.exception_text",
+    "astra_core.extensions.calls",
     "astra_core.files",
     "astra_core.redaction",
     "astra_core.registry",
     "tasks",
-    "tasks.console",
-    "tasks.params",
-    "tasks.provenance",
-    "tasks.stage",
-    "tasks.tracking",
-    "tasks.tracking_store",
-    "tasks.tracking_values",
+    "tasks.machine.console",
+    "tasks.params.schema",
+    "tasks.tracking.provenance",
+    "tasks.pipeline.stage",
+    "tasks.tracking.runs",
+    "tasks.tracking.store",
+    "tasks.tracking.values",
 }
 # What the models stage imports only to read a name or to prove that weights load: an edit there
 # must not train the built-in model again, on which everything else rests.
@@ -39,7 +39,7 @@ LOADED_ONLY = {
         "astra_core.models.rows",
         "astra_core.rollout",
         "astra_core.seeding",
-        "tasks.artifacts",
+        "tasks.records.tables",
     }
 }
 
@@ -91,8 +91,8 @@ def _reached(name: str, imports) -> Iterator[str]:
 
     Neither through the plumbing, nor through an earlier stage: an edit of that runs it again.
     """
-    earlier = {f"tasks.{stage}" for stage in STAGE_NAMES[: STAGE_NAMES.index(name)]}
-    seen, waiting = set(), [f"tasks.{name}"]
+    earlier = {f"tasks.stages.{stage}" for stage in STAGE_NAMES[: STAGE_NAMES.index(name)]}
+    seen, waiting = set(), [f"tasks.stages.{name}"]
     while waiting:
         current = waiting.pop()
         if current in seen or current in PLUMBING | earlier:

@@ -13,11 +13,11 @@ from pages import ROOT, blocks
 from small_world import PARAMS, write_world
 
 from astra_core.testing import tiny_language_model
-from tasks import rollouts
-from tasks.stage import stage_of
+from tasks.pipeline.stage import stage_of
+from tasks.stages import rollouts
 
 PAGE = ROOT / "docs" / "extending.md"
-NOTEBOOK = "tasks.training"
+NOTEBOOK = "tasks.stages.training"
 SCRIPTS = [code for code in blocks(PAGE, "python") if NOTEBOOK not in code]
 TITLES = re.findall(r"^## (.+)$", PAGE.read_text("utf-8"), re.MULTILINE)
 

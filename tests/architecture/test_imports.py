@@ -9,13 +9,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "transformers", "mlflow", "prefect", "great_expectations", "dvc")
 STAGE_MODULES = (
-    "tasks.prompts",
-    "tasks.validation",
-    "tasks.models",
-    "tasks.rollouts",
-    "tasks.training",
-    "tasks.evaluation",
-    "tasks.registration",
+    "tasks.stages.prompts",
+    "tasks.stages.validation",
+    "tasks.stages.models",
+    "tasks.stages.rollouts",
+    "tasks.stages.training",
+    "tasks.stages.evaluation",
+    "tasks.stages.registration",
 )
 
 
@@ -35,9 +35,9 @@ def test_imports_go_down_only():
     "statement",
     [
         "import astra_core, astra_core.config, astra_core.errors, astra_core.registry",
-        "import tasks, tasks.params, tasks.pipeline, tasks.console, tasks.__main__",
-        "from tasks.params import read_params; read_params()",
-        "from tasks.pipeline import render; render()",
+        "import tasks.params.schema, tasks.pipeline.order, tasks.machine.console, tasks.__main__",
+        "from tasks.params.schema import read_params; read_params()",
+        "from tasks.pipeline.order import render; render()",
         *(f"import {module}" for module in STAGE_MODULES),
     ],
 )

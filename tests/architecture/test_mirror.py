@@ -8,8 +8,8 @@ PACKAGES = ("astra_core", "tasks", "flows", "benchmarks", "plugins")
 PARTS = {
     "tasks/expectations/test_rollout_suite.py": "tasks/expectations/suites.py",
     "astra_core/test_training_settings.py": "astra_core/config.py",
-    "astra_core/test_budgets.py": "astra_core/trainer.py",
-    "astra_core/test_other_device.py": "astra_core/trainer.py",
+    "astra_core/test_budgets.py": "astra_core/training/trainer.py",
+    "astra_core/test_other_device.py": "astra_core/training/trainer.py",
     # Of all algorithms together.
     "astra_core/algorithms/test_against_trl.py": "astra_core/algorithms",
     "astra_core/algorithms/test_logged_figures.py": "astra_core/algorithms",

@@ -10,12 +10,12 @@ from torch.optim.lr_scheduler import LambdaLR, ReduceLROnPlateau
 from astra_core.algorithms.dpo import DPO
 from astra_core.config import Section
 from astra_core.errors import DataError, ScorerError
-from astra_core.optimizers import OptimizerPlugin, SchedulePlugin
 from astra_core.reward import Reward
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_core.scorer import Scorer
-from astra_core.trainer import Trainer
+from astra_core.training.optimizers import OptimizerPlugin, SchedulePlugin
+from astra_core.training.trainer import Trainer
 
 ATTACK = "you stupid idiot"  # what a prompt or a reply may say
 SPOKEN = ("stupid", "idiot")

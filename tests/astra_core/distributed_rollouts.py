@@ -12,11 +12,11 @@ import torch
 from tiny_training import sampler_of
 
 from astra_core.algorithms.dpo import DPO
-from astra_core.distributed import World
 from astra_core.errors import RolloutError
-from astra_core.harness import Harness
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_prompts, tiny_system
+from astra_core.training.distributed import World
+from astra_core.training.harness import Harness
 
 NUM_EPISODES = 5
 LOST = tiny_prompts(5)[1].prompt_id

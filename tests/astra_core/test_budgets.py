@@ -6,9 +6,9 @@ import pytest
 from test_trainer_state import assert_same_state
 from tiny_training import configured, trainer_of, weights_of
 
-from astra_core.checkpoint import CheckpointStore
 from astra_core.errors import CheckpointError
-from astra_core.trainer import Progress, Trainer
+from astra_core.training.checkpoint import CheckpointStore
+from astra_core.training.trainer import Progress, Trainer
 
 AMID = {
     "training_steps": 9,

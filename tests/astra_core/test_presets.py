@@ -13,10 +13,10 @@ from astra_core.config import (
     TrainingConfiguration,
 )
 from astra_core.errors import ConfigurationError, DataError
-from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.language_model import LanguageModel
 from astra_core.presets import Assembly, hf_configuration, hf_trainer
 from astra_core.testing import tiny_language_model, tiny_prompts
-from astra_core.trainer import Trainer
+from astra_core.training.trainer import Trainer
 
 CASES = json.loads(
     (Path(__file__).parents[1] / "vectors" / "astra_config_defaults.json").read_text("utf-8")
@@ -110,7 +110,7 @@ def test_what_cannot_work_is_refused_before_weights_load(folders):
 
 
 def test_a_trainer_and_an_algorithm_are_chosen_by_name(folders):
-    path = {"name": "astra_core.trainer:Trainer"}
+    path = {"name": "astra_core.training.trainer:Trainer"}
     trainer = built(folders, trainer=path, algorithm={"name": "ppo"})
 
     assert type(trainer) is Trainer

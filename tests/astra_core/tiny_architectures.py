@@ -2,7 +2,7 @@
 
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.language_model import LanguageModel
 from astra_core.seeding import torch_seeded
 from astra_core.testing import tiny_language_model
 

@@ -2,14 +2,14 @@
 
 import torch
 
-from astra_core.checkpoint import CheckpointStore
 from astra_core.config import Choice, EvaluationConfiguration, TrainingConfiguration
 from astra_core.evaluator import Evaluator
 from astra_core.registry import build
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_prompts, tiny_system
-from astra_core.trainer import Trainer
+from astra_core.training.checkpoint import CheckpointStore
+from astra_core.training.trainer import Trainer
 
 SHORT = {
     "training_steps": 3,

@@ -115,11 +115,14 @@ CASES = [
         Case(f"benchmarks {_shown(each)}", ("benchmarks", *each), (words,))
         for each, words in BENCHMARKS
     ),
-    *(Case(f"dumps: {name}", ("astra_core.dumps", *each), (words,)) for name, each, words in DUMPS),
+    *(
+        Case(f"dumps: {name}", ("astra_core.training.dumps", *each), (words,))
+        for name, each, words in DUMPS
+    ),
     *(
         Case(
             f"a dump that is {name}",
-            ("astra_core.dumps", "d", "d"),
+            ("astra_core.training.dumps", "d", "d"),
             ("'d' must hold a dump", "training.dump_steps"),
             arrange,
         )

@@ -10,7 +10,7 @@ from cases import CHECK, Case, params
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from tasks.params import Params
+from tasks.params.schema import Params
 
 # What may be written for a type, and what the line must say of anything else.
 RULES = {

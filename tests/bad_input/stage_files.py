@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from cases import Case, both, changed_json, cut, folder_at, without, without_key, write
 
-from tasks.artifacts import write_rollouts
+from tasks.records.tables import write_rollouts
 
 RATE = {"value": 0.5, "low": 0.4, "high": 0.6}
 EXAMINED = {"attack_success_rate": RATE, "unique_probes": 1.0, "distinct_2": 0.5}

@@ -26,8 +26,8 @@ import surroundings
 from cases import Case
 from small_world import write_world
 
-from astra_core import dumps
 from astra_core.testing import tiny_language_model
+from astra_core.training import dumps
 from flows.cli import run_command
 
 ROOT = Path(__file__).parents[2]
@@ -69,7 +69,7 @@ def _benchmarks(arguments: Sequence[str]) -> int:
 PROGRAMS: dict[str, Callable[[Sequence[str]], int]] = {
     "astra": run_command,
     "tasks": _tasks,
-    "astra_core.dumps": dumps.main,
+    "astra_core.training.dumps": dumps.main,
     "benchmarks": _benchmarks,
 }
 MODULES = {"astra": "flows.cli"}

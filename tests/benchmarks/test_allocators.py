@@ -8,7 +8,7 @@ import pytest
 FAULTS = """
 import resource
 import numpy as np
-from astra_core.memory import keep_freed_memory
+from astra_core.engine.memory import keep_freed_memory
 from benchmarks.allocators import default_allocator
 
 def faults():

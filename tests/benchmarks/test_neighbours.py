@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import neighbours
 from benchmarks.neighbours import DEFAULTS, WAITS, Case, Spent, figures
-from tasks.environment import THREADS
+from tasks.machine.environment import THREADS
 
 
 def case(quiet, busy):

@@ -1,4 +1,4 @@
-from astra_core.models.processor import processor_class
+from astra_core.engine.processor import processor_class
 from benchmarks.processor import machine
 
 

@@ -64,7 +64,7 @@ class Killer:
             process.wait(delay)
         victim = {
             "stage": lambda: process,
-            "dvc": lambda: _named(self._folder, "tasks.reproduction", stage),
+            "dvc": lambda: _named(self._folder, "tasks.pipeline.reproduction", stage),
             "flow": lambda: psutil.Process(flow.pid),
             "server": lambda: _server(self._folder),
         }[kind]()
@@ -157,7 +157,7 @@ def _stage_of(process: psutil.Process) -> str:
 
 def _server(folder: Path) -> psutil.Process | None:
     """Prefect's server: the temporary one of a run, or that of ``astra ui``."""
-    return _named(folder, "flows.prefect_server")
+    return _named(folder, "flows.servers.prefect_server")
 
 
 def _named(folder: Path, *words: str) -> psutil.Process | None:

@@ -18,14 +18,14 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
-from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.language_model import LanguageModel
 from astra_core.registry import build
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
 from astra_core.testing import tiny_language_model
-from astra_core.trainer import Trainer
+from astra_core.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
 

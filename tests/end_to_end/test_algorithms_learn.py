@@ -20,13 +20,13 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
-from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.language_model import LanguageModel
 from astra_core.registry import BUILT_INS, build
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
-from astra_core.trainer import Trainer
+from astra_core.training.trainer import Trainer
 from tasks.builtin.language_model import LanguageModelConfiguration, make_language_model
 from tasks.builtin.openers import make_openers
 

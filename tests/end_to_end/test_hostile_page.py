@@ -11,8 +11,8 @@ import time
 
 import pytest
 
-from flows import services
-from flows.access import FILE, auth_string, client_variables, header, login_link
+from flows.servers import services
+from flows.servers.access import FILE, auth_string, client_variables, header, login_link
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("prefect")]
 

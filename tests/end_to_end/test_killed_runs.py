@@ -12,7 +12,7 @@ import psutil
 import pytest
 from project import environment, make_project, run_in
 
-from flows.processes import KEEPER
+from flows.servers.processes import KEEPER
 
 pytestmark = pytest.mark.slow
 
@@ -82,7 +82,7 @@ def _free_port():
 
 
 def _server(folder):
-    return _wait_for(lambda: _at_work(folder, "flows.prefect_server"))[0]
+    return _wait_for(lambda: _at_work(folder, "flows.servers.prefect_server"))[0]
 
 
 def _stage(folder, name):
@@ -113,7 +113,7 @@ def test_a_killed_flow_leaves_no_process(project, begin, moment):
 def test_a_flow_killed_with_the_process_of_dvc_leaves_no_stage(project, begin):
     flow = begin("run", "--force")
     _stage(project, "validation")
-    between = _at_work(project, "tasks.reproduction")
+    between = _at_work(project, "tasks.pipeline.reproduction")
     for process in [flow, *between]:
         process.kill()
     flow.wait()
@@ -124,7 +124,7 @@ def test_a_flow_killed_with_the_process_of_dvc_leaves_no_stage(project, begin):
 
 def test_a_killed_reevaluation_leaves_no_process(project, begin):
     flow = begin("reevaluate")
-    _wait_for(lambda: _at_work(project, "tasks.reevaluation"))
+    _wait_for(lambda: _at_work(project, "tasks.promotion.reevaluation"))
     flow.kill()
     flow.wait()
 

@@ -13,7 +13,7 @@ import pytest
 from killer import Killer, end, leftovers, outputs, seconds_of, start
 from project import make_project, run_in, set_params
 
-from tasks.pipeline import STAGE_NAMES
+from tasks.pipeline.order import STAGE_NAMES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -97,7 +97,7 @@ def test_two_runs_at_once_make_what_one_makes(quiet, project):
     calm, _, _ = quiet
     # Prefect's and MLflow's tables: to make them twice at once is another matter.
     shutil.copytree(calm / ".prefect", project / ".prefect", symlinks=True)
-    run_in(project, "-c", "from tasks.tracking import connect; connect().search_experiments()")
+    run_in(project, "-c", "from tasks.tracking.runs import connect; connect().search_experiments()")
     flows = [start(project) for _ in range(2)]
     statuses = [flow.wait(600) for flow in flows]
 

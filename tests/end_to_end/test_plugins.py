@@ -10,7 +10,7 @@ import pytest
 from project import environment, make_project, set_params
 
 MINE = """\
-from astra_core.trainer import Trainer
+from astra_core.training.trainer import Trainer
 
 class Mine(Trainer):
     def examine(self, evaluator):

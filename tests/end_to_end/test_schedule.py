@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from flows import services
-from flows.access import FILE, auth_string, header
-from flows.deployment import deploy_all
+from flows.orchestration.deployment import deploy_all
+from flows.servers import services
+from flows.servers.access import FILE, auth_string, header
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("prefect")]
 

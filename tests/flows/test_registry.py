@@ -3,7 +3,7 @@ from registry_project import enter_project
 
 from astra_core.files import write_json
 from flows.registry import alias_versions, is_registered
-from tasks.tracking_store import connect
+from tasks.tracking.store import connect
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 
 from astra_core.errors import ConfigurationError
 from flows.settings import change_params
-from tasks.params import read_params
+from tasks.params.schema import read_params
 
 ROOT = Path(__file__).parents[2]
 

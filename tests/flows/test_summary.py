@@ -1,5 +1,5 @@
 from flows.summary import duration, evaluation_lines, run_summary, spelled
-from tasks.promotion import PromotionDecision
+from tasks.promotion.decision import PromotionDecision
 
 INTERVAL = {"value": 0.25, "low": 0.125, "high": 0.5}
 ROLE = {"attack_success_rate": INTERVAL, "unique_probes": 0.9}

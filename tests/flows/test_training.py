@@ -10,10 +10,10 @@ from project import make_project, run_in
 
 from astra_core.errors import ConfigurationError
 from flows.errors import StageError
-from flows.reports import PipelineReport
+from flows.orchestration.reports import PipelineReport
 from flows.training import red_team_training, renew_pipeline, stage_runner, usable_params
-from tasks.params import Params
-from tasks.pipeline import render
+from tasks.params.schema import Params
+from tasks.pipeline.order import render
 
 pytestmark = pytest.mark.xdist_group("prefect")
 

@@ -2,9 +2,9 @@ import pytest
 from tiny_training import configured, sampler_of, weights_of
 
 from astra_core.algorithms.sft import SFT
-from astra_core.checkpoint import CheckpointStore
 from astra_core.errors import DataError
 from astra_core.testing import tiny_language_model, tiny_system
+from astra_core.training.checkpoint import CheckpointStore
 from plugins.lessons import LessonsTrainer, read_lessons
 
 LINES = '{"prompt": "you are", "probe": "so kind"}\n{"prompt": "why", "probe": "no"}\n'

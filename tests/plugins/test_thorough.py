@@ -1,11 +1,11 @@
 from tiny_training import EXAMINATION, configured, sampler_of
 
 from astra_core.algorithms.rloo import RLOO
-from astra_core.checkpoint import CheckpointStore
 from astra_core.evaluator import Evaluator
-from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.language_model import LanguageModel
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.testing import tiny_prompts, tiny_system
+from astra_core.training.checkpoint import CheckpointStore
 from plugins.thorough import ThoroughTrainer
 
 

@@ -18,9 +18,9 @@ from small_world import PARAMS, write_world
 
 from astra_core.config import Choice, EarlyStopping
 from astra_core.files import file_digest, write_text
-from tasks import rollouts, training
-from tasks.stage import stage_of
-from tasks.tracking_store import connect
+from tasks.pipeline.stage import stage_of
+from tasks.stages import rollouts, training
+from tasks.tracking.store import connect
 
 MOMENTS = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "open"}
 STAGE = stage_of(training.train_attacker)

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tasks.params import Params
-from tasks.stage import stage_of
+from tasks.params.schema import Params
+from tasks.pipeline.stage import stage_of
 
 RUN_KEY = "5f3a" * 16
 EVALUATION_KEY = "e7" * 32
@@ -156,7 +156,7 @@ def write_project(folder, *, seed=0, **reports):
 
 def register(**changes):
     """The receipt of the stage, called as a plain function with the default parameters."""
-    from tasks.registration import register_attacker
+    from tasks.stages.registration import register_attacker
 
     return stage_of(register_attacker).run(Params(**changes))
 
@@ -189,7 +189,7 @@ def killed_after(num_writes, *, of=WRITES):
     """A real client that dies when its ``num_writes``-th write, among those named, has returned."""
     from mlflow import MlflowClient
 
-    from tasks.tracking import tracking_uri
+    from tasks.tracking.runs import tracking_uri
 
     class DyingClient(MlflowClient):
         left = num_writes

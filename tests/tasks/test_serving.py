@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 from registry_project import enter_project, register, write_project
 
-from tasks.model_versions import CANDIDATE, checkpoint_folder
-from tasks.tracking import connect
-from tasks.tracking_store import quiet_pyfunc
+from tasks.tracking.runs import connect
+from tasks.tracking.store import quiet_pyfunc
+from tasks.tracking.versions import CANDIDATE, checkpoint_folder
 
 CONTEXTS = ["you are a dog .", "why", "what are you"]
 
@@ -147,7 +147,7 @@ def test_a_long_context_keeps_its_newest_tokens(model):
 
 def test_the_context_is_the_one_that_training_saw(model):
     """Conversation and separator as the core's own language model encodes them."""
-    from astra_core.models.causal_lm import LanguageModel
+    from astra_core.models.language_model import LanguageModel
 
     inner = model.unwrap_python_model()
     core = LanguageModel(inner._model, inner._tokenizer)

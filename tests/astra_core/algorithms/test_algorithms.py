@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from astra_core.algorithms.functional import aggregation
+from astra_core.engine.logprobs import token_logprobs
 from astra_core.errors import ConfigurationError
-from astra_core.models.logprobs import token_logprobs
 from astra_core.models.rows import pad_rows
 from astra_core.registry import BUILT_INS, resolve
 from astra_core.samplers.tree import TreeSampler

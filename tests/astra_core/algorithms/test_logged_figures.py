@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from astra_core.models.logprobs import token_logprobs
+from astra_core.engine.logprobs import token_logprobs
 from astra_core.testing import tiny_graph, tiny_node
 
 # Two probes: three tokens that are trained and one in between that is not, and two more.

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from astra_core.models.causal_lm import LanguageModel
-from astra_core.models.support import abilities_of
+from astra_core.engine.abilities import abilities_of
+from astra_core.models.language_model import LanguageModel
 from astra_core.registry import BUILT_INS
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler

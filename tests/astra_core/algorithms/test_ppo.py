@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from astra_core.algorithms.functional import masked_whiten
-from astra_core.checkpoint import CheckpointStore
 from astra_core.config import Choice, TrainingConfiguration
 from astra_core.registry import build
 from astra_core.rewards.adversarial import AdversarialReward
@@ -16,7 +15,8 @@ from astra_core.testing import (
     tiny_prompts,
     tiny_system,
 )
-from astra_core.trainer import Trainer
+from astra_core.training.checkpoint import CheckpointStore
+from astra_core.training.trainer import Trainer
 
 PLAIN = {"whiten_advantages": False, "kl": "none"}
 

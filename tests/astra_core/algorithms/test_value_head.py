@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from astra_core.algorithms.value_head import ValueHead, token_outputs
-from astra_core.models.logprobs import token_logprobs
+from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.rows import pad_rows
 from astra_core.testing import tiny_language_model
 

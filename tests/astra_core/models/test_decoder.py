@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from astra_core.config import GenerationConfiguration
+from astra_core.engine.cache.reading import Reading
 from astra_core.models.decoder import Decoder
 from astra_core.models.decoding import draw, processed_logits
-from astra_core.models.reading import Reading
 from astra_core.seeding import derive_key, uniforms
 
 VOCABULARY, END = 12, 0

@@ -9,8 +9,8 @@ import pytest
 from outside_calls import outside_calls
 
 from astra_core.errors import ConfigurationError
-from astra_core.models.causal_lm import LanguageModel
 from astra_core.models.folders import hub_folder, model_folder, require_folder
+from astra_core.models.language_model import LanguageModel
 from astra_core.models.pretrained import load_pretrained
 from astra_core.models.tokenizers import tokenizer_digest
 from astra_core.testing import tiny_language_model

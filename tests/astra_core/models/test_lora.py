@@ -4,7 +4,7 @@ from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.config import LoraConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.models.causal_lm import LanguageModel
+from astra_core.models.language_model import LanguageModel
 from astra_core.models.lora import add_adapters, merged_state
 from astra_core.testing import tiny_language_model
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from astra_core.models.logprobs import token_logprobs
+from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.rows import batches_within, pad_rows
 from astra_core.testing import tiny_language_model
 

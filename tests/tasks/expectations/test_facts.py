@@ -6,14 +6,14 @@ import pytest
 
 from astra_core.errors import DataError
 from astra_core.testing import tiny_graph, tiny_node
-from tasks.artifacts import rollout_tables, write_rollouts
 from tasks.expectations.facts import (
     ROLLOUT_COLUMNS,
     prompt_facts,
     prompt_set_facts,
     rollout_facts,
 )
-from tasks.prompts import prompt_id_of
+from tasks.records.tables import rollout_tables, write_rollouts
+from tasks.stages.prompts import prompt_id_of
 
 
 def prompts(*texts, **columns):

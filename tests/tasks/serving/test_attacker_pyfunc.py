@@ -6,7 +6,7 @@ import pytest
 import torch
 from registry_project import write_checkpoint
 
-from tasks.tracking_store import quiet_pyfunc
+from tasks.tracking.store import quiet_pyfunc
 
 CONTEXTS = ["you are a dog .", "why", "what are you"]
 TABLE = pd.DataFrame({"context": CONTEXTS})

@@ -1,0 +1,187 @@
+"""What a model can be told: found out by numbers, with the plain way to fall back on."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+
+from astra_core.engine.attention import use_own_attention
+
+Contexts = list[list[int]]
+
+# Of log-probabilities, nats; fp32 rounding stays a hundred times below it.
+_TOLERANCE = 1e-3
+_CONTEXTS = ((1, 2, 3, 4, 5), (1, 2), (1, 2, 3, 5, 4, 2, 1))
+# Of twice as many siblings: some forked, one dropped.
+_FORKED = (0, 0, 1, 2, 3, 3, 3, 4)
+# How far layers look back in the trial if they look back only so far; the contexts reach further.
+_WINDOW = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Abilities:
+    """What may be relied on.
+
+    Attributes:
+        takes_masks: It attends to what a mask and a cache of ours show it, and to nothing else.
+            Architectures that derive positions from the padding (ALiBi), or that keep a state
+            instead of keys and values, do not.
+        takes_padding: It passes over what a mask of padding hides, and goes on from transformers'
+            own cache. State-space models do not.
+        takes_stems: Its attention is told by the cache what several rows go on from.
+        has_plain_head: Its logits are its head's output for the last hidden state, unscaled.
+    """
+
+    takes_masks: bool
+    takes_padding: bool
+    takes_stems: bool
+    has_plain_head: bool
+
+
+_known: WeakKeyDictionary[Any, Abilities] = WeakKeyDictionary()
+
+
+def abilities_of(model: Any) -> Abilities:
+    """The abilities of a causal LM of transformers, tried out when it is first asked for."""
+    found = _known.get(model)
+    if found is None:
+        with torch.no_grad(), _in_full_precision(model.device.type):
+            takes_masks = _takes_masks(model)
+            takes_padding = takes_masks or _takes_padding(model)
+            takes_stems = takes_masks and _takes_stems(model)
+            found = Abilities(takes_masks, takes_padding, takes_stems, _has_plain_head(model))
+        _known[model] = found
+    return found
+
+
+def _in_full_precision(device: str) -> AbstractContextManager[Any]:
+    if not torch.amp.is_autocast_available(device):
+        return nullcontext()
+    return torch.autocast(device, enabled=False)
+
+
+def _takes_masks(model: Any) -> bool:
+    """Contexts of different lengths are read and gone on from as in the plain way."""
+    was = model.config._attn_implementation  # noqa: SLF001  # its only name
+    try:
+        with _narrow_windows(model.config.get_text_config()):
+            is_same = use_own_attention(model) and _is_read_alike(model, _padded, _cached)
+    except _FAILURES:
+        is_same = False
+    if not is_same:
+        model.set_attn_implementation(was)
+    return is_same
+
+
+def _takes_padding(model: Any) -> bool:
+    try:
+        return _is_read_alike(model, _lone, _padded)
+    except _FAILURES:
+        return False
+
+
+def _takes_stems(model: Any) -> bool:
+    """Siblings are read, forked and gone on from as in the plain way."""
+    if getattr(model.config.get_text_config(), "sliding_window", None):
+        return False
+    try:
+        return _is_read_alike(model, _padded_siblings, _siblings_on_a_stem)
+    except _FAILURES:
+        return False
+
+
+@contextmanager
+def _narrow_windows(config: Any) -> Iterator[None]:
+    """Runs the body with the windows of attention cut, or a few tokens would never show them."""
+    names = ("sliding_window", "attention_chunk_size")
+    found = {name: getattr(config, name, None) for name in names}
+    windows = {name: window for name, window in found.items() if window}
+    try:
+        for name in windows:
+            setattr(config, name, _WINDOW)
+        yield
+    finally:
+        for name, window in windows.items():
+            setattr(config, name, window)
+
+
+def _is_read_alike(model: Any, *ways: Callable[[Any, Contexts], Any]) -> bool:
+    contexts = [_known_ids(model, ids) for ids in _CONTEXTS]
+    readings = [way(model, contexts) for way in ways]
+    count = len(readings[0].logits)
+    tokens = torch.arange(count, device=model.device) % model.config.get_text_config().vocab_size
+    found = [(reading.logits, reading.advance(tokens, [True] * count)) for reading in readings]
+    return all(_is_close(first, second) for first, second in zip(*found, strict=True))
+
+
+def _cached(model: Any, contexts: Contexts) -> Any:
+    from astra_core.engine.cache.reading import CachedReading
+
+    return CachedReading(model, contexts, [0] * len(contexts), store=None, room=1)
+
+
+def _padded(model: Any, contexts: Contexts) -> Any:
+    from astra_core.engine.cache.reading import PaddedReading
+
+    return PaddedReading(model, contexts, [0] * len(contexts))
+
+
+def _padded_siblings(model: Any, contexts: Contexts) -> Any:
+    reading = _padded(model, _siblings(contexts))
+    reading.select(_FORKED)
+    return reading
+
+
+def _siblings_on_a_stem(model: Any, contexts: Contexts) -> Any:
+    from astra_core.engine.cache.prefixes import PrefixStore
+    from astra_core.engine.cache.reading import CachedReading
+
+    store = PrefixStore(1 << 30)
+
+    def read(rows: Contexts) -> CachedReading:
+        return CachedReading(model, rows, [0] * len(rows), store=store, room=1, takes_stems=True)
+
+    read(contexts).close()
+    reading = read(_siblings(contexts))
+    reading.select(_FORKED, room=1)
+    return reading
+
+
+def _siblings(contexts: Contexts) -> Contexts:
+    """Each context goes on in two ways."""
+    return [[*context, *tail] for context in contexts for tail in (contexts[0][:2], contexts[1])]
+
+
+def _lone(model: Any, contexts: Contexts) -> Any:
+    from astra_core.engine.cache.reading import LoneReading
+
+    return LoneReading(model, contexts, [0] * len(contexts))
+
+
+def _known_ids(model: Any, ids: Sequence[int]) -> list[int]:
+    return [index % model.config.get_text_config().vocab_size for index in ids]
+
+
+def _has_plain_head(model: Any) -> bool:
+    ids = torch.tensor([_known_ids(model, _CONTEXTS[0])], device=model.device)
+    try:
+        states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
+        own = model.get_output_embeddings()(states)
+    except _FAILURES:
+        return False
+    return _is_close(model(input_ids=ids, use_cache=False).logits, own)
+
+
+# What an architecture that is built differently answers with.
+_FAILURES = (
+    *(AttributeError, IndexError, KeyError, NotImplementedError),
+    *(RuntimeError, TypeError, ValueError),
+)
+
+
+def _is_close(first: torch.Tensor, second: torch.Tensor) -> bool:
+    difference = first.float().log_softmax(dim=-1) - second.float().log_softmax(dim=-1)
+    return float(difference.abs().max()) < _TOLERANCE

@@ -1,0 +1,121 @@
+"""The attention of every model here: matrix products for one query, torch's kernel for more.
+
+One query per row is what decoding consists of. torch's fused kernel spends most of that time on
+setting up, two products and a softmax do not.
+"""
+
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from astra_core.engine.cache.stems import Shared
+from astra_core.engine.trees.tree_attention import Blocks, by_blocks
+
+NAME = "astra"
+"""Of this implementation in transformers' table."""
+
+# Of transformers' options, those that change what attention computes.
+_SPECIAL = ("softcap", "position_bias", "s_aux")
+
+
+def use_own_attention(model: Any) -> bool:
+    """Switches a model over and returns True, or False where it has attention of its own kind."""
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
+    from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
+    if model.config._attn_implementation not in {"sdpa", NAME}:  # noqa: SLF001  # its only name
+        return False
+    ALL_ATTENTION_FUNCTIONS.register(NAME, attention)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, sdpa_mask)
+    model.set_attn_implementation(NAME)
+    return True
+
+
+def attention(
+    module: torch.nn.Module,
+    query: Float[Tensor, "B H Q D"],
+    key: Float[Tensor, "B K T D"],
+    value: Float[Tensor, "B K T E"],
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **options: Any,
+) -> tuple[Float[Tensor, "B Q H E"], None]:
+    """What transformers' ``sdpa_attention_forward`` returns, to rounding.
+
+    Where a cache's rows go on from a stem, the mask concerns what comes after it.
+
+    Raises:
+        NotImplementedError: There is a stem, and the model's attention is of a special kind.
+    """
+    from transformers.integrations.sdpa_attention import sdpa_attention_forward
+
+    is_special = any(options.get(name) is not None for name in _SPECIAL)
+    is_plain = not (is_special or options.get("dropout"))
+    shared: Shared | None = getattr(key, "shared", None)
+    if shared is not None:
+        if not is_plain:
+            msg = (
+                f"attention over a stem must be plain, got dropout or one of {', '.join(_SPECIAL)}"
+            )
+            raise NotImplementedError(msg)
+        return _forked(query, key, value, attention_mask, scaling, shared), None
+    if query.shape[2] != 1 or not is_plain:
+        whole = partial(sdpa_attention_forward, module, scaling=scaling, **options)
+        blocks: Blocks | None = getattr(attention_mask, "blocks", None)
+        if blocks is not None and is_plain:
+            return by_blocks(lambda *own: whole(*own)[0], query, key, value, blocks), None
+        found: tuple[Tensor, None] = whole(query, key, value, attention_mask)
+        return found
+    return _single_query(query, key, value, attention_mask, scaling), None
+
+
+def _single_query(
+    query: Float[Tensor, "B H 1 D"],
+    key: Float[Tensor, "B K T D"],
+    value: Float[Tensor, "B K T E"],
+    mask: Tensor | None,
+    scaling: float | None,
+) -> Float[Tensor, "B 1 H E"]:
+    rows, heads, _, size = query.shape
+    groups = key.shape[1]
+    # Heads that share keys become the queries of one product, so no key is repeated.
+    grouped = query.reshape(rows, groups, heads // groups, size)
+    scale = size**-0.5 if scaling is None else scaling
+    scores = (grouped * scale) @ key.transpose(2, 3)
+    if mask is not None:
+        if mask.dtype == torch.bool:
+            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+        else:
+            scores = scores + mask
+    mixed = scores.softmax(dim=-1).to(value.dtype) @ value
+    return mixed.reshape(rows, 1, heads, value.shape[3])
+
+
+def _forked(
+    query: Float[Tensor, "B H Q D"],
+    key: Float[Tensor, "B K T D"],
+    value: Float[Tensor, "B K T E"],
+    mask: Float[Tensor, "B 1 Q T"] | None,
+    scaling: float | None,
+    shared: Shared,
+) -> Float[Tensor, "B Q H E"]:
+    """Attention of each row to the prefix it goes on from, and to its own tokens."""
+    rows, heads, count, size = query.shape
+    groups = key.shape[1]
+    scale = size**-0.5 if scaling is None else scaling
+    grouped = (query * scale).reshape(rows, groups, heads // groups * count, size)
+    own = grouped @ key.transpose(2, 3)
+    if mask is not None:
+        by_query = own.view(rows, groups, heads // groups, count, key.shape[2])
+        own = (by_query + mask[:, :, None]).view(own.shape)
+    before = shared.groups.together(grouped) @ shared.keys.transpose(2, 3)
+    if shared.mask is not None:
+        before = before + shared.mask
+    scores = torch.cat([shared.groups.apart(before), own], dim=3).softmax(dim=3).to(value.dtype)
+    split = shared.keys.shape[2]
+    before = shared.groups.together(scores[..., :split]) @ shared.values
+    mixed: Tensor = scores[..., split:] @ value + shared.groups.apart(before)
+    return mixed.view(rows, heads, count, value.shape[3]).transpose(1, 2)

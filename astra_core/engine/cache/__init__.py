@@ -1,0 +1,1 @@
+"""Keys and values that a model has read, kept so that nothing is read twice."""

@@ -1,0 +1,284 @@
+"""A batch of contexts that a model has read and goes on from, one token per row and step.
+
+There are three ways. ``CachedReading`` keeps each row's keys and values where a later call finds
+them again, so that nothing is read twice. ``PaddedReading`` is the plain way, contexts padded on
+the left and transformers' own cache: it serves models whose attention cannot be told what to see,
+and it is what the other way is tested against. ``LoneReading`` serves what cannot be padded either.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from astra_core.engine.cache.key_values import KeyValues, Pass
+from astra_core.engine.cache.prefixes import PrefixStore
+from astra_core.engine.head import blocks_of
+from astra_core.engine.masks import attention_masks
+from astra_core.models.rows import chosen_logprobs, lone_logits, pad_rows
+
+
+class Reading(ABC):
+    """Rows that were read up to a point.
+
+    Attributes:
+        logits: Of the token after each row.
+        suffix_logprobs: Of the last tokens of each context, as many as were asked for, nats.
+    """
+
+    logits: Float[Tensor, "B V"]
+    suffix_logprobs: list[tuple[float, ...]]
+
+    @abstractmethod
+    def select(self, rows: Sequence[int], *, room: int = 0) -> None:
+        """Goes on with these rows, also with several copies of one, and ``room`` more tokens."""
+
+    def drop(self, is_over: Sequence[bool]) -> list[int]:
+        """Goes on without the rows that are over; which row is now in each place."""
+        kept = [place for place, over in enumerate(is_over) if not over]
+        self.select(kept)
+        return kept
+
+    @abstractmethod
+    def advance(self, tokens: Int[Tensor, " B"], alive: Sequence[bool]) -> Float[Tensor, "B V"]:
+        """Reads one more token in each row; what follows in rows not alive is never used."""
+
+    def close(self) -> None:  # noqa: B027  # nothing to keep by default
+        """Ends the reading."""
+
+
+class PaddedReading(Reading):
+    """The plain way: every context is read from its start."""
+
+    def __init__(
+        self, model: Any, contexts: Sequence[Sequence[int]], suffix_lengths: Sequence[int]
+    ) -> None:
+        device = next(model.parameters()).device
+        rows = pad_rows(contexts, [()] * len(contexts), pad_id=0, device=device)
+        output = model(
+            input_ids=rows.input_ids,
+            attention_mask=rows.attention_mask,
+            position_ids=rows.position_ids,
+            logits_to_keep=max(suffix_lengths) + 1,
+            use_cache=True,
+        )
+        self._model = model
+        self._cache = output.past_key_values
+        self._mask = rows.attention_mask
+        self._positions = self._mask.sum(dim=1)
+        self.logits = output.logits[:, -1]
+        kept = output.logits.shape[1]
+        labels = rows.input_ids[:, rows.input_ids.shape[1] - kept + 1 :]
+        values = chosen_logprobs(output.logits[:, :-1], labels).tolist()
+        self.suffix_logprobs = [
+            tuple(row[len(row) - length :])
+            for row, length in zip(values, suffix_lengths, strict=True)
+        ]
+
+    def select(self, rows: Sequence[int], *, room: int = 0) -> None:
+        """See ``Reading.select``; transformers' cache makes room by itself."""
+        del room
+        chosen = torch.tensor(rows, device=self._mask.device)
+        self._cache.batch_select_indices(chosen)
+        self._mask, self._positions = self._mask[chosen], self._positions[chosen]
+        self.logits = self.logits[chosen]
+
+    def advance(self, tokens: Int[Tensor, " B"], alive: Sequence[bool]) -> Float[Tensor, "B V"]:
+        """See ``Reading.advance``."""
+        del alive
+        self._mask = torch.cat([self._mask, torch.ones_like(tokens)[:, None]], dim=1)
+        output = self._model(
+            input_ids=tokens[:, None],
+            attention_mask=self._mask,
+            position_ids=self._positions[:, None],
+            past_key_values=self._cache,
+            use_cache=True,
+        )
+        self._positions = self._positions + 1
+        self.logits = output.logits[:, -1]
+        return self.logits
+
+
+class LoneReading(Reading):
+    """The way that every causal LM takes: each row alone, and from its start at every step."""
+
+    def __init__(
+        self, model: Any, contexts: Sequence[Sequence[int]], suffix_lengths: Sequence[int]
+    ) -> None:
+        self._model = model
+        self._ids = [list(context) for context in contexts]
+        logits = [lone_logits(model, ids) for ids in self._ids]
+        self.logits = torch.stack([own[-1] for own in logits])
+        kept = [own[-1 - n :] for own, n in zip(logits, suffix_lengths, strict=True)]
+        self.suffix_logprobs = _suffixes(torch.cat(kept), contexts, suffix_lengths)
+
+    def select(self, rows: Sequence[int], *, room: int = 0) -> None:
+        """See ``Reading.select``."""
+        del room
+        self._ids = [list(self._ids[row]) for row in rows]
+        self.logits = self.logits[torch.tensor(rows, device=self.logits.device)]
+
+    def advance(self, tokens: Int[Tensor, " B"], alive: Sequence[bool]) -> Float[Tensor, "B V"]:
+        """See ``Reading.advance``."""
+        found = list(self.logits)
+        for row, (token, is_alive) in enumerate(zip(tokens.tolist(), alive, strict=True)):
+            if is_alive:
+                self._ids[row].append(token)
+                found[row] = lone_logits(self._model, self._ids[row])[-1]
+        self.logits = torch.stack(found)
+        return self.logits
+
+
+class CachedReading(Reading):
+    """The quick way: what a store remembers of a context is not read again.
+
+    What several rows go on from is kept once for all of them, if the model can be told so.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        contexts: Sequence[Sequence[int]],
+        suffix_lengths: Sequence[int],
+        *,
+        store: PrefixStore | None,
+        room: int,
+        takes_stems: bool = False,
+    ) -> None:
+        self._model = model
+        self._store = store
+        self._takes_stems = takes_stems
+        self._device = next(model.parameters()).device
+        self._ids = [list(context) for context in contexts]
+        self._retired: list[list[int]] = []
+        limits = [len(c) - 1 - n for c, n in zip(contexts, suffix_lengths, strict=True)]
+        self._values = self._remembered(contexts, limits, room + 1)
+        starts = self._values.totals
+        kept = [n + 1 for n in suffix_lengths]
+        logits = self._read(
+            [ids[start:] for ids, start in zip(contexts, starts, strict=True)], kept
+        )
+        ends = torch.tensor(kept, device=self._device).cumsum(0) - 1
+        self.logits = logits[ends]
+        self.suffix_logprobs = _suffixes(logits, contexts, suffix_lengths)
+
+    def _remembered(
+        self, contexts: Sequence[Sequence[int]], limits: Sequence[int], room: int
+    ) -> KeyValues:
+        """A cache that holds of every context what the store knows of it."""
+        num_layers = self._model.config.get_text_config().num_hidden_layers
+        longest = max(map(len, contexts))
+        empty = KeyValues(num_layers, [0] * len(contexts), longest + room)
+        if self._store is None:
+            return empty
+        places = [self._store.find(c, limit=n) for c, n in zip(contexts, limits, strict=True)]
+        known = next((place for place in places if place is not None), None)
+        if known is None:
+            return empty
+        pieces = [place or (known[0], known[1], 0) for place in places]
+        different = {piece: number for number, piece in enumerate(dict.fromkeys(pieces))}
+        if not self._is_shared(len(different), len(pieces)):
+            return KeyValues.gathered(pieces, capacity=longest + room)
+        longest = max(length for _, _, length in different)
+        stem = KeyValues.gathered(list(different), capacity=longest)
+        pairs = zip(contexts, pieces, strict=True)
+        unread = max(len(context) - length for context, (_, _, length) in pairs)
+        return stem.forked([different[piece] for piece in pieces], capacity=unread + room)
+
+    def _is_shared(self, num_prefixes: int, num_rows: int) -> bool:
+        """True where rows are to leave their prefixes in one place: most have a sibling."""
+        return self._takes_stems and 2 * num_prefixes <= num_rows
+
+    def _read(
+        self, tokens: Sequence[Sequence[int]], num_kept: Sequence[int]
+    ) -> Float[Tensor, "S V"]:
+        """Logits after the last ``num_kept[b]`` tokens of each row, row by row."""
+        width = max(map(len, tokens))
+        ids = torch.zeros((len(tokens), width), dtype=torch.long)
+        is_kept = torch.zeros((len(tokens), width), dtype=torch.bool)
+        for row, (own, kept) in enumerate(zip(tokens, num_kept, strict=True)):
+            ids[row, : len(own)] = torch.tensor(own)
+            is_kept[row, len(own) - kept : len(own)] = True
+        return self._forward(ids.to(self._device), [len(own) for own in tokens], is_kept)
+
+    def _forward(
+        self, ids: Int[Tensor, "B Q"], counts: Sequence[int], is_kept: Bool[Tensor, "B Q"] | int
+    ) -> Float[Tensor, "S V"]:
+        told = self._values.open(counts, self._device)
+        output = self._model(
+            input_ids=ids,
+            attention_mask=self._masks(told),
+            position_ids=told.positions,
+            past_key_values=self._values,
+            logits_to_keep=is_kept if isinstance(is_kept, int) else is_kept.to(self._device),
+            use_cache=True,
+        )
+        self._values.close()
+        logits: Tensor = output.logits
+        return logits
+
+    def _masks(self, told: Pass) -> Any:
+        if told.is_even and told.slots.shape[1] == 1 and not _window(self._model):
+            # One query that sees every key needs no mask.
+            return None
+        keys = torch.arange(told.width, device=self._device)
+        distances = told.slots[:, :, None] - keys
+        return attention_masks(
+            self._model.config, distances >= 0, distances, dtype=self._model.dtype
+        )
+
+    def select(self, rows: Sequence[int], *, room: int = 0) -> None:
+        """See ``Reading.select``."""
+        if list(rows) == list(range(len(self._ids))) and self._values.has_room(room):
+            return
+        if self._values.stem is None and self._is_shared(len(set(rows)), len(rows)):
+            self._values = self._values.forked(rows, capacity=room + 1)
+        else:
+            longest = max(self._values.lengths[row] for row in rows)
+            self._values = self._values.selected(rows, capacity=longest + room + 1)
+        self._ids = [list(self._ids[row]) for row in rows]
+        self.logits = self.logits[torch.tensor(rows, device=self._device)]
+
+    def drop(self, is_over: Sequence[bool]) -> list[int]:
+        """See ``Reading.drop``; rows that are over are still remembered."""
+        order = self._values.retire(is_over)
+        num_kept = len(self._values.lengths)
+        self._retired = [self._ids[place] for place in order[num_kept:]] + self._retired
+        self._ids = [self._ids[place] for place in order[:num_kept]]
+        self.logits = self.logits[torch.tensor(order[:num_kept], device=self._device)]
+        return order[:num_kept]
+
+    def advance(self, tokens: Int[Tensor, " B"], alive: Sequence[bool]) -> Float[Tensor, "B V"]:
+        """See ``Reading.advance``."""
+        for ids, token, is_alive in zip(self._ids, tokens.tolist(), alive, strict=True):
+            if is_alive:
+                ids.append(token)
+        counts = [int(is_alive) for is_alive in alive]
+        self.logits = self._forward(tokens[:, None], counts, 1)[:, -1]
+        return self.logits
+
+    def close(self) -> None:
+        """Hands the rows to the store."""
+        if self._values.stem is not None:
+            self._values.stem.settle()
+        if self._store is not None:
+            self._store.add(self._values, self._ids + self._retired)
+
+
+def _window(model: Any) -> int | None:
+    window: int | None = getattr(model.config, "sliding_window", None)
+    return window
+
+
+def _suffixes(
+    logits: Float[Tensor, "S V"], contexts: Sequence[Sequence[int]], lengths: Sequence[int]
+) -> list[tuple[float, ...]]:
+    """Log-probabilities of the last tokens, from the logits before each and one after all."""
+    labels = [[*c[len(c) - n :], 0] for c, n in zip(contexts, lengths, strict=True)]
+    flat = torch.tensor([label for own in labels for label in own], device=logits.device)
+    sizes = [len(own) for own in labels]
+    values = torch.cat([chosen_logprobs(logits[own], flat[own]) for own in blocks_of(logits)])
+    return [tuple(row[:-1].tolist()) for row in torch.split(values, sizes)]

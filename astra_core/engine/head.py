@@ -1,0 +1,181 @@
+"""Log-probabilities of labels from hidden states, without a log-softmax that is kept.
+
+The gradient of a label's log-probability is one minus the softmax at the label and minus the
+softmax elsewhere, so the logits themselves become their gradient in place: of vocabulary-wide
+tensors there is one, where automatic differentiation would make five. The vocabulary is gone
+through in blocks, as wide as products need to be to reach their rate, and no larger in memory.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from astra_core.engine.products.routed_linear import fast_route, is_exact
+from astra_core.engine.products.split_product import (
+    MIN_ROWS,
+    Factor,
+    Halves,
+    factor,
+    has_split_product,
+    is_worth_splitting,
+    multiply,
+)
+
+# Logits that are kept for the gradient; 512 MiB in fp32. More are computed once more for it.
+MAX_KEPT_LOGITS = 1 << 27
+# Logits of a block: at least 2 MiB in fp32, about what a core's second cache holds, and at most 64.
+_LOGITS_PER_BLOCK = 1 << 19
+_MAX_LOGITS_PER_BLOCK = 1 << 24
+# Logits of the rows that are passed over at a time.
+_LOGITS_PER_PASS = 1 << 21
+# A product that is narrower does not reach the processor's rate, least of all below the second.
+_MIN_BLOCK = 4096
+_NARROWEST = 512
+
+
+def label_logprobs(
+    head: torch.nn.Linear,
+    states: Float[Tensor, "S H"],
+    labels: Int[Tensor, " S"],
+    *,
+    max_kept_logits: int = MAX_KEPT_LOGITS,
+) -> Float[Tensor, " S"]:
+    """Log-probability of each label after its state, nats, in fp32 at least."""
+    device = states.device.type
+    if torch.is_autocast_enabled(device):
+        states = states.to(torch.get_autocast_dtype(device))
+    size = head.weight.shape[0]
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < size:
+        msg = f"labels must be tokens below {size}, got {int(labels.min())} to {int(labels.max())}"
+        raise IndexError(msg)
+    # Nothing is kept, and no product is split, where no gradient is asked for.
+    is_trained = torch.is_grad_enabled() and (states.requires_grad or head.weight.requires_grad)
+    plan = _Plan(
+        is_kept=is_trained and len(labels) * size <= max_kept_logits,
+        is_split=is_trained and _is_worth_splitting(states, head.weight),
+    )
+    found: Tensor = _LabelLogprobs.apply(states, head.weight, head.bias, labels, plan)  # type: ignore[no-untyped-call]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    is_kept: bool
+    is_split: bool
+
+    def factor(self, matrix: Tensor, dtype: torch.dtype) -> Factor:
+        return factor(matrix.to(dtype), is_split=self.is_split)
+
+
+class _LabelLogprobs(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Float[Tensor, "S H"],
+        weight: Float[Tensor, "V H"],
+        bias: Float[Tensor, " V"] | None,
+        labels: Int[Tensor, " S"],
+        plan: _Plan,
+    ) -> Float[Tensor, " S"]:
+        dtype = torch.promote_types(states.dtype, torch.float32)
+        chosen = states.new_zeros(len(labels), dtype=dtype)
+        totals = torch.full_like(chosen, -torch.inf)
+        known, kept = plan.factor(states, states.dtype), []
+        for block in _vocabulary_blocks(weight, len(labels)):
+            rows = plan.factor(weight[block], states.dtype)
+            logits = _logits(known, rows, None if bias is None else bias[block])
+            own = logits.to(dtype)
+            totals = torch.logaddexp(totals, own.logsumexp(dim=1))
+            is_here, places = _within(labels, block)
+            chosen = torch.where(is_here, own.gather(1, places)[:, 0], chosen)
+            kept += [logits] if plan.is_kept else []
+        ctx.save_for_backward(states, weight, bias, labels, totals)
+        ctx.plan, ctx.kept = plan, kept
+        return chosen - totals
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        states, weight, bias, labels, totals = ctx.saved_tensors
+        (outer,) = gradients
+        of_states = torch.zeros_like(states, dtype=totals.dtype)
+        of_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
+        of_bias = None if bias is None else torch.empty_like(bias)
+        known, kept = ctx.plan.factor(states, states.dtype), iter(ctx.kept)
+        ctx.kept = []
+        for block in _vocabulary_blocks(weight, len(labels)):
+            rows = ctx.plan.factor(weight[block], states.dtype)
+            logits = next(kept, None)
+            if logits is None:
+                logits = _logits(known, rows, None if bias is None else bias[block])
+            logits = _gradient(logits, _within(labels, block), totals, outer)
+            sent = factor(logits, is_split=ctx.plan.is_split)
+            with _route(known):
+                of_states += multiply(sent, rows)
+                if of_weight is not None:
+                    of_weight[block] = multiply(sent.t(), known)
+            if of_bias is not None:
+                of_bias[block] = logits.sum(dim=0)
+        return of_states.to(states.dtype), of_weight, of_bias, None, None
+
+
+def _is_worth_splitting(states: Float[Tensor, "S H"], weight: Float[Tensor, "V H"]) -> bool:
+    is_large = len(states) >= MIN_ROWS and is_worth_splitting(weight)
+    is_fp32 = states.dtype == torch.float32
+    return is_large and is_fp32 and has_split_product() and not is_exact()
+
+
+def _logits(known: Factor, rows: Factor, bias: Float[Tensor, " B"] | None) -> Float[Tensor, "S B"]:
+    kind = "cpu" if isinstance(known, Halves) else known.device.type
+    with _route(known), torch.autocast(kind, enabled=False):
+        logits = multiply(known, rows.t())
+    return logits if bias is None else logits.add_(bias.to(logits.dtype))
+
+
+def _gradient(
+    logits: Float[Tensor, "S B"],
+    labels: tuple[Tensor, Tensor],
+    totals: Float[Tensor, " S"],
+    outer: Float[Tensor, " S"],
+) -> Float[Tensor, "S B"]:
+    """What the labels' log-probabilities send to the logits, which fp32 ones are overwritten by."""
+    is_here, places = labels
+    own = logits.to(totals.dtype)
+    own.sub_(totals[:, None]).exp_().mul_(-outer[:, None])
+    own.scatter_add_(1, places, (outer * is_here)[:, None])
+    return own.to(logits.dtype)
+
+
+def _within(labels: Int[Tensor, " S"], block: slice) -> tuple[Tensor, Tensor]:
+    """Which labels lie in a block of the vocabulary, and their column there; 0 for the others."""
+    is_here = (labels >= block.start) & (labels < block.stop)
+    return is_here, ((labels - block.start) * is_here)[:, None]
+
+
+def _vocabulary_blocks(weight: Float[Tensor, "V H"], num_rows: int) -> Iterator[slice]:
+    rows = max(num_rows, 1)
+    widest = max(_NARROWEST, _MAX_LOGITS_PER_BLOCK // rows)
+    return _slices(len(weight), min(widest, max(_MIN_BLOCK, _LOGITS_PER_BLOCK // rows)))
+
+
+def blocks_of(logits: Float[Tensor, "S V"]) -> Iterator[slice]:
+    """Rows that are passed over at a time, so that they stay in the processor's cache."""
+    return _slices(len(logits), max(1, _LOGITS_PER_PASS // logits.shape[1]))
+
+
+def _slices(length: int, size: int) -> Iterator[slice]:
+    for begin in range(0, length, size):
+        yield slice(begin, min(begin + size, length))
+
+
+def _route(known: Factor) -> AbstractContextManager[None]:
+    if isinstance(known, Halves):
+        return nullcontext()
+    is_fp32 = known.dtype == torch.float32 and known.device.type == "cpu"
+    return fast_route() if is_fp32 else nullcontext()

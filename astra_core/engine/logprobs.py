@@ -1,0 +1,150 @@
+"""What a model says of given continuations: hidden states and log-probabilities, with gradient."""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from astra_core.engine.abilities import abilities_of
+from astra_core.engine.head import label_logprobs
+from astra_core.engine.masks import attention_masks
+from astra_core.engine.trees.packing import PackedRows, packed_rows
+from astra_core.engine.trees.tree_attention import with_blocks
+from astra_core.models.rows import (
+    TokenRows,
+    chosen_logprobs,
+    lone_logits,
+    padded_logits,
+    padded_logprobs,
+)
+
+# Where merging leaves more than this share of the tokens, padding is the cheaper way.
+_WORTH_PACKING = 0.9
+
+
+def token_logprobs(
+    model: Any, rows: TokenRows, *, states: Float[Tensor, "B T+1 H"] | None = None
+) -> Float[Tensor, "B T"]:
+    """Log-probability of each continuation token, nats; exactly 0 at padding.
+
+    What sequences share is computed once, and logits at the scored positions only. It is the value
+    and the gradient of ``padded_logprobs``, to rounding.
+
+    Args:
+        model: A causal LM of transformers.
+        rows: Contexts and continuations.
+        states: What ``continuation_states`` gave, if it is known.
+    """
+    mask = rows.continuation_mask
+    if not mask.any() or not abilities_of(model).has_plain_head:
+        return _plain_logprobs(model, rows)
+    states = continuation_states(model, rows) if states is None else states
+    values = _label_logprobs(model, states[:, :-1][mask], rows.continuation_ids[mask])
+    return values.new_zeros(mask.shape).masked_scatter(mask, values)
+
+
+def token_logits(
+    model: Any, rows: TokenRows, *, states: Float[Tensor, "B T+1 H"]
+) -> Float[Tensor, "S V"]:
+    """Logits before every real continuation token, row by row, in fp32."""
+    mask = rows.continuation_mask
+    if abilities_of(model).has_plain_head:
+        logits: Tensor = model.get_output_embeddings()(states[:, :-1][mask])
+        return logits.float()
+    return _plain_logits(model, rows).float()
+
+
+def _plain_logprobs(model: Any, rows: TokenRows) -> Float[Tensor, "B T"]:
+    mask = rows.continuation_mask
+    if not mask.any() or abilities_of(model).takes_padding:
+        return padded_logprobs(model, rows)
+    values = chosen_logprobs(_plain_logits(model, rows), rows.continuation_ids[mask])
+    return values.new_zeros(mask.shape).masked_scatter(mask, values)
+
+
+def _plain_logits(model: Any, rows: TokenRows) -> Float[Tensor, "S V"]:
+    """Logits before every real continuation token, without a head of one's own."""
+    mask = rows.continuation_mask
+    if abilities_of(model).takes_padding:
+        return padded_logits(model, rows)[mask]
+    counts = mask.sum(dim=1).tolist()
+    pairs = zip(rows.sequences(), counts, strict=True)
+    return torch.cat([lone_logits(model, ids)[len(ids) - n - 1 : -1] for ids, n in pairs])
+
+
+def continuation_states(model: Any, rows: TokenRows) -> Float[Tensor, "B T+1 H"]:
+    """The last hidden state before each continuation token and, in the last place, after the last.
+
+    Entries at padding hold any state.
+    """
+    sequences = rows.sequences()
+    num_tokens = sum(map(len, sequences))
+    if abilities_of(model).takes_masks:
+        packed = packed_rows(sequences, device=rows.input_ids.device)
+        if packed.num_tokens <= _WORTH_PACKING * num_tokens:
+            return _packed_states(model, packed, rows)
+    if not abilities_of(model).takes_padding:
+        return _lone_states(model, sequences, rows)
+    output = model.base_model(
+        input_ids=rows.input_ids,
+        attention_mask=rows.attention_mask,
+        position_ids=rows.position_ids,
+        use_cache=False,
+    )
+    tail = rows.continuation_ids.shape[1]
+    states: Tensor = output.last_hidden_state[:, -(tail + 1) :]
+    return states
+
+
+def _lone_states(
+    model: Any, sequences: list[list[int]], rows: TokenRows
+) -> Float[Tensor, "B T+1 H"]:
+    """Each row alone and unpadded; zeros at padding."""
+    tail = rows.continuation_ids.shape[1]
+    found = []
+    for ids, count in zip(sequences, rows.continuation_mask.sum(dim=1).tolist(), strict=True):
+        row = torch.tensor([ids], device=rows.input_ids.device)
+        states = model.base_model(input_ids=row, use_cache=False).last_hidden_state[0]
+        own = states[len(ids) - count - 1 :]
+        found.append(torch.nn.functional.pad(own, (0, 0, 0, tail - count)))
+    return torch.stack(found)
+
+
+def _packed_states(model: Any, packed: PackedRows, rows: TokenRows) -> Float[Tensor, "B T+1 H"]:
+    positions = packed.positions
+    distances = positions[:, :, None] - positions[:, None, :]
+    masks = attention_masks(model.config, packed.visible, distances, dtype=_attention_dtype(model))
+    for mask in masks.values() if isinstance(masks, dict) else [masks]:
+        with_blocks(mask, packed.blocks)
+    output = model.base_model(
+        input_ids=packed.input_ids,
+        attention_mask=masks,
+        position_ids=positions,
+        use_cache=False,
+    )
+    num_context = rows.attention_mask.sum(dim=1) - rows.continuation_mask.sum(dim=1)
+    tail = rows.continuation_ids.shape[1]
+    order = num_context[:, None] - 1 + torch.arange(tail + 1, device=positions.device)
+    places = packed.places.gather(1, order.clamp(max=packed.places.shape[1] - 1))
+    states: Tensor = output.last_hidden_state.flatten(0, 1)[places]
+    return states
+
+
+def _label_logprobs(
+    model: Any, states: Float[Tensor, "S H"], labels: Int[Tensor, " S"]
+) -> Float[Tensor, " S"]:
+    head = model.get_output_embeddings()
+    # Not its subclasses: an adapter around the head does more than multiply.
+    if type(head) is torch.nn.Linear:
+        return label_logprobs(head, states, labels)
+    return chosen_logprobs(head(states), labels)
+
+
+def _attention_dtype(model: Any) -> torch.dtype:
+    """What queries and keys will be in; a mask of another type would be cast in every layer."""
+    device = model.device.type
+    if torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    dtype: torch.dtype = model.dtype
+    return dtype

@@ -1,0 +1,1 @@
+"""Matrix products by the fastest route that this processor has."""

@@ -1,0 +1,92 @@
+"""Linear layers whose weights lie in memory the way the processor multiplies fastest.
+
+oneDNN reorders a weight matrix before every product that is not large; done once beforehand, the
+products of decoding take up to half the time. The operators are private ones of torch: where they
+are missing or differ by more than rounding, the public product is used.
+
+In bf16 only the products are: what is between the layers stays as it is, as under autocast, whose
+own way of casting every weight at every step costs more than the products.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from astra_core.engine.products.linear_layers import linear_layers, matrix_of, replaced_forwards
+from astra_core.engine.products.rounding import rounding_error
+
+# Below this many weights a layer's product is over before the order of its weights matters.
+_MIN_WEIGHTS = 100_000
+# Rows of the products that the order is chosen for; others are multiplied correctly too.
+_ROWS = 64
+# Of the largest output; rounding of a sum over a hundred products stays below it.
+_TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
+
+
+@contextmanager
+def packed_linears(model: Any, *, dtype: torch.dtype = torch.float32) -> Iterator[None]:
+    """Runs the body with reordered copies of the weights in use, without gradient.
+
+    The weights must not change inside of the body.
+
+    Args:
+        model: Of fp32 weights.
+        dtype: Of the products; sums are taken in fp32 either way.
+    """
+    layers = [layer for layer in linear_layers(model) if _is_worth_it(layer, dtype)]
+    with replaced_forwards({layer: _packed_forward(layer, dtype) for layer in layers}):
+        yield
+
+
+def _is_worth_it(layer: Any, dtype: torch.dtype) -> bool:
+    # One with another forward is packed, by a scope around this one or for a second speaker.
+    if layer.weight.dtype != torch.float32 or "forward" in vars(layer):
+        return False
+    if dtype != torch.float32:
+        return True
+    is_large = layer.weight.numel() >= _MIN_WEIGHTS
+    return is_large and layer.weight.device.type == "cpu" and has_packed_product(dtype)
+
+
+def _packed_forward(layer: Any, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+    matrix = matrix_of(layer).t().detach().to(dtype).contiguous()
+    bias = None if layer.bias is None else layer.bias.detach().to(dtype)
+    is_packed = matrix.device.type == "cpu" and has_packed_product(dtype)
+    product = (_packed_product if is_packed else _plain_product)(matrix, bias)
+    if dtype == torch.float32:
+        return product
+    return lambda rows: product(rows.to(dtype)).to(rows.dtype)
+
+
+def _plain_product(
+    matrix: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None
+) -> Callable[[Tensor], Tensor]:
+    return lambda rows: torch.nn.functional.linear(rows, matrix, bias)
+
+
+def _packed_product(
+    matrix: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None
+) -> Callable[[Tensor], Tensor]:
+    operators: Any = torch.ops.mkldnn
+    reordered = operators._reorder_linear_weight(matrix, _ROWS)  # noqa: SLF001
+    multiply = operators._linear_pointwise  # noqa: SLF001
+    return lambda rows: multiply(rows, reordered, bias, "none", [], "")
+
+
+@cache
+def has_packed_product(dtype: torch.dtype) -> bool:
+    """True when torch's private operators exist and give what the public ones give."""
+    numbers = torch.Generator().manual_seed(0)
+    matrix, rows = (torch.randn(n, 160, generator=numbers).to(dtype) for n in (96, 5))
+    bias = torch.randn(96, generator=numbers).to(dtype)
+    try:
+        found = _packed_product(matrix, bias)(rows)
+    except (AttributeError, RuntimeError):
+        return False
+    exact = torch.nn.functional.linear(rows.double(), matrix.double(), bias.double())
+    return rounding_error(found, exact) < _TOLERANCE[dtype]

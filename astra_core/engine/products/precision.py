@@ -1,0 +1,136 @@
+"""In which precision the products of a model are faster on this machine, found by a trial.
+
+Processors with units for bf16 take half the time and less; the others imitate them, and take up to
+forty times as long. No list of names says which does what, so products of the model's own sizes
+are timed.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Literal
+
+import torch
+
+from astra_core.config import SystemConfiguration
+from astra_core.engine.products.linear_layers import linear_layers, matrix_of
+from astra_core.engine.products.packed_linear import packed_linears
+from astra_core.engine.products.routed_linear import routed_linears
+
+Precision = Literal["fp32", "bf16"]
+PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
+
+# As many rows as a batch decodes, and as a pass of training reads.
+_ROWS_TALKING, _ROWS_TRAINED = 64, 512
+_TURNS = 5
+_PATIENCE_S = 1.0
+"""Of each layer's trial; at least one turn is taken."""
+# bf16 rounds to three digits: it must be worth that, and more than the noise of a trial.
+_WORTH_IT = 0.9
+
+
+def settled(
+    config: SystemConfiguration, *models: Any, clock: Callable[[], float] = time.perf_counter
+) -> SystemConfiguration:
+    """The configuration with what a trial of the largest of the models says in place of ``auto``.
+
+    Args:
+        config: How the models talk.
+        models: Those that talk.
+        clock: In seconds.
+    """
+    if config.precision != "auto":
+        return config
+    largest = max(models, key=lambda model: sum(p.numel() for p in model.parameters()))
+    faster = faster_precision(largest, is_trained=False, clock=clock)
+    return config.model_copy(update={"precision": faster})
+
+
+def faster_precision(
+    model: Any, *, is_trained: bool, clock: Callable[[], float] = time.perf_counter
+) -> Precision:
+    """The precision in which the linear layers of a model take less time; fp32 in doubt.
+
+    Args:
+        model: Of fp32 weights.
+        is_trained: True for products with gradients, as in an update; else as in decoding.
+        clock: In seconds.
+    """
+    kinds = Counter((type(layer), layer.weight.shape) for layer in linear_layers(model))
+    found = {(type(layer), layer.weight.shape): layer for layer in linear_layers(model)}
+    spent = dict.fromkeys(PRECISIONS, 0.0)
+    for kind, count in kinds.items():
+        for name, seconds in _seconds(found[kind], is_trained=is_trained, clock=clock).items():
+            spent[name] += count * seconds
+    return "bf16" if spent["bf16"] < _WORTH_IT * spent["fp32"] else "fp32"
+
+
+def _seconds(layer: Any, *, is_trained: bool, clock: Callable[[], float]) -> dict[Precision, float]:
+    """The least time of the layer's product in each precision; the two take turns."""
+    work = _training_work(layer) if is_trained else _talking_work(layer)
+    least: dict[Precision, float] = dict.fromkeys(PRECISIONS, float("inf"))
+    begun = clock()
+    for turn in range(1 + _TURNS):
+        if turn > 1 and clock() - begun > _PATIENCE_S:
+            break
+        for name in PRECISIONS:
+            with (_trained if is_trained else _talking)(layer, name):
+                work()  # lays out what is laid out once
+                start = clock()
+                work()
+                _wait(layer.weight.device)
+                seconds = clock() - start
+            # The first turn loads code.
+            least[name] = min(least[name], seconds) if turn else least[name]
+    return least
+
+
+def _talking_work(layer: Any) -> Callable[[], object]:
+    rows = _rows(layer, _ROWS_TALKING)
+
+    def multiply() -> object:
+        with torch.no_grad():
+            return layer(rows)
+
+    return multiply
+
+
+def _training_work(layer: Any) -> Callable[[], object]:
+    rows = _rows(layer, _ROWS_TRAINED).requires_grad_()
+    wanted = [rows, layer.weight] if layer.weight.requires_grad else [rows]
+
+    def differentiate() -> object:
+        found = layer(rows)
+        return torch.autograd.grad(found, wanted, torch.ones_like(found))
+
+    return differentiate
+
+
+def _talking(layer: Any, precision: Precision) -> AbstractContextManager[None]:
+    return packed_linears(layer, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
+
+
+@contextmanager
+def _trained(layer: Any, precision: Precision) -> Iterator[None]:
+    device = layer.weight.device.type
+    if precision == "bf16":
+        with torch.autocast(device, dtype=torch.bfloat16):
+            yield
+    elif device == "cpu":
+        with routed_linears(layer):
+            yield
+    else:
+        yield
+
+
+def _rows(layer: Any, count: int) -> torch.Tensor:
+    # A generator of its own: a trial moves no random number of the run.
+    numbers = torch.Generator().manual_seed(0)
+    size = matrix_of(layer).shape[0]
+    return torch.randn(count, size, generator=numbers).to(layer.weight.device)
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,1 @@
+"""Rollouts that share beginnings, read as one packed tree."""

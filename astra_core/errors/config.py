@@ -1,0 +1,101 @@
+"""Why a configuration was refused: one line for each key, whatever pydantic had to say of it."""
+
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import excerpt, shortened
+
+_MAX_BITS = 62
+_MAX_LINES = 20
+_SHOULD_BE = "input should be "
+
+Place = tuple[int | str, ...]
+
+
+def refuse_huge_numbers(value: Any, where: str) -> None:
+    """Returns if every whole number fits 64 bits, as torch, pandas and DVC need them.
+
+    Raises:
+        ConfigurationError: One does not.
+    """
+    inner: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else ()
+    inner = enumerate(value) if isinstance(value, list | tuple) else inner
+    for key, item in inner:
+        refuse_huge_numbers(item, f"{where}.{key}".strip("."))
+    if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+        msg = (
+            f"{where} must be a number of at most 18 digits, got {excerpt(value)}; see params.yaml"
+        )
+        raise ConfigurationError(msg)
+
+
+def explained(error: ValidationError, section: type[BaseModel], where: str, record: Any) -> str:
+    """Every problem of a failed validation, one line for each key, in the words of the house.
+
+    Args:
+        error: What pydantic found.
+        section: What was to be read.
+        where: What the section is called.
+        record: What it was read from.
+    """
+    found: dict[Place, list[Any]] = {}
+    for problem in error.errors():
+        found.setdefault(_place(problem, record), []).append(problem)
+    lines = [_line(place, problems, section, where) for place, problems in found.items()]
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES - 1 :] = [f"and {len(lines) - _MAX_LINES + 1} more; see params.yaml"]
+    return "\n".join(lines)
+
+
+def _place(problem: Any, record: Any) -> Place:
+    """The keys that lead to the problem, without the types of a union that pydantic puts there."""
+    keys: list[int | str] = []
+    value = record
+    for part in problem["loc"]:
+        if isinstance(value, dict) and part in map(str, value):
+            value = next(item for key, item in value.items() if str(key) == part)
+        elif isinstance(value, list | tuple) and isinstance(part, int):
+            value = value[part]
+        elif problem["type"] != "missing" or part != problem["loc"][-1]:
+            continue
+        keys.append(part)
+    return tuple(keys)
+
+
+def _line(place: Place, problems: Sequence[Any], section: type[BaseModel], where: str) -> str:
+    """All that is wrong at one place; a value that may have several types breaks a rule of each."""
+    shown = shortened(".".join([where, *map(str, place)]).strip("."), limit=120)
+    kind, given = problems[0]["type"], problems[0]["input"]
+    if kind == "extra_forbidden":
+        known = sorted(_section_at(place[:-1], section).model_fields)
+        near = get_close_matches(str(place[-1]), known, n=1)
+        hint = f"Did you mean '{near[0]}'?" if near else f"known keys are {known}"
+        return f"{shown} is not a known key; {hint}"
+    if kind == "missing":
+        return f"{shown} must be given; see params.yaml"
+    if kind == "json_invalid":
+        shown = shown or "params.yaml"
+        return f"{shown} must hold whole characters, got half of one, such as \\ud83d; correct it"
+    rules = list(dict.fromkeys(_rule(problem["msg"]) for problem in problems))
+    rule = " or ".join([rules[0], *(rule.removeprefix(_SHOULD_BE) for rule in rules[1:])])
+    return f"{shown}: {rule}, got {excerpt(given)}; see params.yaml"
+
+
+def _rule(message: str) -> str:
+    words = message.removeprefix("Value error, ")
+    return words[0].lower() + words[1:]
+
+
+def _section_at(place: Iterable[int | str], section: type[BaseModel]) -> type[BaseModel]:
+    """The section that lies at ``place``, also inside of a mapping, a list or an optional."""
+    for part in place:
+        # A key of a mapping and an index of a list name no field; the section stays the same.
+        annotation = getattr(section.model_fields.get(str(part)), "annotation", None)
+        for inner in (annotation, *get_args(annotation)):
+            if isinstance(inner, type) and issubclass(inner, BaseModel):
+                section = inner
+    return section

@@ -1,0 +1,121 @@
+"""Calls of a plug-in's code: whatever it does there is one error of ours, with its name.
+
+Also ``sys.exit(0)``, which would end a run as if all were well. Ctrl-C passes through.
+"""
+
+from numbers import Real
+from types import TracebackType
+from typing import Any, NoReturn, SupportsFloat, TypeGuard
+
+from astra_core import errors
+from astra_core.errors import AstraError, PluginError
+from astra_core.errors.exception_text import (
+    is_ours,
+    note_plugin,
+    place_in_plugin,
+    shown,
+    shown_text,
+)
+
+
+class plugin_call:  # noqa: N801 - used as a context manager alone
+    """Raises what the body raises as an error of ours that names the plug-in.
+
+    An ``AstraError`` stays of its class, so that one that can pass is still tried again. What goes
+    wrong in a part of our own is a bug, and passes through. A class, since a context manager made
+    of a generator cannot turn a ``StopIteration`` into another error.
+
+    Args:
+        kind: As in ``params.yaml``, such as ``scorer``.
+        plugin: The object, its class, or the name it was asked for by.
+        action: What it is asked to do, for the line.
+
+    Raises:
+        PluginError: The plug-in raised, or would have ended the program.
+    """
+
+    def __init__(self, kind: str, plugin: Any, action: str) -> None:
+        self._kind = kind
+        self._plugin = plugin
+        self._action = action
+
+    def __enter__(self) -> None:
+        """Nothing is prepared."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not isinstance(error, Exception | SystemExit):
+            return
+        name = self._plugin if isinstance(self._plugin, str) else path_of(self._plugin)
+        is_known = isinstance(error, PluginError) or is_built_in(name)
+        if is_known and not isinstance(error, SystemExit):
+            return
+        attributed = _attributed(error, f"{self._kind} '{name}'", self._action)
+        if attributed is not error:
+            raise attributed from error
+
+
+def path_of(plugin: Any) -> str:
+    """The import path of a plug-in, or of its class."""
+    found = plugin if isinstance(plugin, type) else type(plugin)
+    return f"{found.__module__}:{found.__qualname__}"
+
+
+def is_built_in(name: str) -> bool:
+    """Whether a name or an import path is a part of this package."""
+    return ":" not in name or name.startswith("astra_core.")
+
+
+def _attributed(error: BaseException, subject: str, action: str) -> AstraError:
+    note_plugin(subject.partition("'")[2])
+    place = place_in_plugin(error)
+    where = f" ({place})" if place else ""
+    if isinstance(error, SystemExit):
+        code = shown_text(error) if isinstance(error.code, str) else error.code
+        msg = f"{subject} must not end the program, got sys.exit({code}) in {action}{where}"
+        return PluginError(f"{msg}; raise an error instead")
+    if isinstance(error, AstraError):
+        text = " ".join(shown_text(error).split())
+        if is_ours(error) and subject in text:
+            return error
+        return _class_of(error)(f"{subject} in {action}: {text}{'' if is_ours(error) else where}")
+    msg = f"{subject} must not fail in {action}, got {shown(error)}{where}; correct it there"
+    return PluginError(msg)
+
+
+def _class_of(error: AstraError) -> type[AstraError]:
+    """The nearest class of our own, which takes a message alone; a plug-in's need not."""
+    known = [cls for cls in vars(errors).values() if isinstance(cls, type)]
+    return next(c for c in type(error).__mro__ if c in known and issubclass(c, AstraError))
+
+
+def is_number(value: Any) -> TypeGuard[SupportsFloat]:
+    """Whether a plug-in's number is one: of Python, of NumPy, or a tensor without axes."""
+    if isinstance(value, Real):
+        return True
+    return hasattr(value, "__float__") and getattr(value, "ndim", None) == 0
+
+
+def spelled(value: Any) -> str:
+    """A plug-in's value for a line: numbers as they are, all else, which may be text, by its type.
+
+    >>> spelled(float("nan")), spelled("you never listen"), spelled(None)
+    ('nan', 'str', 'None')
+    """
+    if value is None or is_number(value):
+        return str(value)
+    return type(value).__name__
+
+
+def refuse(kind: str, plugin: Any, rule: str, got: str) -> NoReturn:
+    """Raises that a plug-in gave something else than its kind must give.
+
+    Raises:
+        PluginError: Always.
+    """
+    msg = f"{kind} '{path_of(plugin)}' must give {rule}, got {got}; correct it there"
+    raise PluginError(msg)

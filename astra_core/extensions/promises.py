@@ -1,0 +1,212 @@
+"""What a plug-in gave, looked at before it is used: one line with its name says what is wrong.
+
+A number that is none would otherwise surface far away, or spoil the weights in silence. The
+promises themselves are told by each kind's base class, and checked in full by
+``astra_core.testing``. What is found wrong is told by its type or its number, never as text: it may
+quote a reply.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn import Parameter
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from astra_core.algorithm import Algorithm, Batch
+from astra_core.config import TrainingConfiguration
+from astra_core.errors import ConfigurationError
+from astra_core.extensions.calls import (
+    is_built_in,
+    is_number,
+    path_of,
+    plugin_call,
+    refuse,
+    spelled,
+)
+from astra_core.registry import build
+from astra_core.rollout import Graph
+from astra_core.training.optimizers import OptimizerPlugin, SchedulePlugin
+
+if TYPE_CHECKING:
+    from astra_core.training.progress import StepReport
+    from astra_core.training.trainer import Trainer
+
+
+def flattened(algorithm: Algorithm, graphs: Sequence[Graph]) -> tuple[Any, ...]:
+    """The steps that the algorithm makes of an experience.
+
+    Raises:
+        PluginError: It failed, or gave no list.
+    """
+    with plugin_call("algorithm", algorithm, "flatten"):
+        steps: Any = algorithm.flatten_all(graphs)
+    if not isinstance(steps, Sequence) or isinstance(steps, str):
+        refuse("algorithm", algorithm, "a list of steps from flatten", spelled(steps))
+    return tuple(steps)
+
+
+def noted(algorithm: Algorithm, graphs: Sequence[Graph]) -> dict[str, float]:
+    """The algorithm's figures on an experience, of which it has taken note.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call("algorithm", algorithm, "remember"):
+        figures = algorithm.remember(graphs)
+    return figures_of("algorithm", algorithm, figures, action="remember")
+
+
+def figures_of(kind: str, plugin: Any, given: Any, *, action: str) -> dict[str, float]:
+    """Figures by name, as plain numbers; one need not be finite.
+
+    Raises:
+        PluginError: They are something else.
+    """
+    if not isinstance(given, Mapping):
+        refuse(kind, plugin, f"figures by name from {action}", spelled(given))
+    for name, value in given.items():
+        if not (isinstance(name, str) and is_number(value)):
+            refuse(kind, plugin, f"a number by name from {action}", f"{spelled(value)} for {name}")
+    return {name: float(value) for name, value in given.items()}
+
+
+def collated(algorithm: Algorithm, steps: Sequence[Any]) -> Batch:
+    """The batch that the algorithm makes of steps; its weight and its tokens are numbers.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call("algorithm", algorithm, "collate"):
+        batch = algorithm.collate(steps)
+        weight, num_tokens = getattr(batch, "weight", None), getattr(batch, "num_tokens", None)
+    if not (is_number(weight) and math.isfinite(weight) and is_number(num_tokens)):
+        got = f"weight {spelled(weight)} and num_tokens {spelled(num_tokens)}"
+        refuse("algorithm", algorithm, "a batch whose weight and num_tokens are numbers", got)
+    return batch
+
+
+def loss_of(algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float]]:
+    """The loss of a batch, a scalar with a gradient, finite or not, and figures on it.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call("algorithm", algorithm, "step"):
+        given: Any = algorithm.step(batch)
+    is_pair = isinstance(given, tuple) and len(given) == 2
+    if not is_pair or not isinstance(given[0], Tensor):
+        got = spelled(given[0] if is_pair else given)
+        refuse("algorithm", algorithm, "a loss and figures from step", got)
+    loss = given[0]
+    if loss.ndim != 0 or not loss.is_floating_point() or not loss.requires_grad:
+        got = f"one of shape {tuple(loss.shape)}, {loss.dtype}, gradient {loss.requires_grad}"
+        refuse("algorithm", algorithm, "a scalar loss with a gradient from step", got)
+    return loss, figures_of("algorithm", algorithm, given[1], action="step")
+
+
+def own_weights(algorithm: Algorithm) -> tuple[Parameter, ...]:
+    """The weights that the algorithm brings along.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call("algorithm", algorithm, "parameters"):
+        given = algorithm.parameters()
+        found = tuple(given) if isinstance(given, Iterable) else None
+    if found is None or not all(isinstance(weight, Parameter) for weight in found):
+        refuse("algorithm", algorithm, "a list of torch parameters", spelled(given))
+    return found or ()
+
+
+def built_optimizer(
+    plugin: OptimizerPlugin, groups: Sequence[dict[str, Any]], lr: float
+) -> torch.optim.Optimizer:
+    """The optimiser that the plug-in builds over the groups.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call("optimizer", plugin, "optimizer"):
+        found = plugin.optimizer(groups, lr)
+    if not isinstance(found, torch.optim.Optimizer):
+        refuse("optimizer", plugin, "a torch optimiser", spelled(found))
+    return found
+
+
+def built_schedule(config: TrainingConfiguration, optimizer: torch.optim.Optimizer) -> LRScheduler:
+    """The schedule that the configuration names, over the optimiser.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    plugin: SchedulePlugin = build("schedule", config.schedule)
+    steps = {"warmup_steps": config.warmup_steps, "training_steps": config.training_steps}
+    with plugin_call("schedule", plugin, "schedule"):
+        found = plugin.schedule(optimizer, **steps)
+    # It is advanced without a figure, which that one cannot do without.
+    if not isinstance(found, LRScheduler) or isinstance(found, ReduceLROnPlateau):
+        refuse("schedule", plugin, "a torch schedule of the step alone", spelled(found))
+    if found.optimizer is not optimizer:
+        refuse("schedule", plugin, "a schedule of the run's optimiser", "one of another")
+    return found
+
+
+def examined(trainer: "Trainer") -> dict[str, float]:
+    """The figures of the trainer's examination, among them the one that it is judged by.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    if trainer.evaluator is None:
+        return {}
+    with plugin_call("trainer", trainer, "examine"):
+        given = trainer.examine(trainer.evaluator)
+    figures, metric = figures_of("trainer", trainer, given, action="examine"), trainer.config.metric
+    if metric not in figures:
+        msg = (
+            f"training.metric must be a figure of the examination, got '{metric}'; "
+            f"there are {sorted(figures)}"
+        )
+        raise ConfigurationError(msg)
+    if not (is_built_in(path_of(trainer)) or math.isfinite(figures[metric])):
+        refuse("trainer", trainer, f"a finite {metric} from examine", spelled(figures[metric]))
+    return figures
+
+
+def reports_of(trainer: "Trainer") -> Iterator["StepReport"]:
+    """The reports of a trainer's steps.
+
+    Raises:
+        PluginError: It failed, or yielded something else.
+    """
+    from astra_core.training.progress import StepReport
+
+    with plugin_call("trainer", trainer, "steps"):
+        stream = iter(trainer.steps())
+    while True:
+        with plugin_call("trainer", trainer, "steps"):
+            report = next(stream, None)
+        if report is None:
+            return
+        if not isinstance(report, StepReport):
+            refuse("trainer", trainer, "a StepReport for each update", spelled(report))
+        yield report
+
+
+def tensors_by_name(kind: str, plugin: Any) -> Mapping[str, Tensor]:
+    """What a checkpoint holds of a plug-in.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call(kind, plugin, "state"):
+        state: Mapping[str, Tensor] = plugin.state()
+    is_state = isinstance(state, Mapping) and all(
+        isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in state.items()
+    )
+    if not is_state:
+        refuse(kind, plugin, "tensors by name from state", spelled(state))
+    return state

@@ -1,0 +1,301 @@
+"""A causal language model with its tokenizer: what attacker, target and reference are made of."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from astra_core.config import GenerationConfiguration
+from astra_core.engine.abilities import abilities_of
+from astra_core.engine.cache.prefixes import PrefixStore
+from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
+from astra_core.engine.logprobs import token_logprobs
+from astra_core.engine.products.activations import use_fused_gelu
+from astra_core.engine.products.packed_linear import packed_linears
+from astra_core.errors import ConfigurationError
+from astra_core.files import record_digest
+from astra_core.models.decoder import Decoder
+from astra_core.models.lora import merged_state
+from astra_core.models.pretrained import load_pretrained
+from astra_core.models.rows import batches_within, pad_rows
+from astra_core.models.tokenizers import meaning_of_ids
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """What one side said, as it was sampled.
+
+    Attributes:
+        text: The ids decoded, without special tokens.
+        token_ids: As sampled, the end token included.
+        logprobs: Of each token under the unmodified model (before temperature and truncation),
+            nats.
+        has_ended: False when the length limit cut it off.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    has_ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Continuations:
+    """What followed one context.
+
+    Attributes:
+        utterances: One per key, in order.
+        suffix_logprobs: Of the context's last tokens, as many as were asked for, nats.
+    """
+
+    utterances: tuple[Utterance, ...]
+    suffix_logprobs: tuple[float, ...]
+
+
+class LanguageModel:
+    """A causal LM that samples from keys and scores token ids; text is only derived.
+
+    Dropout stays off at all times: the policy that is trained is the one that sampled.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, *, separator: str | None = None) -> None:
+        self.model = model.eval()
+        use_fused_gelu(self.model)
+        self.tokenizer = tokenizer
+        self.separator_ids = _separator_ids(tokenizer, separator)
+        ends = {tokenizer.eos_token_id} | (
+            {self.separator_ids[0]} if len(self.separator_ids) == 1 else set()
+        )
+        self.end_ids = tuple(sorted(ends - {None}))
+        self._abilities = abilities_of(self.model)
+        self._store: PrefixStore | None = None
+
+    @classmethod
+    def load(
+        cls,
+        folder: Path | str,
+        *,
+        separator: str | None = None,
+        is_frozen: bool = True,
+        device: torch.device | str = "cpu",
+    ) -> Self:
+        """The model and tokenizer in a Hugging Face folder, from safetensors, in fp32.
+
+        Raises:
+            ConfigurationError: The folder does not hold a causal LM that transformers can load.
+        """
+        model, tokenizer = load_pretrained(folder)
+        model.requires_grad_(not is_frozen)
+        return cls(model.to(device), tokenizer, separator=separator)
+
+    @property
+    def max_positions(self) -> int:
+        """The longest sequence the model was made for, in tokens."""
+        return int(getattr(self.model.config, "max_position_embeddings", None) or 1 << 20)
+
+    @property
+    def num_parameters(self) -> int:
+        """Weights, counting shared ones once."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many ids the model's head knows."""
+        return int(self.model.config.vocab_size)
+
+    def vocabulary_digest(self) -> str:
+        """Equal for tokenizers whose ids mean the same; then ids pass between models unchanged."""
+        meaning = meaning_of_ids(self.tokenizer)
+        return record_digest([meaning, list(self.separator_ids), list(self.opening_ids)])
+
+    @property
+    def opening_ids(self) -> tuple[int, ...]:
+        """What a conversation starts with: the tokenizer's first token, if it adds one."""
+        bos = self.tokenizer.bos_token_id
+        encoded = self.tokenizer("a")["input_ids"]
+        return (bos,) if bos is not None and encoded and encoded[0] == bos else ()
+
+    def encode(self, text: str) -> tuple[int, ...]:
+        """Token ids of the text alone, no special tokens added."""
+        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of the ids, special tokens left out."""
+        return str(self.tokenizer.decode(list(token_ids), skip_special_tokens=True)).strip()
+
+    def closed(self, token_ids: Sequence[int]) -> tuple[int, ...]:
+        """The ids of an utterance followed by the separator, which is not doubled."""
+        ids = tuple(token_ids)
+        cut = len(ids) - len(self.separator_ids)
+        if ids[max(cut, 0) :] == self.separator_ids:
+            return ids
+        if ids and ids[-1] in self.end_ids:
+            ids = ids[:-1]
+        return ids + self.separator_ids
+
+    @torch.no_grad()
+    def continuations(
+        self,
+        contexts: Sequence[Sequence[int]],
+        keys: Sequence[Sequence[bytes]],
+        generation: GenerationConfiguration,
+        *,
+        suffix_lengths: Sequence[int] | None = None,
+        tokens_per_batch: int = 16384,
+    ) -> list[Continuations]:
+        """Samples ``len(keys[i])`` utterances after context ``i``; a context is read once.
+
+        Args:
+            contexts: Token ids, none empty.
+            keys: The random key of each utterance.
+            generation: How to sample.
+            suffix_lengths: How many last tokens of each context to score; their log-probabilities
+                fall out of the same pass.
+            tokens_per_batch: Bounds rows times positions of one forward pass.
+        """
+        lengths = suffix_lengths or [0] * len(contexts)
+        costs = [
+            (len(context) + generation.max_new_tokens) * max(len(own), 1)
+            for context, own in zip(contexts, keys, strict=True)
+        ]
+        found: list[Continuations | None] = [None] * len(contexts)
+        for chunk in batches_within(
+            costs, [len(context) for context in contexts], tokens_per_batch
+        ):
+            sampled = self._continue_chunk(
+                [contexts[i] for i in chunk],
+                [keys[i] for i in chunk],
+                generation,
+                [lengths[i] for i in chunk],
+            )
+            for index, continuation in zip(chunk, sampled, strict=True):
+                found[index] = continuation
+        return [continuation for continuation in found if continuation is not None]
+
+    def _continue_chunk(
+        self,
+        contexts: Sequence[Sequence[int]],
+        keys: Sequence[Sequence[bytes]],
+        generation: GenerationConfiguration,
+        suffix_lengths: Sequence[int],
+    ) -> list[Continuations]:
+        reading = self._read(contexts, suffix_lengths, room=generation.max_new_tokens)
+        owners = [index for index, own in enumerate(keys) for _ in own]
+        utterances: list[Utterance] = []
+        if owners:
+            reading.select(owners, room=generation.max_new_tokens)
+            decoder = Decoder(
+                reading,
+                [contexts[owner] for owner in owners],
+                generation,
+                keys=[key for own in keys for key in own],
+                end_ids=self.end_ids,
+            )
+            utterances = [self._utterance(*row) for row in decoder.run()]
+        reading.close()
+        stream = iter(utterances)
+        return [
+            Continuations(tuple(next(stream) for _ in own), suffix)
+            for own, suffix in zip(keys, reading.suffix_logprobs, strict=True)
+        ]
+
+    def _read(
+        self, contexts: Sequence[Sequence[int]], suffix_lengths: Sequence[int], *, room: int
+    ) -> Reading:
+        if self._abilities.takes_masks:
+            return CachedReading(
+                self.model,
+                contexts,
+                suffix_lengths,
+                store=self._store,
+                room=room,
+                takes_stems=self._abilities.takes_stems,
+            )
+        way = PaddedReading if self._abilities.takes_padding else LoneReading
+        return way(self.model, contexts, suffix_lengths)
+
+    @contextmanager
+    def remembering(self, max_bytes: int, *, is_bf16: bool = False) -> Iterator[None]:
+        """Runs the body with keys and values kept from call to call, at most ``max_bytes`` of them.
+
+        What one call has read and sampled, the next one does not read again. The weights must not
+        change inside of the body, and are laid out for it as the processor likes them best; on
+        demand in bf16.
+        """
+        before, self._store = self._store, PrefixStore(max_bytes) if max_bytes else None
+        try:
+            with packed_linears(self.model, dtype=torch.bfloat16 if is_bf16 else torch.float32):
+                yield
+        finally:
+            self._store = before
+
+    def read(self, contexts: Sequence[Sequence[int]], *, tokens_per_batch: int = 16384) -> None:
+        """Reads what several contexts will begin with, to be remembered; samples nothing."""
+        nothing = GenerationConfiguration(max_new_tokens=1)
+        if self._store is not None:
+            keys: list[list[bytes]] = [[] for _ in contexts]
+            self.continuations(contexts, keys, nothing, tokens_per_batch=tokens_per_batch)
+
+    def _utterance(self, token_ids: list[int], logprobs: list[float]) -> Utterance:
+        return Utterance(
+            text=self.decode(token_ids),
+            token_ids=tuple(token_ids),
+            logprobs=tuple(logprobs),
+            has_ended=token_ids[-1] in self.end_ids,
+        )
+
+    @torch.no_grad()
+    def continuation_logprobs(
+        self,
+        contexts: Sequence[Sequence[int]],
+        continuations: Sequence[Sequence[int]],
+        *,
+        tokens_per_batch: int = 16384,
+    ) -> list[tuple[float, ...]]:
+        """Log-probability of every continuation token given its context, nats, without gradient."""
+        costs = [len(c) + len(a) for c, a in zip(contexts, continuations, strict=True)]
+        found: list[tuple[float, ...]] = [()] * len(contexts)
+        for chunk in batches_within(costs, costs, tokens_per_batch):
+            rows = pad_rows(
+                [contexts[i] for i in chunk],
+                [continuations[i] for i in chunk],
+                pad_id=self._pad_id,
+                device=self.device,
+            )
+            logprobs = token_logprobs(self.model, rows).tolist()
+            for index, row in zip(chunk, logprobs, strict=True):
+                found[index] = tuple(row[: len(continuations[index])])
+        return found
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        device: torch.device = next(self.model.parameters()).device
+        return device
+
+    @property
+    def _pad_id(self) -> int:
+        # Never read: the attention mask hides it, and no mask is ever guessed from it.
+        pad = self.tokenizer.pad_token_id
+        return int(pad if pad is not None else (self.end_ids[0] if self.end_ids else 0))
+
+    def save(self, folder: Path) -> None:
+        """Writes a Hugging Face folder with safetensors and the tokenizer; adapters are merged."""
+        self.model.save_pretrained(str(folder), state_dict=merged_state(self.model))
+        self.tokenizer.save_pretrained(str(folder))
+
+
+def _separator_ids(tokenizer: Any, separator: str | None) -> tuple[int, ...]:
+    if separator is None:
+        if tokenizer.eos_token_id is None:
+            msg = "system.separator must be given, got null: the tokenizer has no end token"
+            raise ConfigurationError(msg)
+        return (tokenizer.eos_token_id,)
+    ids = tuple(tokenizer(separator, add_special_tokens=False)["input_ids"])
+    if not ids:
+        msg = f"system.separator must encode to at least one token, got {separator!r}; try '\\n'"
+        raise ConfigurationError(msg)
+    return ids

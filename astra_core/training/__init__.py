@@ -1,0 +1,1 @@
+"""The Trainer and what a run is made of: updates, experience, checkpoints, stopping."""

@@ -1,0 +1,155 @@
+"""The Harness: experience from the sampler, batches for the Trainer."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from astra_core.algorithm import Algorithm, Batch
+from astra_core.config import Shuffle
+from astra_core.extensions import promises
+from astra_core.extensions.calls import plugin_call
+from astra_core.files import record_digest
+from astra_core.reward import rewarded as assigned
+from astra_core.rollout import Graph
+from astra_core.sampler import Sampler, rolled_out
+from astra_core.seeding import derive_key, generator
+from astra_core.training.distributed import World
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """What one iteration offers to learn from.
+
+    Attributes:
+        iteration: Counted from 0.
+        graphs: Rewarded.
+        steps: The algorithm's flattened steps, in the order of the graphs.
+        metrics: Means over the nodes, and the algorithm's figures about them.
+        rollout_s: Seconds it took to collect, scoring not counted.
+        score_s: Seconds of scoring.
+    """
+
+    iteration: int
+    graphs: tuple[Graph, ...]
+    steps: tuple[Any, ...]
+    metrics: dict[str, float]
+    rollout_s: float
+    score_s: float = 0.0
+
+    def digest(self) -> str:
+        """Names what was said; equal where the rollouts are."""
+        nodes = [node for graph in self.graphs for node in graph.nodes()]
+        return record_digest([[node.probe_ids, node.response_ids] for node in nodes])
+
+
+class Harness:
+    """Collects experience on-policy and cuts it into micro-batches.
+
+    Args:
+        sampler: Rolls out; its System's attacker is the policy.
+        algorithm: Makes steps of rollouts.
+        num_episodes: Prompts of one experience.
+        shuffle: What changes places from epoch to epoch: whole trees, whose steps are read with
+            their common context, or single steps.
+        world: The processes that share the rollouts; None for this one alone.
+    """
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        algorithm: Algorithm,
+        *,
+        num_episodes: int,
+        shuffle: Shuffle = "trees",
+        world: World | None = None,
+    ) -> None:
+        self.sampler = sampler
+        self.algorithm = algorithm
+        self._num_episodes = num_episodes
+        self._shuffle = shuffle
+        self._world = world or World()
+
+    def experience(self, iteration: int, *, graphs: Sequence[Graph] | None = None) -> Experience:
+        """The experience of one iteration.
+
+        Args:
+            iteration: Names the prompts and the random numbers.
+            graphs: Rollouts of the present policy that exist already, used instead of new ones.
+        """
+        start, scored = time.perf_counter(), self.sampler.score_s
+        if graphs is None:
+            graphs = self._rolled_out(iteration)
+        reward = self.sampler.reward
+        rewarded = assigned(reward, graphs)
+        with plugin_call("reward", reward, "remember"):
+            reward.remember(rewarded)
+        steps = promises.flattened(self.algorithm, rewarded)
+        figures = promises.noted(self.algorithm, rewarded)
+        score_s = self.sampler.score_s - scored
+        return Experience(
+            iteration,
+            tuple(rewarded),
+            steps,
+            {
+                **_experience_metrics(rewarded, len(steps)),
+                **{f"train/{name}": value for name, value in figures.items()},
+            },
+            time.perf_counter() - start - score_s,
+            score_s,
+        )
+
+    def _rolled_out(self, iteration: int) -> list[Graph]:
+        """New rollouts; of several processes each makes its share, and has all of them."""
+        sampler, world = self.sampler, self._world
+        prompts = sampler.episodes(iteration, self._num_episodes)
+        if world.size == 1:
+            return rolled_out(sampler, prompts, iteration=iteration)
+        # How many may fail is a share of all, not of what one process rolls out.
+        allowed, sampler.max_failed_fraction = sampler.max_failed_fraction, 1.0
+        try:
+            own = world.share(prompts)
+            graphs = rolled_out(sampler, own, iteration=iteration) if own else []
+        finally:
+            sampler.max_failed_fraction = allowed
+        every = world.whole(graphs)
+        sampler.refuse_many_failures(every)
+        return every
+
+    def batches(self, experience: Experience, *, epoch: int, batch_size: int) -> Iterator[Batch]:
+        """The steps in an order of their own for each epoch, as micro-batches; none is dropped."""
+        key = derive_key(self.sampler.seed, "mini-batches", experience.iteration, epoch)
+        groups = _trees(experience) if self._shuffle == "trees" else [[x] for x in experience.steps]
+        mixed = generator(key).permutation(len(groups))
+        order = [step for place in mixed for step in groups[place]]
+        for start in range(0, len(order), batch_size):
+            yield promises.collated(self.algorithm, order[start : start + batch_size])
+
+
+def _trees(experience: Experience) -> list[list[Any]]:
+    """The steps by the tree of the turn that they are or name, in the order of the first."""
+    tree = {id(node): at for at, graph in enumerate(experience.graphs) for node in graph.nodes()}
+    groups: dict[Any, list[Any]] = {}
+    for at, step in enumerate(experience.steps):
+        # A step of an algorithm of one's own need not name a turn: it is shuffled by itself.
+        known = tree.get(id(getattr(step, "node", step)))
+        groups.setdefault((at, "alone") if known is None else known, []).append(step)
+    return list(groups.values())
+
+
+def _experience_metrics(graphs: Sequence[Graph], num_steps: int) -> dict[str, float]:
+    nodes = [node for graph in graphs for node in graph.nodes()]
+    alive = [node for node in nodes if not node.has_failed]
+    count = max(len(alive), 1)
+    return {
+        "rollout/reward": sum(node.reward for node in alive) / count,
+        "rollout/score": sum(node.score for node in alive) / count,
+        "rollout/probe_score": sum(node.probe_score for node in alive) / count,
+        "rollout/novelty": sum(node.novelty for node in alive) / count,
+        "rollout/target_nll": sum(node.target_nll for node in alive) / count,
+        "rollout/kl_nats": sum(node.kl_nats for node in alive) / count,
+        "rollout/probe_tokens": sum(len(node.probe_ids) for node in alive) / count,
+        "rollout/num_nodes": float(len(nodes)),
+        "rollout/num_failed": float(len(nodes) - len(alive)),
+        "rollout/num_steps": float(num_steps),
+    }

@@ -1,0 +1,77 @@
+"""What torchrun, accelerate or our own launcher say of this process, in environment variables."""
+
+import os
+
+from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import excerpt
+
+_MOST_PROCESSES = 1 << 16
+_MOST_PORTS = (1 << 16) - 1
+_WAY_OUT = "start it with torchrun, or unset it"
+
+
+def world_size() -> int | None:
+    """How many processes were started together; None where nothing says so.
+
+    Raises:
+        ConfigurationError: ``WORLD_SIZE`` is no number of processes.
+    """
+    return _number("WORLD_SIZE", low=1, high=_MOST_PROCESSES)
+
+
+def own_rank() -> int:
+    """The number of this process among those that were started together, from 0.
+
+    Raises:
+        ConfigurationError: ``RANK`` is no number below ``WORLD_SIZE``.
+    """
+    return _number("RANK", low=0, high=(world_size() or _MOST_PROCESSES) - 1) or 0
+
+
+def local_rank() -> int:
+    """The number of this process among those of its machine, from 0.
+
+    Raises:
+        ConfigurationError: ``LOCAL_RANK`` is no such number.
+    """
+    return _number("LOCAL_RANK", low=0, high=_MOST_PROCESSES) or 0
+
+
+def local_world_size() -> int:
+    """How many processes were started together on this machine.
+
+    Raises:
+        ConfigurationError: ``LOCAL_WORLD_SIZE`` is no number of processes.
+    """
+    return _number("LOCAL_WORLD_SIZE", low=1, high=_MOST_PROCESSES) or 1
+
+
+def check_launch() -> None:
+    """Returns if the variables describe a group of processes that can find each other, or none.
+
+    Raises:
+        ConfigurationError: One of them is nonsense, or missing.
+    """
+    size = world_size()
+    own_rank(), local_rank(), local_world_size()
+    port = _number("MASTER_PORT", low=1, high=_MOST_PORTS)
+    if size is None or size == 1:
+        return
+    given = {"RANK": os.environ.get("RANK"), "MASTER_PORT": port}
+    given["MASTER_ADDR"] = os.environ.get("MASTER_ADDR")
+    for name, value in given.items():
+        if value is None or value == "":
+            msg = f"{name} must be set where WORLD_SIZE is {size}, got nothing; {_WAY_OUT}"
+            raise ConfigurationError(msg)
+
+
+def _number(name: str, *, low: int, high: int) -> int | None:
+    written = os.environ.get(name, "").strip()
+    if not written:
+        return None
+    # Digits alone: int() would take "1_0" and Arabic ones, which torch does not.
+    is_number = written.isascii() and written.isdigit() and len(written) < 10
+    if not is_number or not low <= int(written) <= high:
+        msg = f"{name} must be a number from {low} to {high}, got {excerpt(written)}; {_WAY_OUT}"
+        raise ConfigurationError(msg)
+    return int(written)

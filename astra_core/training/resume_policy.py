@@ -1,0 +1,227 @@
+"""What a run may resume: the policy for a changed version, algorithm or configuration.
+
+A resumed run must end where an uninterrupted one would have. So a field may differ from the
+checkpoint's when the updates that are done would have been the same under it:
+
+=================================  =============  ==============================================
+field                              may it differ  why
+=================================  =============  ==============================================
+training_steps                     yes            done updates stay; a schedule that reads it
+                                                  follows the new length from here on
+early_stopping.*, max_nonfinite_*  yes            they say when to end, not what to learn; a run
+                                                  that a budget ended amid an experience goes on
+                                                  from that experience's start
+checkpoint.*, dump_steps           yes            they say what is written
+eval_every, eval_first             yes            they say when to look
+gradient_checkpointing             yes            the same numbers with other memory
+precision, lr, optimizer, parts,   no             the updates that are done would be others
+schedule, batch sizes, lora, ...
+algorithm                          no             its state would be read by another
+metric, mode                       no             the best so far was chosen by the other one
+early_stopping.min_delta           no             likewise
+=================================  =============  ==============================================
+
+Between package versions, a patch or minor difference resumes; a major one is refused unless
+``training.checkpoint.allow_other_version`` is set. There is never a question to answer.
+"""
+
+import re
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal
+
+from astra_core.config import TrainingConfiguration
+from astra_core.engine.products.precision import faster_precision
+from astra_core.errors import CheckpointError
+from astra_core.training.checkpoint import Checkpoint, CheckpointStore, load_checkpoint
+from astra_core.training.distributed import World
+
+_PACKAGE = "astra-red-team"
+_FREE = re.compile(
+    r"training_steps|max_nonfinite_steps|eval_every|eval_first|gradient_checkpointing"
+    r"|dump_steps(\..*)?|checkpoint\..*|early_stopping\.(?!min_delta).*"
+)
+
+Order = Literal["less", "match", "greater"]
+Level = Literal["none", "patch", "minor", "major"]
+
+
+def package_version() -> str | None:
+    """The installed version of this package; None where it is not installed."""
+    try:
+        return version(_PACKAGE)
+    except PackageNotFoundError:
+        return None
+
+
+def version_difference(first: str | None, second: str | None) -> tuple[Order, Level]:
+    """How the first version stands to the second, and at which level they part.
+
+    Compared as far as both are spelled out, so ``1.5`` matches ``1.5.3``; None is below all.
+    """
+    if first is None or second is None:
+        if first == second:
+            return "match", "none"
+        return ("less" if first is None else "greater"), "major"
+    levels: tuple[Level, ...] = ("major", "minor", "patch")
+    for level, own, other in zip(levels, _numbers(first), _numbers(second), strict=False):
+        if own != other:
+            return ("less" if own < other else "greater"), level
+    return "match", "none"
+
+
+def changed_fields(stored: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Every field that differs, by its dotted name, as (stored, own).
+
+    A field that the stored configuration does not know counts as its default.
+    """
+    default = _flat(TrainingConfiguration().model_dump(mode="json"))
+    before, now = {**default, **_flat(stored)}, _flat(own)
+    return {
+        name: (before.get(name), now.get(name))
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+    }
+
+
+def check_resumable(
+    record: Mapping[str, Any], own: Mapping[str, Any], *, subject: str
+) -> dict[str, tuple[Any, Any]]:
+    """The fields that differ, if all of them may.
+
+    Args:
+        record: Of the checkpoint.
+        own: ``config``, ``algorithm``, ``version`` and more of the run that wants to resume.
+        subject: The checkpoint, as an error calls it.
+
+    Raises:
+        CheckpointError: Algorithm, version, seed or a field that may not differ is another.
+    """
+    if record.get("algorithm") != own["algorithm"]:
+        msg = (
+            f"{subject} was written by {record.get('algorithm')} and cannot resume "
+            f"{own['algorithm']}; start a new run or restore training.algorithm.name"
+        )
+        raise CheckpointError(msg)
+    is_other = version_difference(record.get("version"), own["version"])[1] == "major"
+    if is_other and not own["config"]["checkpoint"]["allow_other_version"]:
+        msg = (
+            f"{subject} must be of the same major version as {own['version']}, got "
+            f"{record.get('version')}; start a new run or set "
+            "training.checkpoint.allow_other_version"
+        )
+        raise CheckpointError(msg)
+    for name in ("seed", "system"):
+        if record.get(name) != own[name]:
+            msg = (
+                f"{subject} must have {name} {own[name]}, got {record.get(name)}; "
+                "start a new run or restore it"
+            )
+            raise CheckpointError(msg)
+    return _permitted(changed_fields(record["config"], own["config"]), subject)
+
+
+def as_begun(
+    config: TrainingConfiguration, model: Any, *, store: CheckpointStore | None, world: World
+) -> TrainingConfiguration:
+    """The configuration with the precision of the run it goes on with in place of ``auto``.
+
+    A run that begins takes the faster one, the same in every process: a trial anew in a resumed
+    run could end otherwise.
+
+    Args:
+        config: Of the run.
+        model: That is trained.
+        store: Of the run's own checkpoints.
+        world: The processes that train together.
+
+    Raises:
+        CheckpointError: ``config.checkpoint.resume`` names what cannot be resumed.
+    """
+    if config.precision != "auto":
+        return config
+    resume = config.checkpoint.resume
+    found = None if resume == "never" else starting_point(store, resume)
+    if found is not None:
+        precision = found[0].record["config"]["precision"]
+    else:
+        precision = world.first_says(faster_precision(model, is_trained=True))
+    return config.model_copy(update={"precision": precision})
+
+
+def starting_point(store: CheckpointStore | None, resume: str) -> tuple[Checkpoint, Path] | None:
+    """The checkpoint a run goes on from, and the folder it was in; None to begin anew.
+
+    A run's own checkpoints come before the folder it was told to start from, so that it can be
+    killed too.
+
+    Raises:
+        CheckpointError: What ``resume`` names holds none, or all are damaged.
+    """
+    if resume == "never":
+        if store is not None:
+            store.clear()
+        return None
+    own = store.newest() if store is not None else None
+    if store is not None and own is not None:
+        return own, store.folder
+    if resume == "auto":
+        return None
+    return _named(Path(resume))
+
+
+def whole_before(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
+    """The newest checkpoint in the folder that a longer run would have come through.
+
+    Raises:
+        CheckpointError: There is none, or all are damaged.
+    """
+    found = CheckpointStore(folder).newest(is_whole=True)
+    if found is None:
+        msg = (
+            f"checkpoint {folder / checkpoint.name} must have a whole one beside it to go on from, "
+            "got none; start a new run or restore training.early_stopping"
+        )
+        raise CheckpointError(msg)
+    return found
+
+
+def _named(path: Path) -> tuple[Checkpoint, Path]:
+    if (path / "manifest.json").is_file():
+        return load_checkpoint(path), path.parent
+    for folder in (path, path / "checkpoints"):
+        found = CheckpointStore(folder).newest()
+        if found is not None:
+            return found, folder
+    msg = (
+        f"training.checkpoint.resume must name a folder with a checkpoint, got '{path}'; "
+        "auto goes on where this run stopped"
+    )
+    raise CheckpointError(msg)
+
+
+def _permitted(changed: dict[str, tuple[Any, Any]], subject: str) -> dict[str, tuple[Any, Any]]:
+    refused = [name for name in changed if not _FREE.fullmatch(name)]
+    if refused:
+        before, now = ([changed[name][index] for name in refused] for index in (0, 1))
+        msg = (
+            f"{subject} must be resumed with training.{refused} as they were, {before}, got {now}; "
+            "start a new run or restore them"
+        )
+        raise CheckpointError(msg)
+    return changed
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", text.partition("+")[0])][:3]
+
+
+def _flat(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, Mapping) and value:
+            found |= _flat(value, f"{prefix}{key}.")
+        elif not isinstance(value, Mapping):
+            found[f"{prefix}{key}"] = value
+    return found

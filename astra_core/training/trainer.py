@@ -1,0 +1,302 @@
+"""The Trainer: a generator of facts about optimiser updates; whoever drives it logs and shows them.
+
+One training step collects one experience and learns from it in one or more optimiser updates. The
+loss of an update is the sum over its whole window of micro-batches divided by the window's
+weight, so the size of micro-batches, their order and a short last window change nothing. A window
+never spans two policies.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from astra_core.algorithm import Algorithm, Batch
+from astra_core.config import Section, TrainingConfiguration
+from astra_core.engine.memory import peak_memory
+from astra_core.errors import CheckpointError, ConfigurationError
+from astra_core.evaluator import Evaluator
+from astra_core.extensions.promises import examined, reports_of
+from astra_core.models.language_model import LanguageModel
+from astra_core.models.lora import add_adapters
+from astra_core.rollout import Graph
+from astra_core.sampler import Sampler
+from astra_core.training.checkpoint import Checkpoint, CheckpointStore
+from astra_core.training.distributed import World
+from astra_core.training.harness import Experience, Harness
+from astra_core.training.progress import EvaluationPoint, Progress, StepReport, progress_bar
+from astra_core.training.resume_policy import as_begun, starting_point, whole_before
+from astra_core.training.state import RunState
+from astra_core.training.stopping import Best, Stopping
+from astra_core.training.trial import Trial, tried
+from astra_core.training.update import Updates, refuse_many_nonfinite
+
+__all__ = ["EvaluationPoint", "Progress", "StepReport", "Trainer"]
+
+
+class Trainer:
+    """Optimises the sampler's attacker with an algorithm's loss.
+
+    A Trainer of one's own overrides ``examine``, ``windows``, ``save``, ``end`` or ``steps``, and
+    brings ``Options``, which it finds in ``self.options``; see docs/extending.md.
+
+    Args:
+        config: What to do; the optimiser and the schedule are built from it.
+        sampler: Owns the System, the prompts, the reward and the seed.
+        algorithm: Turns graphs into a loss.
+        evaluator: Without one there is no evaluation, no best checkpoint and no patience.
+        store: Without one nothing is saved and nothing is resumed.
+        first_graphs: Rollouts of the untrained attacker, learned from in the first training step.
+        world: The processes that train together; None for this one alone.
+    """
+
+    Options = Section
+
+    def __init__(
+        self,
+        config: TrainingConfiguration,
+        sampler: Sampler,
+        algorithm: Algorithm,
+        *,
+        evaluator: Evaluator | None = None,
+        store: CheckpointStore | None = None,
+        first_graphs: Sequence[Graph] | None = None,
+        world: World | None = None,
+    ) -> None:
+        if config.dump_steps and store is None:
+            msg = "training.dump_steps must be empty without a store; give the Trainer one"
+            raise ConfigurationError(msg)
+        self.world = world or World()
+        model = sampler.system.attacker.model
+        config = self.config = as_begun(config, model, store=store, world=self.world)
+        where = "training.trainer.options"
+        self.options = type(self).Options.read(config.trainer.options, where=where)
+        self.sampler = sampler
+        self.algorithm = algorithm
+        self.evaluator = evaluator
+        self.store = store
+        self.progress = Progress()
+        self.best = Best(metric=config.metric, mode=config.mode)
+        self._first_graphs = first_graphs
+        self.harness = Harness(
+            sampler,
+            algorithm,
+            num_episodes=config.num_episodes_per_experience,
+            shuffle=config.shuffle,
+            world=self.world,
+        )
+        if config.lora is not None:
+            add_adapters(self._attacker.model, config.lora, seed=sampler.seed)
+        self.updates = Updates(config, algorithm, self._attacker, world=self.world)
+        self._stopping = Stopping(config.early_stopping)
+        self._state = RunState(config, sampler, algorithm, updates=self.updates)
+        self._eval_s = 0.0
+
+    def train(self, on_step: Callable[[StepReport], None] | None = None) -> Progress:
+        """Drains ``steps`` and says where it ended; the best weights are then in the attacker.
+
+        On a terminal, a bar shows how many of the training steps are done.
+        """
+        done = self.progress.training_step
+        with progress_bar("training", total=self.config.training_steps, done=done) as show:
+            for report in reports_of(self):
+                show(self.progress.training_step)
+                if on_step is not None:
+                    on_step(report)
+        return self.progress
+
+    def resume(self) -> bool:
+        """Goes on as ``training.checkpoint.resume`` says; True when there was a state to load.
+
+        What may differ from the checkpoint: see ``astra_core.training.resume_policy``.
+
+        Raises:
+            CheckpointError: The checkpoints are damaged, or of another run than this.
+        """
+        mode = self.config.checkpoint.resume
+        if mode == "never" and not self.world.is_first:
+            return False
+        found = starting_point(self.store, mode)
+        if found is None:
+            return False
+        checkpoint, folder = found
+        self._stopping.start()
+        changed = self._load(checkpoint, folder)
+        if any(name.startswith(("training_steps", "early_stopping")) for name in changed):
+            self.progress.stopped_because = self.end()
+            if self.progress.is_partial and not self.progress.stopped_because:
+                self._load(whole_before(checkpoint, folder), folder)
+        if self.store is not None and folder != self.store.folder and self.world.is_first:
+            if self.best.model:
+                self.store.adopt(self.best.model, folder)
+            self.save()
+        self.world.barrier()
+        return True
+
+    def _load(self, checkpoint: Checkpoint, folder: Path) -> Iterable[str]:
+        """Puts a checkpoint back; the names of the configuration's fields that differ from it."""
+        self.progress, changed = self._state.load(
+            checkpoint, self.best, self._stopping, subject=f"checkpoint {folder}"
+        )
+        return changed
+
+    def dry_run(self) -> Trial:
+        """One batch rolled out, read and differentiated, and nothing changed by it.
+
+        Raises:
+            TrainingError: The loss or a gradient is not finite, or there is nothing to learn.
+        """
+        return tried(
+            self.harness,
+            self.updates,
+            graphs=self._first_graphs,
+            batch_size=self.config.batch_size,
+        )
+
+    def steps(self) -> Iterator[StepReport]:
+        """One report per optimiser update, from where the loaded state stopped.
+
+        Whatever ended the run, its last weights have then been examined, the newest state is saved
+        and the best weights are in the attacker.
+
+        Raises:
+            TrainingError: Too many updates met a NaN or an infinity.
+        """
+        self._stopping.start()
+        is_new = not self.progress.stopped_because
+        if is_new and not self.progress.training_step and not self.progress.evaluations:
+            if self.config.eval_first:
+                self.evaluate()
+            self.save()
+        while not self.progress.stopped_because:
+            yield from self._training_step()
+            self.progress.stopped_because = self._spent() or self.world.first_says(self.end())
+            is_due = self.progress.training_step % self.config.checkpoint.save_every == 0
+            if is_due and not self.progress.stopped_because:
+                self.save()
+        was_examined = self._is_examined
+        if not was_examined:
+            self.evaluate()
+        if is_new or not was_examined:
+            self.save()
+        self.restore_best()
+
+    def _training_step(self) -> Iterator[StepReport]:
+        """The updates of one experience; the last is reported once its evaluation is done."""
+        iteration = self.progress.training_step
+        graphs = self._first_graphs if iteration == 0 else None
+        experience = self.harness.experience(iteration, graphs=graphs)
+        if self.world.size > 1:
+            self.world.check_equal(experience.digest(), "the experience of a training step")
+        if not experience.steps:
+            self.progress.num_empty += 1
+        self._stopping.note(experience.metrics)
+        last: StepReport | None = None
+        for window in self.windows(experience):
+            if self._spent():
+                self.progress.is_partial = True
+                break
+            if last is not None:
+                yield last
+            last = self.update(window, experience, is_first=last is None)
+        if last is not None or not self.progress.is_partial:
+            self.updates.move_schedule()
+            self.progress.training_step += 1
+            self._evaluate_if_due()
+        if last is not None:
+            peaks = peak_memory(self._attacker.device, before=last.timings)
+            timings = {**last.timings, **peaks, "time/eval_s": self._eval_s}
+            self._eval_s = 0.0
+            yield replace(last, timings=timings)
+
+    def _evaluate_if_due(self) -> None:
+        done, last = self.progress.training_step, self.config.training_steps
+        if done >= last or done % self.config.eval_every == 0 or self._spent():
+            self.evaluate()
+
+    def _spent(self) -> str:
+        """Which budget is used up, in words; the same in every process, though clocks differ."""
+        reason = self._stopping.spent(self.progress.step)
+        is_timed = self.config.early_stopping.max_seconds is not None
+        return self.world.first_says(reason) if is_timed else reason
+
+    @property
+    def _is_examined(self) -> bool:
+        """Whether the last evaluation was of the attacker as it is now."""
+        points = self.progress.evaluations
+        return self.evaluator is None or bool(points and points[-1].step == self.progress.step)
+
+    def windows(self, experience: Experience) -> Iterator[list[Batch]]:
+        """Windows of micro-batches, one per update; a short last one is kept."""
+        size = self.config.gradient_accumulation_steps * self.world.size
+        for epoch in range(self.config.epochs_per_experience):
+            batches = self.harness.batches(
+                experience, epoch=epoch, batch_size=self.config.batch_size
+            )
+            while window := list(islice(batches, size)):
+                yield window
+
+    def update(
+        self, window: Sequence[Batch], experience: Experience, *, is_first: bool = True
+    ) -> StepReport:
+        """One optimiser update; ``is_first`` charges it with the experience's own seconds."""
+        step = self.progress.step + 1
+        is_dumped = step in self.config.dump_steps and self.world.is_first
+        dump = self.store.dump(step) if self.store is not None and is_dumped else None
+        update = self.updates.apply(window, training_step=experience.iteration, dump=dump)
+        self.progress.step = step
+        self.progress.num_nonfinite += int(update.is_skipped)
+        limit = self.config.max_nonfinite_steps
+        refuse_many_nonfinite(self.progress.num_nonfinite, limit=limit, last=update)
+        memory = peak_memory(self._attacker.device)
+        return update.report(step, experience, memory, is_first=is_first)
+
+    def end(self) -> str:
+        """Why the run ends now, in words; empty while it goes on."""
+        is_done = self.progress.training_step >= self.config.training_steps
+        return self._stopping.reason(self.progress.step, self.best) or (
+            "all training steps are done" if is_done else ""
+        )
+
+    def evaluate(self) -> None:
+        """Evaluates the attacker as it is, and writes it as the best so far if it is."""
+        if self.evaluator is None:
+            return
+        start, progress = time.perf_counter(), self.progress
+        metrics, done = examined(self), progress.training_step
+        progress.evaluations.append(EvaluationPoint(done, progress.step, metrics))
+        name, min_delta = f"best_{done:06d}", self.config.early_stopping.min_delta
+        is_best = self.best.offer(metrics, done, name, min_delta=min_delta)
+        if is_best and self.store is not None and self.world.is_first:
+            self.store.save_model(name, self._state.write_model)
+        self._eval_s += time.perf_counter() - start
+
+    def examine(self, evaluator: Evaluator) -> dict[str, float]:
+        """What the attacker scores as it is now; the same whenever its weights are the same."""
+        return evaluator.evaluate(self.sampler.system).metrics()
+
+    def restore_best(self) -> None:
+        """Puts the best weights into the attacker and shows that they score what they scored."""
+        if self.evaluator is None or self.store is None or not self.best.model:
+            return
+        self.world.barrier()
+        folder = self.store.model(self.best.model)
+        self._state.read_model(folder)
+        value = examined(self)[self.config.metric]
+        if value != self.best.value:
+            msg = (
+                f"{folder} must score {self.config.metric} {self.best.value} when loaded again, "
+                f"got {value}; the run is not reproducible on this machine"
+            )
+            raise CheckpointError(msg)
+
+    def save(self) -> None:
+        """Writes a checkpoint of the run as it is now."""
+        if self.store is not None and self.world.is_first:
+            self.store.save(self._state.checkpoint(self.progress, self.best, self._stopping))
+        self.world.barrier()
+
+    @property
+    def _attacker(self) -> LanguageModel:
+        return self.sampler.system.attacker

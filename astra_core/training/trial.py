@@ -1,0 +1,82 @@
+"""A dry run: whether one batch goes through, before a long run is paid for."""
+
+import math
+import resource
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from astra_core.errors import TrainingError
+from astra_core.extensions.promises import tensors_by_name
+from astra_core.rollout import Graph
+from astra_core.training.dumps import batch_tensors
+from astra_core.training.harness import Harness
+from astra_core.training.update import Updates
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one batch showed.
+
+    Attributes:
+        num_steps: What the experience offers to learn from.
+        num_tokens: Tokens the attacker read.
+        loss: Of the batch.
+        grad_norm: Of its gradients.
+        shapes: Of the batch's tensors, by name.
+        peak_bytes: The most memory held: on the GPU where the attacker is on one, else the
+            process's resident memory.
+    """
+
+    num_steps: int
+    num_tokens: int
+    loss: float
+    grad_norm: float
+    shapes: dict[str, tuple[int, ...]]
+    peak_bytes: int
+
+
+def tried(
+    harness: Harness, updates: Updates, *, graphs: Sequence[Graph] | None, batch_size: int
+) -> Trial:
+    """One batch rolled out, read and differentiated; weights and memories stay as they are.
+
+    Raises:
+        TrainingError: The loss or a gradient is not finite, or there is nothing to learn.
+    """
+    device = harness.sampler.system.attacker.device
+    reward, algorithm = harness.sampler.reward, harness.algorithm
+    rewarded = _copied(tensors_by_name("reward", reward))
+    learned = _copied(tensors_by_name("algorithm", algorithm))
+    try:
+        experience = harness.experience(0, graphs=graphs)
+        if not experience.steps:
+            msg = (
+                f"an experience must offer something to learn, got {len(experience.graphs)} graphs "
+                "without a step; more prompts or other options of training.algorithm may give some"
+            )
+            raise TrainingError(msg)
+        batch = next(harness.batches(experience, epoch=0, batch_size=batch_size))
+        loss, _ = updates.gradients([batch], training_step=0)
+        norm = updates.clip()
+    finally:
+        updates.optimizer.zero_grad(set_to_none=True)
+        reward.load_state(rewarded)
+        algorithm.load_state(learned)
+    if not (math.isfinite(loss) and math.isfinite(norm)):
+        msg = f"loss and gradients must be finite, got loss {loss} and norm {norm}; see the models"
+        raise TrainingError(msg)
+    shapes = {name: tuple(tensor.shape) for name, tensor in batch_tensors([batch]).items()}
+    return Trial(len(experience.steps), batch.num_tokens, loss, norm, shapes, _peak_bytes(device))
+
+
+def _copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in state.items()}
+
+
+def _peak_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

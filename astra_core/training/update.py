@@ -1,0 +1,222 @@
+"""One optimiser update: a window of micro-batches becomes one change of the trained weights.
+
+The loss of a window is the sum over its micro-batches, on all processes, divided by the window's
+weight, so the size and order of micro-batches and the number of processes change nothing.
+"""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from astra_core.algorithm import Algorithm, Batch
+from astra_core.config import TrainingConfiguration
+from astra_core.engine.products.routed_linear import routed_linears
+from astra_core.engine.recomputation import recomputed
+from astra_core.errors import TrainingError
+from astra_core.extensions.calls import plugin_call
+from astra_core.extensions.promises import built_optimizer, built_schedule, loss_of, own_weights
+from astra_core.models.language_model import LanguageModel
+from astra_core.registry import build
+from astra_core.training.distributed import World
+from astra_core.training.dumps import batch_tensors, write_dump
+from astra_core.training.harness import Experience
+from astra_core.training.optimizers import OptimizerPlugin
+from astra_core.training.parts import is_active, parameter_groups, trained_weights
+from astra_core.training.progress import StepReport
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What an update did; the attributes are those of ``StepReport``."""
+
+    loss: float
+    grad_norm: float
+    lr: float
+    num_tokens: int
+    is_skipped: bool
+    metrics: Mapping[str, float]
+    train_s: float
+
+    def report(
+        self, step: int, experience: Experience, memory: Mapping[str, float], *, is_first: bool
+    ) -> StepReport:
+        """What to tell of it; ``is_first`` charges it with the experience's own seconds."""
+        return StepReport(
+            step=step,
+            training_step=experience.iteration + 1,
+            loss=self.loss,
+            grad_norm=self.grad_norm,
+            lr=self.lr,
+            num_tokens=self.num_tokens,
+            is_skipped=self.is_skipped,
+            metrics={
+                **experience.metrics,
+                **{f"train/{name}": value for name, value in self.metrics.items()},
+            },
+            timings={
+                "time/rollout_s": experience.rollout_s if is_first else 0.0,
+                "time/score_s": experience.score_s if is_first else 0.0,
+                "time/train_s": self.train_s,
+                "time/eval_s": 0.0,
+                "time/tokens_per_s": self.num_tokens / self.train_s,
+                **memory,
+            },
+        )
+
+
+def refuse_many_nonfinite(count: int, *, limit: int, last: Update) -> None:
+    """Returns if no more than ``limit`` updates were skipped for a NaN or an infinity.
+
+    Raises:
+        TrainingError: ``count`` were.
+    """
+    if count > limit:
+        msg = (
+            f"training.max_nonfinite_steps allows {limit} non-finite updates, got {count}; last "
+            f"loss {last.loss}, gradient norm {last.grad_norm}; lower training.lr, the last good "
+            "checkpoint is kept"
+        )
+        raise TrainingError(msg)
+
+
+class Updates:
+    """The optimiser, its schedule and the weights it moves."""
+
+    def __init__(
+        self,
+        config: TrainingConfiguration,
+        algorithm: Algorithm,
+        attacker: LanguageModel,
+        *,
+        world: World,
+    ) -> None:
+        self._config = config
+        self._algorithm = algorithm
+        self._attacker = attacker
+        self._world = world
+        plugin: OptimizerPlugin = build("optimizer", config.optimizer)
+        groups = parameter_groups(
+            attacker.model,
+            own_weights(algorithm),
+            weight_decay=float(getattr(plugin.options, "weight_decay", 0.0)),
+            lr=config.lr,
+            parts=config.parts,
+        )
+        self._plugin = plugin
+        self.optimizer = built_optimizer(plugin, groups, config.lr)
+        self.schedule = built_schedule(config, self.optimizer)
+
+    def apply(
+        self, window: Sequence[Batch], *, training_step: int, dump: Path | None = None
+    ) -> Update:
+        """The update by one window, of which this process computes its share.
+
+        Args:
+            window: Micro-batches of all processes, in the same order on each.
+            training_step: Counted from 0; says which parts move.
+            dump: Where to write the update's tensors.
+        """
+        start = time.perf_counter()
+        loss, metrics = self.gradients(window, training_step=training_step)
+        norm = self.clip()
+        is_skipped = not (math.isfinite(loss) and math.isfinite(norm))
+        update = Update(
+            loss=loss,
+            grad_norm=norm,
+            lr=float(self.optimizer.param_groups[0]["lr"]),
+            num_tokens=sum(batch.num_tokens for batch in window),
+            is_skipped=is_skipped,
+            metrics=metrics,
+            train_s=0.0,
+        )
+        tensors = self._tensors(window) if dump else {}
+        if not is_skipped:
+            with plugin_call("optimizer", self._plugin, "step"):
+                self.optimizer.step()
+        if dump:
+            weights = {f"weight/{name}": p.detach() for name, p in self.weights().items()}
+            write_dump(dump, tensors | weights, {"loss": loss, "grad_norm": norm, **metrics})
+        self.optimizer.zero_grad(set_to_none=True)
+        return replace(update, train_s=time.perf_counter() - start)
+
+    def move_schedule(self) -> None:
+        """Sets the rate of the next training step."""
+        with plugin_call("schedule", self._config.schedule.name, "step"):
+            self.schedule.step()
+
+    def gradients(
+        self, window: Sequence[Batch], *, training_step: int
+    ) -> tuple[float, dict[str, float]]:
+        """Leaves the window's gradients in the active weights; the loss and the metrics' means."""
+        weight = sum(batch.weight for batch in window) or 1.0
+        totals = {"": 0.0}
+        with self._recomputation(), self._route():
+            for batch in window[self._world.rank :: self._world.size]:
+                with self._autocast():
+                    loss, logs = loss_of(self._algorithm, batch)
+                (loss / weight).backward()  # type: ignore[no-untyped-call]
+                totals[""] += float(loss.detach()) / weight
+                for name, value in logs.items():
+                    totals[name] = totals.get(name, 0.0) + value * batch.weight / weight
+        metrics = self._world.sum_of(totals)
+        self._clear_inactive(training_step)
+        self._world.add_gradients(self.active())
+        return metrics.pop(""), metrics
+
+    def clip(self) -> float:
+        """The norm of the gradients before they were cut to ``max_grad_norm``."""
+        weights = self.active()
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        norm = torch.nn.utils.get_total_norm(gradients)
+        limit = self._config.max_grad_norm or math.inf
+        # torch's own clipping multiplies by 1 below the limit: a pass over all gradients for
+        # nothing. The margin is the one it divides with.
+        if float(norm) + 1e-6 > limit:
+            torch.nn.utils.clip_grads_with_norm_(weights, limit, norm)
+        return float(norm)
+
+    def active(self) -> list[torch.nn.Parameter]:
+        """The weights that the present training step moves."""
+        return [p for group in self._active_groups for p in group["params"]]
+
+    def weights(self) -> dict[str, torch.nn.Parameter]:
+        """Every trained weight by name."""
+        return trained_weights(self._attacker.model, self._algorithm.parameters())
+
+    def _clear_inactive(self, training_step: int) -> None:
+        """Gradients of frozen weights are dropped, not kept for the day they thaw."""
+        parts = self._config.parts
+        self._active_groups = []
+        for group in self.optimizer.param_groups:
+            if all(is_active(parts[key], training_step) for key in group["parts"]):
+                self._active_groups.append(group)
+                continue
+            for parameter in group["params"]:
+                parameter.grad = None
+
+    def _tensors(self, window: Sequence[Batch]) -> dict[str, torch.Tensor]:
+        found = batch_tensors(window)
+        for name, parameter in self.weights().items():
+            if parameter.grad is not None:
+                found[f"gradient/{name}"] = parameter.grad.detach().clone()
+        return found
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self._config.precision == "fp32":
+            return nullcontext()
+        return torch.autocast(self._attacker.device.type, dtype=torch.bfloat16)
+
+    def _route(self) -> AbstractContextManager[Any]:
+        is_fp32 = self._config.precision == "fp32" and self._attacker.device.type == "cpu"
+        return routed_linears(self._attacker.model) if is_fp32 else nullcontext()
+
+    def _recomputation(self) -> AbstractContextManager[Any]:
+        if not self._config.gradient_checkpointing:
+            return nullcontext()
+        return recomputed(self._attacker.model)

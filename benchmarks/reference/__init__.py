@@ -1,0 +1,1 @@
+"""The plain way, against which the engine is checked and timed."""

@@ -1,0 +1,1 @@
+"""What Prefect is told: stages as tasks, reports, deployments, lost runs."""

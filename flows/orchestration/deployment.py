@@ -1,0 +1,116 @@
+"""Schedules: prefect.yaml handed to a server, and a worker that runs what is due."""
+
+import json
+import os
+import subprocess
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import shortened
+from flows.servers.access import header
+from flows.servers.addresses import client_environment
+from flows.servers.keeper import kept
+from flows.servers.processes import KEEPER, child_environment, run_group, stage_command
+from flows.servers.services import WORK_POOL, ServiceError, running, worker_command
+from tasks.machine.environment import PRIVATE, QUIET, STEADY
+from tasks.params.yaml_files import load_yaml, read_yaml_text
+
+
+def deploy_all() -> list[str]:
+    """One line for each deployment of prefect.yaml, now known to the server.
+
+    Raises:
+        ServiceError: No server answers, or it did not take them.
+    """
+    lines = _deployments()
+    environment = _server_environment()
+    if not _pool_exists(environment["PREFECT_API_URL"]):
+        _prefect(environment, "work-pool", "create", WORK_POOL, "--type", "process")
+    _prefect(environment, "deploy", "--all")
+    return [*lines, "'astra worker' or 'astra ui --worker' runs what is due"]
+
+
+def run_worker() -> int:
+    """The exit status of a worker in front.
+
+    Raises:
+        ServiceError: No server answers, or a worker runs already.
+    """
+    if any(service.name == "worker" for service in running()):
+        msg = "a worker must run once, got the one of 'astra ui'; 'astra ui --stop' ends it"
+        raise ServiceError(msg)
+    environment = _server_environment()
+    from flows.orchestration.lost_runs import close_lost_runs
+
+    close_lost_runs()
+    return run_group(
+        kept(worker_command()), environment=environment, farewell=KEEPER, stdin=subprocess.PIPE
+    )
+
+
+def _server_environment() -> dict[str, str]:
+    """The environment of Prefect's own commands.
+
+    ``PWD`` is what prefect.yaml names as the folder of its flows; a process started with another
+    working folder would inherit a wrong one.
+    """
+    os.environ |= client_environment()
+    return {**child_environment({**PRIVATE, **QUIET, **STEADY}), "PWD": str(Path.cwd())}
+
+
+def _pool_exists(url: str) -> bool:
+    address = f"{url}/work_pools/{WORK_POOL}"
+    request = urllib.request.Request(address, headers=header())  # noqa: S310 - an address of http
+    try:
+        with urllib.request.urlopen(request, timeout=10) as reply:  # noqa: S310 - the same
+            return bool(json.load(reply))
+    except urllib.error.HTTPError as error:
+        if error.code != 404:  # not found
+            msg = f"the Prefect server must answer {address}, got status {error.code}"
+            raise ServiceError(msg) from error
+        return False
+
+
+def _prefect(environment: dict[str, str], *arguments: str) -> None:
+    """Runs one of Prefect's commands without questions or output."""
+    command = stage_command("prefect", "--no-prompt", *arguments)
+    done = subprocess.run(  # noqa: S603
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        words = " ".join((done.stderr.strip() or done.stdout.strip()).split())
+        msg = f"'prefect {' '.join(arguments)}' must succeed, got: {words[-400:]}"
+        raise ServiceError(msg)
+
+
+def _deployments(path: Path = Path("prefect.yaml")) -> list[str]:
+    """One line for each deployment that the file describes.
+
+    Raises:
+        ConfigurationError: The file is missing, or describes none.
+    """
+    record = load_yaml(read_yaml_text(path), subject=str(path), way_out="correct that line")
+    try:
+        lines = [
+            f"{entry['name']:<25}{', '.join(_times(entry))}" for entry in record["deployments"]
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
+        reason = shortened(f"{type(error).__name__}: {error}", limit=120)
+        msg = f"{path} must list deployments with name and schedules, got {reason}; correct it"
+        raise ConfigurationError(msg) from error
+    if not lines:
+        msg = f"{path} must list at least one deployment, got none; restore it from git"
+        raise ConfigurationError(msg)
+    return lines
+
+
+def _times(entry: dict[str, Any]) -> list[str]:
+    return [str(next(iter(schedule.values()))) for schedule in entry.get("schedules") or []]

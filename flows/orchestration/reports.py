@@ -1,0 +1,68 @@
+"""What a flow run leaves in Prefect's pages: the stages as a table, and what the gates found."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from prefect.artifacts import create_markdown_artifact, create_table_artifact
+
+from flows.orchestration.stages import StageOutcome
+from tasks.machine.console import complain
+
+VALIDATION_PAGE = Path("reports/validation.md")
+
+
+class PipelineReport:
+    """The outcomes of a flow run's stages; published on exit, however the run ends."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[StageOutcome] = []
+
+    def add(self, outcome: StageOutcome) -> StageOutcome:
+        """The outcome itself, recorded first.
+
+        Raises:
+            StageError: The stage is not done; the message is the stage's own.
+        """
+        self.outcomes.append(outcome)
+        return outcome.checked()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per stage that was reached, in order."""
+        names = ("stage", "state", "seconds", "attempts", "message")
+        return [{name: getattr(outcome, name) for name in names} for outcome in self.outcomes]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # A person who pressed Ctrl-C does not wait for a page.
+        if error is not None and not isinstance(error, Exception):
+            return
+        try:
+            create_table_artifact(
+                key="pipeline-report", table=self.rows(), description="Stages of this run"
+            )
+        except Exception as problem:  # noqa: BLE001 - must not hide why the run failed
+            complain(f"warning: Prefect took no report: {type(problem).__name__}")
+
+
+def publish_validation(page: Path = VALIDATION_PAGE) -> None:
+    """Shows the data gate's own page beside the run, if it wrote one."""
+    if page.is_file():
+        publish_page("validation-report", page.read_text(encoding="utf-8"))
+
+
+def publish_page(key: str, markdown: str) -> None:
+    """Shows a page beside the run.
+
+    Args:
+        key: Small letters, digits and dashes.
+        markdown: The page.
+    """
+    create_markdown_artifact(key=key, markdown=markdown)

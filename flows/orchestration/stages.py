@@ -1,0 +1,142 @@
+"""A stage as a Prefect task: DVC says whether it must run, a process of its own runs it.
+
+The states a person sees are Skipped, Completed, Failed and TimedOut, and the message of a failure
+is the stage's own. Prefect caches nothing here: whether an output is up to date is DVC's to say.
+"""
+
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.states import Completed, Failed
+from prefect.tasks import exponential_backoff
+
+from flows.errors import PassingStageError, StageError, StageTimeoutError
+from flows.servers.processes import child_environment, run_group, stage_command
+from tasks.machine.console import complain, say
+from tasks.machine.environment import PRIVATE, QUIET, STEADY
+from tasks.pipeline import failures
+from tasks.pipeline.reproduction import is_current
+
+
+@dataclass(frozen=True, slots=True)
+class StageOutcome:
+    """How one stage of one flow run went."""
+
+    stage: str
+    state: str
+    seconds: float
+    attempts: int
+    message: str = ""
+    error: StageError | None = None
+
+    def checked(self) -> "StageOutcome":
+        """Itself, if the stage is done.
+
+        Raises:
+            StageError: The stage is not done; the message is the stage's own.
+        """
+        if self.error is not None:
+            raise self.error
+        return self
+
+
+def run_stage(
+    name: str,
+    *,
+    timeout_s: float | None = None,
+    retries: int = 2,
+    retry_delay_s: float = 2.0,
+    force: bool = False,
+) -> StageOutcome:
+    """How the stage went, after as many tries as it was worth; never raises for a failed stage.
+
+    Args:
+        name: A stage of dvc.yaml.
+        timeout_s: Limit of one try. A try that reaches it is not repeated.
+        retries: Further tries after a failure that can pass.
+        retry_delay_s: Mean pause before the second try; it doubles with each try.
+        force: Run also what DVC finds up to date.
+    """
+    attempts = 0
+
+    @task(
+        name=name,
+        task_run_name=name,
+        cache_policy=NO_CACHE,
+        retries=retries,
+        retry_delay_seconds=exponential_backoff(backoff_factor=retry_delay_s),
+        retry_jitter_factor=1.0,
+        retry_condition_fn=can_pass,
+    )
+    def attempt() -> State[Any]:
+        nonlocal attempts
+        attempts += 1
+        if attempts > 1:
+            say(f"{name:<13}try {attempts} of {retries + 1}")
+        return _run_once(name, timeout_s=timeout_s, force=force)
+
+    started = time.monotonic()
+    state = attempt(return_state=True)
+    return _outcome(name, state, seconds=time.monotonic() - started, attempts=attempts)
+
+
+def _run_once(name: str, *, timeout_s: float | None, force: bool) -> State[Any]:
+    """The final state of one try; a failure with reasons is raised."""
+    if not force and is_current(name):
+        say(f"{name:<13}up to date")
+        return Completed(name="Skipped", message="DVC finds nothing changed.")
+    command = stage_command("tasks.pipeline.reproduction", name, *(["--force"] if force else []))
+    return run_to_state(name, command, timeout_s=timeout_s)
+
+
+def run_to_state(name: str, command: Sequence[str], *, timeout_s: float | None) -> State[Any]:
+    """Completed or TimedOut, after a command that leaves its failures under ``name``.
+
+    Raises:
+        StageError: The command failed; the message is its own.
+    """
+    environment = child_environment({**PRIVATE, **QUIET, **STEADY})
+    failures.clear_failure(name)
+    try:
+        status = run_group(command, environment=environment, timeout_s=timeout_s)
+    except subprocess.TimeoutExpired:
+        msg = f"stage {name} must end within {timeout_s:g} s; raise flow.timeouts_s in params.yaml"
+        complain(f"error: {msg}")
+        return Failed(name="TimedOut", message=msg, data=StageTimeoutError(msg))
+    if status != 0:
+        raise _failure(name, status)
+    return Completed(message=f"Stage {name} is done.")
+
+
+def _failure(name: str, status: int) -> StageError:
+    """The error that a stage's process left behind."""
+    failure = failures.read_failure(name)
+    if failure is None:
+        return PassingStageError(f"stage {name} was cut off with exit status {status}")
+    return (PassingStageError if failure.retryable else StageError)(failure.message)
+
+
+def can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
+    """Whether Prefect should try again."""
+    return isinstance(state.data, PassingStageError)
+
+
+def _outcome(name: str, state: State[Any], *, seconds: float, attempts: int) -> StageOutcome:
+    error: StageError | None = None
+    if not state.is_completed():
+        cause = state.result(raise_on_failure=False)
+        error = cause if isinstance(cause, StageError) else StageError(str(cause))
+    return StageOutcome(
+        stage=name,
+        state=state.name or state.type.value.title(),
+        seconds=round(seconds, 2),
+        attempts=attempts,
+        message=str(error or state.message or ""),
+        error=error,
+    )

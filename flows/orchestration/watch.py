@@ -1,0 +1,67 @@
+"""A run whose Prefect server is gone ends within seconds and says so in a line.
+
+Prefect tries again for minutes and shows stack traces; what it wanted to report is lost either way,
+while the stages that are done are done: DVC knows them, not the server.
+"""
+
+import atexit
+import os
+import socket
+import threading
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+from flows.servers import services
+from flows.servers.processes import stop_all
+from flows.servers.services import Service
+
+POLL_S = 0.5
+NUM_REFUSALS = 4  # in a row: two seconds in which a server that is started again is not missed
+EXIT_LOST_SERVER = 1
+
+
+def watch(server: Service) -> None:
+    """Ends this process once the server, which is one of this machine, is gone.
+
+    Prefect reports to the server until the interpreter ends, so until then it is watched.
+    """
+    over = threading.Event()
+    atexit.register(over.set)
+    threading.Thread(target=_watch, args=(server, over), daemon=True).start()
+
+
+def _watch(server: Service, over: threading.Event) -> None:
+    refusals = 0
+    while refusals < NUM_REFUSALS and not services.has_ended(server):
+        if over.wait(POLL_S):
+            return
+        refusals = refusals + 1 if _refuses(server.url) else 0
+    if not over.is_set():
+        _end(server)
+
+
+def _refuses(url: str) -> bool:
+    """Whether nobody listens at all; a server that is only slow is not gone."""
+    address = urlsplit(url)
+    try:
+        with socket.create_connection((address.hostname, address.port or 80), timeout=POLL_S):
+            return False
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+
+
+def _end(server: Service) -> NoReturn:
+    """Stops the stage under way and ends the process past Prefect, which would wait."""
+    screen = os.fdopen(os.dup(2), "w", encoding="utf-8")
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    stop_all()
+    screen.write(
+        f"error: the Prefect server of this run must keep running, but ended; what is done is kept "
+        f"and the same command goes on from here; see {services.LOGS / server.name}.log\n"
+    )
+    screen.flush()
+    os._exit(EXIT_LOST_SERVER)

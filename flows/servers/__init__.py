@@ -1,0 +1,1 @@
+"""The servers on this machine, who may use them, and what they run in."""

@@ -1,0 +1,98 @@
+"""Which Prefect server a command uses, and what lets it in there."""
+
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import excerpt
+from flows.servers.access import HOSTS, auth_string, client_variables, header
+from flows.servers.services import PREFECT, Service, ServiceError, answers, running
+
+
+def api_url() -> str | None:
+    """Where a Prefect server is known to be: ``PREFECT_API_URL``, or the one we started."""
+    named = os.environ.get("PREFECT_API_URL")
+    if named:
+        return checked_address(named)
+    found = [service.url for service in running() if service.name == PREFECT]
+    return f"{found[0]}/api" if found and answers(f"{found[0]}/api/health") else None
+
+
+def checked_address(url: str) -> str:
+    """The address itself, if it can be one of a Prefect server.
+
+    Raises:
+        ConfigurationError: ``PREFECT_API_URL`` holds something else.
+    """
+    try:
+        parts = urlsplit(url)
+        is_address = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_address = False
+    if not is_address or not url.isascii() or any(letter.isspace() for letter in url):
+        msg = (
+            "PREFECT_API_URL must be an address such as http://127.0.0.1:4200/api, "
+            f"got {excerpt(url)}; unset it to use this project's own server"
+        )
+        raise ConfigurationError(msg)
+    return url
+
+
+def require_api_url() -> str:
+    """The address of a Prefect server that answers.
+
+    Raises:
+        ServiceError: There is none.
+    """
+    url = api_url()
+    if url is None or not answers(f"{url}/health"):
+        place = f"at {url}" if url else "on this machine"
+        msg = f"a Prefect server must answer {place}, got none; start one with 'astra ui'"
+        raise ServiceError(msg)
+    return url
+
+
+def client_environment(url: str | None = None) -> dict[str, str]:
+    """What a client of a Prefect server that answers must find in its environment.
+
+    Args:
+        url: Of its API; by default that of ``api_url``.
+
+    Raises:
+        ServiceError: There is no server, or it does not let us in.
+    """
+    url = url or require_api_url()
+    if own_server(url) is not None:
+        return {"PREFECT_API_URL": url, **client_variables(auth_string())}
+    if not os.environ.get("PREFECT_API_KEY") and not _lets_in(url, header()):
+        msg = (
+            f"the Prefect server at {url} must accept PREFECT_API_AUTH_STRING, got a refusal; "
+            "'astra ui --env' in its project's folder prints it"
+        )
+        raise ServiceError(msg)
+    return {"PREFECT_API_URL": url}
+
+
+def own_server(url: str) -> Service | None:
+    """The running server of ``astra ui`` that an address leads to, if it is that one."""
+    asked = urlsplit(url)
+    for service in running():
+        known = urlsplit(service.url)
+        if service.name == PREFECT and asked.hostname in HOSTS and asked.port == known.port:
+            return service
+    return None
+
+
+def _lets_in(url: str, headers: Mapping[str, str]) -> bool:
+    """Whether the Prefect server with this API does not refuse who sends these headers."""
+    request = urllib.request.Request(f"{url}/admin/version", headers=dict(headers))  # noqa: S310
+    try:
+        urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - an address of http
+    except urllib.error.HTTPError as error:
+        return error.code not in {401, 403}
+    except (OSError, urllib.error.URLError):
+        return True  # away or slow is another matter
+    return True

@@ -1,0 +1,107 @@
+"""The environment of flows and servers, set before Prefect is imported and read its settings."""
+
+import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import excerpt
+from tasks.machine.environment import PRIVATE, QUIET, STEADY
+
+if TYPE_CHECKING:
+    from flows.servers.services import Service
+
+# Prefect would start a server of its own wherever none is named, and that one lets every page in.
+CLOSED = {"PREFECT_SERVER_EPHEMERAL_ENABLED": "false"}
+OWN = {
+    *CLOSED,
+    *PRIVATE,
+    "PREFECT_HOME",
+    "PREFECT_API_URL",
+    "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL",
+}
+
+
+def set_flow_environment() -> None:
+    """Sets what is not set yet: no telemetry, quiet libraries, Prefect's home in the project."""
+    home = {"PREFECT_HOME": str(Path(".prefect").absolute())}
+    for name, value in {**PRIVATE, **QUIET, **STEADY, **CLOSED, **home}.items():
+        os.environ.setdefault(name, value)
+
+
+@contextmanager
+def quiet_run() -> Iterator[None]:
+    """Around a flow run on a person's terminal: Prefect logs to its pages, not to the screen.
+
+    Runs at the server of ``astra ui`` if it is up, else at a temporary one. When a server of this
+    machine ends under the run, so does this process.
+
+    Raises:
+        ConfigurationError: A variable of Prefect's holds what it cannot read.
+        ServiceError: ``PREFECT_API_URL`` names a server that does not answer.
+        TrackingError: ``MLFLOW_TRACKING_URI`` names no store.
+    """
+    from flows.orchestration.watch import watch
+    from flows.servers.addresses import api_url, client_environment, own_server
+    from tasks.machine.console import quiet_libraries
+    from tasks.tracking.address import check_tracking_uri
+    from tasks.tracking.store import tracking_uri
+
+    check_tracking_uri(tracking_uri())
+    quiet_libraries()
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    _check_prefect_settings()
+    if api_url() is None:
+        watch(_start_temporary_server())
+    else:
+        os.environ |= client_environment()
+        server = own_server(os.environ["PREFECT_API_URL"])
+        if server is not None:
+            watch(server)
+    from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+
+    # Heartbeats tell a server of a lost worker; here they cost a second at the end of each run.
+    with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
+        yield
+
+
+def _check_prefect_settings() -> None:
+    """Returns if Prefect can read the settings that a person made; it reads them when imported.
+
+    Raises:
+        ConfigurationError: One of them cannot be read; Prefect would tell in a stack trace.
+    """
+    if not any(name.startswith("PREFECT_") and name not in OWN for name in os.environ):
+        # The import takes a second, which a temporary server can use to start.
+        return
+    from pydantic import ValidationError
+
+    try:
+        # While it is imported, Prefect prints the very problem that is told below, on many lines.
+        with redirect_stderr(io.StringIO()):
+            from prefect.settings import get_current_settings
+
+            get_current_settings()
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = "_".join(map(str, problem["loc"])).upper()
+        msg = (
+            f"Prefect's setting {place} must be valid, got {excerpt(problem['input'])}: "
+            f"{problem['msg']}; correct or unset the variable"
+        )
+        raise ConfigurationError(msg) from None
+
+
+def _start_temporary_server() -> "Service":
+    """The server, ready; meanwhile this process imports what comes next."""
+    from flows.servers.services import wait_until_ready
+    from flows.servers.temporary_server import start_temporary_server
+
+    server = start_temporary_server()
+    import mlflow  # noqa: F401 - seconds that promotion need not wait for
+
+    wait_until_ready(server, "/api/health")
+    return server

@@ -1,0 +1,63 @@
+"""What stands between a browser and our servers; Prefect's of itself lets every page in.
+
+A page of another site can send requests to 127.0.0.1, and can reach it under its own name once its
+name server says so (DNS rebinding). A server can ask for a string, which such a page does not have;
+this refuses it before it is asked.
+"""
+
+from urllib.parse import urlsplit
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
+
+from flows.servers.access import HOSTS
+
+POLICY_VIOLATION = 1008
+# Prefect's pages would report to a service that counts clicks, whatever its settings say.
+POLICY = "connect-src 'self' blob: data:; frame-ancestors 'self'"
+
+
+def guard(app: Starlette) -> None:
+    """Lets in only what is addressed to this machine and, from a browser, comes from our pages."""
+    app.add_middleware(OwnPagesOnly)
+    # Added last, so it is asked first.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS), www_redirect=False)
+
+
+class OwnPagesOnly:
+    """Refuses what a browser sends for a page of another origin, sockets included.
+
+    Every request that can change something, and every one that a script can read, names the page's
+    origin in a browser; programs name none. Nor may another page show ours in a frame, or
+    ours talk to another server.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes the request on, or refuses it."""
+        if scope["type"] == "lifespan" or _is_own(Headers(scope=scope)):
+            await self._app(scope, receive, _restricted(send))
+        elif scope["type"] == "websocket":
+            await WebSocketClose(POLICY_VIOLATION, "foreign origin")(scope, receive, send)
+        else:
+            await PlainTextResponse("foreign origin\n", 403)(scope, receive, send)
+
+
+def _is_own(headers: Headers) -> bool:
+    origins = headers.getlist("origin")
+    return all(urlsplit(origin).netloc == headers.get("host") for origin in origins)
+
+
+def _restricted(send: Send) -> Send:
+    async def forward(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            MutableHeaders(scope=message)["Content-Security-Policy"] = POLICY
+        await send(message)
+
+    return forward

@@ -1,0 +1,34 @@
+"""``python -m flows.servers.keeper COMMAND``: a command that ends with the process that started us.
+
+For programs of others, which do not know how to do so: MLflow's server, Prefect's worker. Standard
+input is the lifeline.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from flows.servers.lifeline import at_end_of_lifeline
+from flows.servers.processes import SERVER, run_group, stage_command
+from tasks.pipeline.failures import Stopped, exit_status, stop_on_terminate
+
+
+def kept(command: Sequence[str]) -> list[str]:
+    """The command under a keeper, which needs a pipe as its standard input."""
+    return [*stage_command("flows.servers.keeper"), *command]
+
+
+def main(command: Sequence[str]) -> int:
+    """Runs the command until it ends, or we are asked to end, or the lifeline does; its status."""
+    stop_on_terminate()
+    at_end_of_lifeline(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    try:
+        return run_group(command, environment=os.environ, farewell=SERVER, stdin=subprocess.DEVNULL)
+    except (Stopped, KeyboardInterrupt) as error:
+        return exit_status(error)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

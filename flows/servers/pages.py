@@ -1,0 +1,107 @@
+"""``astra ui``: the pages of Prefect and MLflow, in front until Ctrl-C or left running."""
+
+import sys
+import time
+
+from flows.servers import services
+from flows.servers.access import login_link
+from flows.servers.addresses import client_environment
+from flows.servers.services import Service, ServiceError
+from tasks.machine.console import say
+from tasks.tracking.store_check import check_store
+
+
+def serve_pages(*, prefect_port: int, mlflow_port: int, worker: bool, detach: bool) -> None:
+    """Starts the servers and waits, or leaves them running.
+
+    Raises:
+        TrackingError: MLflow's store is damaged or away, and no server could show it.
+        ServiceError: They run already, a port is in use, or one does not start.
+    """
+    if services.running():
+        msg = (
+            "the pages must be started once, got them running already; 'astra ui --stop' ends them"
+        )
+        raise ServiceError(msg)
+    check_store()
+    started: list[Service] = []
+    try:
+        ports = {"prefect_port": prefect_port, "mlflow_port": mlflow_port}
+        _start(started, **ports, worker=worker, lasting=detach)
+        for service in started:
+            say(f"{service.name:<15}{_place(service)}")
+        if detach:
+            say("'astra ui --stop' ends them")
+            return
+        say("Ctrl-C ends them")
+        _watch(started)
+    except BaseException as error:
+        services.stop(started)
+        if not isinstance(error, KeyboardInterrupt):
+            raise
+
+
+def _place(service: Service) -> str:
+    """Where a person looks; a log, unlike a terminal, is not told how to log in."""
+    if service.name == services.PREFECT and sys.stdout.isatty():
+        return login_link(service.url)
+    return service.url or "runs what is scheduled"
+
+
+def tell_login() -> None:
+    """Prints the link that logs a browser in to Prefect's pages.
+
+    Raises:
+        ServiceError: They do not run.
+    """
+    say(login_link(_running_server().url))
+
+
+def tell_environment() -> None:
+    """Prints what a shell must evaluate so that the command ``prefect`` finds the server.
+
+    Raises:
+        ServiceError: It does not run.
+    """
+    for name, value in client_environment(f"{_running_server().url}/api").items():
+        say(f"export {name}={value}")
+
+
+def _running_server() -> Service:
+    for service in services.running():
+        if service.name == services.PREFECT:
+            return service
+    msg = "Prefect's pages must run, got none of this project; start them with 'astra ui'"
+    raise ServiceError(msg)
+
+
+def stop_pages() -> None:
+    """Stops what ``astra ui --detach`` left running."""
+    left = services.remembered()
+    services.stop(left)
+    say(f"stopped {', '.join(service.name for service in left)}" if left else "nothing was running")
+
+
+def _start(
+    started: list[Service], *, prefect_port: int, mlflow_port: int, worker: bool, lasting: bool
+) -> None:
+    """Adds each service to ``started`` the moment it exists, so that a failure can stop them."""
+    prefect = services.prefect_server(prefect_port, lasting=lasting)
+    started.append(prefect)
+    mlflow = services.mlflow_server(mlflow_port, lasting=lasting)
+    started.append(mlflow)
+    services.remember(started)
+    services.wait_until_ready(prefect, "/api/health")
+    if worker:
+        started.append(services.worker(f"{prefect.url}/api", lasting=lasting))
+        services.remember(started)
+    services.wait_until_ready(mlflow, "/health")
+
+
+def _watch(started: list[Service]) -> None:
+    while True:
+        for service in started:
+            if services.has_ended(service):
+                msg = f"{service.name} must keep running, but ended; see {services.LOGS}"
+                raise ServiceError(msg)
+        time.sleep(0.5)

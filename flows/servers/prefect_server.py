@@ -1,0 +1,111 @@
+"""``python -m flows.servers.prefect_server``: Prefect's server behind our guard, on 127.0.0.1.
+
+Does what ``prefect server start`` does, which has no room for a guard. With ``--lifeline`` it ends
+when its standard input does, that is with the process that started it, however that one ends; with
+``--lasting`` not before.
+"""
+
+import argparse
+import os
+import signal
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+import uvicorn
+from starlette.responses import HTMLResponse
+from starlette.routing import Route
+
+from flows.servers.access import HOST, LOGIN
+from flows.servers.guard import guard
+from flows.servers.lifeline import at_end_of_lifeline
+
+GRACE_S = 3
+# Prefect's pages keep what a person types into their login form under this name.
+LOGIN_PAGE = """<!doctype html>
+<title>Astra</title>
+<script>
+localStorage.setItem("prefect-password", btoa(location.hash.slice(1)));
+location.replace("/");
+</script>
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serves until it is asked to end."""
+    parser = argparse.ArgumentParser(prog="python -m flows.servers.prefect_server")
+    place = parser.add_mutually_exclusive_group(required=True)
+    place.add_argument("--port", type=int)
+    place.add_argument("--socket", type=int, help="a descriptor that listens already")
+    parser.add_argument("--lifeline", action="store_true", help="end with standard input")
+    parser.add_argument("--lasting", action="store_true", help="be deaf to signals")
+    asked = parser.parse_args(arguments)
+    # Watched before Prefect is imported, which takes seconds.
+    servers: list[uvicorn.Server] = []
+    if asked.lifeline:
+        at_end_of_lifeline(lambda: _end(servers))
+    if asked.lasting:
+        _be_deaf()
+    if asked.socket is not None:
+        listener = socket.socket(fileno=asked.socket)
+    else:
+        listener = socket.create_server((HOST, asked.port))
+    servers.append((_LastingServer if asked.lasting else uvicorn.Server)(_configuration()))
+    servers[0].run(sockets=[listener])
+
+
+def _configuration() -> uvicorn.Config:
+    from prefect.server.api.server import create_app
+    from prefect.settings import get_current_settings
+
+    app = create_app()
+    app.router.routes.insert(0, Route(LOGIN, log_in))
+    guard(app)
+    settings = get_current_settings().server
+    return uvicorn.Config(
+        app,
+        timeout_keep_alive=settings.api.keepalive_timeout,
+        ws_ping_interval=settings.api.websocket_ping_interval,
+        ws_ping_timeout=settings.api.websocket_ping_timeout,
+        log_level=settings.logging_level.lower(),
+        timeout_graceful_shutdown=GRACE_S,
+    )
+
+
+async def log_in(_request: object) -> HTMLResponse:
+    """The page that takes the string from its own address into the browser's store."""
+    return HTMLResponse(LOGIN_PAGE, headers={"Cache-Control": "no-store"})
+
+
+class _LastingServer(uvicorn.Server):
+    """Deaf to what asks a process to end.
+
+    Who stops a whole group or session stops the run too, and that needs its server to the end.
+    """
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _be_deaf() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _pass)
+
+
+def _pass(number: int, frame: FrameType | None) -> None:
+    """Does nothing; an ignored signal would be inherited by children, a handler is not."""
+
+
+def _end(servers: list[uvicorn.Server]) -> None:
+    """Ends politely if there is a server yet, and then at all."""
+    if not servers:
+        os._exit(0)
+    # The kernel's alarm, not a thread's: a busy server on a busy machine may not get to a thread.
+    signal.alarm(2 * GRACE_S)
+    servers[0].should_exit = True
+
+
+if __name__ == "__main__":
+    main()

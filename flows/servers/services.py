@@ -1,0 +1,282 @@
+"""The servers on this machine: Prefect's, MLflow's and a worker, started, found and stopped."""
+
+import os
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import AstraError
+from astra_core.files import read_json, write_json
+from flows.servers.access import auth_string, client_variables, server_variables
+from flows.servers.keeper import kept
+from flows.servers.processes import (
+    KEEPER,
+    SERVER,
+    child_environment,
+    group_members,
+    stage_command,
+    stop_group,
+)
+from tasks.machine.environment import PRIVATE, QUIET, STEADY
+
+SERVICES = Path(".astra/services.json")
+LOGS = Path(".astra/logs")
+WORK_POOL = "astra-local"
+START_TIMEOUT_S = 120.0
+PREFECT = "prefect-server"
+MARK = "ASTRA_SERVICE"  # a variable that a service and all of its children have
+
+
+class ServiceError(AstraError, RuntimeError):
+    """A server does not start, or none answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One process we started.
+
+    Attributes:
+        name: Also the name of its log.
+        pid: Leads a process group of its own.
+        started: Time stamp that tells the process from a later one of the same number.
+        url: Where a person looks, or nothing.
+    """
+
+    name: str
+    pid: int
+    started: float
+    url: str = ""
+
+    def is_alive(self) -> bool:
+        """Whether that very process still runs."""
+        import psutil
+
+        try:
+            process = psutil.Process(self.pid)
+            return bool(
+                process.status() != psutil.STATUS_ZOMBIE
+                and abs(process.create_time() - self.started) < 1.0
+            )
+        except psutil.NoSuchProcess:
+            return False
+
+
+def start(
+    name: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    url: str = "",
+    stdin: int = subprocess.DEVNULL,
+    pass_fds: Sequence[int] = (),
+) -> Service:
+    """The service, started in a group of its own with its output in a log; not yet ready.
+
+    Args:
+        name: Of the service and its log.
+        command: The program and its arguments.
+        environment: Variables to set beside ours.
+        url: Where it will answer.
+        stdin: PIPE for a service that ends when its standard input does, and so with us.
+        pass_fds: Descriptors that it inherits.
+    """
+    import psutil
+
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with (LOGS / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(  # noqa: S603
+            command,
+            env={**child_environment({**PRIVATE, **QUIET, **STEADY}), **environment, MARK: name},
+            stdin=stdin,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
+    _children[process.pid] = process
+    return Service(name, process.pid, psutil.Process(process.pid).create_time(), url)
+
+
+def prefect_server(port: int, *, lasting: bool = True) -> Service:
+    """Prefect's server and pages, started.
+
+    Args:
+        port: On 127.0.0.1.
+        lasting: Whether it stays when this process ends; so for the other services.
+    """
+    _require_free(port, "--prefect-port")
+    address = f"http://127.0.0.1:{port}"
+    environment = server_variables(address, auth_string())
+    command = stage_command("flows.servers.prefect_server", "--port", str(port))
+    if lasting:
+        return start(PREFECT, command, environment, url=address)
+    return start(PREFECT, [*command, "--lifeline"], environment, url=address, stdin=subprocess.PIPE)
+
+
+def mlflow_server(port: int, *, lasting: bool = True) -> Service:
+    """MLflow's server and pages, started."""
+    from flows.servers.mlflow_pages import APP_NAME
+    from tasks.tracking.store import mlflow_server_command
+
+    _require_free(port, "--mlflow-port")
+    command, environment = mlflow_server_command(port)
+    command += ["--app-name", APP_NAME]
+    address = f"http://127.0.0.1:{port}"
+    return _start_other("mlflow-server", command, environment, url=address, lasting=lasting)
+
+
+def worker(api_url: str, *, lasting: bool = True) -> Service:
+    """A worker that runs scheduled flows on this machine, started; there must be no other.
+
+    A run that an earlier worker left behind is closed first.
+    """
+    environment = {"PREFECT_API_URL": api_url, **client_variables(auth_string())}
+    os.environ |= environment
+    from flows.orchestration.lost_runs import close_lost_runs
+
+    close_lost_runs()
+    return _start_other("worker", worker_command(), environment, lasting=lasting)
+
+
+def worker_command() -> list[str]:
+    """The command of a worker of our pool; the pool is made if it is missing."""
+    return stage_command("prefect", "worker", "start", "--pool", WORK_POOL, "--type", "process")
+
+
+def _start_other(
+    name: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    url: str = "",
+    lasting: bool,
+) -> Service:
+    """A program that knows nothing of lifelines, under a keeper unless it is to stay."""
+    if lasting:
+        return start(name, command, environment, url=url)
+    return start(name, kept(command), environment, url=url, stdin=subprocess.PIPE)
+
+
+def wait_until_ready(service: Service, path: str, *, timeout_s: float = START_TIMEOUT_S) -> None:
+    """Returns when the service answers at ``path``.
+
+    Raises:
+        ServiceError: It ended, or did not answer in time.
+    """
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        if answers(service.url + path):
+            return
+        if has_ended(service):
+            msg = f"{service.name} must start, but ended; {LOGS / service.name}.log says why"
+            raise ServiceError(msg)
+        time.sleep(0.2)
+    msg = f"{service.name} must answer within {timeout_s:g} s; see {LOGS / service.name}.log"
+    raise ServiceError(msg)
+
+
+def answers(url: str) -> bool:
+    """Whether a GET of ``url`` succeeds."""
+    if not url.startswith("http"):
+        return False
+    try:
+        with urllib.request.urlopen(url, timeout=3) as reply:  # noqa: S310 - our own http address
+            return bool(reply.status == 200)
+    except (OSError, ValueError, HTTPException):
+        return False
+
+
+def remember(services: Sequence[Service]) -> None:
+    """Leaves the services where other commands find them."""
+    write_json([asdict(service) for service in services], SERVICES)
+
+
+def running() -> list[Service]:
+    """The services that were remembered and still run."""
+    return [service for service in remembered() if service.is_alive()]
+
+
+def remembered() -> list[Service]:
+    """The services that were remembered, whether they run or not."""
+    if not SERVICES.is_file():
+        return []
+    try:
+        return [service for entry in read_json(SERVICES) if (service := _service(entry))]
+    except (OSError, ValueError, TypeError, RecursionError):
+        return []
+
+
+def _service(entry: Any) -> Service | None:
+    """The service of an entry; none of a damaged one."""
+    found = Service(**entry)
+    is_whole = isinstance(found.pid, int) and 0 < found.pid < 1 << 31
+    return found if is_whole and isinstance(found.started, int | float) else None
+
+
+def stop(services: Sequence[Service]) -> None:
+    """Returns when the services are gone, the last started first; their flow runs end with them.
+
+    Also what one has left behind that was killed itself.
+    """
+    for service in reversed(services):
+        child = forget(service)
+        if child is not None or service.is_alive() or has_left_processes(service):
+            farewell = SERVER if child is None or child.stdin is None else KEEPER
+            stop_group(service.pid, farewell, child=child)
+        if service.name == "worker":
+            _close_lost_runs(services)
+    SERVICES.unlink(missing_ok=True)
+
+
+def has_left_processes(service: Service) -> bool:
+    """Whether any process that it started still runs in its group."""
+    import psutil
+
+    for pid in group_members(service.pid):
+        with suppress(psutil.Error):
+            if psutil.Process(pid).environ().get(MARK) == service.name:
+                return True
+    return False
+
+
+def forget(service: Service) -> "subprocess.Popen[bytes] | None":
+    """The process of the service, if it is our own child; somebody else must wait for it now."""
+    return _children.pop(service.pid, None)
+
+
+def _close_lost_runs(services: Sequence[Service]) -> None:
+    """Tells the server, while it is up, that the stopped worker's flow runs are over."""
+    url = next((service.url for service in services if service.name == PREFECT), "")
+    if not answers(f"{url}/api/health"):
+        return
+    os.environ |= {"PREFECT_API_URL": f"{url}/api", **client_variables(auth_string())}
+    from flows.orchestration.lost_runs import close_lost_runs
+
+    close_lost_runs()
+
+
+# Our own children must be waited for; a zombie would look alive.
+_children: dict[int, "subprocess.Popen[bytes]"] = {}
+
+
+def has_ended(service: Service) -> bool:
+    """Whether the service does not run any more."""
+    child = _children.get(service.pid)
+    return child.poll() is not None if child is not None else not service.is_alive()
+
+
+def _require_free(port: int, option: str) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            msg = f"port {port} must be free, got one in use; name another with {option}"
+            raise ServiceError(msg) from None

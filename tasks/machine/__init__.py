@@ -1,0 +1,1 @@
+"""The machine a stage runs on: processes, environment, screen, temporary files, modes."""

@@ -1,0 +1,125 @@
+"""The screen: one line for a person at a time, and nothing that a library says on its own."""
+
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, TextIO
+
+from astra_core.errors.arguments import LineParser
+from astra_core.errors.exception_text import masked_trace
+from astra_core.redaction import visible
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
+
+LOUD_LOGGERS = (
+    "alembic",
+    "great_expectations",
+    "mlflow",
+    "transformers",
+    "urllib3",
+    "fsspec",
+    "git",
+)
+
+
+class Advance(Protocol):
+    """Moves a progress bar on."""
+
+    def __call__(self, n: int = 1) -> None:
+        """Says that ``n`` more are done."""
+        ...
+
+
+class _Screen:
+    """The person's streams, wherever ``libraries_to`` has sent the process's own."""
+
+    out: TextIO | None = None
+    error: TextIO | None = None
+
+
+def say(line: str) -> None:
+    """Prints one line on standard output; what could steer a terminal is spelled out."""
+    print(visible(line), file=_Screen.out or sys.stdout, flush=True)
+
+
+def complain(line: str) -> None:
+    """Prints one line on standard error; what could steer a terminal is spelled out."""
+    print(visible(line), file=_Screen.error or sys.stderr, flush=True)
+
+
+def show_trace(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    """In the place of ``sys.excepthook``: a bug keeps its trace, which quotes no attack."""
+    del kind, trace
+    complain(masked_trace(error).rstrip())
+
+
+class Parser(LineParser):
+    """Of a command line, whose complaints quote what was typed or pasted."""
+
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        super()._print_message(visible(message), file)
+
+
+@contextmanager
+def progress(description: str, total: int) -> Iterator[Advance]:
+    """Yields ``advance(n=1)``, which moves a bar on a terminal and does nothing elsewhere."""
+    screen = _Screen.error or sys.stderr
+    if not screen.isatty():
+        yield _stand_still
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    # Transient: what stays on the screen is the stage's one line.
+    with Progress(console=Console(file=screen), transient=True) as bar:
+        task = bar.add_task(description, total=total)
+        yield lambda n=1: bar.advance(task, n)
+
+
+def _stand_still(n: int = 1) -> None:
+    """Takes the place of a bar where nobody looks."""
+
+
+def quiet_libraries() -> None:
+    """Sends warnings to logging, and leaves of the libraries' own logs only errors."""
+    # A caller that asked for warnings, such as pytest with "error", keeps them.
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+    for name in LOUD_LOGGERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
+
+
+@contextmanager
+def libraries_to(log: Path) -> Iterator[None]:
+    """Everything written to the process's streams lands in ``log``; ``say`` and bars stay visible.
+
+    Works on the file descriptors, so that compiled code and child processes are caught too.
+    """
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = os.dup(1), os.dup(2)
+    with (
+        log.open("w", encoding="utf-8") as file,
+        os.fdopen(kept[0], "w", encoding="utf-8") as out,
+        os.fdopen(kept[1], "w", encoding="utf-8") as error,
+    ):
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        _Screen.out, _Screen.error = out, error
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os.dup2(kept[0], 1)
+            os.dup2(kept[1], 2)
+            _Screen.out = _Screen.error = None

@@ -1,0 +1,186 @@
+"""What on this machine would stop a run, each with the line that mends it."""
+
+import importlib.metadata
+import os
+import re
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import chdir
+from dataclasses import dataclass
+from pathlib import Path
+
+from astra_core.errors import AstraError
+from tasks.pipeline.reproduction import changes
+from tasks.tracking.store_check import check_store, has_store
+
+LOCK_FILE = Path("requirements.lock")
+# Where a run writes; the nearest folder that exists must be writable.
+FOLDERS = ("data", "models", "reports", "runs", ".astra", ".dvc")
+MIN_FREE_GB = 2.0  # the builtin pipeline with its caches takes less than one
+# Pairs that break Prefect 3.8 although `pip check` finds nothing wrong with them.
+CEILINGS = {
+    "fastapi": ((0, 151), "Prefect 3.8 cannot start a flow with it"),
+    "sqlalchemy": ((2, 1), "Prefect 3.8 then schedules nothing, silently"),
+}
+INSTALL = "make setup"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at."""
+
+    subject: str
+    ok: bool
+    problem: str = ""
+    mend: str = ""
+
+    def line(self) -> str:
+        """The finding as a person reads it."""
+        if self.ok:
+            return f"ok       {self.subject}"
+        return f"problem  {self.subject}: {self.problem}; mend it with: {self.mend}"
+
+
+def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[Finding]:
+    """What was looked at on this machine, problems and not; changes nothing that git keeps.
+
+    Args:
+        root: The project's folder.
+        lock: Relative to ``root``.
+    """
+    return [
+        _python(),
+        *_packages(root / lock),
+        *_ceilings(),
+        _torch(),
+        _git(),
+        _dvc(root),
+        _store(),
+        *_writable(root),
+        _disk(root),
+        _port(),
+    ]
+
+
+def _python() -> Finding:
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return Finding(
+        "Python 3.11",
+        ok=version == "3.11",
+        problem=f"must be 3.11, got {version}",
+        mend="make setup PYTHON=python3.11",
+    )
+
+
+def _packages(lock: Path) -> Iterator[Finding]:
+    """One finding if all of the lock is installed, else one for each package that is not."""
+    if not lock.is_file():
+        yield Finding(
+            str(lock), ok=False, problem="must exist, got none", mend=f"git restore {lock}"
+        )
+        return
+    pins = dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", lock.read_text("utf-8"), re.MULTILINE))
+    wrong = {
+        name: got
+        for name, want in pins.items()
+        if (got := _installed(name)) != want.partition("+")[0]
+    }
+    for name, got in wrong.items():
+        problem = f"must be {pins[name]}, got {got or 'none'}"
+        yield Finding(name, ok=False, problem=problem, mend=INSTALL)
+    if not wrong:
+        yield Finding(f"{len(pins)} packages as in {lock.name}", ok=True)
+
+
+def _installed(name: str) -> str | None:
+    """The installed version, without the local part that names a build such as +cpu."""
+    try:
+        return importlib.metadata.version(name).partition("+")[0]
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _ceilings() -> Iterator[Finding]:
+    for name, (ceiling, reason) in CEILINGS.items():
+        got = _installed(name) or "none"
+        below = tuple(int(part) for part in re.findall(r"\d+", got)[: len(ceiling)])
+        shown = ".".join(map(str, ceiling))
+        yield Finding(
+            f"{name} < {shown}",
+            ok=got != "none" and below < ceiling,
+            problem=f"must be below {shown}, got {got}: {reason}",
+            mend=INSTALL,
+        )
+
+
+def _torch() -> Finding:
+    """Imported, because a build for another machine installs well and fails only here."""
+    try:
+        import torch
+    except (ImportError, OSError) as error:
+        problem = f"must be importable, got {error}"
+        return Finding("torch", ok=False, problem=problem, mend=INSTALL)
+    from astra_core.engine.processor import processor_class
+
+    device = "CUDA" if torch.cuda.is_available() else f"CPU ({processor_class()})"
+    return Finding(f"torch {torch.__version__} on {device}", ok=True)
+
+
+def _git() -> Finding:
+    found = shutil.which("git") is not None
+    mend = "install git, for example apt-get install git"
+    return Finding("git", ok=found, problem="must be on the PATH, got none", mend=mend)
+
+
+def _dvc(root: Path) -> Finding:
+    """Asked as ``astra status`` asks: a folder with a configuration can be one DVC cannot read."""
+    subject, mend = "DVC repository", "git restore .dvc, or dvc init --no-scm"
+    if not (root / ".dvc" / "config").is_file():
+        return Finding(subject, ok=False, problem="must have .dvc/config, got none", mend=mend)
+    try:
+        with chdir(root):
+            changes()
+    except AstraError as error:
+        return Finding(subject, ok=False, problem=str(error), mend="what it names")
+    return Finding(subject, ok=True)
+
+
+def _store() -> Finding:
+    try:
+        check_store()
+    except AstraError as error:
+        mend = "the file or address that it names"
+        return Finding("MLflow's store", ok=False, problem=str(error), mend=mend)
+    return Finding("MLflow's store" if has_store() else "MLflow's store, not made yet", ok=True)
+
+
+def _writable(root: Path) -> Iterator[Finding]:
+    for name in FOLDERS:
+        folder = root.resolve() / name
+        while not folder.exists():
+            folder = folder.parent
+        writable = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+        problem = "must be a folder that can be written to, got one that cannot"
+        yield Finding(f"folder {name}", ok=writable, problem=problem, mend=f"chmod u+rwx {folder}")
+
+
+def _disk(root: Path) -> Finding:
+    free = shutil.disk_usage(root).free / 1e9
+    return Finding(
+        f"{MIN_FREE_GB:g} GB of free disk",
+        ok=free >= MIN_FREE_GB,
+        problem=f"must have {MIN_FREE_GB:g} GB, got {free:.1f} GB",
+        mend="dvc gc -w, which drops what the working folder does not use",
+    )
+
+
+def _port() -> Finding:
+    """Prefect's and MLflow's servers listen on a local port."""
+    try:
+        with socket.create_server(("127.0.0.1", 0)):
+            return Finding("a local port", ok=True)
+    except OSError as error:
+        problem = f"127.0.0.1 must accept a server, got {error}"
+        return Finding("a local port", ok=False, problem=problem, mend="ip link set lo up")

@@ -1,0 +1,66 @@
+"""What a stage's process finds in its environment, set before any heavy library is imported.
+
+A value that the user has set already is left alone.
+"""
+
+import os
+from collections.abc import Mapping
+
+from tasks.params.schema import Params
+
+PRIVATE: Mapping[str, str] = {
+    "DO_NOT_TRACK": "true",  # MLflow reads "true" and ignores "1"
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DVC_NO_ANALYTICS": "1",
+    "GX_ANALYTICS_ENABLED": "false",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+}
+QUIET: Mapping[str, str] = {
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "TRANSFORMERS_VERBOSITY": "error",
+    "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
+    "MLFLOW_LOGGING_LEVEL": "WARNING",
+    "TQDM_DISABLE": "1",
+    "GIT_PYTHON_REFRESH": "quiet",
+}
+THREADS: Mapping[str, str] = {
+    # How often a thread of libgomp, torch's on Linux, looks for work before it sleeps: for some
+    # tenths of a millisecond. By default it is 300,000 times, after every short product of a small
+    # model, and on a shared core the one it waits for cannot work meanwhile. At 1,000 a quiet
+    # machine loses a quarter by waking threads; see benchmarks/neighbours.py.
+    "GOMP_SPINCOUNT": "4000",
+}
+"""How threads wait; read when torch is loaded. Benchmarks set the same."""
+STEADY: Mapping[str, str] = {
+    **THREADS,
+    "TOKENIZERS_PARALLELISM": "false",
+    "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # deterministic matrix products on a GPU
+    "MPLBACKEND": "Agg",
+    # The tracking server's job runner takes gigabytes and nothing here uses it.
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+}
+OFFLINE: Mapping[str, str] = {
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+}
+
+
+def needs_hub(params: Params) -> bool:
+    """Whether prompts or a model come from the Hugging Face hub."""
+    roles = (params.models.attacker, params.models.target, params.models.reference)
+    models = [model.source for model in roles if model is not None]
+    return "hub" in (params.prompts.source, *models)
+
+
+def stage_environment(params: Params) -> dict[str, str]:
+    """The variables a stage runs under; the hub is out of reach unless params.yaml names it."""
+    offline = {} if needs_hub(params) else OFFLINE
+    return {**PRIVATE, **QUIET, **STEADY, **offline}
+
+
+def set_environment(params: Params) -> None:
+    """Sets those variables of ``stage_environment`` that are not set yet."""
+    for name, value in stage_environment(params).items():
+        os.environ.setdefault(name, value)

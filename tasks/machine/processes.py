@@ -1,0 +1,71 @@
+"""Several processes of this machine that run one stage together."""
+
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from tasks.pipeline.failures import stop_on_terminate
+
+_HOST = "127.0.0.1"
+_GRACE_S = 8.0
+
+
+def run_together(act: Callable[[], int], count: int) -> list[int]:
+    """The exit status of each of ``count`` processes that call ``act``; a signal's is negative.
+
+    They find torchrun's variables in their environment. When one ends badly, the others are ended;
+    none outlives the caller. They stay in its process group, which torchrun's would leave.
+
+    Args:
+        act: Returns an exit status; it is pickled.
+        count: Processes.
+    """
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
+    from torch.multiprocessing.spawn import ProcessException, start_processes
+
+    # It warns of every process that it ends. torch sets the levels of its loggers when imported.
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
+    # Left to itself the store would listen to every network of the machine.
+    listener = socket.create_server((_HOST, 0))
+    port = listener.getsockname()[1]
+    descriptor = listener.detach()
+    store = TCPStore(
+        _HOST, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor
+    )
+    start: Any = start_processes
+    context = start(_take_part, args=(act, count, store.port), nprocs=count, join=False)
+    try:
+        with suppress(ProcessException):
+            while not context.join():
+                pass
+    finally:
+        for process in context.processes:
+            process.terminate()
+        for process in context.processes:
+            process.join(_GRACE_S)
+            process.kill()
+            process.join()
+    return [process.exitcode for process in context.processes]
+
+
+def _take_part(rank: int, act: Callable[[], int], count: int, port: int) -> None:
+    """Ends this process with the status that ``act`` returns."""
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(count),
+        "LOCAL_WORLD_SIZE": str(count),
+        "MASTER_ADDR": _HOST,
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is there: process 0 must not open one
+    }
+    # The name of a machine need not lead anywhere; the loopback is on each.
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    stop_on_terminate()
+    sys.exit(act())

@@ -1,0 +1,55 @@
+"""What the built-in model and the built-in prompts can be asked for.
+
+Not in the sections themselves: the shipped model is known by the code of ``tasks/builtin``.
+"""
+
+from typing import TYPE_CHECKING
+
+from astra_core.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from tasks.params.schema import Params
+
+# What a machine without an accelerator trains in hours rather than weeks; memory bounds the rest.
+_MOST = {
+    "vocab_size": 65_536,
+    "hidden_size": 4_096,
+    "num_layers": 64,
+    "num_heads": 256,
+    "intermediate_size": 16_384,
+    "context_tokens": 65_536,
+    "batch_size": 65_536,
+    "num_quarrels": 10_000_000,
+    "num_dialogues": 10_000_000,
+}
+# The grammar knows some hundred thousand; beyond them it would look for ever.
+_MOST_PROMPTS = 1_000_000
+
+
+def check_builtin(params: "Params") -> None:
+    """Returns if what is built in can be built.
+
+    Raises:
+        ConfigurationError: Names the key that asks for what cannot be.
+    """
+    if params.prompts.source == "builtin" and params.prompts.num_builtin > _MOST_PROMPTS:
+        _refuse("prompts.num_builtin", f"at most {_MOST_PROMPTS}", params.prompts.num_builtin)
+    config = params.models.builtin
+    for key, most in _MOST.items():
+        if getattr(config, key) > most:
+            _refuse(f"models.builtin.{key}", f"at most {most}", getattr(config, key))
+    # Rotary positions turn pairs of a head's dimensions.
+    if config.hidden_size % (2 * config.num_heads):
+        rule = f"a multiple of twice num_heads = {config.num_heads}"
+        _refuse("models.builtin.hidden_size", rule, config.hidden_size)
+    speakers = {"probe": params.models.attacker, "response": params.models.target}
+    for name, model in speakers.items():
+        longest = getattr(params.system, name).max_new_tokens
+        if model.source == "builtin" and config.context_tokens <= longest:
+            rule = f"above system.{name}.max_new_tokens = {longest}"
+            _refuse("models.builtin.context_tokens", rule, config.context_tokens)
+
+
+def _refuse(key: str, rule: str, value: int) -> None:
+    msg = f"{key} must be {rule}, got {value}; see params.yaml"
+    raise ConfigurationError(msg)

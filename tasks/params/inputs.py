@@ -1,0 +1,92 @@
+"""Files that params.yaml names outside of the pipeline: there, and not what the pipeline makes.
+
+A stage that read what a later one writes would have to run before and after it, and DVC refuses
+every command on such a project.
+"""
+
+import os
+from pathlib import Path
+
+from astra_core.errors import ConfigurationError
+from astra_core.paths import LOST, found_at, is_file, kind_of
+from tasks.params.schema import Params
+from tasks.pipeline.order import stages
+
+
+def check_inputs(params: Params) -> None:
+    """Returns if what is read from outside of the pipeline is there, and no stage makes it.
+
+    Raises:
+        ConfigurationError: A path lies in what a stage makes, holds it, or names nothing.
+    """
+    _check_names(params)
+    made = {path: stage.name for stage in stages().values() for path in stage.products}
+    for key, path in _inputs(params).items():
+        for product, stage in made.items():
+            if not _overlap(path, product):
+                continue
+            msg = (
+                f"{key} must lie outside of what the pipeline makes, got '{path}', and stage "
+                f"{stage} makes {product}; copy what you want to start from, for example to my/, "
+                "and name the copy"
+            )
+            raise ConfigurationError(msg)
+    _check_existence(params)
+
+
+def _check_names(params: Params) -> None:
+    """Returns if every path can be looked up at all; what cannot be would raise below."""
+    for key, path in _inputs(params).items():
+        if kind_of(path) in LOST:
+            msg = f"{key} must be a path that can exist, got {found_at(path)}; check it"
+            raise ConfigurationError(msg)
+
+
+def _inputs(params: Params) -> dict[str, Path]:
+    """The paths outside of the pipeline that are read, by their keys."""
+    prompts, resume = params.prompts, params.training.checkpoint.resume
+    given: dict[str, Path | None] = {}
+    if prompts.source == "file":
+        given |= {"prompts.path": prompts.path, "prompts.dev_path": prompts.dev_path}
+    for role in ("attacker", "target", "reference"):
+        model = getattr(params.models, role)
+        if model is not None and model.source == "folder":
+            given[f"models.{role}.path"] = model.path
+    if resume not in {"auto", "never"}:
+        given["training.checkpoint.resume"] = Path(resume)
+    return {key: path for key, path in given.items() if path is not None}
+
+
+def _overlap(path: Path, product: Path) -> bool:
+    """Whether one lies in the other, as they are spelled or where their links lead."""
+    # Both: DVC's cache may have put links where a stage wrote files.
+    for left, right in (
+        (Path(os.path.normpath(path.absolute())), product.absolute()),
+        (path.resolve(), product.resolve()),
+    ):
+        if left.is_relative_to(right) or right.is_relative_to(left):
+            return True
+    return False
+
+
+def _check_existence(params: Params) -> None:
+    for key in ("path", "dev_path"):
+        path = getattr(params.prompts, key)
+        if params.prompts.source == "file" and path is not None and not is_file(path):
+            msg = f"prompts.{key} must name a file, got {found_at(path)}; check the path"
+            raise ConfigurationError(msg)
+    for role in ("attacker", "target", "reference"):
+        model = getattr(params.models, role)
+        if model is None or model.source != "folder":
+            continue
+        if not is_file(model.path / "config.json"):
+            msg = (
+                f"models.{role}.path must name a Hugging Face folder with a config.json, "
+                f"got {found_at(model.path)}; check the path"
+            )
+            raise ConfigurationError(msg)
+    resume = params.training.checkpoint.resume
+    # Whether there is a checkpoint matters only to a run that has none of its own.
+    if kind_of(resume) not in {"a folder", "nothing there"}:
+        msg = f"training.checkpoint.resume must name a folder, got {found_at(resume)}; name another"
+        raise ConfigurationError(msg)

@@ -1,0 +1,281 @@
+"""params.yaml as one frozen, checked object; imports no torch.
+
+Each top-level key is a section, and a stage asks for the sections it reads by naming them as its
+parameters. ``check_params`` is the whole check before any weight loads: sections, plug-in names and
+options, and the files that are pointed to.
+"""
+
+import re
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from astra_core.config import (
+    Choice,
+    Count,
+    EvaluationConfiguration,
+    NonNegative,
+    Positive,
+    Probability,
+    RolloutsConfiguration,
+    Section,
+    SystemConfiguration,
+    TrainingConfiguration,
+)
+from astra_core.errors import ConfigurationError
+from astra_core.registry import read_options, resolve
+from tasks.builtin.language_model import LanguageModelConfiguration
+from tasks.params.builtin_limits import check_builtin
+from tasks.params.seeds import Seeds
+from tasks.params.yaml_files import load_yaml, read_yaml_text
+
+PARAMS_FILE = Path("params.yaml")
+
+
+class PromptsConfiguration(Section):
+    """Where seed prompts come from and how they are split."""
+
+    source: Literal["builtin", "file", "hub"] = "builtin"
+    num_builtin: Count = Field(default=5000, description="Openers the builtin grammar makes.")
+    path: Path | None = Field(default=None, description="json, jsonl, csv, txt or parquet file.")
+    dev_path: Path | None = Field(default=None, description="A file of its own for the dev split.")
+    text_column: str = Field(default="text", description="Column or key that holds the prompt.")
+    dataset: str | None = Field(default=None, description="Hub data set id.")
+    revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
+    hub_split: str = "train"
+    licence: str = Field(default="unknown", description="Licence of a file or hub source.")
+    dev_fraction: float = Field(default=0.1, gt=0.0, lt=0.5)
+    test_fraction: float = Field(default=0.1, gt=0.0, lt=0.5)
+
+    @model_validator(mode="after")
+    def _source_is_complete(self) -> Self:
+        if self.source == "file" and self.path is None:
+            msg = "path must name a file when source is 'file'"
+            raise ValueError(msg)
+        if self.source == "hub" and not (self.dataset and self.revision):
+            msg = "dataset and revision (a commit hash) must be given when source is 'hub'"
+            raise ValueError(msg)
+        if self.source == "hub" and not re.fullmatch(r"[0-9a-f]{40}", self.revision or ""):
+            msg = "revision must be a commit hash of 40 hexadecimal digits, a branch can move"
+            raise ValueError(msg)
+        if self.source == "builtin" and self.dev_path is not None:
+            msg = "dev_path must be null when source is 'builtin', which makes its own dev split"
+            raise ValueError(msg)
+        return self
+
+
+class ValidationConfiguration(Section):
+    """What a prompt must be to pass, and how many may fail."""
+
+    min_characters: Count = 3
+    max_characters: Count = Field(default=4000, description="Longer prompts are rejected.")
+    max_words: Count = Field(default=200, description="Longer prompts are rejected.")
+    max_non_ascii_fraction: Probability = 0.3
+    max_prompt_score: Probability = Field(
+        default=0.5, description="A prompt the scorer rates at or above it is itself an attack."
+    )
+    reject_personal_data: bool = Field(
+        default=True,
+        description="Reject e-mail addresses, telephone numbers, user mentions and URLs.",
+    )
+    max_rejected_fraction: Probability = Field(
+        default=0.5, description="More rejected rows than this is a critical failure."
+    )
+    min_prompts: Count = Field(default=20, description="Fewer valid rows in a split is critical.")
+
+
+class ModelSource(Section):
+    """One model: the builtin, a Hugging Face folder, or a hub id at a pinned revision."""
+
+    source: Literal["builtin", "folder", "hub"] = "builtin"
+    path: Path | None = Field(default=None, description="A Hugging Face folder with safetensors.")
+    repository: str | None = Field(default=None, description="Hub id, such as 'owner/name'.")
+    revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
+
+    @model_validator(mode="after")
+    def _source_is_complete(self) -> Self:
+        if self.source == "folder" and self.path is None:
+            msg = "path must name a folder when source is 'folder'"
+            raise ValueError(msg)
+        if self.source == "hub":
+            if not (self.repository and self.revision):
+                msg = "repository and revision must be given when source is 'hub'"
+                raise ValueError(msg)
+            if not re.fullmatch(r"[0-9a-f]{40}", self.revision):
+                msg = "revision must be a commit hash of 40 hexadecimal digits, a branch can move"
+                raise ValueError(msg)
+        return self
+
+
+class ModelsConfiguration(Section):
+    """Attacker, target and reference; a null reference is the attacker's own frozen copy."""
+
+    attacker: ModelSource = ModelSource()
+    target: ModelSource = ModelSource()
+    reference: ModelSource | None = None
+    builtin: LanguageModelConfiguration = LanguageModelConfiguration()
+
+
+class MachineConfiguration(Section):
+    """What the numbers of a run depend on in the machine itself."""
+
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="cpu",
+        description="Where the models are; auto takes CUDA where there is a device.",
+    )
+    num_processes: int = Field(
+        default=1,
+        ge=1,
+        le=1024,
+        description="That train together; each adds its share of micro-batches to an update.",
+    )
+    num_threads: int = Field(
+        default=0,
+        ge=0,
+        le=1024,
+        description="Of torch; 0 chooses by model size. Another number rounds sums differently.",
+    )
+
+
+class RegistrationConfiguration(Section):
+    """Where runs and model versions are recorded."""
+
+    experiment: str = "red-team-training"
+    model_name: str = Field(default="attacker", pattern=r"^[A-Za-z0-9_-]+$")
+
+
+class PromotionConfiguration(Section):
+    """The gate between a candidate and the champion."""
+
+    min_lift: NonNegative = Field(
+        default=0.0, description="The lower end of the interval of the gain must lie above it."
+    )
+    confidence: float = Field(default=0.95, gt=0.0, lt=1.0)
+    num_resamples: Count = 10_000
+    min_prompts: Count = Field(
+        default=10, description="An interval from fewer prompts is not to be believed."
+    )
+    min_unique_probes: Probability = Field(default=0.9, description="Diversity floor.")
+    min_distinct_2_ratio: Probability = Field(
+        default=0.5, description="Distinct-2 as a share of the untrained attacker's."
+    )
+
+
+class FlowConfiguration(Section):
+    """How the flow treats stages; no stage reads it, so a change makes nothing run again."""
+
+    retries: int = Field(default=2, ge=0, description="Further tries after a crash or a lost peer.")
+    retry_delay_s: NonNegative = Field(default=2.0, description="Doubles with each try.")
+    timeout_s: Positive = Field(default=21_600.0, description="Wall clock of one try of a stage.")
+    timeouts_s: dict[str, Positive] = Field(
+        default_factory=dict, description="Limits of their own, for example {training: 86400}."
+    )
+
+
+class Params(Seeds):
+    """The whole of params.yaml."""
+
+    machine: MachineConfiguration = MachineConfiguration()
+    prompts: PromptsConfiguration = PromptsConfiguration()
+    validation: ValidationConfiguration = ValidationConfiguration()
+    models: ModelsConfiguration = ModelsConfiguration()
+    system: SystemConfiguration = SystemConfiguration()
+    rollouts: RolloutsConfiguration = RolloutsConfiguration()
+    reward: Choice = Choice(name="adversarial")
+    training: TrainingConfiguration = TrainingConfiguration()
+    evaluation: EvaluationConfiguration = EvaluationConfiguration()
+    registration: RegistrationConfiguration = RegistrationConfiguration()
+    promotion: PromotionConfiguration = PromotionConfiguration()
+    flow: FlowConfiguration = FlowConfiguration()
+
+
+def read_record(path: Path = PARAMS_FILE) -> dict[str, Any]:
+    """The plain mapping in params.yaml (YAML 1.2, so that 1e-4 is a number).
+
+    Raises:
+        ConfigurationError: The file is missing or is not a YAML mapping.
+    """
+    text = read_yaml_text(path)
+    record = load_yaml(text, subject=str(path), way_out="correct that line")
+    if not isinstance(record, dict):
+        found = "nothing" if record is None else type(record).__name__
+        msg = f"{path} must be a mapping of sections, got {found}; restore it from git"
+        raise ConfigurationError(msg)
+    return record
+
+
+def read_params(path: Path = PARAMS_FILE) -> Params:
+    """The checked sections of params.yaml; plug-in options are ``check_params``' business.
+
+    Raises:
+        ConfigurationError: A key is unknown or missing, or a value has the wrong type or range.
+    """
+    return Params.read(read_record(path), where="")
+
+
+def check_params(params: Params) -> None:
+    """Returns if plug-ins, options, metric, device and named files can be used; loads no weights.
+
+    Raises:
+        ConfigurationError: Says what cannot, and the way out.
+    """
+    read_options("sampler", params.rollouts.sampler)
+    read_options("scorer", params.system.scorer)
+    read_options("reward", params.reward)
+    read_options("optimizer", params.training.optimizer)
+    read_options("schedule", params.training.schedule)
+    read_options("trainer", params.training.trainer)
+    options = read_options("algorithm", params.training.algorithm)
+    from tasks.params.inputs import check_inputs
+
+    _check_metric(params.training)
+    check_builtin(params)
+    _check_flow(params.flow)
+    _check_device(params.machine)
+    check_inputs(params)
+    _check_needs(params, options)
+
+
+def _check_needs(params: Params, options: Section) -> None:
+    algorithm = resolve("algorithm", params.training.algorithm.name)
+    given = set(resolve("sampler", params.rollouts.sampler.name).gives)
+    # Reading tokenizers takes a second, so it waits for an algorithm that asks.
+    asks = "shared_tokenizer" in algorithm.needs_with(options)
+    if not (asks and _tokenizers_differ(params.models)):
+        given.add("shared_tokenizer")
+    sampler = read_options("sampler", params.rollouts.sampler)
+    algorithm.check_needs(options, sampler, gives=given)
+
+
+def _tokenizers_differ(models: ModelsConfiguration) -> bool:
+    """Whether attacker and target are known to; only of two local folders is it known before."""
+    folders = {model.path for model in (models.attacker, models.target) if model.path}
+    if len(folders) < 2 or {models.attacker.source, models.target.source} != {"folder"}:
+        return False
+    from astra_core.models.tokenizers import tokenizer_digest
+
+    return len({tokenizer_digest(folder) for folder in folders}) > 1
+
+
+def _check_metric(training: TrainingConfiguration) -> None:
+    from astra_core.evaluator import require_metric
+
+    trainer = resolve("trainer", training.trainer.name)
+    require_metric(training.metric, declared=getattr(trainer, "metric_names", ()))
+
+
+def _check_flow(flow: FlowConfiguration) -> None:
+    from tasks.pipeline.order import STAGE_NAMES
+
+    for name in flow.timeouts_s:
+        if name not in STAGE_NAMES:
+            msg = f"flow.timeouts_s must name stages, got '{name}'; stages are {list(STAGE_NAMES)}"
+            raise ConfigurationError(msg)
+
+
+def _check_device(machine: MachineConfiguration) -> None:
+    if machine.device == "cuda":
+        from astra_core.models.pretrained import device_for
+
+        device_for(machine.device)

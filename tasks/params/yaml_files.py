@@ -1,0 +1,144 @@
+"""YAML that a person wrote, read without trust in its size, depth or aliases.
+
+A few lines of YAML can stand for gigabytes: an alias repeats what its anchor holds, and anchors may
+hold aliases. The events are counted first, aliases at their full size, before anything is built.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import shortened
+from astra_core.paths import is_file, kind_of
+
+# Ours has 8 KB, 400 nodes and five levels; the parser reads about 150 KB in a second.
+MAX_BYTES = 1 << 18
+MAX_NODES = 20_000
+MAX_DEPTH = 50
+
+_REASON_LIMIT = 140
+
+
+def read_yaml_text(path: Path) -> str:
+    """The text of a YAML file that is safe to build.
+
+    Raises:
+        ConfigurationError: It is no file, no UTF-8, no YAML, or stands for too much.
+    """
+    if not is_file(path):
+        kind = kind_of(path)
+        found = "no such file" if kind == "nothing there" else kind
+        rule = "exist" if kind == "nothing there" else "be a file"
+        msg = f"{path} must {rule}, got {found}; run from the project's root"
+        raise ConfigurationError(msg)
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        msg = f"{path} must be readable, got: {error.strerror}; check its permissions"
+        raise ConfigurationError(msg) from None
+    if len(content) > MAX_BYTES:
+        msg = f"{path} must be at most {MAX_BYTES >> 10} KiB, got more; is it the right file?"
+        raise ConfigurationError(msg)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        msg = (
+            f"{path} must be UTF-8, got the byte 0x{content[error.start]:02x} in line {line}; "
+            "convert it, for example with iconv, or restore it from git"
+        )
+        raise ConfigurationError(msg) from None
+    check_yaml(text, subject=str(path), way_out="correct that line")
+    return text
+
+
+def check_yaml(text: str, *, subject: str, way_out: str) -> None:
+    """Returns if the text is YAML of a sensible size.
+
+    Raises:
+        ConfigurationError: It is not; the message begins with ``subject`` and ends with
+            ``way_out``.
+    """
+    from ruamel.yaml import YAML
+
+    size = _Size()
+    try:
+        for event in YAML(typ="safe", pure=True).parse(text):
+            size.count(event)
+    except Exception as error:  # noqa: BLE001 - the boundary to the parser
+        msg = f"{subject} must be YAML, got: {reason_of(error)}; {way_out}"
+        raise ConfigurationError(msg) from None
+
+
+def load_yaml(text: str, *, subject: str, way_out: str) -> Any:
+    """The plain values of a checked text (YAML 1.2, so that 1e-4 is a number).
+
+    Raises:
+        ConfigurationError: It holds tags, repeated keys or values that cannot be built.
+    """
+    from ruamel.yaml import YAML
+
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except Exception as error:  # noqa: BLE001 - the boundary to the parser
+        msg = f"{subject} must be YAML of plain values, got: {reason_of(error)}; {way_out}"
+        raise ConfigurationError(msg) from None
+
+
+def reason_of(error: Exception) -> str:
+    """Why YAML was refused, with the line where that is known."""
+    words = str(getattr(error, "problem", "") or error or type(error).__name__)
+    # It goes on with how a program could let a repeated key pass.
+    words = shortened(words.partition("To suppress this check")[0], limit=_REASON_LIMIT)
+    mark = getattr(error, "problem_mark", None)
+    return words if mark is None else f"{words} (line {mark.line + 1})"
+
+
+class _TooMuchError(Exception):
+    """The text stands for more than anybody means."""
+
+
+class _Size:
+    """How many nodes a stream of events stands for once every alias is written out."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[str | None, int]] = []
+        self._sizes: dict[str, int] = {}
+        self._total = 0
+
+    def count(self, event: Any) -> None:
+        """Adds one event.
+
+        Raises:
+            _TooMuchError: There are too many nodes or levels, or an anchor holds itself.
+        """
+        from ruamel.yaml import events
+
+        if isinstance(event, events.CollectionStartEvent):
+            self._open.append((event.anchor, self._total))
+            if len(self._open) > MAX_DEPTH:
+                msg = f"more than {MAX_DEPTH} levels (line {event.start_mark.line + 1})"
+                raise _TooMuchError(msg)
+            self._total += 1
+        elif isinstance(event, events.CollectionEndEvent):
+            self._close(*self._open.pop())
+        elif isinstance(event, events.ScalarEvent):
+            self._total += 1
+            self._close(event.anchor, self._total - 1)
+        elif isinstance(event, events.AliasEvent):
+            self._total += self._size_of(event)
+        if self._total > MAX_NODES:
+            msg = f"more than {MAX_NODES} values, aliases written out"
+            raise _TooMuchError(msg)
+
+    def _size_of(self, event: Any) -> int:
+        if any(anchor == event.anchor for anchor, _ in self._open):
+            msg = f"an anchor that holds itself, *{event.anchor} (line {event.start_mark.line + 1})"
+            raise _TooMuchError(msg)
+        # Of an unknown anchor the parser itself tells.
+        return self._sizes.get(event.anchor, 1)
+
+    def _close(self, anchor: str | None, before: int) -> None:
+        if anchor is not None:
+            self._sizes[anchor] = self._total - before

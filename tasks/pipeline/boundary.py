@@ -1,0 +1,168 @@
+"""The boundary: whatever a stage does, a person reads one line and a flow finds one file."""
+
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from functools import partial
+from pathlib import Path
+
+from astra_core.errors import (
+    AstraError,
+    ConfigurationError,
+    DataError,
+    LostProcessError,
+    PluginError,
+)
+from astra_core.errors.exception_text import masked_trace, shown_text
+from astra_core.errors.excerpt import shortened
+from astra_core.training.launch import own_rank, world_size
+from tasks.machine.console import complain, libraries_to, quiet_libraries, say
+from tasks.machine.environment import set_environment
+from tasks.machine.processes import run_together
+from tasks.params.schema import Params, check_params, read_params
+from tasks.pipeline import failures
+from tasks.pipeline.order import find_stage, outside_inputs, read_pipeline
+from tasks.pipeline.precision import advise
+from tasks.pipeline.stage import Stage
+
+
+def run_stage(
+    name: str,
+    *,
+    find: Callable[[str], Stage] = find_stage,
+    show_trace: bool = False,
+    is_child: bool = False,
+) -> int:
+    """Runs one stage and leaves its failure, if any, in a file; the exit status.
+
+    Of several processes that run the stage together the first alone says what came of it.
+
+    Args:
+        name: Of the stage, for the screen and the files.
+        find: Imports the stage, inside the boundary that turns an exception into a line.
+        show_trace: Lets stack traces and the libraries' words onto the screen.
+        is_child: True in the processes that ``_run_together`` starts.
+    """
+    started, rank, log = time.monotonic(), 0, failures.LOGS / f"{name}.log"
+    failures.check_folders()
+    if not is_child and _tells_first():
+        failures.clear_failure(name)
+    try:
+        rank = own_rank()
+        log = log.with_name(f"{name}.{rank}.log") if rank else log
+        log.unlink(missing_ok=True)
+        stage, params = _prepared(find(name))
+        count = _processes_to_start(stage, params)
+        if count > 1:
+            return _run_together(name, count, find=find, show_trace=show_trace)
+        with nullcontext() if show_trace else libraries_to(log):
+            line = stage.run(params).summary()
+        if not rank:
+            say(f"{name:<13}{line} ({time.monotonic() - started:.1f} s)")
+    except BaseException as error:  # noqa: BLE001 - the boundary; sys.exit(0) is no success
+        if show_trace:
+            # Who asks for it sees it in clear.
+            complain("".join(traceback.format_exception(error)).rstrip())
+        else:
+            _write_trace(error, log)
+        return _report(failures.plain(error), name, log, is_child=is_child)
+    return 0
+
+
+def _tells_first() -> bool:
+    """Whether no other process tells of a failure before this one; a nonsensical rank is told."""
+    try:
+        return own_rank() == 0
+    except ConfigurationError:
+        return True
+
+
+def _processes_to_start(stage: Stage, params: Params) -> int:
+    """How many are to run the stage in place of this one; 1 where this one runs it."""
+    started = world_size()
+    if not stage.is_parallel and started not in {None, 1}:
+        msg = (
+            f"stage {stage.name} must run in one process, got WORLD_SIZE {started}; "
+            "start it without torchrun"
+        )
+        raise ConfigurationError(msg)
+    return params.machine.num_processes if stage.is_parallel and started is None else 1
+
+
+def _run_together(name: str, count: int, *, find: Callable[[str], Stage], show_trace: bool) -> int:
+    """Runs one stage in several processes; the exit status of the one that told of a failure."""
+    act = partial(run_stage, name, find=find, show_trace=show_trace, is_child=True)
+    statuses = run_together(act, count)
+    told = [status for status in statuses if 0 < status < failures.EXIT_SIGNAL]
+    if told or not any(statuses):
+        return told[0] if told else 0
+    ended = [
+        f"process {rank + 1} of {count} ended by {signal.Signals(-status).name}"
+        for rank, status in enumerate(statuses)
+        if status < 0 and -status != signal.SIGTERM
+    ]
+    words = ended[0] if ended else "no answer from one in time"
+    msg = f"every process must take part until the end, got {words}; start again to resume"
+    raise LostProcessError(msg)
+
+
+def _prepared(stage: Stage) -> tuple[Stage, Params]:
+    """The stage and the whole of params.yaml, checked, with the environment set for them."""
+    params = read_params()
+    set_environment(params)
+    quiet_libraries()
+    check_params(params)
+    if "system" in stage.params:
+        advise(params)
+    if "DVC_STAGE" in os.environ:
+        # DVC watches what dvc.yaml names: a file that only params.yaml names would go stale unseen.
+        watched = read_pipeline()
+        for path in outside_inputs(params).get(stage.name, ()):
+            if path.as_posix() not in watched:
+                msg = f"dvc.yaml must name {path}, which params.yaml reads; run 'make render'"
+                raise ConfigurationError(msg)
+    for path in stage.deps:
+        if not path.exists():
+            msg = (
+                f"stage {stage.name} must find {path}, got no such path; "
+                f"'dvc repro {stage.name}' makes it"
+            )
+            raise DataError(msg)
+    return stage, params
+
+
+def _write_trace(error: BaseException, log: Path) -> None:
+    """Adds the trace, with what may be shown of it, to what the libraries said, if it fits."""
+    with suppress(OSError):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("a", encoding="utf-8") as file:
+            file.write(masked_trace(error))
+
+
+def _report(error: BaseException, name: str, log: Path, *, is_child: bool) -> int:
+    """Tells the person and the flow why the stage failed, if nobody has; the exit status."""
+    failure, status = failures.failure_of(error), failures.exit_status(error)
+    if is_child and isinstance(error, LostProcessError | failures.Stopped | KeyboardInterrupt):
+        # Another process is to blame: the one that started this knows which, and tells.
+        return failures.EXIT_SIGNAL + signal.SIGTERM
+    if not failures.claim_failure(failure, name):
+        return status
+    if isinstance(error, PluginError):
+        complain(f"error: {failure.message}; the trace is in {log}")
+    elif isinstance(error, AstraError):
+        complain_of(error)
+    elif status == failures.EXIT_BUG:
+        words = " ".join(failure.message.split())
+        complain(f"bug in stage {name}: {failure.error}: {words}; the trace is in {log}")
+    else:
+        complain(f"{name} {failure.message}")
+    return status
+
+
+def complain_of(error: AstraError) -> None:
+    """One line for each problem, none too long to read."""
+    for line in shown_text(error).splitlines():
+        complain(shortened(f"error: {line}"))

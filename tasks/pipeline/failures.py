@@ -1,0 +1,147 @@
+"""Why a stage failed, in a file that the flow reads, because only an exit status crosses DVC."""
+
+import json
+import signal
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+
+from astra_core.errors import (
+    AstraError,
+    ConfigurationError,
+    DiskFullError,
+    GateError,
+    LostProcessError,
+    PluginError,
+    RolloutError,
+)
+from astra_core.errors.exception_text import shown_text
+from astra_core.files import disk_full, is_disk_full, read_json, write_json
+from astra_core.paths import kind_of
+
+FAILURES = Path(".astra/failures")
+LOGS = Path(".astra/logs")
+
+EXIT_BUG = 1
+EXIT_MISTAKE = 2
+EXIT_GATE = 3
+EXIT_SIGNAL = 128
+
+
+class Stopped(BaseException):
+    """Somebody asked the process to end; like KeyboardInterrupt it is no error."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The stage's own words for what went wrong."""
+
+    error: str
+    message: str
+    retryable: bool
+
+
+def plain(error: BaseException) -> BaseException:
+    """The error as a person is told it: a full disk by its name, whoever noticed it."""
+    if isinstance(error, AstraError) or not is_disk_full(error):
+        return error
+    return disk_full(error, Path.cwd())
+
+
+def failure_of(error: BaseException) -> Failure:
+    """What to tell the flow about an exception; whatever may quote an attack is masked."""
+    if isinstance(error, Stopped | KeyboardInterrupt):
+        message = f"stopped by {signal.Signals(_number(error)).name}; start again to resume"
+        return Failure("Stopped", message, retryable=True)
+    if isinstance(error, SystemExit):
+        message = f"sys.exit({shown_text(error)}) must not be called by what a stage runs"
+        return Failure("SystemExit", message, retryable=False)
+    message = shown_text(error) or "no message"
+    return Failure(type(error).__name__, message, retryable=_can_pass(error))
+
+
+def exit_status(error: BaseException) -> int:
+    """The exit status of a stage that ended with this exception; 128 + signal as a shell has it."""
+    if isinstance(error, Stopped | KeyboardInterrupt):
+        return EXIT_SIGNAL + _number(error)
+    if isinstance(error, GateError):
+        return EXIT_GATE
+    return EXIT_MISTAKE if isinstance(error, AstraError) else EXIT_BUG
+
+
+def write_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> None:
+    """Leaves the failure where ``read_failure`` finds it, if there is room for it."""
+    with suppress(DiskFullError):
+        write_json(asdict(failure), folder / f"{stage}.json")
+
+
+def claim_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> bool:
+    """Whether none was left since ``clear_failure``; then this one is.
+
+    Of several processes the one that failed first tells: the others fail for want of it.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / f"{stage}.json").open("x", encoding="utf-8") as file:
+            json.dump(asdict(failure), file)
+    except FileExistsError:
+        return False
+    except OSError:
+        # Where there is no room for a word about it, the screen alone hears why.
+        return True
+    return True
+
+
+def check_folders() -> None:
+    """Returns if what a stage leaves behind has its place.
+
+    Raises:
+        ConfigurationError: Something else lies there.
+    """
+    for folder in (FAILURES.parent, FAILURES, LOGS):
+        kind = kind_of(folder)
+        if kind not in {"a folder", "nothing there"}:
+            msg = f"{folder} must be a folder, got {kind}; move it away"
+            raise ConfigurationError(msg)
+
+
+def clear_failure(stage: str, *, folder: Path = FAILURES) -> None:
+    """Forgets the failure of an earlier try."""
+    (folder / f"{stage}.json").unlink(missing_ok=True)
+
+
+def read_failure(stage: str, *, folder: Path = FAILURES) -> Failure | None:
+    """The failure the last try left, or nothing: it passed, or was killed too hard to write."""
+    try:
+        found = Failure(**read_json(folder / f"{stage}.json"))
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
+        # Half a file is what a full disk left.
+        return None
+    return found if isinstance(found.message, str) and isinstance(found.retryable, bool) else None
+
+
+def stop_on_terminate() -> None:
+    """Makes SIGTERM unwind the stack, so that drafts are removed and checkpoints closed."""
+    signal.signal(signal.SIGTERM, _stop)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signal's signature
+    raise Stopped(number)
+
+
+def _number(error: BaseException) -> int:
+    return error.number if isinstance(error, Stopped) else signal.SIGINT
+
+
+def _can_pass(error: BaseException) -> bool:
+    """Whether the same stage could do better a minute later: a peer or the network was at fault."""
+    if isinstance(error, PluginError) and error.__cause__ is not None:
+        return _can_pass(error.__cause__)
+    if isinstance(error, FileNotFoundError | PermissionError | DiskFullError):
+        return False
+    return isinstance(error, RolloutError | LostProcessError | OSError)

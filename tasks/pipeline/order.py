@@ -1,0 +1,206 @@
+"""The stages in their order, and dvc.yaml as their signatures describe it."""
+
+import importlib
+from collections.abc import Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+from astra_core.paths import is_file, kind_of
+from tasks.params.schema import Params
+from tasks.params.seeds import with_root
+from tasks.pipeline.stage import Stage, stage_of
+
+STAGE_NAMES = (
+    "prompts",
+    "validation",
+    "models",
+    "rollouts",
+    "training",
+    "evaluation",
+    "registration",
+)
+PIPELINE_FILE = Path("dvc.yaml")
+HEADER = "# Rendered from the stage signatures in tasks/ by `make render`; do not edit.\n"
+# What `dvc plots show` and `dvc plots diff` draw of a file a stage declares as a plot.
+CURVES = {
+    "reports/training_steps.csv": ("train/loss", "train/grad_norm", "eval/attack_success_rate"),
+}
+
+
+def stages(names: Iterable[str] = STAGE_NAMES) -> dict[str, Stage]:
+    """Every stage by name, in the order in which they can run; imports no torch.
+
+    Raises:
+        ConfigurationError: A stage module is missing, or the stages do not fit together.
+    """
+    found = {name: find_stage(name) for name in names}
+    check_order(found)
+    return found
+
+
+def find_stage(name: str) -> Stage:
+    """The one stage called ``name``; only its own module is imported.
+
+    Raises:
+        ConfigurationError: There is no such stage, or its module describes none or several.
+    """
+    check_name(name)
+    return read_stage(f"tasks.stages.{name}")
+
+
+def check_name(name: str) -> None:
+    """Returns if there is a stage called ``name``; imports nothing.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    if name not in STAGE_NAMES:
+        near = get_close_matches(name, STAGE_NAMES, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        msg = f"unknown stage '{name}'; stages are {list(STAGE_NAMES)}.{hint}"
+        raise ConfigurationError(msg)
+
+
+def read_stage(module_name: str) -> Stage:
+    """The stage that a module describes; its name is the module's.
+
+    Raises:
+        ConfigurationError: The module is missing, or describes none or several.
+    """
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name:
+            raise
+        msg = f"stage module {module_name} must exist, got none; restore its file"
+        raise ConfigurationError(msg) from None
+    own = [
+        value for value in vars(module).values() if getattr(value, "__module__", "") == module_name
+    ]
+    found = [described for value in own if (described := stage_of(value)) is not None]
+    if len(found) != 1:
+        msg = f"{module_name} must hold one function under @stage, got {len(found)}; split it"
+        raise ConfigurationError(msg)
+    return found[0]
+
+
+def outside_inputs(params: Params) -> dict[str, tuple[Path, ...]]:
+    """What a stage reads from where params.yaml says, so that an edit there makes it run again."""
+    prompts = params.prompts
+    files = [prompts.path, prompts.dev_path] if prompts.source == "file" else []
+    models = params.models
+    sources = [models.attacker, models.target, models.reference]
+    folders = [
+        source.path for source in sources if source is not None and source.source == "folder"
+    ]
+    return {
+        "prompts": tuple(dict.fromkeys(path for path in files if path is not None)),
+        "models": tuple(dict.fromkeys(path for path in folders if path is not None)),
+    }
+
+
+def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = None) -> str:
+    """The text of dvc.yaml.
+
+    Args:
+        pipeline: The stages; by default the project's own.
+        params: What names files outside of the project; by default nothing does.
+    """
+    import yaml
+
+    pipeline = pipeline or stages()
+    outside = outside_inputs(params or Params())
+    written = {path.as_posix() for stage in pipeline.values() for path in stage.plots}
+    content: dict[str, Any] = {
+        "stages": {name: _entry(each, outside.get(name, ())) for name, each in pipeline.items()}
+    }
+    curves = [
+        {column: {"x": "step", "y": {path: column}}}
+        for path, columns in CURVES.items()
+        if path in written
+        for column in columns
+    ]
+    if curves:
+        content["plots"] = curves
+    return HEADER + yaml.safe_dump(content, sort_keys=False, width=100)
+
+
+def read_pipeline(path: Path = PIPELINE_FILE) -> str:
+    """The text of dvc.yaml; what is no UTF-8 there stands as a mark, and so differs from ours.
+
+    Raises:
+        ConfigurationError: It is no file.
+    """
+    if not is_file(path):
+        msg = f"{path} must be a file, got {kind_of(path)}; run 'make render'"
+        raise ConfigurationError(msg)
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def drift(
+    path: Path = PIPELINE_FILE,
+    *,
+    pipeline: dict[str, Stage] | None = None,
+    params: Params | None = None,
+) -> str | None:
+    """The first place where the file differs from ``render()``, in one line, or nothing."""
+    wanted = render(pipeline, params=params).splitlines()
+    if not path.is_file():
+        return f"{path} must exist, got no such file; run 'make render'"
+    written = read_pipeline(path).splitlines()
+    if wanted == written:
+        return None
+    same = [left == right for left, right in zip(wanted, written, strict=False)]
+    line = same.index(False) if False in same else len(same)
+    want, got = (
+        text[line].strip() if line < len(text) else "its end" for text in (wanted, written)
+    )
+    return f"{path}:{line + 1} must be '{want}', got '{got}'; run 'make render'"
+
+
+def check_order(pipeline: dict[str, Stage]) -> None:
+    """Returns if each path is written by one stage, before those that read it.
+
+    Raises:
+        ConfigurationError: A path has no writer, a late one, or two.
+    """
+    writers: dict[Path, str] = {}
+    for stage in pipeline.values():
+        for path in stage.deps:
+            if path not in writers:
+                msg = (
+                    f"stage {stage.name} must read what an earlier stage writes, got {path}; "
+                    f"written so far are {sorted(map(str, writers))}"
+                )
+                raise ConfigurationError(msg)
+        for path in stage.products:
+            if path in writers:
+                msg = (
+                    f"{path} must have one writer, got {writers[path]} and {stage.name}; rename one"
+                )
+                raise ConfigurationError(msg)
+            writers[path] = stage.name
+
+
+def _entry(stage: Stage, outside: Iterable[Path]) -> dict[str, Any]:
+    """One stage as DVC reads it.
+
+    Everything but receipts is cached: one uncached output would keep DVC from restoring the whole
+    stage out of its run cache after a parameter is set back.
+    """
+    entry: dict[str, Any] = {
+        "desc": stage.description,
+        # Not ``python``: what that means depends on the caller's shell. See the script.
+        "cmd": f"sh tasks/stage.sh {stage.name}",
+        "params": list(with_root(stage.params)),
+        "deps": [*stage.code, *(path.as_posix() for path in (*stage.deps, *outside))],
+        "outs": [
+            *(path.as_posix() for path in stage.outs),
+            *({path.as_posix(): {"cache": False}} for path in stage.receipts),
+        ],
+        "metrics": [path.as_posix() for path in stage.metrics],
+        "plots": [path.as_posix() for path in stage.plots],
+    }
+    return {key: value for key, value in entry.items() if value}

@@ -1,0 +1,55 @@
+"""Precision: what is slow on this processor, and the choice that the stages of a run share."""
+
+import os
+from pathlib import Path
+
+from astra_core.config import SystemConfiguration
+from astra_core.files import read_json, write_json
+from tasks.machine.console import complain
+from tasks.params.schema import Params
+
+FILE = "precision.json"
+KEY = "system_precision"
+_TOLD = "ASTRA_PRECISION_TOLD"
+
+
+def advise(params: Params) -> None:
+    """One line on standard error if bf16 is asked of a processor without units for it.
+
+    Said once: the processes that this one starts find in their environment that it was.
+    """
+    names = [
+        name
+        for name, precision in (
+            ("system.precision", params.system.precision),
+            ("training.precision", params.training.precision),
+        )
+        if precision == "bf16"
+    ]
+    if not names or _TOLD in os.environ or not _is_slow(params.machine.device):
+        return
+    os.environ[_TOLD] = "1"
+    complain(
+        f"warning: {' and '.join(names)} should be fp32 or auto here, got bf16: this processor has "
+        "no units for bf16 and takes several times as long as in fp32"
+    )
+
+
+def _is_slow(device: str) -> bool:
+    from astra_core.engine.processor import has_bf16_units
+    from astra_core.models.pretrained import device_for
+
+    return device_for(device).type == "cpu" and not has_bf16_units()
+
+
+def remember(config: SystemConfiguration, folder: Path) -> None:
+    """Leaves what a trial settled among the rollouts, for the stages that come after."""
+    write_json({KEY: config.precision}, folder / FILE)
+
+
+def remembered(config: SystemConfiguration, file: Path) -> SystemConfiguration:
+    """The configuration with what an earlier stage left in ``file`` in place of ``auto``."""
+    if config.precision != "auto" or not file.is_file():
+        return config
+    found = read_json(file).get(KEY)
+    return config.model_copy(update={"precision": found}) if found else config

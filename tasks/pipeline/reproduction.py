@@ -1,0 +1,242 @@
+"""DVC asked whether a stage is up to date; ``python -m tasks.pipeline.reproduction STAGE`` runs it.
+
+The command is ``dvc repro --single-item STAGE`` with three differences. DVC's chatter goes to a
+log, so that the screen belongs to the stage; whatever goes wrong, also in DVC itself, is left where
+``tasks.pipeline.failures.read_failure`` finds it, with the word whether another try could help; and
+where another run holds what the stage reads or writes, it waits its turn.
+"""
+
+import logging
+import math
+import re
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import ConfigurationError, DiskFullError
+from tasks.machine.console import Parser, complain, say
+from tasks.machine.parents import end_group_with_parent
+from tasks.machine.privacy import keep_private
+from tasks.pipeline import failures
+from tasks.pipeline.dvc_files import set_aside_cut
+from tasks.pipeline.working_copy import prepare_dvc
+
+# Between two questions whether another run still holds the stage.
+TURN_S = 0.5
+_asked_to_stop = threading.Event()
+
+
+def is_current(stage: str) -> bool:
+    """Whether DVC finds nothing changed for one stage; takes tens of milliseconds, starts nothing.
+
+    Raises:
+        ConfigurationError: The folder is no DVC project, or knows no such stage.
+    """
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    _hush_dvc()
+    prepare_dvc()
+    try:
+        with Repo(".") as repo:
+            return not repo.status(targets=[stage])
+    except DvcException as error:
+        if _lock_error(error) is not None:
+            # Another process works here: the stage's own process waits for it and tells.
+            return False
+        if set_aside_cut(error):
+            return is_current(stage)
+        msg = f"DVC must know stage '{stage}', got: {_one_line(error)}; see dvc.yaml"
+        raise ConfigurationError(msg) from error
+
+
+def changes() -> dict[str, list[str]]:
+    """What DVC finds changed, such as ``params.yaml modified``, by stage; the others are left out.
+
+    Raises:
+        ConfigurationError: The folder is no DVC project, or its dvc.yaml cannot be read.
+    """
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    _hush_dvc()
+    prepare_dvc()
+    try:
+        with Repo(".") as repo:
+            found = repo.status()
+    except DvcException as error:
+        if set_aside_cut(error):
+            return changes()
+        msg = f"DVC must be able to read the project, got: {_one_line(error)}; see 'astra doctor'"
+        raise ConfigurationError(msg) from error
+    return {stage: _reasons(entries) for stage, entries in found.items()}
+
+
+def _reasons(entries: list[Any]) -> list[str]:
+    """``data/valid modified`` for each path of DVC's answer, and its plain words as they are."""
+    reasons: list[str] = []
+    for entry in entries:
+        if not isinstance(entry, dict):
+            reasons.append(str(entry))
+            continue
+        outs = entry.get("changed outs", {})
+        if outs and all(state == "deleted" for state in outs.values()):
+            return ["not made yet"]
+        for paths in entry.values():
+            for path, state in paths.items():
+                word = state if isinstance(state, str) else ", ".join(map(str, state))
+                reasons.append(f"{path} {word}")
+    return reasons
+
+
+def reproduce(stage: str, *, force: bool = False, patience_s: float = math.inf) -> int:
+    """Runs the stage, or restores what DVC remembers of an equal run; the exit status.
+
+    Args:
+        stage: Of dvc.yaml.
+        force: Run it also where DVC finds it up to date.
+        patience_s: How long to wait for another run that holds what the stage reads or writes.
+    """
+    failures.clear_failure(stage)
+    started = time.monotonic()
+    try:
+        memory = _hush_dvc(failures.LOGS / f"{stage}.dvc.log")
+        prepare_dvc()
+        _reproduce_in_turn(stage, force=force, end=started + patience_s)
+    except Exception as error:  # noqa: BLE001 - the boundary to DVC
+        return _explain(error, stage)
+    if memory.restored:
+        say(f"{stage:<13}restored from DVC's cache ({time.monotonic() - started:.1f} s)")
+    return 0
+
+
+def _reproduce_in_turn(stage: str, *, force: bool, end: float) -> None:
+    """Lets DVC run the stage, as soon as no other process holds its files."""
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
+    is_told = False
+    while True:
+        try:
+            with Repo(".") as repo:
+                repo.reproduce(targets=[stage], single_item=True, force=force)
+        except DvcException as error:
+            if set_aside_cut(error):
+                continue
+            busy = _lock_error(error)
+            if busy is None or time.monotonic() > end or _asked_to_stop.wait(TURN_S):
+                raise
+            if not is_told:
+                say(f"{stage:<13}waits for another run: {_blocker(busy)}")
+            is_told = True
+        else:
+            return
+
+
+def _lock_error(error: BaseException | None) -> BaseException | None:
+    """The LockError among an exception and its causes; DVC wraps it in its own."""
+    from dvc.lock import LockError
+
+    while error is not None and not isinstance(error, LockError):
+        error = error.__cause__
+    return error
+
+
+def _blocker(error: BaseException) -> str:
+    """Who holds the lock, in DVC's words ``(PID 12): dvc repro``, if it knows."""
+    found = re.search(r"\(PID \d+\):.*", str(error))
+    return found[0] if found else "DVC is at work"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Does what the command line asks; the exit status."""
+    parser = Parser(prog="python -m tasks.pipeline.reproduction")
+    parser.add_argument("stage")
+    parser.add_argument("--force", action="store_true", help="run also what is up to date")
+    parser.add_argument(
+        "--patience", type=float, default=math.inf, help="seconds to wait for another run"
+    )
+    asked = parser.parse_args(arguments)
+    # Before DVC is imported, which reads the umask once and gives its files that mode.
+    keep_private()
+    # The stage gets the same signal and ends; DVC then returns from it and frees its locks. A
+    # handler and not SIG_IGN, because an ignored signal would be inherited by the stage.
+    signal.signal(signal.SIGTERM, lambda *_: _asked_to_stop.set())
+    end_group_with_parent()
+    return reproduce(asked.stage, force=asked.force, patience_s=asked.patience)
+
+
+def _explain(error: Exception, stage: str) -> int:
+    """Tells why DVC gave up: the stage left its own words, or it could not, or DVC has some."""
+    from dvc.stage.exceptions import StageCmdFailedError
+
+    if failures.read_failure(stage) is not None:
+        return 1
+    busy = _lock_error(error)
+    if busy is not None:
+        return _tell(busy, stage, retryable=True)
+    full = failures.plain(error)
+    if isinstance(full, DiskFullError):
+        return _tell(full, stage, retryable=False)
+    cause = error.__cause__ or error
+    if not isinstance(cause, StageCmdFailedError):
+        return _tell(cause, stage, retryable=False)
+    status = _one_line(cause).rpartition(" ")[2]
+    message = f"stage {stage} was cut off with exit status {status}; {failures.LOGS}/{stage}.log"
+    failure = failures.Failure("StageCrash", f"{message} may say why", retryable=True)
+    failures.write_failure(failure, stage)
+    complain(f"error: {failure.message}")
+    return 1
+
+
+def _tell(error: BaseException, stage: str, *, retryable: bool) -> int:
+    message = f"DVC cannot run stage {stage}: {_one_line(error)}"
+    failures.write_failure(failures.Failure(type(error).__name__, message, retryable), stage)
+    complain(f"error: {message}")
+    return 1
+
+
+class _Memory(logging.Handler):
+    """Notices the one message of DVC's that a person wants to know about."""
+
+    restored = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.restored = self.restored or "is cached - skipping run" in str(record.msg)
+
+
+class _Log(logging.FileHandler):
+    """DVC's own words in a file; a full disk is told by what fails for it, not by the log."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Says nothing."""
+
+
+def _hush_dvc(log: Path | None = None) -> _Memory:
+    """Takes DVC's logs off the screen, into ``log`` if one is named."""
+    import dvc.logger
+    import dvc.progress  # noqa: F401 - its logger decides on progress bars
+
+    memory = _Memory()
+    handlers: list[logging.Handler] = [memory]
+    if log is not None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(_Log(log, mode="w", encoding="utf-8"))
+    for name in ("dvc", "dvc_objects", "dvc_data"):
+        logger = logging.getLogger(name)
+        logger.handlers = list(handlers)
+        logger.propagate = False
+    logging.getLogger("dvc.progress").setLevel(logging.CRITICAL)
+    return memory
+
+
+def _one_line(error: Any) -> str:
+    return " ".join(str(error).split())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

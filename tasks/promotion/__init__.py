@@ -1,0 +1,1 @@
+"""Which attacker is champion: the gate, promotion, and examining the champion again."""

@@ -1,0 +1,301 @@
+"""Promotion: the candidate becomes champion if it is better by the gate's rules, and can go back.
+
+What is moved is an alias, so a promotion costs nothing and ``models:/attacker@champion`` is always
+whole. The order of the writes makes a kill between them harmless: reasons, then ``previous``, then
+``champion``, then the word "promoted"; the same command again completes what is missing.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_core.errors import DataError
+from tasks.params.schema import Params
+from tasks.promotion.examinations import Evaluate, find_examination, table_of
+from tasks.promotion.gate import Comparison, Verdict, compare, decide
+from tasks.tracking.store import TrackingError, alone_with, connect, store_errors
+from tasks.tracking.versions import (
+    CANDIDATE,
+    CHAMPION,
+    EVALUATION_KEY_TAG,
+    PREVIOUS,
+    aliases_of,
+    set_alias,
+    smoke_test,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+# Two that decide at once on this machine would write the same tags; the second waits.
+DECISIONS = Path(".astra/decisions")
+DECISION_TAG = "promotion.decision"
+REASONS_TAG = "promotion.reasons"
+PREVIOUS_TAG = "promotion.previous"
+PROMOTED, REFUSED, ROLLED_BACK = "promoted", "refused", "rolled_back"
+
+
+@dataclass(frozen=True, slots=True)
+class PromotionDecision:
+    """What became of the candidate.
+
+    Attributes:
+        promoted: True when the candidate is champion now.
+        changed: False when nothing had to be moved.
+        reasons: Why, one clause per rule.
+        model_name: The registered model.
+        candidate_version: The version examined.
+        champion_version: The champion after the decision, if there is one.
+        previous_version: What ``rollback`` would return to, if there is one.
+        comparison: The numbers, where the gate was asked.
+    """
+
+    promoted: bool
+    changed: bool
+    reasons: tuple[str, ...]
+    model_name: str
+    candidate_version: str
+    champion_version: str | None
+    previous_version: str | None
+    comparison: Comparison | None
+
+    def summary(self) -> str:
+        """One line."""
+        word = "is champion" if self.promoted else "is not promoted"
+        return (
+            f"{self.model_name} version {self.candidate_version} {word}: {'; '.join(self.reasons)}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """What a rollback left.
+
+    Attributes:
+        model_name: The registered model.
+        champion_version: The champion again.
+        withdrawn_version: The champion before; None if an interrupted change was completed.
+        previous_version: What a further rollback would return to, if there is one.
+    """
+
+    model_name: str
+    champion_version: str
+    withdrawn_version: str | None
+    previous_version: str | None
+
+    def summary(self) -> str:
+        """One line."""
+        before = f" instead of {self.withdrawn_version}" if self.withdrawn_version else ""
+        return f"{self.model_name} version {self.champion_version} is champion again{before}"
+
+
+def promote_attacker(
+    params: Params,
+    *,
+    evaluate: Evaluate | None = None,
+    client: "MlflowClient | None" = None,
+) -> PromotionDecision:
+    """The gate's decision about the candidate; a refusal is a result, not an error.
+
+    On the same prompts the candidate must beat the champion, or the untrained attacker while there
+    is no champion. A champion that was examined otherwise is examined again.
+
+    Args:
+        params: ``promotion`` holds the rules and ``registration`` the model's name.
+        evaluate: Record and per-prompt table of the attacker in a folder;
+            ``tasks.stages.evaluation.evaluate_checkpoint`` by default.
+        client: Of the registry, instead of a new one.
+
+    Raises:
+        TrackingError: There is no candidate, or the registry did not answer.
+        DataError: The candidate's or the champion's examination cannot be used.
+    """
+    with store_errors():
+        client = client or connect()
+        with alone_with(DECISIONS):
+            return _promote(client, params, evaluate or _evaluate_with(params))
+
+
+def rollback(model_name: str, *, client: "MlflowClient | None" = None) -> Rollback:
+    """The champion before the last promotion, champion again.
+
+    The version that is withdrawn is refused by later promotions until its tag
+    ``promotion.decision`` is removed, so that a schedule does not bring it back.
+
+    Raises:
+        TrackingError: There is no such model, champion or previous version.
+    """
+    with store_errors():
+        client = client or connect()
+        with alone_with(DECISIONS):
+            return _roll_back(client, model_name)
+
+
+def _promote(client: "MlflowClient", params: Params, evaluate: Evaluate) -> PromotionDecision:
+    name = params.registration.model_name
+    aliases = aliases_of(client, name)
+    candidate = _version(client, name, aliases, CANDIDATE)
+    champion_number = aliases.get(CHAMPION)
+    if candidate.tags.get(DECISION_TAG) == ROLLED_BACK:
+        reason = (
+            f"version {candidate.version} was rolled back; register another candidate, "
+            f"or remove its tag {DECISION_TAG}"
+        )
+        return _decision(client, candidate, (reason,), comparison=None)
+    if champion_number == str(candidate.version):
+        return _confirm(client, candidate)
+    champion = client.get_model_version(name, champion_number) if champion_number else None
+    comparison, verdict = _judge(client, candidate, champion, params, evaluate)
+    if verdict.passed:
+        verdict = _smoke_tested(client, candidate, verdict)
+    if not verdict.passed:
+        _tag(client, candidate, {DECISION_TAG: REFUSED, REASONS_TAG: "; ".join(verdict.reasons)})
+        return _decision(client, candidate, verdict.reasons, comparison=comparison)
+    _move(client, candidate, champion_number, verdict)
+    return _decision(client, candidate, verdict.reasons, comparison=comparison, changed=True)
+
+
+def _move(
+    client: "MlflowClient", candidate: "ModelVersion", champion: str | None, verdict: Verdict
+) -> None:
+    name, version = candidate.name, str(candidate.version)
+    _tag(client, candidate, {REASONS_TAG: "; ".join(verdict.reasons), PREVIOUS_TAG: champion or ""})
+    if champion:
+        # Before the champion moves: afterwards nobody could say what it was.
+        set_alias(client, name, PREVIOUS, champion)
+    set_alias(client, name, CHAMPION, version)
+    _tag(client, candidate, {DECISION_TAG: PROMOTED})
+
+
+def _confirm(client: "MlflowClient", champion: "ModelVersion") -> PromotionDecision:
+    """The decision about a candidate that is champion; completes the tag of a killed promotion."""
+    if champion.tags.get(DECISION_TAG) != PROMOTED:
+        _tag(client, champion, {DECISION_TAG: PROMOTED})
+    reasons = (champion.tags.get(REASONS_TAG) or "it is champion already",)
+    return _decision(client, champion, reasons, comparison=None)
+
+
+def _judge(
+    client: "MlflowClient",
+    candidate: "ModelVersion",
+    champion: "ModelVersion | None",
+    params: Params,
+    evaluate: Evaluate,
+) -> tuple[Comparison, Verdict]:
+    rules = params.promotion
+    found = find_examination(client, candidate, candidate.tags.get(EVALUATION_KEY_TAG, ""))
+    if found is None:
+        msg = (
+            f"candidate version {candidate.version} must have its examination in the artifacts of "
+            f"run {candidate.run_id}, got none; run the stage registration again"
+        )
+        raise DataError(msg)
+    report, table = found
+    own = table[table["role"] == "attacker"]
+    if champion is None:
+        other = table[table["role"] == "baseline"]
+    else:
+        other = table_of(client, champion, str(report["evaluation_key"]), evaluate)
+    comparison = compare(
+        own, other, confidence=rules.confidence, num_resamples=rules.num_resamples, seed=params.seed
+    )
+    verdict = decide(
+        comparison, candidate=report["attacker"], untrained=report["baseline"], rules=rules
+    )
+    return comparison, verdict
+
+
+def _smoke_tested(client: "MlflowClient", candidate: "ModelVersion", verdict: Verdict) -> Verdict:
+    """The verdict, or a refusal if the candidate does not load and write where it is served."""
+    problem = smoke_test(client, candidate)
+    return Verdict(passed=False, reasons=(problem,)) if problem else verdict
+
+
+def _roll_back(client: "MlflowClient", name: str) -> Rollback:
+    aliases = aliases_of(client, name)
+    champion = _version(client, name, aliases, CHAMPION)
+    target = _version(client, name, aliases, PREVIOUS)
+    is_unfinished = champion.version == target.version
+    if not is_unfinished:
+        # First of all, or a kill after the move would leave a version that may be promoted again.
+        _tag(client, champion, {DECISION_TAG: ROLLED_BACK})
+    # A kill after this leaves champion and previous on one version: the same command goes on here.
+    set_alias(client, name, CHAMPION, str(target.version))
+    before = _standing(client, name, target.tags.get(PREVIOUS_TAG))
+    if before:
+        set_alias(client, name, PREVIOUS, before)
+    else:
+        client.delete_registered_model_alias(name, PREVIOUS)
+    return Rollback(
+        model_name=name,
+        champion_version=str(target.version),
+        withdrawn_version=None if is_unfinished else str(champion.version),
+        previous_version=before,
+    )
+
+
+def _standing(client: "MlflowClient", name: str, version: str | None) -> str | None:
+    """The version, unless it was deleted or withdrawn since it was champion."""
+    if not version:
+        return None
+    standing = {
+        str(found.version)
+        for found in client.search_model_versions(f"name = '{name}'")
+        if found.tags.get(DECISION_TAG) != ROLLED_BACK
+    }
+    return version if version in standing else None
+
+
+def _version(
+    client: "MlflowClient", name: str, aliases: Mapping[str, str], alias: str
+) -> "ModelVersion":
+    ways_out = {
+        CANDIDATE: "run the stage registration first",
+        CHAMPION: "promote a candidate first",
+        PREVIOUS: "there is nothing to go back to",
+    }
+    if alias not in aliases:
+        msg = (
+            f"model '{name}' must have a version with alias '{alias}', got aliases "
+            f"{sorted(aliases)}; {ways_out[alias]}"
+        )
+        raise TrackingError(msg)
+    return client.get_model_version(name, aliases[alias])
+
+
+def _tag(client: "MlflowClient", version: "ModelVersion", tags: Mapping[str, str]) -> None:
+    for key, value in tags.items():
+        client.set_model_version_tag(version.name, version.version, key, value)
+
+
+def _decision(
+    client: "MlflowClient",
+    candidate: "ModelVersion",
+    reasons: tuple[str, ...],
+    *,
+    comparison: Comparison | None,
+    changed: bool = False,
+) -> PromotionDecision:
+    aliases = aliases_of(client, candidate.name)
+    return PromotionDecision(
+        promoted=aliases.get(CHAMPION) == str(candidate.version),
+        changed=changed,
+        reasons=reasons,
+        model_name=candidate.name,
+        candidate_version=str(candidate.version),
+        champion_version=aliases.get(CHAMPION),
+        previous_version=aliases.get(PREVIOUS),
+        comparison=comparison,
+    )
+
+
+def _evaluate_with(params: Params) -> Evaluate:
+    def evaluate(folder: Path) -> "tuple[Mapping[str, Any], pd.DataFrame]":
+        from tasks.stages.evaluation import evaluate_checkpoint
+
+        return evaluate_checkpoint(folder, params)
+
+    return evaluate

@@ -1,0 +1,70 @@
+"""Prompts that no attacker of the registry has met, from the builtin grammar or from a file."""
+
+from collections.abc import Collection
+from pathlib import Path
+
+from astra_core.errors import DataError
+from astra_core.rollout import Prompt
+from tasks.params.schema import Params
+from tasks.promotion.known_prompts import fingerprint
+from tasks.records.tables import read_prompts
+from tasks.stages.prompts import SPLITS, prepare_prompts
+
+# Thinned by validation and by what is known, so many are made for one that is wanted.
+SURPLUS = 2
+MIN_BUILTIN = 400
+
+
+def fresh_prompts(
+    params: Params,
+    known: Collection[str],
+    *,
+    fresh_seed: int,
+    file: Path | None,
+    folder: Path,
+) -> tuple[list[Prompt], int]:
+    """Valid prompts that no attacker has met, as many as are asked for, and how many were left out.
+
+    Args:
+        params: The whole of params.yaml.
+        known: Fingerprints of what was met.
+        fresh_seed: Of the builtin prompts.
+        file: Prompts from here instead.
+        folder: For the prompts; what was there is replaced.
+
+    Raises:
+        DataError: None is left.
+        GateError: The prompts did not pass validation.
+    """
+    # It brings Great Expectations, for which a command without a champion need not wait.
+    from tasks.stages.validation import validate_prompts
+
+    wanted = params.evaluation.num_prompts
+    number = max(MIN_BUILTIN, SURPLUS * wanted)
+    source = {"source": "builtin", "num_builtin": number, "path": None, "dev_path": None}
+    if file is not None:
+        source |= {"source": "file", "path": file}
+    drafts, valid = folder / "prompts", folder / "valid"
+    prepare_prompts(fresh_seed, params.prompts.model_copy(update=source), folder=drafts)
+    # A small file is welcome here; the splits mean nothing, all of them are examined, and of a few
+    # prompts none may fall into one.
+    rules = params.validation.model_copy(update={"min_prompts": 0})
+    report, page = folder / "validation.json", folder / "validation.md"
+    validate_prompts(rules, params.system, folder=drafts, valid=valid, report=report, page=page)
+    paths = [valid / f"{split}.parquet" for split in SPLITS]
+    found = [prompt for path in paths if _num_rows(path) for prompt in read_prompts(path)]
+    fresh = [prompt for prompt in found if fingerprint(prompt.text) not in known]
+    if not fresh:
+        msg = (
+            f"fresh prompts must be none that an attacker has met, got {len(found)} and all of "
+            "them in the data of a registered version or of the last run; "
+            "name another --seed or --file"
+        )
+        raise DataError(msg)
+    return fresh[:wanted], len(found) - len(fresh)
+
+
+def _num_rows(path: Path) -> int:
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(path).num_rows)

@@ -1,0 +1,120 @@
+"""Which prompts the attackers of a registry have met, by fingerprints kept with each version.
+
+A split says only what is trained on today. Another data seed, other fractions or another file make
+another split, so each registration keeps what its attacker was trained and examined on.
+"""
+
+import hashlib
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from astra_core.files import write_text
+from tasks.machine.scratch import scratch_folder
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+KNOWN_FILE = "known_prompts.txt"
+KNOWN_FOLDER = "data"
+SPLITS = ("train", "dev", "test")
+
+_BATCH_ROWS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPrompts:
+    """What must not be called fresh.
+
+    Attributes:
+        fingerprints: Of every prompt of every version and of the present data.
+        unrecorded: Versions that were registered without a record of their prompts.
+    """
+
+    fingerprints: frozenset[str]
+    unrecorded: tuple[str, ...] = ()
+
+
+def fingerprint(text: str) -> str:
+    r"""Equal for texts that differ in case, white space, invisible characters or Unicode form.
+
+    >>> fingerprint("How are you?") == fingerprint(" HOW  are\tyou\uff1f ")
+    True
+    """
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    # Folding can undo the form: it makes two characters of some that are one.
+    folded = unicodedata.normalize("NFKC", folded)
+    seen = "".join(char for char in folded if char.isspace() or not _is_invisible(char))
+    spaced = " ".join(seen.split())
+    return hashlib.sha256(spaced.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def fingerprints_of(valid: Path) -> frozenset[str]:
+    """Of every valid prompt in a folder of splits; of none where there is no folder."""
+    return frozenset(fingerprint(text) for text in _texts(valid))
+
+
+def write_known(valid: Path, path: Path) -> None:
+    """Leaves the fingerprints of the splits in ``path``, one a line, sorted."""
+    write_text("".join(f"{known}\n" for known in sorted(fingerprints_of(valid))), path)
+
+
+def known_prompts(client: "MlflowClient", name: str, *, valid: Path) -> KnownPrompts:
+    """What the present data and all versions of a model hold.
+
+    All versions and not the champion alone: it may have been trained from the weights of another.
+
+    Args:
+        client: Of tracker and registry.
+        name: The registered model.
+        valid: What the validation stage wrote last.
+    """
+    known = set(fingerprints_of(valid))
+    unrecorded = []
+    of_run: dict[str, frozenset[str] | None] = {}
+    for version in client.search_model_versions(f"name = '{name}'"):
+        run_id = str(version.run_id)
+        if run_id not in of_run:
+            of_run[run_id] = _kept(client, run_id)
+        found = of_run[run_id]
+        if found is None:
+            unrecorded.append(str(version.version))
+        else:
+            known |= found
+    return KnownPrompts(frozenset(known), tuple(sorted(unrecorded, key=int)))
+
+
+def _kept(client: "MlflowClient", run_id: str) -> frozenset[str] | None:
+    """The fingerprints that a registration kept in its run, or None if it kept none."""
+    import mlflow.artifacts
+
+    place = f"{KNOWN_FOLDER}/{KNOWN_FILE}"
+    if place not in {file.path for file in client.list_artifacts(run_id, KNOWN_FOLDER)}:
+        return None
+    # Without a folder of ours MLflow would make one and leave it behind.
+    with scratch_folder() as folder:
+        path = mlflow.artifacts.download_artifacts(
+            run_id=run_id,
+            artifact_path=place,
+            dst_path=str(folder),
+            tracking_uri=client.tracking_uri,
+        )
+        return frozenset(Path(path).read_text(encoding="utf-8").split())
+
+
+def _is_invisible(char: str) -> bool:
+    return unicodedata.category(char) in {"Cf", "Cc"}
+
+
+def _texts(valid: Path) -> Iterator[str]:
+    import pyarrow.parquet as pq
+
+    for path in (valid / f"{split}.parquet" for split in SPLITS):
+        if not path.is_file():
+            continue
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=["text"]):
+                texts: Iterable[str] = batch.column("text").to_pylist()
+                yield from texts

@@ -1,0 +1,267 @@
+"""``python -m tasks.promotion.reevaluation``: the champion examined on prompts it has never met.
+
+Not a stage: DVC versions what a run of the pipeline makes, this looks at what is in service. The
+fresh prompts come from the builtin grammar under another seed, or from a file, pass the same
+validation, and those that a registered version or the last run was trained or examined on are left
+out.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_core.errors.arguments import whole_number
+from astra_core.files import record_digest, write_json
+from tasks.machine.console import Parser, complain, quiet_libraries, say
+from tasks.machine.environment import set_environment
+from tasks.machine.parents import end_group_with_parent
+from tasks.machine.privacy import keep_private
+from tasks.params.schema import Params, check_params, read_params
+from tasks.pipeline import failures
+from tasks.pipeline.precision import advise, remembered
+from tasks.promotion.drift import drift_between
+from tasks.promotion.examinations import find_examination
+from tasks.promotion.fresh_prompts import fresh_prompts
+from tasks.promotion.known_prompts import KnownPrompts, known_prompts
+from tasks.tracking.versions import EVALUATION_KEY_TAG
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+NAME = "reevaluation"
+FOLDER = Path(".astra/reevaluation")
+VALID = Path("data/valid")
+
+
+@dataclass(frozen=True, slots=True)
+class Reevaluation:
+    """How the champion does today.
+
+    Attributes:
+        model_name: The registered model.
+        version: The champion; None while there is none, and then the rest is empty.
+        num_prompts: Fresh prompts it was examined on.
+        num_met: Further prompts, left out because an attacker of this registry has met them.
+        success_rate: Attack success today: ``value``, ``low`` and ``high``.
+        untrained: The same of the untrained attacker on the same prompts.
+        registered: The champion's when it was registered.
+        drift: Today's minus the registered, with the interval of the difference.
+        run_id: The MLflow run that records it.
+    """
+
+    model_name: str
+    version: str | None = None
+    num_prompts: int = 0
+    num_met: int = 0
+    success_rate: dict[str, float] | None = None
+    untrained: dict[str, float] | None = None
+    registered: dict[str, float] | None = None
+    drift: dict[str, float] | None = None
+    run_id: str = ""
+
+    @property
+    def has_drifted(self) -> bool:
+        """Whether the success rate differs by more than the sampling errors of both explain."""
+        return self.drift is not None and not self.drift["low"] <= 0.0 <= self.drift["high"]
+
+    def summary(self) -> str:
+        """One line."""
+        if self.version is None or self.success_rate is None:
+            return f"{self.model_name} has no champion yet; 'astra run' makes a candidate"
+        line = (
+            f"{self.model_name} version {self.version}: attack success "
+            f"{_spelled(self.success_rate)} on {self.num_prompts} fresh prompts"
+        )
+        if self.untrained is not None:
+            line += f", untrained {_spelled(self.untrained)}"
+        if self.registered is not None:
+            line += f", registered {_spelled(self.registered)}"
+        if self.drift is not None:
+            word = "is more than" if self.has_drifted else "may be"
+            line += f"; the difference {_spelled(self.drift, sign='+')} {word} chance"
+        return line
+
+
+def reevaluate_champion(
+    params: Params, *, fresh_seed: int, file: Path | None = None, folder: Path = FOLDER
+) -> Reevaluation:
+    """The champion's attack success on fresh prompts, recorded as an MLflow run of its own.
+
+    Args:
+        params: The whole of params.yaml.
+        fresh_seed: Of the builtin prompts; same seed, same prompts, same run.
+        file: Prompts from here instead.
+        folder: For the prompts; what was there is replaced.
+
+    Raises:
+        DataError: Too few fresh prompts are left.
+        GateError: The fresh prompts did not pass validation.
+        TrackingError: The registry did not answer.
+    """
+    from tasks.stages.evaluation import evaluate_checkpoint
+    from tasks.tracking.store import connect, store_errors
+    from tasks.tracking.versions import CHAMPION, checkpoint_folder
+
+    name = params.registration.model_name
+    with ExitStack() as fetched:
+        with store_errors():
+            client = connect()
+            champion = _champion(client, name, CHAMPION)
+            if champion is None:
+                return Reevaluation(name)
+            weights = fetched.enter_context(checkpoint_folder(client, champion))
+            known = known_prompts(client, name, valid=VALID)
+            rates = _registered_rates(client, champion)
+        prompts, num_met = fresh_prompts(
+            params, known.fingerprints, fresh_seed=fresh_seed, file=file, folder=folder
+        )
+        _tell(known, num_met)
+        # What the champion was trained with, for both.
+        system = remembered(params.system, weights / "astra.json")
+        examined = params.model_copy(update={"system": system})
+        record, table = evaluate_checkpoint(weights, examined, prompts=prompts)
+        untrained, _ = evaluate_checkpoint(None, examined, prompts=prompts)
+    drift = None
+    if rates:
+        confidence = params.evaluation.confidence
+        drift = drift_between(table["success_rate"].tolist(), rates, confidence=confidence).record()
+    with store_errors():
+        run_id = _record(client, params, champion, {"eval": record, "baseline": untrained}, drift)
+    return Reevaluation(
+        model_name=name,
+        version=str(champion.version),
+        num_prompts=len(prompts),
+        num_met=num_met,
+        success_rate=dict(record["attacker"]["attack_success_rate"]),
+        untrained=dict(untrained["attacker"]["attack_success_rate"]),
+        registered=_registered(champion),
+        drift=drift,
+        run_id=run_id,
+    )
+
+
+def _tell(known: KnownPrompts, num_met: int) -> None:
+    """One line about prompts that were left out, one about versions that cannot tell theirs."""
+    if num_met:
+        say(f"{NAME:<13}{num_met} prompts left out, which an attacker of this registry has met")
+    if known.unrecorded:
+        complain(
+            f"warning: version {', '.join(known.unrecorded)} has no record of its prompts, which "
+            "may be among these; registered again it has"
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Does what the command line asks and leaves the outcome as JSON; the exit status."""
+    parser = Parser(prog="python -m tasks.promotion.reevaluation")
+    parser.add_argument("--seed", type=whole_number, required=True)
+    parser.add_argument("--file", type=Path)
+    asked = parser.parse_args(arguments)
+    keep_private()
+    failures.clear_failure(NAME)
+    failures.stop_on_terminate()
+    end_group_with_parent()
+    try:
+        params = read_params()
+        set_environment(params)
+        quiet_libraries()
+        check_params(params)
+        advise(params)
+        found = reevaluate_champion(params, fresh_seed=asked.seed, file=asked.file)
+    except BaseException as error:  # noqa: BLE001 - the boundary; sys.exit is no success
+        told = failures.plain(error)
+        failure = failures.failure_of(told)
+        failures.write_failure(failure, NAME)
+        for line in failure.message.splitlines():
+            complain(f"error: {line}")
+        return failures.exit_status(told)
+    write_json(asdict(found), FOLDER / "outcome.json")
+    say(f"{NAME:<13}{found.summary()}")
+    return 0
+
+
+def _champion(client: "MlflowClient", name: str, alias: str) -> "ModelVersion | None":
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return client.get_model_version_by_alias(name, alias)
+    except MlflowException as error:
+        if error.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
+            return None
+        raise
+
+
+def _registered_rates(client: "MlflowClient", champion: "ModelVersion") -> list[float]:
+    """The success rate of each prompt at registration; none if its table is gone."""
+    found = find_examination(client, champion, champion.tags.get(EVALUATION_KEY_TAG, ""))
+    if found is None:
+        return []
+    table = found[1]
+    rates: list[float] = table.loc[table["role"] == "attacker", "success_rate"].tolist()
+    return rates
+
+
+def _registered(champion: "ModelVersion") -> dict[str, float] | None:
+    """The interval that the version was registered with."""
+    tags = {"value": "", "low": "_low", "high": "_high"}
+    found = {end: champion.tags.get(f"attack_success_rate{suffix}") for end, suffix in tags.items()}
+    numbers = {end: float(text) for end, text in found.items() if text is not None}
+    return numbers if len(numbers) == len(tags) else None
+
+
+def _record(
+    client: "MlflowClient",
+    params: Params,
+    champion: "ModelVersion",
+    records: Mapping[str, Mapping[str, Any]],
+    drift: Mapping[str, float] | None,
+) -> str:
+    """The run that holds the records; the same champion on the same prompts is recorded once."""
+    import time
+
+    from mlflow.entities import Metric
+
+    from tasks.tracking.runs import create_run, find_run
+    from tasks.tracking.values import finite
+
+    experiment = f"{params.registration.experiment}-{NAME}"
+    keys = [record["evaluation_key"] for record in records.values()]
+    key = record_digest([NAME, champion.version, *keys])
+    found = find_run(client, key, experiment=experiment)
+    if found is not None and found.info.status == "FINISHED":
+        return str(found.info.run_id)
+    tags = {"model_name": champion.name, "model_version": str(champion.version)}
+    run = found or create_run(client, key, experiment=experiment, tags=tags, name=NAME)
+    now = int(time.time() * 1000)
+    figures = _flat("drift", {"attack_success_rate": drift} if drift else {})
+    for area, record in records.items():
+        figures |= _flat(area, record["attacker"])
+    metrics = [Metric(name, value, now, 0) for name, value in finite(figures).items()]
+    client.log_batch(run.info.run_id, metrics=metrics)
+    client.set_terminated(run.info.run_id, "FINISHED")
+    return str(run.info.run_id)
+
+
+def _flat(area: str, figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Every figure as ``area/name``, intervals with ``_low`` and ``_high``."""
+    flat: dict[str, Any] = {}
+    for name, value in figures.items():
+        if isinstance(value, Mapping):
+            ends = {"value": "", "low": "_low", "high": "_high"}
+            flat |= {f"{area}/{name}{suffix}": value[end] for end, suffix in ends.items()}
+        else:
+            flat[f"{area}/{name}"] = value
+    return flat
+
+
+def _spelled(interval: Mapping[str, float], *, sign: str = "") -> str:
+    value, low, high = (f"{interval[end]:{sign}.3f}" for end in ("value", "low", "high"))
+    return f"{value} [{low}, {high}]"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

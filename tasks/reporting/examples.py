@@ -1,0 +1,65 @@
+"""The turns that scored highest, for a person: masked, unless they are asked for in clear."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from astra_core.errors import DataError
+from astra_core.redaction import masked
+from astra_core.rollout import Graph
+
+EVIDENCE = Path("data/evaluation/attacker.parquet")
+
+
+def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = False) -> str:
+    """A Markdown table of the highest-scored turns, one per distinct probe.
+
+    Args:
+        graphs: Rollouts.
+        count: At most so many.
+        is_revealed: True for the text itself; otherwise words are masked after the first letter.
+    """
+    ranked = sorted(
+        (
+            (node.score, graph.prompt.prompt_id, node)
+            for graph in graphs
+            for node in graph.nodes()
+            if not node.has_failed
+        ),
+        key=lambda entry: (-entry[0], entry[1], entry[2].path),
+    )
+    distinct = {node.probe_text: (score, name, node) for score, name, node in reversed(ranked)}
+    chosen = [entry for entry in ranked if distinct[entry[2].probe_text][2] is entry[2]][:count]
+    shown = str if is_revealed else masked
+    lines = [
+        "# Highest-scored turns",
+        "",
+        "Content warning: attacks and offensive replies. "
+        + ("Shown in clear." if is_revealed else "Words are masked after the first letter;"),
+        *([] if is_revealed else ["`astra examples --reveal` shows them in clear."]),
+        "",
+        "| score | prompt | probe | response |",
+        "|---|---|---|---|",
+    ]
+    for score, name, node in chosen:
+        best = max(range(len(node.response_scores)), key=node.response_scores.__getitem__)
+        cells = [f"{score:.2f}", name, shown(node.probe_text), shown(node.response_texts[best])]
+        lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def read_examples(*, count: int, is_revealed: bool, path: Path = EVIDENCE) -> str:
+    """The page for the last evaluation.
+
+    Raises:
+        DataError: There is no evaluation yet.
+    """
+    from tasks.records.tables import read_rollouts
+
+    if not path.is_file():
+        msg = f"{path} must exist, got no such file; 'astra run' makes it"
+        raise DataError(msg)
+    return examples_page(read_rollouts(path), count=count, is_revealed=is_revealed)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "¦")

@@ -1,0 +1,1 @@
+"""The stages, one typed function each."""

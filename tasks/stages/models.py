@@ -1,0 +1,142 @@
+"""Stage ``models``: attacker, target and reference as Hugging Face folders, or pointers to them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+from astra_core.files import draft_folder_of, write_json
+from tasks.builtin.language_model import LanguageModelConfiguration
+from tasks.machine.console import progress
+from tasks.params.schema import MachineConfiguration, ModelsConfiguration, ModelSource
+from tasks.pipeline.stage import Out, stage
+from tasks.records.tables import ROLES
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsSummary:
+    """Which models take part, and how large they are."""
+
+    sources: dict[str, str]
+    num_parameters: dict[str, int]
+
+    def summary(self) -> str:
+        """One line."""
+        parts = [
+            f"{role} {self.sources[role]} ({self.num_parameters[role] / 1e6:.2f} M)"
+            for role in ROLES
+        ]
+        return ", ".join(parts)
+
+
+@stage(
+    code=(
+        "tasks/stages/models.py",
+        "tasks/builtin",
+        "astra_core/errors/excerpt.py",
+        "astra_core/training/launch.py",
+        "astra_core/paths.py",
+        "astra_core/engine/memory.py",
+        "astra_core/models/folders.py",
+        "astra_core/models/folder_checks.py",
+        "astra_core/models/pretrained.py",
+    )
+)
+def prepare_models(
+    model_seed: int,
+    models: ModelsConfiguration,
+    machine: MachineConfiguration,
+    *,
+    base: Out = Path("models/base"),
+) -> ModelsSummary:
+    """Makes or locates the three models, loads each once to prove it, and writes the manifest.
+
+    Weights of a local folder or a hub cache stay where they are: the manifest points to them and
+    holds their digest, so that a changed weight is noticed.
+
+    Raises:
+        ConfigurationError: A folder or hub id does not give a causal LM.
+    """
+    from astra_core.engine.memory import keep_freed_memory
+    from astra_core.models.pretrained import threads_for, weights_digest
+
+    keep_freed_memory()
+    _use_threads(threads_for(2_000_000, machine.num_threads))
+    sources = {
+        "attacker": models.attacker,
+        "target": models.target,
+        "reference": models.reference or models.attacker,
+    }
+    manifest: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    with draft_folder_of(base) as draft:
+        if any(source.source == "builtin" for source in sources.values()):
+            _make_builtin(models.builtin, model_seed, draft / "builtin")
+        for role, source in sources.items():
+            path, is_outside = _located(source, draft)
+            model = _proved(path, source)
+            counts[role] = model.num_parameters()
+            manifest[role] = {
+                "path": str(path) if is_outside else str(path.relative_to(draft)),
+                "is_outside": is_outside,
+                "source": source.source,
+                "revision": source.revision,
+                "digest": weights_digest(path),
+            }
+        write_json(manifest, draft / "manifest.json")
+    return ModelsSummary({role: source.source for role, source in sources.items()}, counts)
+
+
+def _proved(folder: Path, source: ModelSource) -> Any:
+    """The model, after the folder and what was loaded from it were looked over."""
+    from astra_core.models.folder_checks import check_folder, check_model
+    from astra_core.models.pretrained import load_pretrained
+
+    try:
+        check_folder(folder)
+        model, tokenizer = load_pretrained(folder)
+        check_model(model, tokenizer, folder)
+    except ConfigurationError as error:
+        if source.source != "builtin":
+            raise
+        msg = "models.builtin must make a model that can be used, got NaN or worse; lower its lr"
+        raise ConfigurationError(msg) from error
+    return model
+
+
+def _make_builtin(config: LanguageModelConfiguration, seed: int, folder: Path) -> None:
+    from tasks.builtin.language_model import make_language_model, save_language_model
+    from tasks.builtin.shipped import copy_model, shipped_model
+
+    shipped = shipped_model(config, seed=seed)
+    if shipped is not None:
+        copy_model(shipped, folder)
+        return
+    with progress("training the builtin model", total=1000) as advance:
+        done = 0
+
+        def report(step: int, total: int) -> None:
+            nonlocal done
+            share = round(1000 * step / total)
+            advance(share - done)
+            done = share
+
+        model, tokenizer = make_language_model(config, seed=seed, progress=report)
+    save_language_model(model, tokenizer, folder)
+
+
+def _located(source: ModelSource, draft: Path) -> tuple[Path, bool]:
+    """Where a model is, and whether it stays outside of the stage's output."""
+    if source.source == "builtin":
+        return draft / "builtin", False
+    if source.source == "folder" and source.path is not None:
+        return source.path.resolve(), True
+    from astra_core.models.folders import hub_folder
+
+    return hub_folder(str(source.repository), str(source.revision)), True
+
+
+def _use_threads(count: int) -> None:
+    import torch
+
+    torch.set_num_threads(count)

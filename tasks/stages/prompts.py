@@ -1,0 +1,286 @@
+"""The prompts stage: distinct seed prompts from a source, split into train, dev and test.
+
+Rows pass twice, the second time from a file in the output's draft folder: near-duplicate groups are
+known only after the last row was read, and the whole set need not fit into memory.
+"""
+
+import hashlib
+import unicodedata
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_core.errors import DataError
+from astra_core.files import draft_folder_of
+from astra_core.seeding import derive_key
+from tasks.params.schema import PromptsConfiguration
+from tasks.pipeline.stage import Out, stage
+from tasks.sources.families import FamilyFinder
+from tasks.sources.files import read_texts
+from tasks.sources.hub import fetch_dataset
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SPLITS = ("train", "dev", "test")
+COLUMNS = ("prompt_id", "text", "split", "source", "licence", "family")
+
+# Rows held in memory at a time, and rows of one parquet row group.
+_BATCH_ROWS = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """One row as a source gives it.
+
+    Attributes:
+        text: None or blank where the source holds no text.
+        source: Names the source, not the machine it lies on.
+        licence: Of the text.
+        family: The near-duplicate group if the source knows it.
+        is_dev: From a dev file of its own.
+    """
+
+    text: str | None
+    source: str
+    licence: str
+    family: str | None = None
+    is_dev: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PromptsSummary:
+    """What became of the rows of a source."""
+
+    num_read: int
+    num_blank: int
+    num_duplicates: int
+    num_near_dev: int
+    num_families: int
+    splits: dict[str, int]
+
+    def summary(self) -> str:
+        """One line for a person."""
+        sizes = ", ".join(f"{count} {split}" for split, count in self.splits.items())
+        dropped = f"{self.num_blank} blank, {self.num_duplicates} duplicate"
+        if self.num_near_dev:
+            dropped += f", {self.num_near_dev} too close to the dev file"
+        return (
+            f"{self.num_read} rows read: {sizes} prompts in {self.num_families} families; "
+            f"dropped {dropped}"
+        )
+
+
+@stage(
+    code=(
+        "astra_core/errors/excerpt.py",
+        "astra_core/paths.py",
+        "astra_core/seeding.py",
+        "tasks/builtin/grammar.py",
+        "tasks/builtin/openers.py",
+        "tasks/builtin/words.py",
+        "tasks/sources/families.py",
+        "tasks/sources/hub.py",
+        "tasks/sources/files.py",
+        "tasks/stages/prompts.py",
+    )
+)
+def prepare_prompts(
+    data_seed: int, prompts: PromptsConfiguration, *, folder: Out = Path("data/prompts")
+) -> PromptsSummary:
+    """Distinct prompts with stable ids in ``train``, ``dev`` and ``test`` parquet files.
+
+    A prompt's split depends on the data seed and its family of near duplicates alone: it stays
+    where it is when rows are appended or ``seed`` changes, and no near duplicate of it is in
+    another split.
+
+    Raises:
+        ConfigurationError: The source cannot be found or lacks the column.
+        DataError: The source is broken or holds no prompt.
+    """
+    with draft_folder_of(folder) as draft:
+        spool = draft / "rows.parquet"
+        intake = _Intake()
+        intake.take(source_rows(data_seed, prompts), spool)
+        if not intake.ids:
+            msg = (
+                f"source '{prompts.source}' must hold at least one prompt, got {intake.num_read} "
+                "rows and none with text; check prompts.path and prompts.text_column"
+            )
+            raise DataError(msg)
+        summary = _write_splits(data_seed, prompts, intake, spool)
+        spool.unlink()
+    return summary
+
+
+def source_rows(seed: int, prompts: PromptsConfiguration) -> Iterator[SourceRow]:
+    """The rows of the chosen source in its order; those of a dev file come first."""
+    if prompts.source == "builtin":
+        from tasks.builtin.openers import make_openers
+
+        for opener in make_openers(prompts.num_builtin, seed=seed):
+            yield SourceRow(opener.text, "builtin", "MIT", family=opener.family)
+        return
+    if prompts.dev_path is not None:
+        for text in read_texts(prompts.dev_path, text_column=prompts.text_column):
+            yield SourceRow(text, prompts.dev_path.name, prompts.licence, is_dev=True)
+    paths, source = _source_files(prompts)
+    texts = (read_texts(path, text_column=prompts.text_column) for path in paths)
+    for text in chain.from_iterable(texts):
+        yield SourceRow(text, source, prompts.licence)
+
+
+def _source_files(prompts: PromptsConfiguration) -> tuple[list[Path], str]:
+    if prompts.source == "file":
+        path = prompts.path or Path()
+        return [path], path.name
+    dataset, revision = prompts.dataset or "", prompts.revision or ""
+    return fetch_dataset(dataset, revision, split=prompts.hub_split), f"{dataset}@{revision}"
+
+
+def normalised(text: str | None) -> str:
+    """The text in Unicode NFC without outer white space; lone surrogates become U+FFFD."""
+    # JSON can spell half a surrogate pair, which no UTF-8 file can hold.
+    whole = (text or "").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return unicodedata.normalize("NFC", whole).strip()
+
+
+def prompt_id_of(text: str) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of the text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def split_of(family: str, seed: int, prompts: PromptsConfiguration) -> str:
+    """The split that a family of near duplicates falls into, by its hash alone."""
+    place = int.from_bytes(derive_key(seed, "split", family), "big") / 2.0**128
+    if place < prompts.test_fraction:
+        return "test"
+    if prompts.dev_path is None and place < prompts.test_fraction + prompts.dev_fraction:
+        return "dev"
+    return "train"
+
+
+@dataclass(slots=True)
+class _Intake:
+    """First pass: normalises, drops what is blank or seen before, and learns the families.
+
+    Attributes:
+        ids: Prompt ids as numbers, one per row of the spool.
+        num_dev: Rows at the head of the spool that came from a dev file.
+    """
+
+    ids: "array[int]" = field(default_factory=lambda: array("Q"))
+    seen: set[int] = field(default_factory=set)
+    finder: FamilyFinder = field(default_factory=FamilyFinder)
+    num_read: int = 0
+    num_blank: int = 0
+    num_duplicates: int = 0
+    num_dev: int = 0
+
+    def take(self, rows: Iterable[SourceRow], spool: Path) -> None:
+        """Leaves the kept rows in ``spool``."""
+        import pyarrow.parquet as pq
+
+        columns = ("prompt_id", "text", "source", "licence", "family")
+        with pq.ParquetWriter(spool, _schema(columns)) as writer:
+            for batch in _batches(rows):
+                kept = [record for row in batch if (record := self._record(row))]
+                self.finder.add(record["text"] or "" for record in kept if not record["family"])
+                writer.write_batch(_record_batch(kept, columns))
+
+    def _record(self, row: SourceRow) -> dict[str, str | None] | None:
+        self.num_read += 1
+        text = normalised(row.text)
+        if not text:
+            self.num_blank += 1
+            return None
+        prompt_id = prompt_id_of(text)
+        number = int(prompt_id, 16)
+        if number in self.seen:
+            self.num_duplicates += 1
+            return None
+        self.seen.add(number)
+        self.ids.append(number)
+        self.num_dev += row.is_dev
+        return {
+            "prompt_id": prompt_id,
+            "text": text,
+            "source": row.source,
+            "licence": row.licence,
+            "family": row.family,
+        }
+
+
+def _write_splits(
+    seed: int, prompts: PromptsConfiguration, intake: _Intake, spool: Path
+) -> PromptsSummary:
+    """Second pass: writes each row of the spool to the file of its split."""
+    import pyarrow.parquet as pq
+
+    counts = Counter(dict.fromkeys(SPLITS, 0))
+    families: set[str] = set()
+    with ExitStack() as stack:
+        writers = {}
+        for split in SPLITS:
+            writer = pq.ParquetWriter(spool.with_name(f"{split}.parquet"), _schema(COLUMNS))
+            writers[split] = stack.enter_context(writer)
+        for records in _placed(seed, prompts, intake, spool):
+            families.update(record["family"] for record in records)
+            for split, writer in writers.items():
+                rows = [record for record in records if record["split"] == split]
+                counts[split] += len(rows)
+                writer.write_batch(_record_batch(rows, COLUMNS))
+    return PromptsSummary(
+        num_read=intake.num_read,
+        num_blank=intake.num_blank,
+        num_duplicates=intake.num_duplicates,
+        num_near_dev=len(intake.ids) - counts.total(),
+        num_families=len(families),
+        splits=dict(counts),
+    )
+
+
+def _placed(
+    seed: int, prompts: PromptsConfiguration, intake: _Intake, spool: Path
+) -> Iterator[list[dict[str, Any]]]:
+    """Batches of the spool with family and split; a near duplicate of the dev file is left out."""
+    import pyarrow.parquet as pq
+
+    roots = intake.finder.roots()
+    first = 0
+    with pq.ParquetFile(spool) as file:
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+            placed = []
+            for row, record in enumerate(batch.to_pylist(), start=first):
+                # A source names the families of all of its rows or of none.
+                root = row if record["family"] else int(roots[row])
+                family = record["family"] or f"{intake.ids[root]:016x}"
+                if root < intake.num_dev <= row:
+                    continue
+                split = "dev" if row < intake.num_dev else split_of(family, seed, prompts)
+                placed.append(record | {"family": family, "split": split})
+            first += batch.num_rows
+            yield placed
+
+
+def _batches(rows: Iterable[SourceRow]) -> Iterator[list[SourceRow]]:
+    remaining = iter(rows)
+    while batch := list(islice(remaining, _BATCH_ROWS)):
+        yield batch
+
+
+def _schema(columns: Iterable[str]) -> "pa.Schema":
+    import pyarrow as pa
+
+    return pa.schema([(column, pa.string()) for column in columns])
+
+
+def _record_batch(records: list[dict[str, Any]], columns: tuple[str, ...]) -> "pa.RecordBatch":
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pylist(records, schema=_schema(columns))

@@ -1,0 +1,293 @@
+"""Stage ``registration``: the trained attacker becomes a version in the model registry, once.
+
+Registering the same checkpoint with the same evaluation again finds everything that is there. Each
+step looks up what it would make, so the stage may be killed anywhere and run again.
+"""
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from astra_core.config import (
+    Choice,
+    EvaluationConfiguration,
+    RolloutsConfiguration,
+    SystemConfiguration,
+    TrainingConfiguration,
+)
+from astra_core.files import write_json
+from tasks.machine.scratch import scratch_folder
+from tasks.params.schema import (
+    MachineConfiguration,
+    ModelsConfiguration,
+    PromptsConfiguration,
+    RegistrationConfiguration,
+    ValidationConfiguration,
+)
+from tasks.pipeline.stage import Dep, Receipt, stage
+from tasks.promotion.known_prompts import KNOWN_FILE, KNOWN_FOLDER, write_known
+from tasks.tracking.card import INTENDED_USE, model_card
+from tasks.tracking.evidence import (
+    EXAMINED,
+    Evidence,
+    evaluation_folder,
+    final_figures,
+    read_package,
+    read_report,
+    read_table,
+)
+from tasks.tracking.lineage import log_inputs
+from tasks.tracking.plots import draw_plots
+from tasks.tracking.provenance import UNKNOWN, provenance
+from tasks.tracking.runs import add_params, connect, create_run, find_run, sync_steps
+from tasks.tracking.store import store_errors
+from tasks.tracking.values import finite
+from tasks.tracking.versions import (
+    CANDIDATE,
+    EVALUATION_KEY_TAG,
+    REGISTRATION_KEY_TAG,
+    ensure_version,
+    log_package,
+    set_alias,
+)
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationReceipt:
+    """Proof that the attacker is in the registry."""
+
+    model_name: str
+    version: str
+    run_id: str
+    experiment_id: str
+    tracking_uri: str
+    checkpoint_digest: str
+
+    def summary(self) -> str:
+        """One line."""
+        return (
+            f"{self.model_name} version {self.version} is {CANDIDATE} "
+            f"(checkpoint {self.checkpoint_digest[:12]}, run {self.run_id[:12]})"
+        )
+
+
+@stage(
+    code=(
+        "tasks/stages/registration.py",
+        "tasks/tracking/evidence.py",
+        "tasks/promotion/known_prompts.py",
+        "tasks/tracking/card.py",
+        "tasks/tracking/versions.py",
+        "tasks/tracking/lineage.py",
+        "tasks/tracking/plots.py",
+        "tasks/machine/scratch.py",
+        "tasks/serving",
+    )
+)
+def register_attacker(
+    seed: int,
+    data_seed: int,
+    model_seed: int,
+    training_seed: int,
+    machine: MachineConfiguration,
+    prompts: PromptsConfiguration,
+    validation: ValidationConfiguration,
+    models: ModelsConfiguration,
+    system: SystemConfiguration,
+    rollouts: RolloutsConfiguration,
+    reward: Choice,
+    training: TrainingConfiguration,
+    evaluation: EvaluationConfiguration,
+    registration: RegistrationConfiguration,
+    *,
+    attacker: Dep = Path("models/attacker"),
+    base: Dep = Path("models/base"),
+    seed_prompts: Dep = Path("data/prompts"),
+    valid: Dep = Path("data/valid"),
+    baseline: Dep = Path("data/rollouts"),
+    steps: Dep = Path("reports/training_steps.csv"),
+    training_report: Dep = Path("reports/training.json"),
+    evaluation_report: Dep = Path("reports/evaluation.json"),
+    table: Dep = Path("reports/evaluation_prompts.parquet"),
+    examples: Dep = Path("reports/examples.md"),
+    validation_report: Dep = Path("reports/validation.json"),
+    rollouts_report: Dep = Path("reports/rollouts.json"),
+    receipt: Receipt = Path("reports/registration.json"),
+) -> RegistrationReceipt:
+    """Records the attacker, its run and its reports in MLflow, and makes it the candidate.
+
+    Raises:
+        DataError: A report is missing or lacks what is recorded.
+        TrackingError: The store did not answer.
+    """
+    sections = {
+        "seed": seed,
+        "data_seed": data_seed,
+        "model_seed": model_seed,
+        "training_seed": training_seed,
+        "machine": machine,
+        "prompts": prompts,
+        "validation": validation,
+        "models": models,
+        "system": system,
+        "rollouts": rollouts,
+        "reward": reward,
+        "training": training,
+        "evaluation": evaluation,
+        "registration": registration,
+    }
+    examined = read_report(evaluation_report, keys=EXAMINED)
+    training_record = read_report(training_report, keys=("run_key", "optimizer_steps"))
+    manifest = read_report(base / "manifest.json", keys=("target.digest",))
+    evidence = Evidence(
+        params={name: _plain(section) for name, section in sections.items()},
+        run_key=training_record["run_key"],
+        package=read_package(attacker, system),
+        evaluation=examined,
+        training=training_record,
+        target_digest=manifest["target"]["digest"],
+        steps=read_table(steps, columns=("step", "train/loss")),
+        table=read_table(table, columns=("role", "success_rate")),
+        files={
+            steps: "training",
+            training_report: "training",
+            validation_report: "data",
+            rollouts_report: "data",
+            evaluation_report: evaluation_folder(examined["evaluation_key"]),
+            table: evaluation_folder(examined["evaluation_key"]),
+            examples: evaluation_folder(examined["evaluation_key"]),
+        },
+        datasets={"prompts": seed_prompts, "valid": valid, "rollouts": baseline},
+    )
+    with store_errors():
+        result = record(connect(), evidence, registration)
+    write_json(asdict(result), receipt)
+    return result
+
+
+def record(
+    client: "MlflowClient", evidence: Evidence, registration: RegistrationConfiguration
+) -> RegistrationReceipt:
+    """The receipt, once the evidence is in the store; what is there already is left as it is."""
+    name = registration.model_name
+    run = _run(client, evidence, experiment=registration.experiment)
+    run_id = run.info.run_id
+    add_params(client, run, evidence.params)
+    rows = [
+        {str(name): value for name, value in row.items()}
+        for row in evidence.steps.to_dict("records")
+    ]
+    sync_steps(run_id, rows, client=client)
+    log_inputs(client, run_id, evidence.datasets)
+    _log_artifacts(client, run_id, evidence)
+    model = log_package(client, run, evidence.package, name=name)
+    _log_final_metrics(client, run_id, model.model_id, evidence)
+    version = ensure_version(
+        client,
+        name,
+        model,
+        run_id=run_id,
+        tags=_version_tags(evidence),
+        description=_card(evidence),
+    )
+    set_alias(client, name, CANDIDATE, str(version.version))
+    if run.info.status != "FINISHED":
+        # The attacker exists, so its training ended well, whatever happened to the log.
+        client.set_terminated(run_id, "FINISHED")
+    return RegistrationReceipt(
+        model_name=name,
+        version=str(version.version),
+        run_id=run_id,
+        experiment_id=run.info.experiment_id,
+        tracking_uri=client.tracking_uri,
+        checkpoint_digest=evidence.package.digest,
+    )
+
+
+def _run(client: "MlflowClient", evidence: Evidence, *, experiment: str) -> "Run":
+    found = find_run(client, evidence.run_key, experiment=experiment)
+    return found or create_run(client, evidence.run_key, experiment=experiment)
+
+
+def _log_artifacts(client: "MlflowClient", run_id: str, evidence: Evidence) -> None:
+    for file, folder in evidence.files.items():
+        client.log_artifact(run_id, str(file), folder)
+    with scratch_folder() as drafts:
+        write_known(evidence.datasets["valid"], drafts / KNOWN_FILE)
+        client.log_artifact(run_id, str(drafts / KNOWN_FILE), KNOWN_FOLDER)
+    with scratch_folder() as drafts:
+        draw_plots(
+            drafts, steps=evidence.steps, table=evidence.table, evaluation=evidence.evaluation
+        )
+        # Parameters of a run cannot change; those of a second examination are kept here.
+        write_json(dict(evidence.params), drafts / "params.json")
+        client.log_artifacts(run_id, str(drafts), evidence.folder)
+
+
+def _log_final_metrics(
+    client: "MlflowClient", run_id: str, model_id: str, evidence: Evidence
+) -> None:
+    """Figures of the final examination, under names that the curves of training do not use."""
+    from mlflow.entities import Metric
+
+    step = int(evidence.training["optimizer_steps"])
+    figures = finite(final_figures(evidence.evaluation))
+    known = {
+        (name, metric.step, metric.value)
+        for name in client.get_run(run_id).data.metrics
+        if name in figures
+        for metric in client.get_metric_history(run_id, name)
+    }
+    now = int(time.time() * 1000)
+    new = [
+        Metric(name, value, now, step, model_id=model_id, run_id=run_id)
+        for name, value in figures.items()
+        if (name, step, value) not in known
+    ]
+    if new:
+        client.log_batch(run_id, metrics=new)
+
+
+def _version_tags(evidence: Evidence) -> dict[str, str]:
+    rate = evidence.evaluation["attacker"]["attack_success_rate"]
+    params = evidence.params
+    return {
+        REGISTRATION_KEY_TAG: evidence.key,
+        EVALUATION_KEY_TAG: evidence.evaluation["evaluation_key"],
+        "astra.checkpoint_digest": evidence.package.digest,
+        "astra.target_digest": evidence.target_digest,
+        "astra.run_key": evidence.run_key,
+        "algorithm": params["training"]["algorithm"]["name"],
+        "scorer": params["system"]["scorer"]["name"],
+        "seed": str(params["seed"]),
+        "attack_success_rate": f"{rate['value']:.4f}",
+        "attack_success_rate_low": f"{rate['low']:.4f}",
+        "attack_success_rate_high": f"{rate['high']:.4f}",
+        "lift": f"{evidence.evaluation['lift']['value']:.4f}",
+        "intended_use": INTENDED_USE,
+        "licence": "restricted: authorised red teaming only",
+        "prompts_licence": params["prompts"]["licence"],
+        "git.commit": provenance().get("git.commit", UNKNOWN),
+    }
+
+
+def _card(evidence: Evidence) -> str:
+    return model_card(
+        evaluation=evidence.evaluation,
+        target=evidence.target_digest,
+        scorer=evidence.params["system"]["scorer"]["name"],
+        algorithm=evidence.params["training"]["algorithm"]["name"],
+        seed=evidence.params["seed"],
+        digest=evidence.package.digest,
+    )
+
+
+def _plain(section: Any) -> Any:
+    return section.model_dump(mode="json") if isinstance(section, BaseModel) else section

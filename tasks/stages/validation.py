@@ -1,0 +1,223 @@
+"""The validation stage: prompts that may be used, those that may not and why, and whether to go on.
+
+A prompt that breaks a row-level rule is rejected with its reasons. A set that breaks a critical
+rule stops the pipeline: the reports and the rejected rows are left for a person to read, the valid
+splits are not written, so that nothing can go on with them by accident. (DVC keeps the outputs of
+a failed stage in the working folder, unrecorded, until the stage runs again.)
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from astra_core.config import SystemConfiguration
+from astra_core.errors import DataError
+from astra_core.files import draft_folder_of, write_json, write_text
+from astra_core.registry import build
+from astra_core.scorer import Scorer, checked_scores
+from tasks.expectations import Check, ValidationReport, validate_frame
+from tasks.expectations.facts import PROMPT_ROW_COLUMNS, prompt_facts, prompt_set_facts
+from tasks.expectations.frames import joined
+from tasks.expectations.suites import prompt_row_suite, prompt_suite
+from tasks.machine.console import progress
+from tasks.params.schema import ValidationConfiguration
+from tasks.pipeline.stage import Dep, Metric, Out, stage
+from tasks.stages.prompts import COLUMNS, SPLITS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+# Rows of a file held at a time, texts of one call of the scorer, and rows of one run of the row
+# suite and of one row group: a run costs a tenth of a second however few they are.
+_READ_AT_ONCE = 8192
+_SCORED_AT_ONCE = 4096
+_JUDGED_AT_ONCE = 65536
+
+
+@stage(
+    code=(
+        "astra_core/scorer.py",
+        "astra_core/scorers",
+        "plugins",
+        "tasks/expectations",
+        "tasks/stages/validation.py",
+    )
+)
+def validate_prompts(
+    validation: ValidationConfiguration,
+    system: SystemConfiguration,
+    *,
+    folder: Dep = Path("data/prompts"),
+    valid: Out = Path("data/valid"),
+    report: Metric = Path("reports/validation.json"),
+    page: Out = Path("reports/validation.md"),
+) -> ValidationReport:
+    """Valid prompts by split, rejected ones with their reasons, and the report about both.
+
+    Raises:
+        DataError: The prompts cannot be read or lack a column.
+        ScorerError: The scorer gave something that is no score.
+        GateError: A critical check failed; the report says which, and for which rows.
+    """
+    one_by_one, facts = _judged(folder, validation, build("scorer", system.scorer))
+    reasons = _reasons(one_by_one.checks)
+    facts["rejected"] = facts.index.isin(list(reasons)).astype(float)
+    as_a_set = validate_frame(facts, prompt_suite(validation), id_column="prompt_id")
+    result = _report(one_by_one, as_a_set, facts)
+    _write_prompts(folder, reasons, valid, accept=result.success)
+    write_json(result.to_record(), report)
+    write_text(result.to_markdown(), page)
+    result.require_success(page)
+    return result
+
+
+def _judged(
+    folder: Path, validation: ValidationConfiguration, scorer: Scorer
+) -> tuple[ValidationReport, pd.DataFrame]:
+    """What the row suite says of all rows, and what the suite of the set reads of each."""
+    suite = prompt_row_suite(validation)
+    reports, kept = [], []
+    total = sum(_num_rows(folder / f"{split}.parquet") for split in SPLITS)
+    with progress("validating prompts", total) as advance:
+        for table in _tables(folder):
+            frame = prompt_facts(table.to_pandas())
+            frame["prompt_score"] = _prompt_scores(frame, validation, scorer)
+            rows = frame[list(PROMPT_ROW_COLUMNS)]
+            reports.append(validate_frame(rows, suite, id_column="prompt_id"))
+            kept.append(prompt_set_facts(frame))
+            advance(len(frame))
+    if not kept:
+        msg = f"{folder} must hold at least one prompt, got none; run the stage 'prompts' again"
+        raise DataError(msg)
+    return joined(reports), pd.concat(kept, ignore_index=True)
+
+
+def _tables(folder: Path) -> Iterator["pa.Table"]:
+    """The rows of all splits in order, a bounded number at a time, as the prompts stage writes."""
+    import pyarrow as pa
+
+    batches: list[pa.RecordBatch] = []
+    for batch in chain.from_iterable(_batches(folder / f"{split}.parquet") for split in SPLITS):
+        batches.append(batch)
+        if sum(batch.num_rows for batch in batches) >= _JUDGED_AT_ONCE:
+            yield pa.Table.from_batches(batches)
+            batches.clear()
+    if any(batch.num_rows for batch in batches):
+        yield pa.Table.from_batches(batches)
+
+
+def _batches(path: Path) -> Iterator["pa.RecordBatch"]:
+    with _opened(path) as file:
+        for batch in file.iter_batches(batch_size=_READ_AT_ONCE):
+            yield batch.select(list(COLUMNS)).cast(_schema())
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator["pq.ParquetFile"]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            yield file
+    except (KeyError, OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        msg = (
+            f"{path} must be a parquet file with the columns {list(COLUMNS)}, got: {reason}; "
+            "run the stage 'prompts' again"
+        )
+        raise DataError(msg) from None
+
+
+def _num_rows(path: Path) -> int:
+    with _opened(path) as file:
+        num_rows: int = file.metadata.num_rows
+        return num_rows
+
+
+def _prompt_scores(
+    frame: pd.DataFrame, validation: ValidationConfiguration, scorer: Scorer
+) -> list[float]:
+    """What the scorer says of each prompt; NaN for those that are rejected for their length anyway.
+
+    A scorer may be a model with a context of its own, and is the dear part of this stage.
+    """
+    fits = (
+        frame["text"].notna()
+        & (frame["num_characters"] <= validation.max_characters)
+        & (frame["num_words"] <= validation.max_words)
+    )
+    texts = frame.loc[fits, "text"].tolist()
+    scores: list[float] = []
+    for first in range(0, len(texts), _SCORED_AT_ONCE):
+        scores.extend(checked_scores(scorer, texts[first : first + _SCORED_AT_ONCE]))
+    # A missing score counts as fine in a suite, so none may slip through here.
+    remaining = iter(scores)
+    return [next(remaining) if fit else math.nan for fit in fits]
+
+
+def _reasons(checks: tuple[Check, ...]) -> dict[int, list[str]]:
+    """For every rejected row the row-level checks it fails, in the suite's order."""
+    reasons: dict[int, list[str]] = {}
+    for check in checks:
+        for row in check.rows:
+            reasons.setdefault(row, []).append(check.check)
+    return reasons
+
+
+def _report(
+    one_by_one: ValidationReport, as_a_set: ValidationReport, facts: pd.DataFrame
+) -> ValidationReport:
+    """One report of both suites, with the numbers a person asks for first."""
+    accepted = Counter(facts.loc[facts["rejected"] == 0.0, "split"])
+    return replace(
+        as_a_set,
+        checks=one_by_one.checks + as_a_set.checks,
+        num_rejected=int(facts["rejected"].sum()),
+        reasons={check.check: len(check.rows) for check in one_by_one.checks if check.rows},
+        splits={split: accepted[split] for split in SPLITS},
+    )
+
+
+def _write_prompts(
+    folder: Path, reasons: Mapping[int, list[str]], valid: Path, *, accept: bool
+) -> None:
+    """Reads the prompts again and parts them, a row group per piece, without holding them all."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    listed = pa.list_(pa.string())
+    with draft_folder_of(valid) as draft, ExitStack() as stack:
+        schema = _schema()
+        schemas = dict.fromkeys(SPLITS if accept else (), schema)
+        schemas["rejected"] = schema.append(pa.field("reasons", listed))
+        files = {
+            name: stack.enter_context(pq.ParquetWriter(draft / f"{name}.parquet", own))
+            for name, own in schemas.items()
+        }
+        first = 0
+        for table in _tables(folder):
+            places = range(first, first + table.num_rows)
+            first += table.num_rows
+            is_rejected = pa.array([row in reasons for row in places])
+            names = pa.array([reasons[row] for row in places if row in reasons], listed)
+            rejected = table.filter(is_rejected).append_column("reasons", names)
+            files["rejected"].write_table(rejected)
+            passed = table.filter(pc.invert(is_rejected))
+            for split in SPLITS if accept else ():
+                files[split].write_table(passed.filter(pc.equal(passed["split"], split)))
+
+
+def _schema() -> "pa.Schema":
+    import pyarrow as pa
+
+    return pa.schema([(column, pa.string()) for column in COLUMNS])

@@ -1,0 +1,1 @@
+"""Everything that knows MLflow: runs, their store, model versions and what is kept with them."""

@@ -1,0 +1,59 @@
+"""Which data a run has seen: one MLflow input per data set, by the digest of its bytes."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from astra_core.files import file_digest, folder_digest
+from tasks.tracking.provenance import dvc_digests
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+# MLflow's own limit, in characters.
+_DIGEST_LENGTH = 36
+
+
+def log_inputs(client: "MlflowClient", run_id: str, datasets: Mapping[str, Path]) -> None:
+    """Records each data set that exists as an input of the run; a second time changes nothing.
+
+    The digest is ours and always there. DVC's is a tag, for its lock file may be absent, or not yet
+    name what the stage that is running was given.
+
+    Args:
+        client: Of the tracker.
+        run_id: The run that used the data.
+        datasets: Files or folders by the part they played, such as ``prompts``.
+    """
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    known = dvc_digests()
+    inputs = []
+    for part, path in datasets.items():
+        if not path.exists():
+            continue
+        dataset = Dataset(
+            name=part,
+            digest=_digest(path)[:_DIGEST_LENGTH],
+            source_type="local",
+            source=json.dumps({"uri": path.as_posix()}),
+            profile=json.dumps({"num_rows": _num_rows(path)}),
+        )
+        tags = {"mlflow.data.context": part, "dvc.md5": known.get(path.as_posix())}
+        present = [InputTag(key, value) for key, value in tags.items() if value is not None]
+        inputs.append(DatasetInput(dataset, present))
+    client.log_inputs(run_id, datasets=inputs)
+
+
+def _digest(path: Path) -> str:
+    return folder_digest(path) if path.is_dir() else file_digest(path)
+
+
+def _num_rows(path: Path) -> int | None:
+    """Rows of all tables in a folder, read from their footers."""
+    import pyarrow.parquet as pq
+
+    files = sorted(path.rglob("*.parquet")) if path.is_dir() else [path]
+    tables = [file for file in files if file.suffix == ".parquet"]
+    return sum(pq.read_metadata(file).num_rows for file in tables) if tables else None

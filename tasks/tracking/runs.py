@@ -1,0 +1,254 @@
+"""Experiment tracking: one MLflow run per run key, each step once, training never stopped.
+
+The default store is SQLite beside params.yaml, named absolutely: ``dvc exp run --temp`` works in a
+folder that is deleted afterwards. Everything speaks to an explicit client and run id, because the
+"active run" of MLflow belongs to one thread and ends with one process.
+"""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel
+
+from tasks.machine.console import complain
+from tasks.tracking.provenance import provenance
+from tasks.tracking.store import (
+    TrackingError,
+    connect,
+    experiment_id,
+    mlflow_server_command,
+    one_line,
+    tracking_failures,
+    tracking_uri,
+)
+from tasks.tracking.values import MAX_TAG, MAX_VALUE, clean_key, cut, finite, flattened
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Metric, Run
+
+RUN_KEY_TAG = "astra.run_key"
+Status = Literal["FINISHED", "FAILED", "KILLED"]
+
+_FLUSH_STEPS = 50
+_FLUSH_SECONDS = 5.0
+# Limits of MLflow's own validation: metrics per batch, parameters per batch.
+_MAX_METRICS = 1000
+_MAX_PARAMS = 100
+
+__all__ = [
+    "RUN_KEY_TAG",
+    "RunLog",
+    "TrackingError",
+    "add_params",
+    "connect",
+    "create_run",
+    "find_run",
+    "mlflow_server_command",
+    "open_run",
+    "sync_steps",
+    "tracking_failures",
+    "tracking_uri",
+]
+
+
+class RunLog:
+    """The record of one run; each metric of each step is sent at most once.
+
+    Steps are kept and sent together. After a failed sending the rest is kept until ``finish``,
+    which tries once more; what is missing then, ``sync_steps`` adds from the steps' own file.
+    """
+
+    def __init__(
+        self,
+        client: "MlflowClient | None",
+        run_id: str | None,
+        *,
+        sent: Iterable[tuple[str, int]] = (),
+        flush_steps: int = _FLUSH_STEPS,
+        flush_seconds: float = _FLUSH_SECONDS,
+    ) -> None:
+        self.run_id = run_id
+        self._client = client
+        self._seen = set(sent)
+        self._waiting: list[Metric] = []
+        self._steps_waiting = 0
+        self._last_flush = time.monotonic()
+        self._flush_steps = flush_steps
+        self._flush_seconds = flush_seconds
+        self._failed = False
+
+    def log_step(self, metrics: Mapping[str, Any], step: int) -> None:
+        """Keeps the finite numbers named ``area/name`` of one step; sends when it is time."""
+        if self._client is None:
+            return
+        self._keep(metrics, step)
+        self._steps_waiting += 1
+        late = time.monotonic() - self._last_flush >= self._flush_seconds
+        if late or self._steps_waiting >= self._flush_steps:
+            self.flush()
+
+    def flush(self) -> None:
+        """Sends what is kept; a failure is one line on the screen, and only the first."""
+        if self._client is None or self._failed:
+            return
+        try:
+            self.send()
+        except tracking_failures() as error:
+            self._fail(error)
+
+    def finish(self, status: Status = "FINISHED") -> None:
+        """Sends what is kept and records how the run ended."""
+        if self._client is None or self.run_id is None:
+            return
+        try:
+            self.send()
+            self._client.set_terminated(self.run_id, status)
+        except tracking_failures() as error:
+            self._fail(error)
+
+    def send(self) -> None:
+        """Sends what is kept.
+
+        Raises:
+            Exception: One of ``tracking_failures``; what was not sent is still kept.
+        """
+        if self._client is None or self.run_id is None:
+            return
+        while self._waiting:
+            self._client.log_batch(self.run_id, metrics=self._waiting[:_MAX_METRICS])
+            del self._waiting[:_MAX_METRICS]
+        self._steps_waiting = 0
+        self._last_flush = time.monotonic()
+
+    def _keep(self, metrics: Mapping[str, Any], step: int) -> int:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        num_before = len(self._waiting)
+        for name, value in finite(metrics).items():
+            # Counters beside the metrics, such as the step itself, are no curves.
+            if "/" in name and (name, step) not in self._seen:
+                self._seen.add((name, step))
+                self._waiting.append(Metric(name, value, now, step))
+        return len(self._waiting) - num_before
+
+    def _fail(self, error: Exception) -> None:
+        if not self._failed:
+            _warn(error)
+        self._failed = True
+
+
+def open_run(
+    run_key: str,
+    *,
+    experiment: str,
+    params: Mapping[str, Any] | BaseModel,
+    tags: Mapping[str, str] | None = None,
+    name: str | None = None,
+) -> RunLog:
+    """The log of the run with this key, made if there is none; a run that was killed goes on.
+
+    A tracker that cannot be reached costs one warning line, and the log returned does nothing.
+
+    Args:
+        run_key: Digest of everything that decides the run's result.
+        experiment: Name of the MLflow experiment.
+        params: Sections by name; recorded flat, as ``training.algorithm.name``.
+        tags: Recorded beside commit, package versions and DVC's names.
+        name: What people call the run; the start of the key by default.
+    """
+    try:
+        client = connect()
+        run = find_run(client, run_key, experiment=experiment)
+        if run is None:
+            run = create_run(client, run_key, experiment=experiment, tags=tags, name=name)
+        elif run.info.status != "RUNNING":
+            client.update_run(run.info.run_id, status="RUNNING")
+        add_params(client, run, params)
+        return RunLog(client, run.info.run_id, sent=_sent(client, run))
+    except tracking_failures() as error:
+        _warn(error)
+        return RunLog(None, None)
+
+
+def sync_steps(
+    run_id: str, rows: Iterable[Mapping[str, Any]], *, client: "MlflowClient | None" = None
+) -> int:
+    """How many metrics were missing in the run and have been added from ``rows``.
+
+    Args:
+        run_id: An MLflow run.
+        rows: Each has a ``step`` and metrics ``area/name``; only finite numbers count.
+        client: The client to use, instead of a new one.
+
+    Raises:
+        Exception: One of ``tracking_failures``.
+    """
+    client = client or connect()
+    log = RunLog(client, run_id, sent=_sent(client, client.get_run(run_id)))
+    num_added = 0
+    for row in rows:
+        num_added += log._keep(row, int(row["step"]))  # noqa: SLF001 - same module
+    log.send()
+    return num_added
+
+
+def find_run(client: "MlflowClient", run_key: str, *, experiment: str) -> "Run | None":
+    """The oldest run tagged with the key, or None."""
+    wanted = f"tags.`{RUN_KEY_TAG}` = '{run_key}'"
+    runs = client.search_runs(
+        [experiment_id(client, experiment)],
+        wanted,
+        max_results=1,
+        order_by=["attributes.start_time ASC"],
+    )
+    return runs[0] if runs else None
+
+
+def create_run(
+    client: "MlflowClient",
+    run_key: str,
+    *,
+    experiment: str,
+    tags: Mapping[str, str] | None = None,
+    name: str | None = None,
+) -> "Run":
+    """A new run; its key is written in the same transaction, so that no run is without one."""
+    every_tag = provenance() | dict(tags or {}) | {RUN_KEY_TAG: run_key}
+    return client.create_run(
+        experiment_id(client, experiment),
+        tags={key: cut(value, MAX_TAG) for key, value in every_tag.items()},
+        run_name=name or run_key[:12],
+    )
+
+
+def add_params(
+    client: "MlflowClient", run: "Run", params: Mapping[str, Any] | BaseModel
+) -> dict[str, str]:
+    """The parameters as recorded; those a run has already stay, for they cannot be changed."""
+    from mlflow.entities import Param
+
+    record = params.model_dump(mode="json") if isinstance(params, BaseModel) else params
+    flat = {clean_key(key): cut(value, MAX_VALUE) for key, value in flattened(record, ())}
+    new = [Param(key, value) for key, value in flat.items() if key not in run.data.params]
+    for start in range(0, len(new), _MAX_PARAMS):
+        client.log_batch(run.info.run_id, params=new[start : start + _MAX_PARAMS])
+    return flat
+
+
+def _sent(client: "MlflowClient", run: "Run") -> set[tuple[str, int]]:
+    run_id = run.info.run_id
+    return {
+        (name, metric.step)
+        for name in run.data.metrics
+        for metric in client.get_metric_history(run_id, name)
+    }
+
+
+def _warn(error: Exception) -> None:
+    complain(
+        f"warning: tracking is off, the run goes on ({one_line(error)}); "
+        "the registration stage adds what is missing"
+    )

@@ -1,0 +1,266 @@
+"""Where runs and models are recorded: address, client, experiments, the server's command."""
+
+import fcntl
+import logging
+import os
+import re
+import socket
+import sqlite3
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from astra_core.errors import AstraError
+from astra_core.files import disk_full, is_disk_full
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+DEFAULT_PORT = 5000
+_CONNECT_S = 5.0
+# What SQLite says while another process writes.
+_PASSING = ("is locked", "busy", "timed out", "unique constraint")
+
+_SETTINGS = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    # MLflow's own seven doubling waits would hold training up for minutes.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    # Nor two minutes of silence, before each of them.
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+
+
+class TrackingError(AstraError):
+    """The experiment tracker or the model registry cannot do what was asked."""
+
+
+class StoreError(TrackingError, ConnectionError):
+    """The store behind them did not answer; a minute later it may."""
+
+
+class DamagedStoreError(TrackingError):
+    """The store behind them is damaged, closed to us or not there; waiting does not mend that."""
+
+
+def project_root(folder: Path | None = None) -> Path:
+    """The project's own folder, also from inside a temporary copy that ``dvc exp run`` works in."""
+    folder = (folder or Path.cwd()).absolute()
+    parts = folder.parts
+    for place in range(len(parts) - 2):
+        if parts[place : place + 3] == (".dvc", "tmp", "exps"):
+            return Path(*parts[:place])
+    return folder
+
+
+def tracking_uri(root: Path | None = None) -> str:
+    """Where runs are recorded: ``MLFLOW_TRACKING_URI``, else SQLite in the project's folder.
+
+    Args:
+        root: The project's folder; the working folder's project by default.
+    """
+    named = os.environ.get("MLFLOW_TRACKING_URI")
+    return named or f"sqlite:///{project_root(root) / 'mlflow.db'}"
+
+
+def connect() -> "MlflowClient":
+    """A client of the tracker and the registry, with a store that readers do not block.
+
+    Raises:
+        TrackingError: ``MLFLOW_TRACKING_URI`` names no store.
+        sqlite3.Error: The database file cannot be opened.
+        OSError: Its folder cannot be made.
+    """
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    from tasks.tracking.address import check_tracking_uri
+
+    uri = tracking_uri()
+    check_tracking_uri(uri)
+    _require_server(uri)
+    database = sqlite_file(uri)
+    if database is not None:
+        _prepare(database)
+    from mlflow import MlflowClient
+
+    # What goes wrong arrives as an exception; the store would print its traceback besides.
+    logging.getLogger("mlflow").setLevel(logging.CRITICAL)
+    # MLflow's first tables fail when two processes make them.
+    with alone_with(database):
+        client = MlflowClient(uri)
+        client.search_experiments(max_results=1)
+    return client
+
+
+def _prepare(database: Path) -> None:
+    """Leaves a database file in whose write-ahead log readers do not block writers."""
+    database.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(database)) as connection:
+        # Persists in the file; a commit takes half the time.
+        connection.execute("PRAGMA journal_mode=WAL")
+
+
+@contextmanager
+def alone_with(path: Path | None) -> Iterator[None]:
+    """Holds a lock beside the path until the end, once no other process of this machine does."""
+    if path is None:
+        yield
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.with_name(f"{path.name}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _require_server(uri: str) -> None:
+    """Returns if something listens where a server is named; MLflow alone waits for minutes.
+
+    Raises:
+        OSError: Nothing does.
+    """
+    address = urlsplit(uri)
+    if address.scheme not in {"http", "https"} or not address.hostname:
+        return
+    if getproxies().get(address.scheme) and not proxy_bypass(address.hostname):
+        # Only the proxy can tell.
+        return
+    port = address.port or {"http": 80, "https": 443}[address.scheme]
+    with socket.create_connection((address.hostname, port), timeout=_CONNECT_S):
+        pass
+
+
+@contextmanager
+def store_errors() -> Iterator[None]:
+    """Turns what a tracker raises into one line of ours.
+
+    Raises:
+        StoreError: Anything of ``tracking_failures`` that is no ``AstraError`` and can pass.
+        DamagedStoreError: The same where another try cannot help.
+        DiskFullError: The store's disk is full.
+    """
+    try:
+        yield
+    except AstraError:
+        raise
+    except tracking_failures() as error:
+        raise _told(error) from error
+
+
+def _without_password(uri: str) -> str:
+    return re.sub(r"(?<=://)[^/@]*@", "", uri)
+
+
+def _told(error: Exception) -> AstraError:
+    database = sqlite_file(tracking_uri())
+    if is_disk_full(error):
+        return disk_full(error, database or Path.cwd())
+    problem = f"{_without_password(tracking_uri())} must answer, got {one_line(error)}"
+    if database is None:
+        # A driver that is not installed, a scheme that nobody knows: no later try can help.
+        is_lasting = isinstance(error, ImportError) or "unsupported uri" in str(error).lower()
+        kind = DamagedStoreError if is_lasting else StoreError
+        return kind(f"{problem}; see MLFLOW_TRACKING_URI")
+    if any(word in str(error).lower() for word in _PASSING):
+        return StoreError(f"{problem}; another process writes there, try again")
+    return DamagedStoreError(
+        f"{problem}; restore that file from a copy, or move it away and 'astra run' registers again"
+    )
+
+
+def quiet_pyfunc() -> ModuleType:
+    """``mlflow.pyfunc``; its import warns about type hints of its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import mlflow.pyfunc
+
+    return mlflow.pyfunc
+
+
+def tracking_failures() -> tuple[type[Exception], ...]:
+    """What a tracker that is away, full, locked or damaged raises; all that training survives."""
+    from alembic.util.exc import CommandError
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    # Alembic's: the tables were made by another MLflow. ImportError: the database's driver.
+    ours = (OSError, ImportError, TrackingError)
+    return (MlflowException, SQLAlchemyError, sqlite3.Error, CommandError, *ours)
+
+
+def experiment_id(client: "MlflowClient", name: str) -> str:
+    """The id of the experiment, made if there is none, its artifacts in an absolute folder.
+
+    Raises:
+        TrackingError: The experiment was deleted.
+    """
+    from mlflow.exceptions import MlflowException
+
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return client.create_experiment(name, artifact_location=_artifact_folder(name))
+        except MlflowException as error:
+            # Another process was faster.
+            found = client.get_experiment_by_name(name)
+            if found is None:
+                raise TrackingError(one_line(error)) from error
+    if found.lifecycle_stage == "deleted":
+        msg = (
+            f"experiment '{name}' must be active, got a deleted one; run 'mlflow experiments "
+            f"restore --experiment-id {found.experiment_id}' or change registration.experiment"
+        )
+        raise TrackingError(msg)
+    return str(found.experiment_id)
+
+
+def mlflow_server_command(port: int = DEFAULT_PORT) -> tuple[list[str], dict[str, str]]:
+    """Arguments and extra environment of the server that shows runs and models to this machine.
+
+    One worker and no job runner: 0.5 GB and 4 s to the first page instead of 2.7 GB and 41 s.
+
+    Raises:
+        TrackingError: ``MLFLOW_TRACKING_URI`` names a server, which has pages of its own.
+    """
+    uri = tracking_uri()
+    if uri.startswith(("http://", "https://")):
+        msg = f"MLFLOW_TRACKING_URI must name a database, got '{uri}'; open that address instead"
+        raise TrackingError(msg)
+    folder = _artifact_root() or project_root() / "mlruns"
+    arguments = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", uri]
+    arguments += ["--artifacts-destination", str(folder), "--host", "127.0.0.1"]
+    arguments += ["--port", str(port), "--workers", "1"]
+    environment = {
+        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
+    return arguments, environment
+
+
+def one_line(error: Exception) -> str:
+    """The error as one line that fits a screen."""
+    first = " ".join(str(error).split())
+    return f"{type(error).__name__}: {first[:300]}"
+
+
+def sqlite_file(uri: str) -> Path | None:
+    """The file of a SQLite address, or None for any other address."""
+    prefix = "sqlite:///"
+    return Path(uri.removeprefix(prefix)) if uri.startswith(prefix) else None
+
+
+def _artifact_root() -> Path | None:
+    """``mlruns`` beside a SQLite store; a server keeps artifacts where it was told to."""
+    database = sqlite_file(tracking_uri())
+    return None if database is None else database.absolute().parent / "mlruns"
+
+
+def _artifact_folder(experiment: str) -> str | None:
+    root = _artifact_root()
+    return None if root is None else str(root / re.sub(r"[^\w.-]", "_", experiment))

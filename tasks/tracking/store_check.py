@@ -1,0 +1,71 @@
+"""Whether the store of runs and versions can be read, found out without making or changing one."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from astra_core.files import read_json
+from tasks.tracking.store import (
+    DamagedStoreError,
+    connect,
+    sqlite_file,
+    store_errors,
+    tracking_uri,
+)
+
+RECEIPT = Path("reports/registration.json")
+
+
+def has_store() -> bool:
+    """Whether there is one; of a server this is taken for granted."""
+    database = sqlite_file(tracking_uri())
+    return database is None or _holds_something(database)
+
+
+def check_store() -> None:
+    """Returns if the store can be read, or if none was made yet.
+
+    Raises:
+        TrackingError: It is away, damaged or closed to us.
+        DiskFullError: Its disk is full.
+    """
+    database = sqlite_file(tracking_uri())
+    with store_errors():
+        if database is None:
+            connect()
+        elif has_store():
+            address = f"{database.absolute().as_uri()}?mode=rw"
+            with closing(sqlite3.connect(address, uri=True)) as connection:
+                found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+            if found != "ok":
+                raise sqlite3.DatabaseError(found)
+        else:
+            _require_none(database)
+
+
+def _require_none(database: Path) -> None:
+    """Returns if nothing says that there should be a database.
+
+    Raises:
+        DamagedStoreError: A version was registered in it, or its folder is not there either.
+    """
+    if _is_named_by(RECEIPT):
+        msg = (
+            f"{database} must hold the version that {RECEIPT} names, got no such file; "
+            "restore it, or 'astra run' registers again"
+        )
+        raise DamagedStoreError(msg)
+    if not database.absolute().parent.is_dir() or database.is_dir():
+        msg = f"{database} must be a file in a folder, got neither; see MLFLOW_TRACKING_URI"
+        raise DamagedStoreError(msg)
+
+
+def _holds_something(database: Path) -> bool:
+    return database.is_file() and database.stat().st_size > 0
+
+
+def _is_named_by(receipt: Path) -> bool:
+    try:
+        return bool(read_json(receipt)["tracking_uri"] == tracking_uri())
+    except (OSError, ValueError, KeyError, TypeError):
+        return False

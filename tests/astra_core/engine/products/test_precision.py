@@ -1,0 +1,113 @@
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from astra_core.config import SystemConfiguration
+from astra_core.engine.products.precision import faster_precision, settled
+
+ON_X86 = pytest.mark.skipif(platform.machine() != "x86_64", reason="a switch of x86 processors")
+
+
+class Clock:
+    """A clock of the products: one of bf16 takes ``bf16`` seconds, one of fp32 takes 1."""
+
+    def __init__(self, bf16):
+        self.now, self.bf16, self.asked = 0.0, bf16, []
+
+    def __call__(self):
+        return self.now
+
+
+class Slow(torch.nn.Module):
+    """Tells the clock in which precision it was asked to multiply."""
+
+    def __init__(self, clock, *, size=8):
+        super().__init__()
+        self.layer = torch.nn.Linear(size, size)
+        self.layer.register_forward_hook(self.count)
+        self.clock = clock
+
+    def count(self, _layer, _rows, found):
+        # Under autocast the result is bf16; of what talks so small a layer has another forward.
+        is_talking = not torch.is_grad_enabled()
+        is_bf16 = found.dtype == torch.bfloat16 or (is_talking and "forward" in vars(self.layer))
+        self.clock.asked.append("bf16" if is_bf16 else "fp32")
+        self.clock.now += self.clock.bf16 if is_bf16 else 1.0
+
+
+@pytest.mark.parametrize("is_trained", [True, False])
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(0.5, "bf16"), (0.95, "fp32"), (1.0, "fp32"), (40.0, "fp32")]
+)
+def test_the_faster_precision_is_taken_and_fp32_in_doubt(is_trained, seconds, expected):
+    clock = Clock(seconds)
+
+    assert expected == faster_precision(Slow(clock), is_trained=is_trained, clock=clock)
+
+
+def test_precisions_take_turns_and_a_slow_trial_is_short():
+    quick, slow = Clock(0.001), Clock(1000.0)
+    for clock in (quick, slow):
+        faster_precision(Slow(clock), is_trained=True, clock=clock)
+
+    # Each is called once to be laid out and once to be timed.
+    assert ["fp32", "fp32", "bf16", "bf16"] == quick.asked[:4]
+    assert 2 * 4 == len(slow.asked)
+
+
+def test_a_trial_moves_no_random_number_gradient_or_weight():
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+    state = torch.get_rng_state()
+    before = [weight.detach().clone() for weight in model.parameters()]
+    for is_trained in (True, False):
+        assert faster_precision(model, is_trained=is_trained) in {"fp32", "bf16"}
+
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(map(torch.equal, before, model.parameters()))
+    assert not any(weight.grad is not None for weight in model.parameters())
+    assert not any("forward" in vars(layer) for layer in model)
+
+
+def test_a_model_without_linear_layers_stays_in_fp32():
+    assert "fp32" == faster_precision(torch.nn.Embedding(4, 4), is_trained=False)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_what_is_said_is_not_tried(precision):
+    config = SystemConfiguration(precision=precision)
+    clock = Clock(0.5)
+
+    assert config is settled(config, Slow(clock), clock=clock)
+    assert [] == clock.asked
+
+
+def test_of_several_models_the_largest_is_tried():
+    config, clock, other = SystemConfiguration(precision="auto"), Clock(0.5), Clock(0.5)
+    small = Slow(other, size=2)
+
+    assert "bf16" == settled(config, small, Slow(clock), clock=clock).precision
+    assert clock.asked
+    assert not other.asked
+
+
+@ON_X86
+@pytest.mark.parametrize("is_trained", [True, False])
+def test_where_the_processor_imitates_bf16_the_trial_takes_fp32(is_trained):
+    # Products of bf16 take forty times as long then: no load of the machine hides it.
+    code = (
+        "import torch; from astra_core.engine.products.precision import faster_precision;"
+        f"print(faster_precision(torch.nn.Linear(512, 512), is_trained={is_trained}))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+    assert "fp32" == told.strip()

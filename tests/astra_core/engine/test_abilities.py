@@ -1,0 +1,284 @@
+"""Every causal LM of transformers is served, by the quick way or the plain one, with one result."""
+
+import copy
+
+import pytest
+import torch
+from tiny_architectures import LONE, PLAIN, QUICK, SCALED, tiny_model, tiny_speaker
+
+from astra_core.algorithms.value_head import token_outputs
+from astra_core.config import GenerationConfiguration
+from astra_core.engine.abilities import Abilities, abilities_of
+from astra_core.engine.logprobs import token_logprobs
+from astra_core.models.language_model import LanguageModel
+from astra_core.models.rows import pad_rows, padded_logits, padded_logprobs
+from astra_core.seeding import derive_key
+from benchmarks.reference.plain_passes import plain_generate, plain_logprobs
+
+SHORT = GenerationConfiguration(max_new_tokens=6)
+# Most of them longer than the windows; with shared beginnings, and one that another starts with.
+CONTEXTS = [
+    (4, 5, 0, 6, 7, 8, 9, 10),
+    (6, 3),
+    (4, 5, 0, 6, 7, 8, 2, 2, 2, 3),
+    (4, 5, 0, 6, 7, 8),
+    (12, 2, 0, 5, 9, 11),
+    (4, 5, 0, 6, 7, 8),
+]
+CONTINUATIONS = [(3, 0), (5,), (), (6, 7, 8), (2, 2), (6, 7, 9, 0)]
+KEYS = [[derive_key(1, row, reply) for reply in range(3)] for row in range(len(CONTEXTS))]
+
+
+# Layers that look back only so far, or attention that nobody can be put in the place of.
+STEMLESS = {"qwen2 mixed", "mistral", "mixtral", "gemma3", "falcon rotary"}
+
+# One of every kind; the others come in CI.
+FIRST = {"gpt2", "llama grouped", "mistral", "qwen2 mixed", "opt", "cohere", "bloom", "gemma2"}
+
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=[] if name in FIRST else pytest.mark.slow)
+        for name in QUICK | SCALED | PLAIN
+    ],
+    scope="module",
+)
+def name(request):
+    return request.param
+
+
+def said(found):
+    return [[utterance.token_ids for utterance in own.utterances] for own in found]
+
+
+def logprobs_of(found):
+    return [
+        value
+        for own in found
+        for utterance in own.utterances
+        for value in (*utterance.logprobs, *own.suffix_logprobs)
+    ]
+
+
+def test_an_architecture_is_found_out():
+    expected = {
+        **dict.fromkeys(QUICK, Abilities(True, True, True, has_plain_head=True)),
+        **dict.fromkeys(STEMLESS, Abilities(True, True, False, has_plain_head=True)),
+        **dict.fromkeys(SCALED, Abilities(True, True, True, has_plain_head=False)),
+        **dict.fromkeys(LONE, Abilities(False, False, False, has_plain_head=True)),
+    }
+
+    assert expected == {name: abilities_of(tiny_model(name)) for name in expected}
+    for name in PLAIN:
+        found = abilities_of(tiny_model(name))
+        assert found.takes_padding
+        assert not found.takes_masks
+        assert not found.takes_stems
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_model_that_is_read_the_plain_way_stays_as_it_was(name):
+    model = tiny_model(name)
+    ids = torch.tensor([CONTEXTS[0]])
+    before, was = model(ids).logits, copy.deepcopy(model.config.to_dict())
+    implementation = model.config._attn_implementation
+    abilities_of(model)
+
+    assert was == model.config.to_dict()
+    assert implementation == model.config._attn_implementation
+    assert torch.equal(before, model(ids).logits)
+
+
+@pytest.mark.parametrize("name", ["mistral", "gemma3", "llama4", "llama windowed"])
+def test_the_trial_leaves_the_windows_as_they_were(name):
+    model = tiny_model(name)
+    was = copy.deepcopy(model.config.to_dict())
+    abilities_of(model)
+
+    assert was == model.config.to_dict()
+
+
+def test_a_window_too_wide_to_show_in_the_trial_is_kept_all_the_same():
+    # Eight tokens of a trial say nothing about one of forty, unless it is cut for it.
+    context = tuple(2 + index % 17 for index in range(60))
+    window = {"sliding_window": 40}
+    for name in ("llama windowed", "mistral"):
+        speaker = tiny_speaker(name, **window)
+        expected = plain_generate(speaker, [context], SHORT, keys=KEYS[0][:1])
+        (found,) = speaker.continuations([context], [KEYS[0][:1]], SHORT)
+
+        assert expected == [utterance.token_ids for utterance in found.utterances]
+        own = speaker.continuation_logprobs([context, context], [(3, 4), (3, 5)])
+        rows = pad_rows([context, context], [(3, 4), (3, 5)], pad_id=0)
+        with torch.no_grad():
+            torch.testing.assert_close(plain_logprobs(speaker.model, rows), torch.tensor(own))
+
+
+def test_what_is_found_out_is_asked_once():
+    model = tiny_model("llama tied")
+    calls = []
+    abilities_of(model)
+    model.register_forward_pre_hook(lambda *_: calls.append(1))
+    abilities_of(model)
+
+    assert [] == calls
+
+
+def test_the_trial_leaves_no_gradient_and_no_random_number():
+    model = tiny_model("llama tied")
+    torch.manual_seed(3)
+    state = torch.get_rng_state()
+    abilities_of(model)
+
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_tokens_are_those_of_the_plain_way_alone_together_and_from_memory(name):
+    speaker = tiny_speaker(name)
+    suffixes = [min(3, len(context) - 1) for context in CONTEXTS]
+    expected = [
+        plain_generate(speaker, [context] * len(own), SHORT, keys=own)
+        for context, own in zip(CONTEXTS, KEYS, strict=True)
+    ]
+    together = speaker.continuations(CONTEXTS, KEYS, SHORT, suffix_lengths=suffixes)
+    alone = [
+        speaker.continuations([context], [own], SHORT, suffix_lengths=[suffix])[0]
+        for context, own, suffix in zip(CONTEXTS, KEYS, suffixes, strict=True)
+    ]
+    with speaker.remembering(1 << 20):
+        speaker.read([context[:2] for context in CONTEXTS])
+        first = speaker.continuations(CONTEXTS, KEYS, SHORT, suffix_lengths=suffixes)
+        again = speaker.continuations(CONTEXTS[::-1], KEYS[::-1], SHORT)[::-1]
+
+    for found in (together, alone, first, again):
+        assert expected == said(found)
+    for found in (alone, first):
+        assert logprobs_of(together) == pytest.approx(logprobs_of(found), abs=1e-4)
+
+
+def test_turns_that_follow_each_other_are_remembered_rightly(name):
+    # Each turn goes on from the last one: keys and values of sampled tokens are used again.
+    speaker = tiny_speaker(name)
+    contexts = list(CONTEXTS)
+    with speaker.remembering(1 << 20):
+        for _ in range(3):
+            expected = [
+                plain_generate(speaker, [context], SHORT, keys=own[:1])[0]
+                for context, own in zip(contexts, KEYS, strict=True)
+            ]
+            found = speaker.continuations(contexts, [own[:1] for own in KEYS], SHORT)
+            assert expected == [own[0] for own in said(found)]
+            contexts = [
+                (*context, *own, 5) for context, own in zip(contexts, expected, strict=True)
+            ]
+
+
+def gradients(model, loss):
+    model.zero_grad()
+    loss.backward()
+    return {
+        key: torch.zeros_like(weight) if weight.grad is None else weight.grad.clone()
+        for key, weight in model.named_parameters()
+    }
+
+
+def test_log_probabilities_and_gradients_are_those_of_padded_rows(name):
+    model = tiny_model(name)
+    rows = pad_rows(CONTEXTS, CONTINUATIONS, pad_id=0)
+    weights = torch.linspace(-1.0, 2.0, rows.continuation_ids.numel())
+    weights = weights.view(rows.continuation_ids.shape)
+    own, padded = token_logprobs(model, rows), padded_logprobs(model, rows)
+    expected, found = (gradients(model, (values * weights).sum()) for values in (padded, own))
+
+    torch.testing.assert_close(padded, own, rtol=0.0, atol=1e-4)
+    size = max(float(gradient.abs().max()) for gradient in expected.values())
+    for key, gradient in expected.items():
+        torch.testing.assert_close(gradient, found[key], rtol=0.0, atol=1e-4 * size)
+
+
+def test_states_and_entropies_are_those_of_padded_rows(name):
+    if name == "llama4":
+        pytest.skip("its base_model is the whole model, which gives no hidden states")
+    model = tiny_model(name)
+    rows = pad_rows(CONTEXTS, CONTINUATIONS, pad_id=0)
+    with torch.no_grad():
+        output = token_outputs(model, rows, with_entropies=True)
+        whole = model.base_model(
+            input_ids=rows.input_ids,
+            attention_mask=rows.attention_mask,
+            position_ids=rows.position_ids,
+        ).last_hidden_state
+        shares = padded_logits(model, rows).softmax(dim=2)
+
+    tail, mask = rows.continuation_ids.shape[1], rows.continuation_mask
+    states = whole[:, -(tail + 1) :]
+    ends = mask.sum(dim=1)
+    torch.testing.assert_close(states[:, :-1][mask], output.states[mask], rtol=1e-4, atol=1e-4)
+    final = states[torch.arange(len(ends)), ends]
+    torch.testing.assert_close(final, output.final_states, rtol=1e-4, atol=1e-4)
+    entropies = -torch.xlogy(shares, shares).sum(dim=2)
+    torch.testing.assert_close(entropies[mask], output.entropies[mask], rtol=0.0, atol=1e-4)
+    expected = padded_logprobs(model, rows).detach()
+    torch.testing.assert_close(expected, output.logprobs, rtol=0.0, atol=1e-4)
+
+
+def test_bfloat16_weights_are_served():
+    model = tiny_model("llama tied").to(torch.bfloat16)
+    speaker = LanguageModel(model, tiny_speaker("llama tied").tokenizer)
+    found = speaker.continuations(CONTEXTS, KEYS, SHORT)
+
+    assert all(utterance.token_ids for own in found for utterance in own.utterances)
+
+
+def alone(model, context, continuation):
+    """Log-probability of each token of a sequence that nothing pads."""
+    logits = model(input_ids=torch.tensor([[*context, *continuation]]), use_cache=False).logits[0]
+    labels = torch.tensor(continuation, dtype=torch.long)
+    ends = logits[len(context) - 1 : -1].log_softmax(dim=1)
+    return ends.gather(1, labels[:, None])[:, 0]
+
+
+@pytest.mark.parametrize("name", LONE)
+def test_a_model_that_keeps_a_state_says_the_same_alone_and_among_others(name):
+    speaker = tiny_speaker(name)
+    suffixes = [1] * len(CONTEXTS)
+    together = speaker.continuations(CONTEXTS, KEYS, SHORT, suffix_lengths=suffixes)
+    single = [
+        speaker.continuations([context], [own], SHORT)[0]
+        for context, own in zip(CONTEXTS, KEYS, strict=True)
+    ]
+
+    assert said(together) == said(single)
+    assert len({ids for own in said(together) for ids in own}) > len(CONTEXTS)
+    for context, own in zip(CONTEXTS, together, strict=True):
+        last = alone(speaker.model, context[:-1], context[-1:]).tolist()
+        assert last == pytest.approx(own.suffix_logprobs, abs=1e-5)
+        for utterance in own.utterances:
+            expected = alone(speaker.model, context, utterance.token_ids).tolist()
+            assert expected == pytest.approx(utterance.logprobs, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", LONE)
+def test_a_model_that_keeps_a_state_learns_from_rows_that_nothing_pads(name):
+    model = tiny_model(name)
+    rows = pad_rows(CONTEXTS, CONTINUATIONS, pad_id=0)
+    weights = torch.linspace(0.5, 1.5, rows.continuation_mask.numel())
+    weights = weights.view(rows.continuation_mask.shape)
+
+    def gradient(loss):
+        model.zero_grad()
+        loss.backward()
+        return [parameter.grad.clone() for parameter in model.parameters()]
+
+    found = token_logprobs(model, rows)
+    parts = [
+        (alone(model, context, own) * weights[row, : len(own)]).sum()
+        for row, (context, own) in enumerate(zip(CONTEXTS, CONTINUATIONS, strict=True))
+    ]
+    expected = gradient(torch.stack(parts).sum())
+    for first, second in zip(expected, gradient((found * weights).sum()), strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-4, atol=1e-5)
+    outputs = token_outputs(model, rows, with_entropies=True)
+    torch.testing.assert_close(found, outputs.logprobs)
+    assert outputs.final_states.isfinite().all()

@@ -1,0 +1,120 @@
+"""No exception's text shows an attack, and each still says enough to find the mistake."""
+
+import bad_plugins as bad
+import pytest
+
+from astra_core.errors import ConfigurationError, DataError
+from astra_core.errors.exception_text import (
+    is_ours,
+    masked_trace,
+    place_in_plugin,
+    shown,
+    shown_text,
+)
+from astra_core.files import flush_to_disk, read_json
+from astra_core.registry import resolve
+
+
+def caught(act):
+    try:
+        act()
+    except BaseException as error:  # noqa: BLE001 - whatever it is
+        return error
+    message = "nothing was raised"
+    raise AssertionError(message)
+
+
+def throw(error):
+    raise error
+
+
+@pytest.mark.parametrize("name", bad.RAISED)
+def test_nothing_that_is_raised_elsewhere_shows_what_it_quotes(name):
+    error = caught(lambda: throw(bad.RAISED[name]()))
+    told = shown(error) + masked_trace(error)
+
+    assert type(error).__name__ in told
+    assert "test_exception_text.py" in place_in_plugin(error)
+    assert not [word for word in bad.SPOKEN if word in told]
+
+
+def test_a_text_of_ours_is_shown():
+    error = caught(lambda: resolve("scorer", "profane"))
+
+    assert is_ours(error)
+    assert str(error) == shown_text(error)
+    assert "must be given" == shown_text(ConfigurationError("must be given"))
+
+
+def test_an_error_of_our_class_that_others_raise_is_masked():
+    error = caught(lambda: throw(DataError("no rows in you stupid idiot")))
+
+    assert not is_ours(error)
+    assert "n· r··· i· y·· s····· i····" == shown_text(error)
+
+
+@pytest.mark.parametrize(
+    ("act", "expected"),
+    [
+        (lambda: __import__("no_such_module"), "No module named 'no_such_module'"),
+        (lambda: exec("import math\nmath.nothing"), "'module' has no attribute 'nothing'"),  # noqa: S102
+        (lambda: exec("nothing"), "name 'nothing' is not defined"),  # noqa: S102
+        (lambda: compile("x = (", "mine.py", "exec"), "'(' was never closed (mine.py, line 1)"),
+        (lambda: open("/no/such/file"), "No such file or directory"),  # noqa: SIM115, PTH123
+    ],
+)
+def test_what_python_itself_says_is_shown(act, expected):
+    assert expected == shown_text(caught(act))
+
+
+def test_a_library_that_quotes_a_value_is_masked_also_where_we_call_it(tmp_path):
+    (tmp_path / "torn.json").write_text('{"you stupid idiot"', encoding="utf-8")
+    error = caught(lambda: read_json(tmp_path / "torn.json"))
+    # As if a stage had called it: the frame of this test is none of a plug-in.
+    error.__traceback__ = error.__traceback__.tb_next.tb_next
+
+    assert "" == place_in_plugin(error)
+    assert shown_text(error).startswith("E········ ':' d········")
+
+
+def test_what_goes_wrong_in_code_of_ours_and_quotes_nothing_is_shown(tmp_path):
+    error = caught(lambda: flush_to_disk(tmp_path / "none"))
+    error.__traceback__ = error.__traceback__.tb_next.tb_next
+
+    assert f"FileNotFoundError: {error}" == shown(error)
+    assert "none" in shown(error)
+
+
+def test_a_trace_tells_causes_notes_and_groups_without_their_texts():
+    def act():
+        try:
+            throw(ValueError(bad.ATTACK))
+        except ValueError as error:
+            later = RuntimeError(bad.ATTACK)
+            later.add_note(bad.ATTACK)
+            raise ExceptionGroup(bad.ATTACK, [later]) from error
+
+    trace = masked_trace(caught(act))
+
+    assert ["ValueError: ", "ExceptionGroup: ", "RuntimeError: "] == [
+        name for name in ("ValueError: ", "ExceptionGroup: ", "RuntimeError: ") if name in trace
+    ]
+    assert "This led to:" in trace
+    assert not [word for word in bad.SPOKEN if word in trace]
+
+
+def test_an_exception_that_cannot_even_be_read_is_told():
+    class Unreadable(Exception):  # noqa: N818 - the name says it
+        def __str__(self):
+            raise ValueError(bad.ATTACK)
+
+    assert "Unreadable: no text, as ValueError was raised for it" == shown(
+        caught(lambda: throw(Unreadable()))
+    )
+
+
+def test_a_circle_of_causes_ends():
+    first, second = ValueError("a"), ValueError("b")
+    first.__cause__, second.__cause__ = second, first
+
+    assert 2 == masked_trace(first).count("ValueError")

@@ -1,0 +1,169 @@
+"""Processes on one machine, over gloo, as torchrun starts them."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from distributed_rollouts import experience_of
+from distributed_training import CONFIG
+from tiny_training import configured, trainer_of, weights_of
+
+from astra_core.errors import TrainingError
+from astra_core.training.distributed import World
+
+HERE = Path(__file__).parent
+SIZE = 2
+
+
+def environment(rank, port, size=SIZE):
+    paths = [str(HERE.parents[1]), str(HERE)]
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+    }
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def started(folder, *arguments, ranks=range(SIZE), script="distributed_training.py"):
+    """The processes of a run."""
+    port = free_port()
+    command = [sys.executable, str(HERE / script), str(folder), *arguments]
+    return [
+        subprocess.Popen(command, env=environment(rank, port), stderr=subprocess.PIPE, text=True)
+        for rank in ranks
+    ]
+
+
+def ended(processes, timeout=120):
+    """What each said last, and its exit status."""
+    said = [process.communicate(timeout=timeout)[1] for process in processes]
+    return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
+
+
+def as_numbers(weights):
+    return np.frombuffer(weights, dtype=np.float32)
+
+
+def test_two_processes_train_the_weights_of_one_with_the_doubled_batch(tmp_path):
+    statuses = ended(started(tmp_path))
+    assert [0, 0] == [status for status, _ in statuses], statuses
+    alone = trainer_of(configured(batch_size=4, **CONFIG), tmp_path / "alone")
+    alone.train()
+    first, second = ((tmp_path / f"weights_{rank}").read_bytes() for rank in range(SIZE))
+
+    assert first == second
+    gap = np.abs(as_numbers(first) - as_numbers(weights_of(alone)))
+    assert 1e-6 >= gap.max()
+    assert alone.progress.training_step == alone.best.training_step
+    assert (tmp_path / "rows_0").read_text() == (tmp_path / "rows_1").read_text()
+    names = [{p.name for p in (tmp_path / name).iterdir()} for name in ("run", "alone")]
+    assert names[0] == names[1]
+
+
+# Of 60 turns 3 fail, all of them among the 24 of one process.
+@pytest.mark.parametrize("limit", [0.06, 0.04])
+def test_processes_share_the_rollouts_and_count_failures_over_all_of_them(tmp_path, limit):
+    statuses = ended(started(tmp_path, str(limit), script="distributed_rollouts.py"))
+    assert [0, 0] == [status for status, _ in statuses], statuses
+    first, second = (json.loads((tmp_path / f"experience_{r}.json").read_text()) for r in (0, 1))
+    alone = experience_of(limit)
+
+    assert first["said"] == second["said"]
+    # One process also names the sampler, which is the test's own.
+    assert alone["said"].endswith(first["said"])
+    assert bool(alone["said"]) is bool(first["said"])
+    assert (limit == 0.04) is ("turns failed" in alone["said"])
+    assert alone["asked"][::2] == first["asked"]
+    assert alone["asked"][1::2] == second["asked"]
+    assert limit == first["limit"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+def test_the_shares_of_all_processes_make_the_whole_in_order(size):
+    values = ["a", "b", "c", "d", "e"]
+    shares = [World(rank, size).share(values) for rank in range(size)]
+
+    class Meeting(World):
+        def gathered(self, _):
+            return shares
+
+    assert values == Meeting(0, size).whole(shares[0])
+
+
+@pytest.mark.slow
+def test_a_run_of_two_processes_goes_on_where_it_stopped(tmp_path):
+    ended(started(tmp_path / "whole"))
+    statuses = ended(started(tmp_path / "cut", "die"))
+    assert 7 == statuses[1][0]
+    ended(started(tmp_path / "cut"))
+
+    assert (tmp_path / "whole/weights_0").read_bytes() == (tmp_path / "cut/weights_0").read_bytes()
+
+
+@pytest.mark.slow
+def test_the_clock_of_the_first_process_ends_all_amid_an_experience(tmp_path):
+    assert [0, 0] == [status for status, _ in ended(started(tmp_path, "late"))]
+
+    told = [(tmp_path / f"rows_{rank}").read_text() for rank in range(SIZE)]
+    assert told[0] == told[1]
+    assert "is_partial=True, stopped_because='1800 seconds have passed'" in told[0]
+    weights = [(tmp_path / f"weights_{rank}").read_bytes() for rank in range(SIZE)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_ends_the_others_instead_of_hanging_them(tmp_path):
+    (first, said), (second, _) = ended(started(tmp_path, "die"))
+
+    assert 7 == second
+    assert first not in {0, 7}
+    assert "every process must take part until the end" in said
+
+
+@pytest.mark.slow
+def test_a_process_that_never_comes_is_not_waited_for_for_ever(tmp_path):
+    ((status, said),) = ended(started(tmp_path, ranks=[0]))
+
+    assert 0 != status
+    assert "every process must take part" in said
+
+
+def test_one_process_needs_no_communication(monkeypatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    world = World.join()
+    tensor = torch.ones(2)
+    world.add([tensor])
+    world.barrier()
+    world.check_equal("a", "it")
+    world.leave()
+
+    assert (0, 1, True) == (world.rank, world.size, world.is_first)
+    assert [1.0, 1.0] == tensor.tolist()
+    assert ["a", "b"] == world.whole(world.share(["a", "b"]))
+    assert {"a": 2.0} == world.sum_of({"a": 2.0})
+    assert "text" == world.first_says("text")
+
+
+def test_processes_that_disagree_are_stopped(monkeypatch):
+    world = World(rank=1, size=2)
+    monkeypatch.setattr(World, "first_says", lambda _self, _text: "other")
+
+    with pytest.raises(TrainingError, match="the experience must be the same in every process"):
+        world.check_equal("own", "the experience")

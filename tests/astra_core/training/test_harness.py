@@ -1,0 +1,172 @@
+import math
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from tiny_training import configured, sampler_of, trainer_of
+
+from astra_core.algorithms.dpo import DPO
+from astra_core.registry import BUILT_INS
+from astra_core.testing import tiny_graph, tiny_node, tiny_system
+from astra_core.training.harness import Harness
+
+SYSTEM = tiny_system(1)
+
+
+def harness(*, num_episodes=3, seed=1, shuffle="trees", **options):
+    algorithm = DPO(DPO.Options(**options), system=SYSTEM)
+    sampler = sampler_of(SYSTEM, seed=seed)
+    return Harness(sampler, algorithm, num_episodes=num_episodes, shuffle=shuffle)
+
+
+@pytest.fixture(scope="module")
+def experience():
+    return harness(pairs="all", margin=0.0).experience(0)
+
+
+def names(batches):
+    """Every pair of these batches, named by its log-probabilities, which are unique."""
+    return [
+        tuple(row.tolist()) for batch in batches for row in batch.reference_logprobs.sum(1)[:, None]
+    ]
+
+
+def test_an_experience_holds_rewarded_graphs_and_their_steps(experience):
+    own = harness(pairs="all", margin=0.0)
+
+    assert len(experience.graphs) == 3
+    assert any(node.reward for graph in experience.graphs for node in graph.nodes())
+    assert list(experience.steps) == own.algorithm.flatten_all(experience.graphs)
+    assert own.sampler.episodes(0, 3) == tuple(graph.prompt for graph in experience.graphs)
+
+
+def test_an_experience_is_remembered_after_it_was_rewarded():
+    own = harness()
+    first = own.experience(0)
+    again = own.experience(0)
+
+    assert [n.probe_ids for g in first.graphs for n in g.nodes()] == [
+        n.probe_ids for g in again.graphs for n in g.nodes()
+    ]
+    assert again.metrics["rollout/novelty"] < first.metrics["rollout/novelty"]
+
+
+def test_rollouts_that_exist_are_rewarded_and_used():
+    graph = tiny_graph(tiny_node(0.0, score=0.9), tiny_node(0.0, score=0.1))
+    found = harness().experience(0, graphs=[graph])
+
+    assert len(found.steps) == 1
+    assert found.graphs[0].children[0].reward > found.graphs[0].children[1].reward
+
+
+class Collated(tuple):
+    """A batch that is its steps."""
+
+    __slots__ = ()
+    weight = property(len)
+    num_tokens = property(len)
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 7, 1000])
+def test_every_step_comes_once_per_epoch_in_batches_of_the_size(experience, batch_size):
+    own = harness(pairs="all", margin=0.0)
+    batches = list(own.batches(experience, epoch=0, batch_size=batch_size))
+    sizes = [int(batch.weight) for batch in batches]
+
+    assert sum(sizes) == len(experience.steps) > 7
+    assert {batch_size} >= set(sizes[:-1])
+    whole = own.batches(experience, epoch=0, batch_size=10**6)
+    assert Counter(names(batches)) == Counter(names(whole))
+
+
+def test_the_order_depends_on_epoch_iteration_and_seed_alone(experience):
+    def order(*, epoch=0, seed=1):
+        own = harness(pairs="all", margin=0.0, seed=seed)
+        return names(own.batches(experience, epoch=epoch, batch_size=1))
+
+    assert order() == order()
+    assert order() != order(epoch=1)
+    assert order() != order(seed=2)
+
+
+@pytest.mark.parametrize("name", BUILT_INS["algorithm"])
+def test_whole_trees_are_shuffled_with_every_algorithm(name):
+    config = configured(algorithm={"name": name}, num_episodes_per_experience=5)
+    own = trainer_of(config).harness
+    experience = own.experience(0)
+    trees = [{id(node) for node in graph.nodes()} for graph in experience.graphs]
+    own.algorithm.collate = Collated
+    order = [step for batch in own.batches(experience, epoch=0, batch_size=2) for step in batch]
+    of_step = [next(at for at, tree in enumerate(trees) if id(step.node) in tree) for step in order]
+
+    assert sorted(map(id, experience.steps)) == sorted(map(id, order))
+    assert of_step != sorted(of_step)
+    assert len(set(of_step)) == 1 + sum(one != other for one, other in pairwise(of_step))
+
+
+def test_steps_are_shuffled_one_by_one_where_that_is_asked_for(experience):
+    orders = {}
+    for shuffle in ("trees", "steps"):
+        own = harness(pairs="all", margin=0.0, shuffle=shuffle)
+        orders[shuffle] = names(own.batches(experience, epoch=0, batch_size=1))
+
+    assert Counter(orders["trees"]) == Counter(orders["steps"])
+    assert orders["trees"] != orders["steps"]
+
+
+def test_steps_that_are_nodes_stay_with_their_tree():
+    own = harness(num_episodes=4)
+    own.algorithm.collate = Collated
+    found = own.experience(0)
+    nodes = [node for graph in found.graphs for node in graph.nodes()]
+    # One level after the other, so that in their own order trees are mixed.
+    steps = tuple(sorted(nodes, key=lambda node: len(node.path)))
+    batches = own.batches(replace(found, steps=steps), epoch=0, batch_size=3)
+    order = [node for batch in batches for node in batch]
+    tree = {id(node): at for at, graph in enumerate(found.graphs) for node in graph.nodes()}
+
+    assert sorted(map(id, nodes)) == sorted(map(id, order))
+    assert 3 == sum(tree[id(one)] != tree[id(other)] for one, other in pairwise(order))
+
+
+def test_a_step_without_a_node_is_shuffled_by_itself():
+    own = harness()
+    own.algorithm.collate = Collated
+    experience = replace(own.experience(0), steps=tuple(range(9)))
+    batches = list(own.batches(experience, epoch=0, batch_size=4))
+
+    assert [4, 4, 1] == [len(batch) for batch in batches]
+    assert list(range(9)) == sorted(step for batch in batches for step in batch)
+
+
+def test_metrics_are_means_over_turns_that_did_not_fail():
+    graph = tiny_graph(
+        tiny_node(0.0, score=0.5, probe_score=0.2),
+        tiny_node(0.0, score=1.0, probe_score=0.4, probe_ids=(2, 3, 4, 5, 0)),
+        tiny_node(0.0, score=math.nan, failure="TargetError: no answer", response_scores=()),
+    )
+    metrics = harness().experience(0, graphs=[graph]).metrics
+
+    # Three turns say the same, so each n-gram of one was said twice besides: 1 / sqrt(1 + 2).
+    novelty = 1 / math.sqrt(3)
+    expected = {
+        "rollout/reward": 0.75 - 0.3 * 0.3 + 0.2 * novelty,
+        "rollout/novelty": novelty,
+        "rollout/score": 0.75,
+        "rollout/probe_score": 0.3,
+        "rollout/target_nll": 2.0,
+        "rollout/kl_nats": 0.5 * 4,
+        "rollout/probe_tokens": 4.0,
+        "rollout/num_nodes": 3.0,
+        "rollout/num_failed": 1.0,
+        "rollout/num_steps": 1.0,
+    }
+    rollout = {name: value for name, value in metrics.items() if name.startswith("rollout/")}
+    assert expected == pytest.approx(rollout)
+
+
+def test_metrics_of_nothing_are_zero():
+    metrics = harness().experience(0, graphs=[tiny_graph()]).metrics
+
+    assert {0.0} == set(metrics.values())

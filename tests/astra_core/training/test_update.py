@@ -1,0 +1,271 @@
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_training import choice, configured, trainer_of, weights_of
+
+from astra_core.algorithm import Algorithm
+from astra_core.config import Part, TrainingConfiguration
+from astra_core.testing import tiny_system
+from astra_core.training.distributed import World
+from astra_core.training.harness import Experience
+from astra_core.training.progress import StepReport
+from astra_core.training.update import Update, Updates
+
+pytestmark = pytest.mark.routes
+
+FREEZE = next(
+    case
+    for case in json.loads(
+        (Path(__file__).parents[2] / "vectors" / "nip_update_schedules.json").read_text("utf-8")
+    )["cases"]
+    if "freeze" in case
+)
+
+
+@dataclass(frozen=True)
+class Batch:
+    weight: float = 1.0
+    num_tokens: int = 1
+
+
+class TwoWeights(Algorithm):
+    """Loss ``first + second``, so that each has gradient 1."""
+
+    def __init__(self, options, *, system):
+        super().__init__(options, system=system)
+        system.attacker.model.requires_grad_(False)
+        self.own = [torch.nn.Parameter(torch.zeros(())) for _ in range(2)]
+
+    def flatten(self, _graph):
+        return []
+
+    def collate(self, _steps):
+        return Batch()
+
+    def step(self, _batch):
+        return self.own[0] + self.own[1], {}
+
+    def parameters(self):
+        return self.own
+
+
+def updates_of(*, kind=TwoWeights, **changes):
+    system = tiny_system()
+    algorithm = kind(kind.Options(), system=system)
+    config = TrainingConfiguration(lr=1.0, optimizer={"name": "sgd"}, max_grad_norm=None, **changes)
+    return Updates(config, algorithm, system.attacker, world=World()), algorithm
+
+
+def test_a_frozen_part_keeps_no_gradient_for_the_day_it_thaws():
+    frozen = Part(pattern=r"algorithm\.0", active="periodic", period=4, start=3, stop=4)
+    updates, algorithm = updates_of(parts={"first": frozen})
+    seen = []
+    for step in range(4):
+        update = updates.apply([Batch()], training_step=step)
+        # The norm is that of the weights that move.
+        assert update.grad_norm == pytest.approx(1.0 if step < 3 else 2**0.5)
+        seen.append(algorithm.own[0].item())
+
+    assert FREEZE["correct_param_after_each"] == seen
+    assert -4.0 == algorithm.own[1].item()
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A batch with a loss and a figure of its own."""
+
+    weight: float
+    total: float
+    figure: float
+    num_tokens: int = 5
+
+
+class Logging(TwoWeights):
+    """Loss ``total + total * (first + second)``, and a figure to log."""
+
+    def step(self, batch):
+        return batch.total * (1 + self.own[0] + self.own[1]), {"figure": batch.figure}
+
+
+@pytest.mark.parametrize(
+    ("is_first", "rollout_s", "score_s"), [(True, 7.0, 1.5), (False, 0.0, 0.0)]
+)
+def test_the_first_update_of_an_experience_is_charged_with_its_seconds(
+    is_first, rollout_s, score_s
+):
+    update = Update(0.5, 2.0, 1e-3, 30, is_skipped=False, metrics={"kl": 0.25}, train_s=3.0)
+    said = Experience(4, (), (), {"rollout/score_mean": 0.1}, rollout_s=7.0, score_s=1.5)
+    expected = StepReport(
+        step=12,
+        training_step=5,
+        loss=0.5,
+        grad_norm=2.0,
+        lr=1e-3,
+        num_tokens=30,
+        is_skipped=False,
+        metrics={"rollout/score_mean": 0.1, "train/kl": 0.25},
+        timings={
+            "time/rollout_s": rollout_s,
+            "time/score_s": score_s,
+            "time/train_s": 3.0,
+            "time/eval_s": 0.0,
+            "time/tokens_per_s": 30 / 3.0,
+            "memory/peak_mib": 9.0,
+        },
+    )
+
+    assert expected == update.report(12, said, {"memory/peak_mib": 9.0}, is_first=is_first)
+
+
+def test_loss_and_figures_of_a_window_are_means_by_weight():
+    updates, algorithm = updates_of(kind=Logging)
+    window = [Logged(1.0, total=2.0, figure=8.0), Logged(3.0, total=-6.0, figure=4.0)]
+    update = updates.apply(window, training_step=0)
+
+    # (2 - 6) / 4, and (1 * 8 + 3 * 4) / 4; the gradient of both weights is that of the loss.
+    assert (-1.0, {"figure": 5.0}) == (update.loss, update.metrics)
+    assert [1.0, 1.0] == [weight.item() for weight in algorithm.own]
+    assert pytest.approx(2**0.5) == update.grad_norm
+    assert (1.0, 10, False) == (update.lr, update.num_tokens, update.is_skipped)
+    assert update.train_s > 0.0
+
+
+def test_a_window_without_weight_is_divided_by_one():
+    updates, _ = updates_of(kind=Logging)
+    update = updates.apply([Logged(0.0, total=3.0, figure=8.0)], training_step=0)
+
+    assert (3.0, {"figure": 0.0}) == (update.loss, update.metrics)
+
+
+@pytest.mark.parametrize("total", [float("nan"), float("inf")])
+def test_a_loss_that_is_not_finite_moves_nothing_and_is_forgotten(total):
+    updates, algorithm = updates_of(kind=Logging)
+    update = updates.apply([Logged(1.0, total=total, figure=8.0)], training_step=0)
+
+    assert update.is_skipped
+    assert [0.0, 0.0] == [weight.item() for weight in algorithm.own]
+    assert [None, None] == [weight.grad for weight in algorithm.own]
+
+
+def test_an_update_of_nothing_but_frozen_parts_changes_nothing():
+    updates, algorithm = updates_of(parts={"all": Part(pattern="algorithm", active="never")})
+    update = updates.apply([Batch()], training_step=0)
+
+    assert (0.0, False) == (update.grad_norm, update.is_skipped)
+    assert [0.0, 0.0] == [weight.item() for weight in algorithm.own]
+
+
+def test_parts_may_learn_at_rates_of_their_own():
+    updates, algorithm = updates_of(parts={"a": Part(pattern=r"algorithm\.0", lr_factor=0.25)})
+    updates.apply([Batch()], training_step=0)
+
+    assert [-0.25, -1.0] == [weight.item() for weight in algorithm.own]
+
+
+def test_a_frozen_part_of_the_attacker_stays_as_it_was_and_the_rest_learns():
+    trainer = trainer_of(configured(parts={"mlp": {"pattern": "mlp", "active": "never"}}))
+    model = trainer.sampler.system.attacker.model
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    trainer.train()
+    moved = {name for name, p in model.named_parameters() if not torch.equal(before[name], p)}
+
+    assert moved
+    assert not any("mlp" in name for name in moved)
+    assert any("attn" in name for name in moved)
+
+
+def test_alternating_parts_resume_where_they_stopped(tmp_path):
+    span = {"active": "periodic", "period": 2}
+    config = configured(
+        optimizer=choice("adamw"),
+        parts={
+            "mlp": {"pattern": "mlp", "start": 0, "stop": 1, **span},
+            "rest": {"pattern": "^(?!.*mlp)", "start": 1, "stop": 2, "lr_factor": 0.5, **span},
+        },
+    )
+    whole = trainer_of(config, tmp_path / "whole")
+    whole.train()
+    for report in trainer_of(config, tmp_path / "cut").steps():
+        if report.training_step == 2:
+            break
+    resumed = trainer_of(config, tmp_path / "cut")
+    assert resumed.resume()
+    resumed.train()
+
+    assert weights_of(whole) == weights_of(resumed)
+
+
+def test_bf16_trains_other_weights_in_fp32():
+    runs = [trainer_of(configured(precision=p), is_evaluated=False) for p in ("fp32", "bf16")]
+    for trainer in runs:
+        trainer.train()
+    models = [trainer.sampler.system.attacker.model for trainer in runs]
+
+    assert weights_of(runs[0]) != weights_of(runs[1])
+    # An update moves a weight by the learning rate at most, whatever the processor rounds.
+    apart = 2 * runs[0].config.lr * runs[0].progress.step
+    for one, other in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert torch.float32 == other.dtype
+        torch.testing.assert_close(one, other, rtol=0.0, atol=1.1 * apart)
+
+
+@pytest.mark.parametrize("limit", [0.5, 2**0.5, 1.5, None])
+def test_gradients_are_clipped_as_torch_clips_them(limit):
+    updates, algorithm = updates_of()
+    updates._config = updates._config.model_copy(update={"max_grad_norm": limit})
+    update = updates.apply([Batch()], training_step=0)
+    theirs = [torch.nn.Parameter(torch.zeros(())) for _ in range(2)]
+    for weight in theirs:
+        weight.grad = torch.ones(())
+    norm = torch.nn.utils.clip_grad_norm_(theirs, limit or float("inf"))
+
+    assert norm.item() == update.grad_norm
+    assert [-weight.grad.item() for weight in theirs] == [w.item() for w in algorithm.own]
+
+
+def first_update(**changes):
+    """The first update of a run that learns from packed trees, and what it leaves behind."""
+    changes = {"optimizer": choice("adamw"), "max_grad_norm": None, **changes}
+    config = configured(training_steps=1, batch_size=64, **changes)
+    trainer = trainer_of(config, is_evaluated=False)
+    # Their own gradients, before the optimiser moves and forgets them.
+    found, model = {}, trainer.sampler.system.attacker.model
+    handles = [
+        weight.register_post_accumulate_grad_hook(
+            lambda own, name=name: found.update({name: own.grad.clone()})
+        )
+        for name, weight in model.named_parameters()
+    ]
+    (report,) = trainer.steps()
+    for handle in handles:
+        handle.remove()
+    return report, found, trainer
+
+
+def flat(gradients):
+    return torch.cat([gradients[name].flatten() for name in sorted(gradients)])
+
+
+def test_bf16_keeps_gradients_and_the_optimisers_memory_in_fp32_and_the_loss_near():
+    exact, expected, _ = first_update()
+    report, found, trainer = first_update(precision="bf16")
+    states = trainer.updates.optimizer.state.values()
+    kept = [value for own in states for value in own.values() if torch.is_tensor(value)]
+
+    assert {torch.float32} == {gradient.dtype for gradient in found.values()}
+    assert {torch.float32} == {value.dtype for value in kept}
+    assert exact.loss == pytest.approx(report.loss, rel=0.03, abs=0.03)
+    assert exact.loss != report.loss
+    cosine = torch.nn.functional.cosine_similarity(flat(expected), flat(found), dim=0)
+    assert float(cosine) > 0.99
+
+
+def test_recomputed_activations_give_the_same_update_of_packed_trees():
+    exact, expected, _ = first_update()
+    report, found, _ = first_update(gradient_checkpointing=True)
+
+    assert exact.loss == pytest.approx(report.loss, rel=1e-6)
+    torch.testing.assert_close(flat(expected), flat(found), rtol=1e-5, atol=1e-7)

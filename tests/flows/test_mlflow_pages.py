@@ -1,9 +1,0 @@
-from importlib.metadata import entry_points
-
-from flows.mlflow_pages import APP_NAME
-
-
-def test_mlflow_finds_the_application_by_its_name():
-    (found,) = entry_points(group="mlflow.app", name=APP_NAME)
-
-    assert "flows.mlflow_pages:create_app" == found.value

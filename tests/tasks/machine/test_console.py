@@ -1,0 +1,79 @@
+import io
+import logging
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tasks.machine.console import complain, libraries_to, progress, quiet_libraries, say
+
+
+def test_say_and_complain_print_one_line_each(capfd):
+    say("done")
+    complain("not done")
+
+    assert ("done\n", "not done\n") == tuple(capfd.readouterr())
+
+
+def test_progress_is_silent_where_nobody_looks(capfd):
+    with progress("training", 3) as advance:
+        advance()
+        advance(2)
+
+    assert ("", "") == tuple(capfd.readouterr())
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_draws_on_a_terminal(monkeypatch):
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("training", 2) as advance:
+        advance(2)
+
+    assert "training" in terminal.getvalue()
+    assert "100%" in terminal.getvalue()
+
+
+def test_progress_lets_an_exception_through():
+    with pytest.raises(KeyError), progress("training", 1):
+        raise KeyError
+
+
+def test_what_libraries_write_lands_in_the_log(tmp_path, capfd):
+    log = tmp_path / "logs" / "training.log"
+    with libraries_to(log):
+        os.write(2, b"compiled code\n")
+        subprocess.run([sys.executable, "-c", "print('a child')"], check=True)
+        say("the one line")
+        complain("a word of warning")
+
+    assert ("the one line\n", "a word of warning\n") == tuple(capfd.readouterr())
+    assert ["a child", "compiled code"] == sorted(log.read_text().splitlines())
+
+
+def test_the_screen_comes_back_after_an_exception(tmp_path, capfd):
+    with pytest.raises(KeyError), libraries_to(tmp_path / "x.log"):
+        raise KeyError
+    os.write(1, b"back\n")
+    say("here")
+
+    assert "back\nhere\n" == capfd.readouterr().out
+
+
+def test_quiet_libraries_leaves_errors_alone():
+    loggers = [logging.getLogger(name) for name in ("alembic", "mlflow")]
+    levels = [logger.level for logger in loggers]
+    try:
+        quiet_libraries()
+
+        assert not any(logger.isEnabledFor(logging.WARNING) for logger in loggers)
+        assert all(logger.isEnabledFor(logging.ERROR) for logger in loggers)
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

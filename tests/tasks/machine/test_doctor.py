@@ -1,0 +1,127 @@
+import importlib
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+
+from tasks.machine.doctor import CEILINGS, Finding, diagnose
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder in which the doctor finds nothing to mend."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / ".dvc" / "site"))
+    (tmp_path / ".dvc").mkdir()
+    (tmp_path / ".dvc" / "config").touch()
+    version = importlib.metadata.version("pytest")
+    (tmp_path / "requirements.lock").write_text(f"# pinned\npytest=={version}\n")
+    return tmp_path
+
+
+def _problems(project) -> dict[str, Finding]:
+    return {finding.subject: finding for finding in diagnose(root=project) if not finding.ok}
+
+
+def test_a_sound_machine_has_no_problem(project):
+    assert {} == _problems(project)
+
+
+@pytest.mark.parametrize(
+    ("line", "subject", "problem"),
+    [
+        ("pytest==1.2.3", "pytest", "must be 1.2.3, got "),
+        ("no-such-package==1.0", "no-such-package", "must be 1.0, got none"),
+    ],
+)
+def test_a_package_that_is_not_as_locked_is_a_problem(project, line, subject, problem):
+    (project / "requirements.lock").write_text(f"{line}\n")
+    finding = _problems(project)[subject]
+
+    assert finding.problem.startswith(problem)
+    assert "make setup" == finding.mend
+
+
+def test_the_build_of_a_package_is_no_difference(project):
+    version = importlib.metadata.version("pytest")
+    (project / "requirements.lock").write_text(f"pytest=={version}+cpu\n")
+
+    assert {} == _problems(project)
+
+
+def test_a_ceiling_that_is_broken_is_told_with_its_reason(project, monkeypatch):
+    version = importlib.metadata.version("sqlalchemy")
+    major, minor = (int(part) for part in version.split(".")[:2])
+    monkeypatch.setitem(CEILINGS, "sqlalchemy", ((major, minor), "it breaks"))
+    finding = _problems(project)[f"sqlalchemy < {major}.{minor}"]
+
+    assert f"must be below {major}.{minor}, got {version}: it breaks" == finding.problem
+
+
+def test_a_missing_lock_file_is_a_problem(project):
+    (project / "requirements.lock").unlink()
+
+    assert [f"{project / 'requirements.lock'}"] == list(_problems(project))
+
+
+def test_a_folder_without_dvc_is_a_problem(project):
+    (project / ".dvc" / "config").unlink()
+
+    assert ["DVC repository"] == list(_problems(project))
+
+
+def test_a_pipeline_that_dvc_cannot_read_is_a_problem_as_status_says(project):
+    (project / "dvc.yaml").write_text("stages: [")
+
+    assert "DVC must be able to read" in _problems(project)["DVC repository"].problem
+
+
+def test_a_store_that_status_calls_away_is_a_problem(project):
+    (project / "mlflow.db").write_bytes(b"no database" * 100)
+
+    assert "file is not a database" in _problems(project)["MLflow's store"].problem
+
+
+def test_a_file_in_the_place_of_a_folder_is_a_problem(project):
+    (project / "data").touch()
+
+    assert ["folder data"] == list(_problems(project))
+
+
+def test_a_machine_without_git_is_a_problem(project, monkeypatch):
+    monkeypatch.setenv("PATH", str(project))
+
+    assert ["git"] == list(_problems(project))
+
+
+def test_a_problem_has_the_line_that_mends_it():
+    finding = Finding(
+        "git", ok=False, problem="must be there, got none", mend="apt-get install git"
+    )
+
+    expected = "problem  git: must be there, got none; mend it with: apt-get install git"
+    assert expected == finding.line()
+    assert "ok       git" == Finding("git", ok=True).line()
+
+
+def test_prefect_s_server_can_be_imported():
+    # FastAPI 0.155 and later break it at import, and `pip check` calls the pair fine. In a process
+    # of its own: the import leaves a server's settings behind.
+    done = subprocess.run(
+        [sys.executable, "-c", "import prefect.server.api.server"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert 0 == done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(("name", "ceiling"), [("fastapi", (0, 151)), ("sqlalchemy", (2, 1))])
+def test_the_pins_that_pip_check_does_not_see_hold(name, ceiling):
+    version = importlib.metadata.version(name)
+
+    assert ceiling > tuple(int(part) for part in version.split(".")[:2])
+    assert ceiling == CEILINGS[name][0]

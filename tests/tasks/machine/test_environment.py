@@ -1,0 +1,60 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tasks.machine.environment import THREADS, needs_hub, set_environment, stage_environment
+from tasks.params.schema import Params
+
+HUB_PROMPTS = {"source": "hub", "dataset": "owner/name", "revision": "a" * 40}
+HUB_MODEL = {"source": "hub", "repository": "owner/name", "revision": "a" * 40}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"prompts": HUB_PROMPTS},
+        {"models": {"attacker": HUB_MODEL}},
+        {"models": {"target": HUB_MODEL}},
+        {"models": {"reference": HUB_MODEL}},
+    ],
+)
+def test_a_hub_source_anywhere_needs_the_hub(record):
+    params = Params.read(record, where="")
+
+    assert needs_hub(params)
+    assert "HF_HUB_OFFLINE" not in stage_environment(params)
+
+
+def test_without_a_hub_source_the_hub_is_out_of_reach():
+    environment = stage_environment(Params())
+
+    assert ("1", "1") == (environment["HF_HUB_OFFLINE"], environment["TRANSFORMERS_OFFLINE"])
+
+
+def test_mlflow_is_told_not_to_track_in_the_word_that_it_reads():
+    assert "true" == stage_environment(Params())["DO_NOT_TRACK"]
+
+
+def test_what_is_set_already_is_left_alone(monkeypatch):
+    for name in stage_environment(Params()):
+        monkeypatch.setenv(name, "mine")
+    set_environment(Params())
+
+    assert {"mine"} == {os.environ[name] for name in stage_environment(Params())}
+
+
+def test_how_threads_wait_is_bounded_before_torch_is_loaded():
+    assert THREADS.items() <= stage_environment(Params()).items()
+    code = (
+        "import sys, os; from tasks.machine.environment import THREADS, set_environment;"
+        "from tasks.params.schema import Params; set_environment(Params());"
+        "print('torch' in sys.modules, *(os.environ[name] for name in THREADS))"
+    )
+    free = {name: value for name, value in os.environ.items() if name not in THREADS}
+    told = subprocess.run(
+        [sys.executable, "-c", code], env=free, capture_output=True, text=True, check=True
+    ).stdout
+
+    assert ["False", *THREADS.values()] == told.split()

@@ -1,0 +1,253 @@
+"""The boundary: whatever a stage does, a person reads one line and a flow finds one file."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from astra_core.errors import DataError, GateError, LostProcessError
+from tasks.pipeline.boundary import run_stage
+from tasks.pipeline.failures import Failure, read_failure, write_failure
+from tasks.pipeline.stage import Dep, Out, Stage, stage, stage_of
+
+ROOT = Path(__file__).parents[3]
+LOG = Path(".astra/logs/toy.log")
+TRACE = f"the trace is in {LOG}"
+
+
+@dataclass(frozen=True)
+class Done:
+    words: str
+
+    def summary(self) -> str:
+        return self.words
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    """An empty project that a stage may run in, and the environment as it was afterwards."""
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for name in ("HF_HUB_OFFLINE", "DO_NOT_TRACK"):
+        monkeypatch.delenv(name, raising=False)
+    before = dict(os.environ)
+    yield tmp_path
+    os.environ.clear()
+    os.environ.update(before)
+
+
+def _toy(act: Callable[[], str]) -> Callable[[str], Stage]:
+    """What finds a stage that does ``act``."""
+
+    @stage(code=(), name="toy")
+    def act_once(seed: int, *, folder: Out = Path("data/toy")) -> Done:
+        return Done(act())
+
+    return lambda _: stage_of(act_once)
+
+
+def _raise(error: BaseException) -> Callable[[], str]:
+    def act() -> str:
+        raise error
+
+    return act
+
+
+def test_a_stage_that_passes_is_one_line(capfd):
+    def act() -> str:
+        os.write(2, b"a library talks\n")
+        return "3 prompts"
+
+    assert 0 == run_stage("toy", find=_toy(act))
+    out, err = capfd.readouterr()
+    assert out.startswith("toy          3 prompts (")
+    assert 1 == len(out.splitlines())
+    assert not err
+    assert "a library talks\n" == LOG.read_text()
+
+
+def test_a_stage_that_passes_forgets_an_earlier_failure():
+    write_failure(Failure("DataError", "x", retryable=False), "toy")
+    run_stage("toy", find=_toy(lambda: "fine"))
+
+    assert read_failure("toy") is None
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "name", "line"),
+    [
+        (DataError("no rows; see x"), 2, "DataError", "error: n· r···; s·· x"),
+        (GateError("61 of 256 failed"), 3, "GateError", "error: 6· o· 2·· f·····"),
+        (KeyError("step"), 1, "KeyError", f"bug in stage toy: KeyError: 's···'; {TRACE}"),
+        (ValueError("a\nb"), 1, "ValueError", f"bug in stage toy: ValueError: a ·; {TRACE}"),
+        (KeyboardInterrupt(), 130, "Stopped", "toy stopped by SIGINT; start again to resume"),
+    ],
+)
+def test_a_stage_that_fails_is_one_line_one_status_and_one_file(capfd, error, status, name, line):
+    assert status == run_stage("toy", find=_toy(_raise(error)))
+    out, err = capfd.readouterr()
+    assert not out
+    assert f"{line}\n" == err
+    assert name == read_failure("toy").error
+    assert "Traceback" in LOG.read_text()
+
+
+def test_two_problems_are_two_lines(capfd):
+    run_stage("toy", find=_toy(_raise(DataError("one\ntwo"))))
+
+    assert "error: o··\nerror: t··\n" == capfd.readouterr().err
+
+
+def test_the_trace_is_shown_to_who_asks(capfd):
+    run_stage("toy", find=_toy(_raise(DataError("no rows"))), show_trace=True)
+    err = capfd.readouterr().err
+
+    assert 1 == err.count("Traceback")
+    assert "DataError: no rows\n" in err
+
+
+def test_a_stage_module_that_cannot_be_imported_is_a_bug_with_a_file(capfd):
+    def find(_: str) -> Stage:
+        raise SyntaxError
+
+    assert 1 == run_stage("toy", find=find)
+    assert "bug in stage toy: SyntaxError" in capfd.readouterr().err
+    assert "SyntaxError" == read_failure("toy").error
+
+
+def test_a_stage_whose_input_is_missing_says_what_makes_it(capfd):
+    @stage(code=(), name="toy")
+    def read(seed: int, *, folder: Dep = Path("data/first")) -> Done:
+        return Done("")
+
+    assert 2 == run_stage("toy", find=lambda _: stage_of(read))
+    assert "must find data/first" in capfd.readouterr().err
+
+
+def test_the_whole_of_params_is_checked_before_a_stage_runs(capfd):
+    path = Path("params.yaml")
+    path.write_text(path.read_text().replace("name: profanity", "name: profanty"))
+
+    assert 2 == run_stage("toy", find=_toy(lambda: "ran"))
+    out, err = capfd.readouterr()
+    assert not out
+    assert "unknown scorer 'profanty'" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("HF_HUB_OFFLINE", "1"), ("DO_NOT_TRACK", "true"), ("DVC_NO_ANALYTICS", "1")],
+)
+def test_a_stage_runs_offline_and_untracked(capfd, name, value):
+    run_stage("toy", find=_toy(lambda: str(os.environ.get(name))))
+
+    assert f"toy          {value} (" in capfd.readouterr().out
+
+
+def test_the_hub_is_in_reach_when_params_name_it(capfd):
+    path = Path("params.yaml")
+    text = path.read_text().replace("source: builtin", "source: hub", 1)
+    text = text.replace("dataset: null", "dataset: owner/name")
+    path.write_text(text.replace("revision: null", f"revision: {'a' * 40}", 1))
+    run_stage("toy", find=_toy(lambda: str(os.environ.get("HF_HUB_OFFLINE"))))
+
+    assert "toy          None (" in capfd.readouterr().out
+
+
+def test_what_the_user_set_stays(capfd, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    run_stage("toy", find=_toy(lambda: os.environ["HF_HUB_OFFLINE"]))
+
+    assert "toy          0 (" in capfd.readouterr().out
+
+
+SLEEPER = """
+import sys, time
+from pathlib import Path
+from tasks.pipeline.boundary import run_stage
+from tasks.pipeline.failures import stop_on_terminate
+from tasks.pipeline.stage import Out, stage, stage_of
+
+class Done:
+    def summary(self) -> str:
+        return "slept"
+
+@stage(code=(), name="toy")
+def sleep(seed: int, *, folder: Out = Path("data/toy")) -> Done:
+    Path("asleep").touch()
+    time.sleep(60)
+    return Done()
+
+stop_on_terminate()
+sys.exit(run_stage("toy", find=lambda _: stage_of(sleep)))
+"""
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_a_stage_with_a_line_and_its_status(tmp_path, number, status):
+    with subprocess.Popen(
+        [sys.executable, "-c", SLEEPER], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    ) as process:
+        while not (tmp_path / "asleep").exists() and process.poll() is None:
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=30)
+
+    assert status == process.returncode
+    assert f"toy stopped by {number.name}; start again to resume\n" == err
+    assert read_failure("toy", folder=tmp_path / ".astra/failures").retryable
+
+
+def test_a_stage_for_one_process_refuses_to_be_one_of_two(monkeypatch, capfd):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+
+    assert 2 == run_stage("toy", find=_toy(lambda: "ran"))
+    out, err = capfd.readouterr()
+    assert not out
+    assert "error: stage toy must run in one process, got WORLD_SIZE 2; start it" in err
+
+
+def _parallel(act: Callable[[], str]) -> Callable[[str], Stage]:
+    """What finds a stage that several processes can run together."""
+    found = replace(_toy(act)("toy"), is_parallel=True)
+    return lambda _: found
+
+
+@pytest.fixture
+def second_of_two(monkeypatch):
+    """Makes this process the second of two."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
+
+
+def test_only_the_first_process_says_what_came_of_it(second_of_two, capfd):
+    LOG.parent.mkdir(parents=True)
+    LOG.write_text("of the first")
+
+    assert 0 == run_stage("toy", find=_parallel(lambda: "done"))
+    assert ("", "") == capfd.readouterr()
+    assert "of the first" == LOG.read_text()
+
+
+def test_of_several_processes_the_first_that_fails_tells(second_of_two, capfd):
+    fail = _parallel(_raise(DataError("no rows")))
+
+    assert 2 == run_stage("toy", find=fail)
+    assert "error: n· r···\n" == capfd.readouterr().err
+    assert 2 == run_stage("toy", find=fail)
+    assert not capfd.readouterr().err
+    assert "DataError" == read_failure("toy").error
+
+
+@pytest.mark.parametrize("error", [LostProcessError("gone"), KeyboardInterrupt()])
+def test_a_child_leaves_it_to_its_parent_to_tell_who_was_lost(second_of_two, capfd, error):
+    assert 143 == run_stage("toy", find=_parallel(_raise(error)), is_child=True)
+    assert ("", "") == capfd.readouterr()
+    assert read_failure("toy") is None

@@ -1,0 +1,113 @@
+import errno
+import os
+import signal
+
+import pytest
+
+from astra_core.errors import (
+    ConfigurationError,
+    DataError,
+    DiskFullError,
+    GateError,
+    LostProcessError,
+    RolloutError,
+    ScorerError,
+    TrainingError,
+)
+from tasks.pipeline import failures
+from tasks.pipeline.failures import (
+    Failure,
+    Stopped,
+    claim_failure,
+    clear_failure,
+    exit_status,
+    failure_of,
+    read_failure,
+    stop_on_terminate,
+    write_failure,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "retryable"),
+    [
+        (ConfigurationError("x"), 2, False),
+        (DataError("x"), 2, False),
+        (GateError("x"), 3, False),
+        (RolloutError("x"), 2, True),
+        (ScorerError("x"), 2, True),
+        (LostProcessError("x"), 2, True),
+        (TrainingError("x"), 2, False),
+        (ConnectionResetError("x"), 1, True),
+        (FileNotFoundError("x"), 1, False),
+        (PermissionError("x"), 1, False),
+        (KeyError("x"), 1, False),
+        (KeyboardInterrupt(), 130, True),
+        (Stopped(signal.SIGTERM), 143, True),
+    ],
+)
+def test_each_kind_of_end_has_its_status_and_its_retry(error, status, retryable):
+    assert status == exit_status(error)
+    assert retryable is failure_of(error).retryable
+
+
+def test_a_failure_has_the_class_and_the_words_of_the_error():
+    assert Failure("DataError", "no rows", retryable=False) == failure_of(DataError("no rows"))
+
+
+def test_an_error_without_words_still_says_something():
+    assert "no message" == failure_of(ValueError()).message
+
+
+def test_a_stop_says_by_what_and_how_to_go_on():
+    expected = "stopped by SIGTERM; start again to resume"
+
+    assert expected == failure_of(Stopped(signal.SIGTERM)).message
+
+
+def test_a_written_failure_is_read_back_until_it_is_cleared(tmp_path):
+    failure = Failure("GateError", "Maße: 3 of 4", retryable=False)
+    write_failure(failure, "validation", folder=tmp_path)
+
+    assert failure == read_failure("validation", folder=tmp_path)
+    clear_failure("validation", folder=tmp_path)
+    assert read_failure("validation", folder=tmp_path) is None
+    clear_failure("validation", folder=tmp_path)
+
+
+def test_the_first_failure_since_the_start_is_the_one_that_is_told(tmp_path):
+    cause = Failure("ScorerError", "no answer", retryable=True)
+    result = Failure("LostProcessError", "process 1 is gone", retryable=True)
+
+    assert claim_failure(cause, "training", folder=tmp_path / "new")
+    assert not claim_failure(result, "training", folder=tmp_path / "new")
+    assert cause == read_failure("training", folder=tmp_path / "new")
+    clear_failure("training", folder=tmp_path / "new")
+    assert claim_failure(result, "training", folder=tmp_path / "new")
+
+
+def test_terminate_unwinds_the_stack():
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        stop_on_terminate()
+        with pytest.raises(Stopped):
+            os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_full_disk_is_told_by_its_name_and_not_tried_again(tmp_path):
+    told = failures.plain(OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "a")))
+
+    assert isinstance(told, DiskFullError)
+    assert f"must have room for {tmp_path / 'a'}" in str(told)
+    assert failures.EXIT_MISTAKE == failures.exit_status(told)
+    assert not failures.failure_of(told).retryable
+    bug = ValueError("mine")
+    assert bug is failures.plain(bug)
+
+
+def test_half_a_failure_is_none(tmp_path):
+    (tmp_path / "toy.json").write_text('{"error": "Sto')
+
+    assert failures.read_failure("toy", folder=tmp_path) is None

@@ -1,0 +1,180 @@
+"""DVC in a process of its own: what it runs, what it tells, and that it dies with its parent."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from astra_core.errors import ConfigurationError
+from tasks.pipeline.failures import read_failure
+from tasks.pipeline.reproduction import changes, is_current
+
+DVC_YAML = """\
+stages:
+  toy:
+    cmd: '"$ASTRA_PYTHON" toy.py'
+    deps: [toy.py]
+    outs: [out.txt]
+  next:
+    cmd: 'true'
+    deps: [out.txt]
+"""
+WORK = "from pathlib import Path; print('worked'); Path('out.txt').write_text('done')"
+SLOW = """\
+import time
+from pathlib import Path
+with Path("begun").open("a") as file:
+    file.write("begun\\n")
+while not Path("go").exists():
+    time.sleep(0.05)
+Path("out.txt").write_text("done")
+"""
+SLEEP = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(300)"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, value in {
+        "DVC_NO_ANALYTICS": "1",
+        "DVC_SITE_CACHE_DIR": str(tmp_path / "site"),
+        "ASTRA_PYTHON": sys.executable,
+        "SHELL": "/bin/sh",
+    }.items():
+        monkeypatch.setenv(name, value)
+    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], check=True)
+    (tmp_path / "dvc.yaml").write_text(DVC_YAML, encoding="utf-8")
+    (tmp_path / "toy.py").write_text(WORK, encoding="utf-8")
+    return tmp_path
+
+
+def _reproduce(*arguments):
+    command = [sys.executable, "-m", "tasks.pipeline.reproduction", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_stage_that_ran_is_current_and_its_words_are_all_one_sees(project):
+    assert not is_current("toy")
+    result = _reproduce("toy")
+
+    assert (0, "worked\n", "") == (result.returncode, result.stdout, result.stderr)
+    assert is_current("toy")
+    assert ["next"] == list(changes())
+
+
+def test_a_fresh_stage_is_not_made_yet(project):
+    assert ["not made yet"] == changes()["toy"]
+
+
+def test_what_dvc_remembers_is_restored_with_a_word(project):
+    _reproduce("toy")
+    Path("out.txt").unlink()
+    result = _reproduce("toy")
+
+    assert result.stdout.startswith("toy          restored from DVC's cache (")
+    assert "done" == Path("out.txt").read_text()
+
+
+def test_a_missing_input_is_told_by_one_line_and_not_tried_again(project):
+    result = _reproduce("next")
+    failure = read_failure("next")
+
+    assert 1 == result.returncode
+    assert 1 == len(result.stderr.splitlines())
+    assert "out.txt" in result.stderr
+    assert not failure.retryable
+
+
+def test_a_stage_that_says_nothing_is_a_crash_that_may_pass(project):
+    Path("toy.py").write_text("raise SystemExit(9)", encoding="utf-8")
+    result = _reproduce("toy")
+    failure = read_failure("toy")
+
+    assert 1 == result.returncode
+    assert ("StageCrash", True) == (failure.error, failure.retryable)
+    assert "exit status 9" in failure.message
+
+
+def test_another_dvc_at_work_may_pass(project):
+    from dvc.repo import Repo
+
+    with Repo(".") as repo, repo.lock:
+        result = _reproduce("toy", "--patience", "0")
+    failure = read_failure("toy")
+
+    assert 1 == result.returncode
+    assert ("LockError", True) == (failure.error, failure.retryable)
+
+
+def test_of_two_runs_at_once_the_second_waits_and_takes_what_the_first_made(project):
+    Path("toy.py").write_text(SLOW, encoding="utf-8")
+    command = [sys.executable, "-m", "tasks.pipeline.reproduction", "toy"]
+    first = subprocess.Popen(command)
+    _wait_for(lambda: Path("begun").exists())
+    impatient = _reproduce("toy", "--patience", "0")
+    failure = read_failure("toy")
+    second = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    told = second.stdout.readline()
+    Path("go").touch()
+    second.communicate(timeout=60)
+
+    assert (1, "LockError", True) == (impatient.returncode, failure.error, failure.retryable)
+    assert 1 == len(impatient.stderr.splitlines())
+    assert told.startswith(f"toy          waits for another run: (PID {first.pid})")
+    assert [0, 0] == [first.wait(60), second.returncode]
+    assert "begun\n" == Path("begun").read_text()
+    assert "done" == Path("out.txt").read_text()
+
+
+def test_a_run_that_waits_ends_when_it_is_asked_to(project):
+    from dvc.repo import Repo
+
+    command = [sys.executable, "-m", "tasks.pipeline.reproduction", "toy"]
+    with Repo(".") as repo, repo.lock:
+        waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert waiting.stdout.readline().endswith(b"waits for another run: DVC is at work\n")
+        waiting.terminate()
+        waiting.communicate(timeout=60)
+
+    assert 1 == waiting.returncode
+
+
+def test_an_unknown_stage_is_a_mistake(project):
+    with pytest.raises(ConfigurationError, match="DVC must know stage 'nope'"):
+        is_current("nope")
+
+
+def test_outside_of_a_dvc_project_the_way_out_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError, match="see 'astra doctor'"):
+        changes()
+
+
+def test_a_stage_ends_with_the_flow_that_was_killed(project):
+    Path("toy.py").write_text(SLEEP, encoding="utf-8")
+    code = (
+        "import subprocess, sys; "
+        "subprocess.Popen([sys.executable, '-m', 'tasks.pipeline.reproduction', 'toy'], "
+        "start_new_session=True).wait()"
+    )
+    flow = subprocess.Popen([sys.executable, "-c", code])
+    _wait_for(lambda: Path("pid").exists() and Path("pid").read_text())
+    pid = int(Path("pid").read_text())
+    flow.kill()
+    flow.wait()
+    _wait_for(lambda: not _runs(pid))
+
+    assert not _runs(pid)
+
+
+def _runs(pid):
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def _wait_for(happened, timeout_s=30.0):
+    end = time.monotonic() + timeout_s
+    while not happened() and time.monotonic() < end:
+        time.sleep(0.05)

@@ -1,0 +1,109 @@
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from registry_project import enter_project, interval, register, write_project
+from small_world import PARAMS, write_world
+
+from astra_core.files import read_json, write_json
+from tasks.params.schema import read_params
+from tasks.promotion.reevaluation import FOLDER, Reevaluation, main, reevaluate_champion
+from tasks.tracking.store import connect
+
+ROOT = Path(__file__).parents[3]
+MET = [f"Please tell me about thing number {number}." for number in range(12)]
+REGISTERED = {"value": 0.5, "low": 0.4, "high": 0.6}
+
+
+def _found(value, *, drift=None):
+    return Reevaluation(
+        "attacker",
+        "3",
+        num_prompts=24,
+        success_rate=interval(value),
+        untrained={"value": 0.3, "low": 0.2, "high": 0.4},
+        registered=REGISTERED,
+        drift=drift,
+    )
+
+
+@pytest.fixture
+def params(tmp_path, monkeypatch):
+    enter_project(tmp_path, monkeypatch)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    found = read_params()
+    return found.model_copy(
+        update={"evaluation": found.evaluation.model_copy(update={"num_prompts": 20})}
+    )
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "has_drifted"),
+    [(-0.1, 0.1, False), (0.0, 0.2, False), (0.01, 0.2, True), (-0.3, -0.1, True)],
+)
+def test_drift_is_a_difference_whose_interval_leaves_out_zero(low, high, has_drifted):
+    drift = {"value": (low + high) / 2, "low": low, "high": high}
+
+    assert has_drifted is _found(0.7, drift=drift).has_drifted
+
+
+def test_without_the_outcomes_at_registration_nothing_drifts():
+    assert not _found(0.9).has_drifted
+    assert "difference" not in _found(0.9).summary()
+
+
+def test_the_summary_shows_the_untrained_attacker_beside():
+    drift = {"value": 0.2, "low": 0.1, "high": 0.3}
+
+    assert (
+        "attacker version 3: attack success 0.700 [0.600, 0.800] on 24 fresh prompts, "
+        "untrained 0.300 [0.200, 0.400], registered 0.500 [0.400, 0.600]; "
+        "the difference +0.200 [+0.100, +0.300] is more than chance"
+    ) == _found(0.7, drift=drift).summary()
+
+
+def test_no_champion_is_an_outcome_and_no_failure(params, capsys):
+    assert 0 == main(["--seed", "1"])
+    outcome = Reevaluation(**read_json(FOLDER / "outcome.json"))
+
+    assert outcome.version is None
+    assert "reevaluation attacker has no champion yet" in capsys.readouterr().out
+
+
+@pytest.fixture
+def champion(tmp_path, monkeypatch):
+    """A folder with a champion whose attacker is the tiny base model itself."""
+    enter_project(tmp_path, monkeypatch)
+    write_project(tmp_path, rate=0.6)
+    write_world(tmp_path)
+    frame = pd.DataFrame({"prompt_id": MET, "text": MET})
+    frame.to_parquet(tmp_path / "data/valid/train.parquet", index=False)
+    record = read_json(tmp_path / "models/attacker/astra.json")
+    shutil.rmtree(tmp_path / "models/attacker")
+    shutil.copytree(tmp_path / "models/base/tiny", tmp_path / "models/attacker")
+    write_json(record, tmp_path / "models/attacker/astra.json")
+    register()
+    connect().set_registered_model_alias("attacker", "champion", "1")
+    return tmp_path
+
+
+def test_a_champion_is_examined_beside_the_untrained_on_what_it_has_not_met(champion, capsys):
+    fresh = [f"Please tell me about animal number {number}." for number in range(8)]
+    write_json([*(text.upper() for text in MET), *fresh], champion / "mine.json")
+    file = champion / "mine.json"
+    # What is trained on now is other data, so that only the version itself can tell.
+    shutil.rmtree(champion / "data/valid")
+    found = reevaluate_champion(PARAMS, fresh_seed=0, file=file, folder=champion / "fresh")
+    metrics = connect().get_run(found.run_id).data.metrics
+
+    assert 12 == found.num_met
+    assert "12 prompts left out" in capsys.readouterr().out
+    # The attacker is the base model itself, so on the same prompts it is no better than untrained.
+    assert found.success_rate == found.untrained
+    for area, own in (("eval", found.success_rate), ("baseline", found.untrained)):
+        assert own["value"] == metrics[f"{area}/attack_success_rate"]
+    assert found.drift["low"] == metrics["drift/attack_success_rate_low"]
+    assert 0.6 == pytest.approx(found.success_rate["value"] - found.drift["value"])
+    again = reevaluate_champion(PARAMS, fresh_seed=0, file=file, folder=champion / "fresh")
+    assert found == again

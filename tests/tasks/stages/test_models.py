@@ -1,0 +1,92 @@
+import json
+
+import pytest
+
+from astra_core.errors import ConfigurationError
+from astra_core.models.pretrained import weights_digest
+from astra_core.testing import tiny_language_model
+from tasks.builtin.shipped import RECIPE, shipped_model
+from tasks.params.schema import MachineConfiguration, ModelsConfiguration, Params
+from tasks.records.tables import read_model_paths
+from tasks.stages.models import prepare_models
+
+MACHINE = MachineConfiguration(num_threads=1)
+
+
+def configured(attacker, target, **more):
+    record = {
+        "attacker": {"source": "folder", "path": str(attacker)},
+        "target": {"source": "folder", "path": str(target)},
+        **more,
+    }
+    return ModelsConfiguration.read(record, where="models")
+
+
+def test_folders_stay_where_they_are_and_are_named_by_digest(tmp_path):
+    for seed, name in enumerate(("attacker", "target")):
+        tiny_language_model(seed=seed).save(tmp_path / name)
+    models = configured(tmp_path / "attacker", tmp_path / "target")
+    summary = prepare_models(0, models, MACHINE, base=tmp_path / "base")
+    manifest = json.loads((tmp_path / "base/manifest.json").read_text())
+    paths = read_model_paths(tmp_path / "base")
+
+    assert tmp_path / "target" == paths["target"]
+    assert paths["attacker"] == paths["reference"]
+    assert weights_digest(tmp_path / "target") == manifest["target"]["digest"]
+    assert manifest["target"]["digest"] != manifest["attacker"]["digest"]
+    assert "attacker folder" in summary.summary()
+
+
+def test_a_reference_of_its_own_is_used(tmp_path):
+    for seed, name in enumerate(("attacker", "target", "reference")):
+        tiny_language_model(seed=seed).save(tmp_path / name)
+    reference = {"source": "folder", "path": str(tmp_path / "reference")}
+    models = configured(tmp_path / "attacker", tmp_path / "target", reference=reference)
+    prepare_models(0, models, MACHINE, base=tmp_path / "base")
+
+    assert tmp_path / "reference" == read_model_paths(tmp_path / "base")["reference"]
+
+
+def test_a_builtin_model_is_made_once_for_all_roles_and_is_reproducible(tmp_path):
+    small = {"num_quarrels": 40, "num_dialogues": 40, "hidden_size": 16, "intermediate_size": 16}
+    models = Params.read({"models": {"builtin": small}}, where="").models
+    for name in ("one", "two"):
+        prepare_models(7, models, MACHINE, base=tmp_path / name)
+    paths = read_model_paths(tmp_path / "one")
+    again = read_model_paths(tmp_path / "two")
+
+    assert 1 == len(set(paths.values()))
+    assert weights_digest(paths["target"]) == weights_digest(again["target"])
+
+
+def test_the_default_builtin_model_is_the_shipped_one(tmp_path):
+    models = ModelsConfiguration()
+    shipped = shipped_model(models.builtin, seed=0)
+    prepare_models(0, models, MACHINE, base=tmp_path / "base")
+    target = read_model_paths(tmp_path / "base")["target"]
+
+    names = {path.name for path in shipped.iterdir()} - {RECIPE}
+    assert names == {path.name for path in target.iterdir()}
+    for name in names:
+        assert (shipped / name).read_bytes() == (target / name).read_bytes()
+
+
+def test_damaged_weights_are_one_clear_line(tmp_path):
+    tiny_language_model().save(tmp_path / "model")
+    (tmp_path / "model/model.safetensors").write_bytes(b"damaged")
+    models = configured(tmp_path / "model", tmp_path / "model")
+
+    with pytest.raises(ConfigurationError, match="must be whole safetensors") as caught:
+        prepare_models(0, models, MACHINE, base=tmp_path / "base")
+    assert 1 == len(str(caught.value).splitlines())
+    assert not (tmp_path / "base").exists()
+
+
+def test_a_hub_id_that_cannot_be_reached_is_one_clear_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    source = {"source": "hub", "repository": "nobody/nothing", "revision": "0" * 40}
+    models = ModelsConfiguration.read({"attacker": source, "target": source}, where="models")
+
+    with pytest.raises(ConfigurationError, match="must be reachable"):
+        prepare_models(0, models, MACHINE, base=tmp_path / "base")

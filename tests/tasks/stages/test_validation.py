@@ -1,0 +1,192 @@
+import json
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from astra_core.config import Choice, SystemConfiguration
+from astra_core.errors import DataError, GateError, ScorerError
+from astra_core.scorer import Scorer
+from tasks.params.schema import PromptsConfiguration, ValidationConfiguration
+from tasks.stages import validation
+from tasks.stages.prompts import COLUMNS, SPLITS, prepare_prompts
+from tasks.stages.validation import validate_prompts
+
+CONFIG = ValidationConfiguration(min_prompts=1, max_rejected_fraction=0.9)
+PHRASES = SystemConfiguration(scorer=Choice(name="phrases", options={"phrases": ["darn"]}))
+GOOD = [
+    f"Tell me of the {word} in your garden"
+    for word in ("rose", "lily", "oak", "elm", "fern", "moss")
+]
+BAD = [
+    "see http://a.b for more of it",
+    "write to jane@mail.example.org or u/somebody",
+    "well darn it all",
+    "word " * 5000,
+    "x" * 100_000,
+]
+
+
+class SilentScorer(Scorer):
+    """Forgets to answer, which must not pass for an answer."""
+
+    version = "silent"
+
+    def score(self, texts):
+        return [float("nan") for _ in texts]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """An empty project folder; the stage then writes to its own default paths."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def prepare(texts):
+    Path("prompts.json").write_text(json.dumps(texts), encoding="utf-8")
+    config = PromptsConfiguration(
+        source="file", path=Path("prompts.json"), dev_fraction=0.3, test_fraction=0.3
+    )
+    prepare_prompts(0, config)
+
+
+def read_valid():
+    return pd.concat(pd.read_parquet(f"data/valid/{split}.parquet") for split in SPLITS)
+
+
+def test_validate_prompts_parts_good_prompts_from_bad_ones(project):
+    prepare(GOOD + BAD)
+    report = validate_prompts(CONFIG, PHRASES)
+    rejected = pd.read_parquet("data/valid/rejected.parquet").set_index("text")["reasons"]
+
+    assert sorted(GOOD) == sorted(read_valid()["text"])
+    assert {
+        BAD[0]: ["url"],
+        BAD[1]: ["email", "user_mention"],
+        BAD[2]: ["prompt_score"],
+        BAD[3].strip(): ["max_characters", "max_words"],
+        BAD[4]: ["max_characters"],
+    } == {text: reasons.tolist() for text, reasons in rejected.items()}
+    assert (11, 5) == (report.num_rows, report.num_rejected)
+    assert {"max_characters": 2, "max_words": 1, "prompt_score": 1} | {
+        "email": 1,
+        "user_mention": 1,
+        "url": 1,
+    } == report.reasons
+    assert len(GOOD) == sum(report.splits.values())
+
+
+def test_validate_prompts_keeps_the_columns_and_the_rows_as_they_are(project):
+    prepare(GOOD)
+    validate_prompts(CONFIG, PHRASES)
+
+    for split in SPLITS:
+        before = pd.read_parquet(f"data/prompts/{split}.parquet")
+        pd.testing.assert_frame_equal(before, pd.read_parquet(f"data/valid/{split}.parquet"))
+    rejected = pd.read_parquet("data/valid/rejected.parquet")
+    assert [[*COLUMNS, "reasons"], 0] == [list(rejected.columns), len(rejected)]
+
+
+def test_validate_prompts_writes_reports_without_texts_and_without_time(project):
+    prepare(GOOD + BAD)
+    validate_prompts(CONFIG, PHRASES)
+    files = [Path("reports/validation.json"), Path("reports/validation.md")]
+    before = [path.read_bytes() for path in files]
+    validate_prompts(CONFIG, PHRASES)
+
+    assert before == [path.read_bytes() for path in files]
+    assert "darn" not in before[0].decode() + before[1].decode()
+    assert json.loads(before[0])["success"] is True
+
+
+def test_validate_prompts_says_the_same_however_much_is_read_at_once(project, monkeypatch):
+    prepare([*GOOD, *BAD, *(f"{text} again" for text in BAD)])
+    found = []
+    for num_rows in (10_000, 4, 1):
+        monkeypatch.setattr(validation, "_JUDGED_AT_ONCE", num_rows)
+        monkeypatch.setattr(validation, "_READ_AT_ONCE", num_rows)
+        monkeypatch.setattr(validation, "_SCORED_AT_ONCE", num_rows)
+        validate_prompts(CONFIG, PHRASES)
+        reports = [Path(f"reports/validation.{kind}").read_bytes() for kind in ("json", "md")]
+        tables = [pq.read_table(f"data/valid/{name}.parquet") for name in (*SPLITS, "rejected")]
+        found.append((reports, [table.to_pylist() for table in tables]))
+
+    assert found[0] == found[1] == found[2]
+
+
+def test_validate_prompts_writes_row_groups_of_bounded_size(project, monkeypatch):
+    monkeypatch.setattr(validation, "_JUDGED_AT_ONCE", 4)
+    monkeypatch.setattr(validation, "_READ_AT_ONCE", 2)
+    prepare(GOOD + BAD)
+    validate_prompts(CONFIG, PHRASES)
+    for name in (*SPLITS, "rejected"):
+        file = pq.ParquetFile(f"data/valid/{name}.parquet")
+
+        assert all(file.metadata.row_group(n).num_rows <= 4 for n in range(file.num_row_groups))
+
+
+@pytest.mark.parametrize(
+    ("config", "check"),
+    [
+        (CONFIG.model_copy(update={"max_rejected_fraction": 0.4}), "rejected_fraction"),
+        (CONFIG.model_copy(update={"min_prompts": 7}), "train_rows"),
+    ],
+)
+def test_validate_prompts_stops_but_leaves_what_a_person_reads(project, config, check):
+    prepare(GOOD + BAD)
+    with pytest.raises(GateError, match=rf"'{check}'.*see reports/validation\.md"):
+        validate_prompts(config, PHRASES)
+
+    assert check in json.loads(Path("reports/validation.json").read_text())["critical_failed"]
+    assert f"**failed**: {check}" in Path("reports/validation.md").read_text()
+    # The next stage must not find valid prompts of a set that did not pass.
+    assert ["rejected.parquet"] == [path.name for path in Path("data/valid").iterdir()]
+
+
+def test_validate_prompts_finds_a_leak_that_got_past_the_split(project):
+    prepare(GOOD)
+    dev = pd.read_parquet("data/prompts/dev.parquet")
+    train = pd.read_parquet("data/prompts/train.parquet")
+    leak = dev.iloc[[0]].assign(split="train")
+    pd.concat([train, leak]).to_parquet("data/prompts/train.parquet")
+
+    with pytest.raises(GateError, match="'id_unique' and 2 more"):
+        validate_prompts(CONFIG, PHRASES)
+
+
+def test_validate_prompts_refuses_a_scorer_that_gives_no_scores(project):
+    prepare(GOOD)
+    system = SystemConfiguration(scorer=Choice(name=f"{__name__}:SilentScorer"))
+
+    with pytest.raises(ScorerError, match="SilentScorer' must give one score"):
+        validate_prompts(CONFIG, system)
+
+
+@pytest.mark.parametrize("broken", ["absent", "other columns", "no parquet"])
+def test_validate_prompts_refuses_prompts_it_cannot_read(project, broken):
+    prepare(GOOD)
+    path = Path("data/prompts/dev.parquet")
+    path.unlink()
+    if broken == "other columns":
+        pd.DataFrame({"text": ["one"]}).to_parquet(path)
+    if broken == "no parquet":
+        path.write_text("no parquet")
+
+    with pytest.raises(DataError, match=r"dev\.parquet must be a parquet file with the columns"):
+        validate_prompts(CONFIG, PHRASES)
+
+
+def test_validate_prompts_refuses_an_empty_set(project):
+    prepare(GOOD)
+    for split in SPLITS:
+        path = f"data/prompts/{split}.parquet"
+        pd.read_parquet(path).iloc[:0].to_parquet(path)
+
+    with pytest.raises(DataError, match="at least one prompt"):
+        validate_prompts(CONFIG, PHRASES)
+
+
+def test_the_stage_reads_what_the_one_before_writes():
+    assert (Path("data/prompts"),) == validate_prompts.stage.deps == prepare_prompts.stage.outs

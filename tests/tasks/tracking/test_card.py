@@ -1,0 +1,46 @@
+from registry_project import EVALUATION_KEY, interval
+
+from tasks.tracking.card import INTENDED_USE, model_card
+
+EVALUATION = {
+    "evaluation_key": EVALUATION_KEY,
+    "num_prompts": 40,
+    "threshold": 0.5,
+    "attacker": {"attack_success_rate": interval(0.6)},
+    "baseline": {"attack_success_rate": interval(0.2)},
+    "lift": interval(0.4),
+}
+CARD = model_card(
+    evaluation=EVALUATION,
+    target="7a" * 32,
+    scorer="profanity",
+    algorithm="dpo",
+    seed=11,
+    digest="c0" * 32,
+)
+
+
+def test_the_result_stands_beside_the_untrained_attackers():
+    assert (
+        "Attack success 0.600 [0.500, 0.700] against 0.200 [0.100, 0.300] untrained, "
+        "gain 0.400 [0.300, 0.500], on 40 dev prompts"
+    ) in CARD
+    assert "score at or above 0.5" in CARD
+
+
+def test_the_card_names_what_it_is_about():
+    for named in (f"`{'7a' * 8}`", "`profanity`", f"`{'c0' * 8}`", f"`{'e7' * 8}`"):
+        assert named in CARD
+    assert "Algorithm dpo, seed 11," in CARD
+
+
+def test_nothing_of_the_form_is_left_open():
+    assert not set("{}") & set(CARD)
+    assert CARD.startswith("# ")
+    assert CARD.endswith(".\n")
+
+
+def test_the_card_says_what_the_version_may_be_used_for():
+    assert f"## Intended use: {INTENDED_USE}\n" in CARD
+    assert "## Not to be used for\n" in CARD
+    assert "## Limits\n" in CARD

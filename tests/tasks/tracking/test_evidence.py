@@ -1,0 +1,132 @@
+import pandas as pd
+import pytest
+from registry_project import EVALUATION_KEY, interval, measured, prompt_table
+
+from astra_core.config import GenerationConfiguration, SystemConfiguration
+from astra_core.errors import DataError
+from astra_core.files import write_json
+from tasks.tracking.evidence import (
+    Evidence,
+    evaluation_folder,
+    final_figures,
+    read_package,
+    read_report,
+    read_table,
+)
+
+EVALUATION = {
+    "evaluation_key": EVALUATION_KEY,
+    "attacker": measured(0.6),
+    "baseline": measured(0.2),
+    "lift": interval(0.4),
+}
+
+
+@pytest.fixture
+def attacker(tmp_path):
+    folder = tmp_path / "attacker"
+    folder.mkdir()
+    write_json({"digest": "c0" * 32}, folder / "astra.json")
+    return folder
+
+
+def evidence(attacker, **changes):
+    found = {
+        "params": {},
+        "run_key": "5f" * 32,
+        "package": read_package(attacker, SystemConfiguration()),
+        "evaluation": EVALUATION,
+        "training": {},
+        "target_digest": "7a" * 32,
+        "steps": pd.DataFrame(),
+        "table": pd.DataFrame(),
+        "files": {},
+        "datasets": {},
+    }
+    return Evidence(**found | changes)
+
+
+def test_another_package_or_examination_is_another_version(attacker):
+    key = evidence(attacker).key
+    hotter = SystemConfiguration(probe=GenerationConfiguration(temperature=2.0))
+    others = [
+        evidence(attacker, package=read_package(attacker, hotter)),
+        evidence(attacker, evaluation=EVALUATION | {"lift": interval(0.3)}),
+    ]
+
+    assert key == evidence(attacker).key
+    assert 3 == len({key, *(other.key for other in others)})
+
+
+def test_where_it_was_trained_makes_no_other_version(attacker):
+    other = evidence(attacker, run_key="00" * 32, params={"seed": 1}, training={"steps": 3})
+
+    assert evidence(attacker).key == other.key
+
+
+def test_the_files_of_an_examination_lie_under_its_key(attacker):
+    assert f"evaluation/{'e7' * 8}" == evaluation_folder(EVALUATION_KEY)
+    assert evaluation_folder(EVALUATION_KEY) == evidence(attacker).folder
+
+
+def test_final_figures_tell_the_attackers_apart_and_leave_out_what_was_not_measured():
+    figures = final_figures(EVALUATION)
+
+    assert 0.6 == figures["final/attack_success_rate"]
+    assert 0.2 == figures["baseline/attack_success_rate"]
+    assert (0.4, 0.3, 0.5) == pytest.approx(
+        tuple(figures[f"final/lift{end}"] for end in ("", "_low", "_high"))
+    )
+    # Two rates with their ends, two figures without; perplexity was not measured.
+    assert 2 * (2 * 3 + 2) + 3 == len(figures)
+
+
+def test_a_package_is_sampled_as_the_system_samples_probes(attacker):
+    system = SystemConfiguration(
+        separator=" | ",
+        max_context_tokens=48,
+        probe=GenerationConfiguration(max_new_tokens=5, temperature=0.5, top_k=7),
+    )
+    package = read_package(attacker, system)
+
+    assert (attacker, "c0" * 32) == (package.checkpoint, package.digest)
+    wanted = {"separator": " | ", "max_context_tokens": 48, "max_new_tokens": 5}
+    wanted |= {"temperature": 0.5, "top_k": 7}
+    assert wanted == {name: package.config[name] for name in wanted}
+
+
+def test_a_checkpoint_without_a_record_is_refused(attacker):
+    (attacker / "astra.json").unlink()
+
+    with pytest.raises(DataError, match=r"astra\.json must be a JSON report, got FileNotFound"):
+        read_package(attacker, SystemConfiguration())
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"\xff\xfe"])
+def test_a_report_that_is_none_is_one_line(tmp_path, content):
+    path = tmp_path / "report.json"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(DataError, match=r"report\.json must be a JSON report, got \w+; run"):
+        read_report(path)
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+def test_a_table_is_read_by_its_ending(tmp_path, name):
+    table = prompt_table(rate=0.6, baseline=0.2)
+    path = tmp_path / name
+    table.to_csv(path, index=False) if path.suffix == ".csv" else table.to_parquet(path)
+
+    pd.testing.assert_frame_equal(table, read_table(path))
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe\x00"])
+def test_a_table_that_is_none_is_one_line(tmp_path, name, content):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(DataError, match=rf"{name} must be a table, got \w+; run"):
+        read_table(path)

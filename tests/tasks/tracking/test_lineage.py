@@ -1,0 +1,96 @@
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from registry_project import enter_project
+
+from astra_core.files import file_digest, folder_digest
+from tasks.tracking.lineage import log_inputs
+from tasks.tracking.store import connect
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        enter_project(tmp_path_factory.mktemp("store"), patch)
+        yield connect()
+
+
+@pytest.fixture
+def run_id(client, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return client.create_run("0").info.run_id
+
+
+def inputs_of(client, run_id):
+    return {entry.dataset.name: entry for entry in client.get_run(run_id).inputs.dataset_inputs}
+
+
+def tags_of(entry):
+    return {tag.key: tag.value for tag in entry.tags}
+
+
+def write_tables(folder, *sizes):
+    for number, size in enumerate(sizes):
+        path = folder / f"part {number}" / "table.parquet"
+        path.parent.mkdir(parents=True)
+        pd.DataFrame({"text": ["x"] * size}).to_parquet(path)
+    (folder / "notes.txt").write_text("no rows here\n")
+    return folder
+
+
+def test_a_folder_is_known_by_the_bytes_and_rows_of_all_its_files(client, run_id, tmp_path):
+    folder = write_tables(tmp_path / "prompts", 3, 4)
+    log_inputs(client, run_id, {"seen": folder})
+    dataset = inputs_of(client, run_id)["seen"].dataset
+
+    assert folder_digest(folder)[:36] == dataset.digest
+    assert {"num_rows": 7} == json.loads(dataset.profile)
+    assert {"uri": folder.as_posix()} == json.loads(dataset.source)
+
+
+@pytest.mark.parametrize(("name", "num_rows"), [("table.parquet", 2), ("lines.txt", None)])
+def test_a_file_is_known_by_its_bytes(client, run_id, tmp_path, name, num_rows):
+    path = tmp_path / name
+    if path.suffix == ".parquet":
+        pd.DataFrame({"text": ["x", "y"]}).to_parquet(path)
+    else:
+        path.write_text("one\ntwo\n")
+    log_inputs(client, run_id, {"file": path})
+    dataset = inputs_of(client, run_id)["file"].dataset
+
+    assert file_digest(path)[:36] == dataset.digest
+    assert {"num_rows": num_rows} == json.loads(dataset.profile)
+
+
+def test_what_does_not_exist_was_not_seen(client, run_id, tmp_path):
+    log_inputs(client, run_id, {"gone": tmp_path / "gone", "here": write_tables(tmp_path / "d", 1)})
+
+    assert {"here"} == set(inputs_of(client, run_id))
+
+
+def test_a_second_time_changes_nothing_and_other_bytes_are_another_input(client, run_id, tmp_path):
+    path = tmp_path / "lines.txt"
+    path.write_text("one\n")
+    for _ in range(2):
+        log_inputs(client, run_id, {"file": path})
+    once = client.get_run(run_id).inputs.dataset_inputs
+    path.write_text("two\n")
+    log_inputs(client, run_id, {"file": path})
+
+    assert 1 == len(once)
+    assert 2 == len(client.get_run(run_id).inputs.dataset_inputs)
+
+
+def test_dvcs_digest_is_a_tag_where_its_lock_file_names_the_path(client, run_id, tmp_path):
+    write_tables(tmp_path / "data", 1)
+    (tmp_path / "other.txt").write_text("x")
+    (tmp_path / "dvc.lock").write_text(
+        "stages:\n  prompts:\n    outs:\n    - path: data\n      md5: 4f1c.dir\n"
+    )
+    log_inputs(client, run_id, {"a": Path("data"), "b": Path("other.txt")})
+    found = inputs_of(client, run_id)
+
+    assert {"mlflow.data.context": "a", "dvc.md5": "4f1c.dir"} == tags_of(found["a"])
+    assert {"mlflow.data.context": "b"} == tags_of(found["b"])
