@@ -17,7 +17,7 @@ from tiny_training import configured, trainer_of, weights_of
 from astra_core.errors import TrainingError
 from astra_core.training.distributed import World
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 SIZE = 2
 
 

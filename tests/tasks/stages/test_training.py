@@ -18,7 +18,7 @@ from astra_core.training.trainer import Trainer
 from tasks.pipeline.stage import stage_of
 from tasks.stages import rollouts, training
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 
 
 def run(module, function, params=PARAMS):
@@ -114,7 +114,7 @@ def test_a_trainer_that_never_examines_is_told_so(world, monkeypatch):
     folder, _ = world
     monkeypatch.chdir(folder)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
-    trainer = Choice(name="test_training:Unexamined")
+    trainer = Choice(name=f"{__name__}:Unexamined")
     params = PARAMS.model_copy(
         update={"training": PARAMS.training.model_copy(update={"trainer": trainer})}
     )
