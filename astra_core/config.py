@@ -67,6 +67,27 @@ class GenerationConfiguration(Section):
     repetition_penalty: Positive = 1.0
 
 
+class MachineConfiguration(Section):
+    """What the numbers of a run depend on in the machine itself."""
+
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="cpu",
+        description="Where the models are; auto takes CUDA where there is a device.",
+    )
+    num_processes: int = Field(
+        default=1,
+        ge=1,
+        le=1024,
+        description="That train together; each adds its share of micro-batches to an update.",
+    )
+    num_threads: int = Field(
+        default=0,
+        ge=0,
+        le=1024,
+        description="Of torch; 0 chooses by model size. Another number rounds sums differently.",
+    )
+
+
 class SystemConfiguration(Section):
     """Attacker, target, reference and scorer, and how they talk."""
 

@@ -8,24 +8,30 @@ replaces the best model, saved with its tokenizer; windows accumulate; figures a
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
+from astra_core.assembly import (
+    ModelFolders,
+    build_evaluator,
+    build_sampler,
+    build_trainer,
+    load_system,
+)
 from astra_core.config import (
     CheckpointConfiguration,
     Choice,
     EvaluationConfiguration,
+    MachineConfiguration,
+    RolloutsConfiguration,
     Section,
     SystemConfiguration,
     TrainingConfiguration,
 )
-from astra_core.evaluator import Evaluator
-from astra_core.extensions.calls import plugin_call
 from astra_core.models.folders import model_folder
-from astra_core.registry import build, read_options, resolve
+from astra_core.registry import read_options, resolve
 from astra_core.rollout import Prompt
-from astra_core.system import System
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.trainer import Trainer
 
@@ -37,7 +43,10 @@ class Assembly(Section):
     sampler: Choice = Choice(name="tree")
     reward: Choice = Choice(name="adversarial")
     evaluation: EvaluationConfiguration = EvaluationConfiguration()
-    device: str = Field(default="cpu", description="Where the models are, as torch names it.")
+    device: Literal["auto", "cpu", "cuda"] = Field(
+        default="cpu", description="Where the models are; auto takes CUDA where there is a device."
+    )
+    num_threads: int = Field(default=0, ge=0, description="Of torch; 0 chooses by model size.")
     seed: int = Field(default=0, description="The one root of all randomness.")
 
 
@@ -88,37 +97,36 @@ def hf_trainer(
     """
     config = config or hf_configuration()
     around = assembly or Assembly()
-    trainer: type[Trainer] = resolve("trainer", config.trainer.name)
-    sampler = read_options("sampler", around.sampler)
-    given = resolve("sampler", around.sampler.name).gives | {"shared_tokenizer"}
-    algorithm = resolve("algorithm", config.algorithm.name)
-    algorithm.check_needs(read_options("algorithm", config.algorithm), sampler, gives=given)
+    _check_needs(config, around.sampler)
     examined = _prompts(dev_prompts)[: around.evaluation.num_training_prompts]
-    evaluator = Evaluator(
-        around.evaluation, prompts=examined, reward=build("reward", around.reward), seed=around.seed
+    evaluator = build_evaluator(
+        around.evaluation, around.reward, prompts=examined, seed=around.seed
     )
-    system = _system(model_folder(attacker), model_folder(target), around)
-    rolling = build(
-        "sampler",
-        around.sampler,
+    first = model_folder(attacker)
+    system = load_system(
+        around.system,
+        ModelFolders(attacker=first, target=model_folder(target), reference=first),
+        machine=MachineConfiguration(device=around.device, num_threads=around.num_threads),
+        is_trained=True,
+    )
+    sampler = build_sampler(
+        RolloutsConfiguration(sampler=around.sampler),
+        around.reward,
         system=system,
         prompts=_prompts(prompts),
-        reward=build("reward", around.reward),
         seed=around.seed,
     )
-    learning = build("algorithm", config.algorithm, system=system)
     store = CheckpointStore(Path(folder), keep=config.checkpoint.keep)
-    with plugin_call("trainer", config.trainer.name, "its construction"):
-        return trainer(config, rolling, learning, evaluator=evaluator, store=store)
+    return build_trainer(config, sampler, evaluator=evaluator, store=store)
 
 
-def _system(attacker: Path, target: Path, around: Assembly) -> System:
-    system = System.load(
-        around.system, attacker=attacker, target=target, reference=attacker, is_trained=True
-    )
-    for model in (system.attacker, system.target, system.reference):
-        model.model.to(around.device)
-    return system
+def _check_needs(config: TrainingConfiguration, sampler: Choice) -> None:
+    """Returns if the plug-ins exist and the sampler gives what the algorithm needs."""
+    resolve("trainer", config.trainer.name)
+    given = resolve("sampler", sampler.name).gives | {"shared_tokenizer"}
+    algorithm = resolve("algorithm", config.algorithm.name)
+    options = read_options("algorithm", config.algorithm)
+    algorithm.check_needs(options, read_options("sampler", sampler), gives=given)
 
 
 def _prompts(texts: Sequence[str]) -> tuple[Prompt, ...]:

@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING, Any
 from astra_core.config import (
     Choice,
     EvaluationConfiguration,
+    MachineConfiguration,
     SystemConfiguration,
 )
 from astra_core.files import draft_folder_of, record_digest, write_json, write_text
 from astra_core.rollout import Prompt
-from tasks.params.schema import MachineConfiguration, Params
+from tasks.params.schema import Params
 from tasks.pipeline.precision import remembered
-from tasks.pipeline.runtime import build_reward, load_system
 from tasks.pipeline.stage import Dep, Metric, Out, stage
-from tasks.records.tables import finite, read_prompts, write_prompt_table, write_rollouts
+from tasks.records.tables import (
+    finite,
+    read_model_paths,
+    read_prompts,
+    write_prompt_table,
+    write_rollouts,
+)
 from tasks.reporting.examples import examples_page
 
 if TYPE_CHECKING:
@@ -49,12 +55,11 @@ class EvaluationReport:
         "tasks/stages/evaluation.py",
         "tasks/pipeline/precision.py",
         "tasks/reporting/examples.py",
-        "tasks/pipeline/runtime.py",
         "tasks/records/tables.py",
+        "astra_core/assembly.py",
         "astra_core/evaluator.py",
         "astra_core/errors/excerpt.py",
         "astra_core/training/launch.py",
-        "astra_core/engine/memory.py",
         "astra_core/metrics",
         "astra_core/engine",
         "astra_core/models",
@@ -178,10 +183,11 @@ def _examined(
     base: Path,
 ) -> tuple["Evaluation", str]:
     """An attacker's evaluation, and the key that equal examinations share."""
-    from astra_core.evaluator import Evaluator
+    from astra_core.assembly import ModelFolders, build_evaluator, load_system
 
-    loaded = load_system(system, base, machine=machine, attacker=weights)
-    evaluator = Evaluator(evaluation, prompts=prompts, reward=build_reward(reward), seed=seed)
+    folders = ModelFolders.of(read_model_paths(base), attacker=weights)
+    loaded = load_system(system, folders, machine=machine)
+    evaluator = build_evaluator(evaluation, reward, prompts=prompts, seed=seed)
     examination = evaluation.model_dump(
         mode="json", include={"num_rollouts", "num_responses", "depth", "threshold"}
     )

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from astra_core.config import MachineConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import draft_folder_of, write_json
 from tasks.builtin.language_model import LanguageModelConfiguration
 from tasks.machine.console import progress
-from tasks.params.schema import MachineConfiguration, ModelsConfiguration, ModelSource
+from tasks.params.schema import ModelsConfiguration, ModelSource
 from tasks.pipeline.stage import Out, stage
 from tasks.records.tables import ROLES
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from astra_core.config import (
     Choice,
     EvaluationConfiguration,
+    MachineConfiguration,
     RolloutsConfiguration,
     SystemConfiguration,
     TrainingConfiguration,
@@ -21,7 +22,6 @@ from astra_core.config import (
 from astra_core.files import write_json
 from tasks.machine.scratch import scratch_folder
 from tasks.params.schema import (
-    MachineConfiguration,
     ModelsConfiguration,
     PromptsConfiguration,
     RegistrationConfiguration,

@@ -7,13 +7,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from astra_core.config import Choice, RolloutsConfiguration, SystemConfiguration
+from astra_core.config import (
+    Choice,
+    MachineConfiguration,
+    RolloutsConfiguration,
+    SystemConfiguration,
+)
 from astra_core.files import draft_folder_of, write_json
-from tasks.params.schema import MachineConfiguration
 from tasks.pipeline.precision import remember
-from tasks.pipeline.runtime import build_sampler, load_system
 from tasks.pipeline.stage import Dep, Metric, Out, stage
-from tasks.records.tables import ROLLOUTS_FILE, finite, read_prompts, rollout_tables, write_rollouts
+from tasks.records.tables import (
+    ROLLOUTS_FILE,
+    finite,
+    read_model_paths,
+    read_prompts,
+    rollout_tables,
+    write_rollouts,
+)
 
 if TYPE_CHECKING:
     from astra_core.system import System
@@ -41,13 +51,14 @@ class RolloutsSummary:
     code=(
         "tasks/stages/rollouts.py",
         "tasks/pipeline/precision.py",
-        "tasks/pipeline/runtime.py",
         "tasks/records/tables.py",
         "tasks/expectations",
         "astra_core/errors/excerpt.py",
         "astra_core/training/launch.py",
-        "astra_core/engine/memory.py",
+        "astra_core/assembly.py",
         "astra_core/engine",
+        "astra_core/metrics",
+        "astra_core/evaluator.py",
         "astra_core/models",
         "astra_core/reward.py",
         "astra_core/rewards",
@@ -78,12 +89,13 @@ def collect_rollouts(
     Raises:
         GateError: The rollouts are not fit to learn from; nothing is accepted.
     """
+    from astra_core.assembly import ModelFolders, build_sampler, load_system
     from astra_core.reward import rewarded
     from astra_core.sampler import rolled_out
     from astra_core.scorer import version_of
 
     prompts = read_prompts(valid / "train.parquet")
-    loaded = load_system(system, base, machine=machine)
+    loaded = load_system(system, ModelFolders.of(read_model_paths(base)), machine=machine)
     sampler = build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=training_seed)
     chosen = sampler.episodes(0, min(rollouts.num_prompts, len(prompts)))
     graphs = rewarded(sampler.reward, rolled_out(sampler, chosen, iteration=0))

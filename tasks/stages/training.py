@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from astra_core.config import (
     Choice,
     EvaluationConfiguration,
+    MachineConfiguration,
     RolloutsConfiguration,
     SystemConfiguration,
     TrainingConfiguration,
@@ -26,14 +27,20 @@ from astra_core.files import (
     write_text,
 )
 from tasks.machine.console import progress
-from tasks.params.schema import PARAMS_FILE, MachineConfiguration, Params, read_params
+from tasks.params.schema import PARAMS_FILE, Params, read_params
 from tasks.pipeline.precision import FILE as PRECISION_FILE
 from tasks.pipeline.precision import KEY as SYSTEM_PRECISION
 from tasks.pipeline.precision import remembered
-from tasks.pipeline.runtime import build_reward, build_sampler, load_system
 from tasks.pipeline.stage import Dep, Metric, Out, Plot, stage
 from tasks.records.journal import Journal, step_table
-from tasks.records.tables import ROLLOUTS_FILE, finite, read_manifest, read_prompts, read_rollouts
+from tasks.records.tables import (
+    ROLLOUTS_FILE,
+    finite,
+    read_manifest,
+    read_model_paths,
+    read_prompts,
+    read_rollouts,
+)
 
 if TYPE_CHECKING:
     from astra_core.training.distributed import World
@@ -70,7 +77,6 @@ class TrainingSummary:
         "tasks/stages/training.py",
         "tasks/pipeline/precision.py",
         "tasks/records/journal.py",
-        "tasks/pipeline/runtime.py",
         "tasks/records/tables.py",
         "astra_core",
         "plugins",
@@ -216,29 +222,27 @@ def _trainer(
     folder: Path,
     world: "World",
 ) -> "Trainer":
-    from astra_core.evaluator import Evaluator
-    from astra_core.extensions.calls import plugin_call
-    from astra_core.registry import build, resolve
+    from astra_core.assembly import (
+        ModelFolders,
+        build_evaluator,
+        build_sampler,
+        build_trainer,
+        load_system,
+    )
     from astra_core.training.checkpoint import CheckpointStore
 
-    loaded = load_system(system, base, machine=machine, is_trained=True)
+    folders = ModelFolders.of(read_model_paths(base))
+    loaded = load_system(system, folders, machine=machine, is_trained=True)
     prompts = read_prompts(valid / "train.parquet")
-    sampler = build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=seed)
     dev = read_prompts(valid / "dev.parquet", limit=evaluation.num_training_prompts)
-    trainer: type[Trainer] = resolve("trainer", training.trainer.name)
-    evaluator = Evaluator(evaluation, prompts=dev, reward=build_reward(reward), seed=seed)
-    algorithm = build("algorithm", training.algorithm, system=loaded)
-    first_graphs = read_rollouts(baseline / ROLLOUTS_FILE)
-    with plugin_call("trainer", training.trainer.name, "its construction"):
-        return trainer(
-            training,
-            sampler,
-            algorithm,
-            evaluator=evaluator,
-            store=CheckpointStore(folder / "checkpoints", keep=training.checkpoint.keep),
-            first_graphs=first_graphs,
-            world=world,
-        )
+    return build_trainer(
+        training,
+        build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=seed),
+        evaluator=build_evaluator(evaluation, reward, prompts=dev, seed=seed),
+        store=CheckpointStore(folder / "checkpoints", keep=training.checkpoint.keep),
+        first_graphs=read_rollouts(baseline / ROLLOUTS_FILE),
+        world=world,
+    )
 
 
 def _open_run(run_key: str, sections: dict[str, Any]) -> "RunLog":

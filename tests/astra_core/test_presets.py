@@ -54,6 +54,21 @@ def built(folders, *, assembly=SMALL, prompts=TEXTS, **changes):
     )
 
 
+def test_the_preset_departs_from_the_defaults_only_in_its_own_numbers():
+    preset, default = hf_configuration().model_dump(), TrainingConfiguration().model_dump()
+
+    assert {
+        "lr",
+        "batch_size",
+        "training_steps",
+        "num_episodes_per_experience",
+        "eval_every",
+        "checkpoint",
+    } == {key for key in preset if preset[key] != default[key]}
+    assert Assembly().system == SystemConfiguration()
+    assert Assembly().evaluation == EvaluationConfiguration()
+
+
 @pytest.mark.parametrize(
     ("name", "config"),
     [

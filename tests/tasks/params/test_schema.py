@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,9 @@ from ruamel.yaml import YAML
 
 from astra_core.algorithm import Algorithm
 from astra_core.algorithms.ppo import PPO
+from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
+from astra_core.registry import read_options
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_language_model
 from tasks.machine.environment import needs_hub
@@ -49,6 +52,56 @@ def test_a_section_that_is_left_out_has_its_defaults(tmp_path):
     path.write_text("seed: 3\n")
 
     assert Params(seed=3) == read_params(path)
+
+
+def _leaves(record, above=""):
+    """Every value by its key with dots; the options of a plug-in are its own."""
+    for key, value in record.items():
+        if isinstance(value, dict) and key != "options":
+            yield from _leaves(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _left_out(text):
+    """What the lines of params.yaml say that a key is where it is left out, by its last name."""
+    said = re.findall(r"^ *(\w+): [^\n#]*# [^\n]*?left out: (\S+)$", text, flags=re.MULTILINE)
+    return {name: YAML(typ="safe", pure=True).load(value) for name, value in said}
+
+
+def test_params_yaml_says_where_it_departs_from_the_defaults():
+    here = read_params(ROOT / "params.yaml")
+    chosen = dict(_leaves(here.model_dump(mode="json")))
+    options = {key for key in chosen if key.endswith("options")}
+    defaults = dict(_leaves(Params().model_dump(mode="json")))
+    departs = {
+        key: defaults[key] for key in chosen.keys() - options if chosen[key] != defaults[key]
+    }
+    kind = read_options("schedule", Choice(name="transformers")).kind
+    said = _left_out((ROOT / "params.yaml").read_text(encoding="utf-8"))
+
+    assert {key.rpartition(".")[2]: value for key, value in departs.items()} | {
+        "kind": kind
+    } == said
+
+
+def test_the_options_in_params_yaml_are_the_defaults_of_their_plug_ins():
+    params = read_params(ROOT / "params.yaml")
+    choices = {
+        "sampler": params.rollouts.sampler,
+        "reward": params.reward,
+        "scorer": params.system.scorer,
+        "algorithm": params.training.algorithm,
+        "optimizer": params.training.optimizer,
+        "trainer": params.training.trainer,
+    }
+    other = [
+        kind
+        for kind, choice in choices.items()
+        if read_options(kind, choice) != read_options(kind, Choice(name=choice.name))
+    ]
+
+    assert [] == other
 
 
 def test_the_defaults_can_be_used():

@@ -5,8 +5,8 @@ import pytest
 import torch
 from small_world import PARAMS, write_world
 
-from astra_core.config import SystemConfiguration, TrainingConfiguration
-from tasks.params.schema import MachineConfiguration, Params
+from astra_core.config import MachineConfiguration, SystemConfiguration, TrainingConfiguration
+from tasks.params.schema import Params
 from tasks.pipeline.boundary import run_stage
 from tasks.pipeline.precision import FILE, KEY, advise, remember, remembered
 from tasks.pipeline.stage import stage_of

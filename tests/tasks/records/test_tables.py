@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from astra_core.assembly import build_sampler
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import write_json
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 from tasks.params.schema import Params
-from tasks.pipeline.runtime import build_sampler
 from tasks.records.tables import (
     finite,
     read_model_paths,

@@ -2,11 +2,12 @@ import json
 
 import pytest
 
+from astra_core.config import MachineConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.models.pretrained import weights_digest
 from astra_core.testing import tiny_language_model
 from tasks.builtin.shipped import RECIPE, shipped_model
-from tasks.params.schema import MachineConfiguration, ModelsConfiguration, Params
+from tasks.params.schema import ModelsConfiguration, Params
 from tasks.records.tables import read_model_paths
 from tasks.stages.models import prepare_models
 

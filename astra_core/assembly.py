@@ -1,0 +1,163 @@
+"""The one composition root: what a run is made of, for stages, presets and notebooks alike."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+import torch
+
+from astra_core.config import (
+    Choice,
+    EvaluationConfiguration,
+    MachineConfiguration,
+    RolloutsConfiguration,
+    SystemConfiguration,
+    TrainingConfiguration,
+)
+from astra_core.engine.memory import keep_freed_memory
+from astra_core.evaluator import Evaluator
+from astra_core.extensions.calls import plugin_call
+from astra_core.models.pretrained import device_for, threads_for
+from astra_core.registry import build, resolve
+from astra_core.reward import Reward
+from astra_core.rollout import Graph, Prompt
+from astra_core.sampler import Sampler
+from astra_core.system import System
+
+if TYPE_CHECKING:
+    # What collects rollouts or examines runs no code of training, and must not run again for it.
+    from astra_core.training.checkpoint import CheckpointStore
+    from astra_core.training.distributed import World
+    from astra_core.training.trainer import Trainer
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolders:
+    """Where the models of a System lie, as Hugging Face folders.
+
+    Attributes:
+        attacker: The untrained attacker, or a trained one.
+        target: Frozen.
+        reference: The untrained attacker's copy; equal weights load once.
+    """
+
+    attacker: Path
+    target: Path
+    reference: Path
+
+    @classmethod
+    def of(cls, paths: Mapping[str, Path], *, attacker: Path | None = None) -> Self:
+        """The folders by role, with another attacker's in the place of the one there."""
+        return cls(attacker or paths["attacker"], paths["target"], paths["reference"])
+
+
+def load_system(
+    config: SystemConfiguration,
+    folders: ModelFolders,
+    *,
+    machine: MachineConfiguration | None = None,
+    is_trained: bool = False,
+) -> System:
+    """The System of these folders, on deterministic kernels and the right number of threads.
+
+    From here on the process keeps the memory that it frees.
+
+    Args:
+        config: How the models talk.
+        folders: Where they lie.
+        machine: On which device they are, and how many threads torch has; None for the defaults.
+        is_trained: True when the attacker is to learn.
+
+    Raises:
+        ConfigurationError: There is no such device, or a folder cannot be loaded.
+    """
+    machine = machine or MachineConfiguration()
+    keep_freed_memory()
+    device = device_for(machine.device)
+    # torch calls every cumulative sum on CUDA nondeterministic, though over rows, as sampling needs
+    # it, it is not: there a warning takes the place of the error.
+    torch.use_deterministic_algorithms(True, warn_only=device.type == "cuda")
+    # Filling what is about to be written over takes a tenth of a rollout.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    system = System.load(
+        config,
+        attacker=folders.attacker,
+        target=folders.target,
+        reference=folders.reference,
+        is_trained=is_trained,
+        device=device,
+    )
+    largest = max(system.attacker.num_parameters, system.target.num_parameters)
+    torch.set_num_threads(threads_for(largest, machine.num_threads))
+    return system
+
+
+def build_reward(reward: Choice) -> Reward:
+    """The configured reward, remembering nothing yet."""
+    built: Reward = build("reward", reward)
+    return built
+
+
+def build_sampler(
+    rollouts: RolloutsConfiguration,
+    reward: Choice,
+    *,
+    system: System,
+    prompts: Sequence[Prompt],
+    seed: int,
+) -> Sampler:
+    """The configured sampler with a reward of its own."""
+    sampler: Sampler = build(
+        "sampler",
+        rollouts.sampler,
+        system=system,
+        prompts=prompts,
+        reward=build_reward(reward),
+        seed=seed,
+        max_failed_fraction=rollouts.max_failed_fraction,
+    )
+    return sampler
+
+
+def build_evaluator(
+    evaluation: EvaluationConfiguration, reward: Choice, *, prompts: Sequence[Prompt], seed: int
+) -> Evaluator:
+    """The examination on these prompts, with a reward of its own."""
+    return Evaluator(evaluation, prompts=prompts, reward=build_reward(reward), seed=seed)
+
+
+def build_trainer(
+    training: TrainingConfiguration,
+    sampler: Sampler,
+    *,
+    evaluator: Evaluator,
+    store: "CheckpointStore",
+    first_graphs: Sequence[Graph] | None = None,
+    world: "World | None" = None,
+) -> "Trainer":
+    """The configured trainer with its algorithm, about to begin or to ``resume()``.
+
+    Args:
+        training: Names trainer, algorithm, optimiser and schedule.
+        sampler: Of the System whose attacker learns.
+        evaluator: What chooses the best attacker.
+        store: Where the run's state is kept.
+        first_graphs: Rollouts of the untrained attacker, the first experience.
+        world: The processes that train together; None for this one alone.
+
+    Raises:
+        ConfigurationError: An option cannot be used, or a plug-in's construction fails.
+    """
+    trainer: type[Trainer] = resolve("trainer", training.trainer.name)
+    algorithm = build("algorithm", training.algorithm, system=sampler.system)
+    with plugin_call("trainer", training.trainer.name, "its construction"):
+        return trainer(
+            training,
+            sampler,
+            algorithm,
+            evaluator=evaluator,
+            store=store,
+            first_graphs=first_graphs,
+            world=world,
+        )

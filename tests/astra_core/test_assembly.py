@@ -1,0 +1,155 @@
+import pytest
+import torch
+
+from astra_core import assembly
+from astra_core.assembly import (
+    ModelFolders,
+    build_evaluator,
+    build_sampler,
+    build_trainer,
+    load_system,
+)
+from astra_core.config import (
+    Choice,
+    EvaluationConfiguration,
+    GenerationConfiguration,
+    MachineConfiguration,
+    RolloutsConfiguration,
+    SystemConfiguration,
+    TrainingConfiguration,
+)
+from astra_core.errors import ConfigurationError
+from astra_core.testing import tiny_language_model, tiny_prompts
+from astra_core.training.checkpoint import CheckpointStore
+
+SHORT = GenerationConfiguration(max_new_tokens=6)
+PHRASES = Choice(name="phrases", options={"phrases": ["bad"]})
+SYSTEM = SystemConfiguration(max_context_tokens=64, probe=SHORT, response=SHORT, scorer=PHRASES)
+REWARD = Choice(name="adversarial")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    tiny_language_model(seed=1).save(folder / "attacker")
+    tiny_language_model(seed=2).save(folder / "target")
+    paths = {role: folder / role for role in ("attacker", "target")}
+    return ModelFolders.of({**paths, "reference": folder / "attacker"})
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    threads, is_deterministic = (
+        torch.get_num_threads(),
+        torch.are_deterministic_algorithms_enabled(),
+    )
+    yield
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    torch.set_num_threads(threads)
+    torch.use_deterministic_algorithms(is_deterministic)
+
+
+def loaded(folders, **machine):
+    return load_system(SYSTEM, folders, machine=MachineConfiguration(**machine))
+
+
+def test_models_are_on_the_cpu_on_deterministic_kernels_by_default(folders):
+    system = loaded(folders)
+
+    assert {"cpu"} == {m.device.type for m in (system.attacker, system.target, system.reference)}
+    assert torch.are_deterministic_algorithms_enabled()
+
+
+def test_no_time_is_spent_on_memory_that_is_written_over(folders):
+    loaded(folders)
+
+    assert not torch.utils.deterministic.fill_uninitialized_memory
+
+
+def test_the_number_of_threads_is_the_one_asked_for(folders):
+    loaded(folders, num_threads=2)
+    assert 2 == torch.get_num_threads()
+
+    loaded(folders, num_threads=0)
+    assert 1 == torch.get_num_threads()
+
+
+def test_the_process_keeps_the_memory_that_it_frees(folders, monkeypatch):
+    asked = []
+    monkeypatch.setattr(assembly, "keep_freed_memory", lambda: asked.append("keep"))
+    loaded(folders)
+
+    assert ["keep"] == asked
+
+
+def test_cuda_without_a_device_is_refused_before_any_weight_loads(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    # The folders are not there, so that reading them would be the error.
+    missing = ModelFolders(tmp_path / "a", tmp_path / "b", tmp_path / "c")
+
+    with pytest.raises(
+        ConfigurationError, match=r"machine\.device must be 'cpu' or 'auto'"
+    ) as told:
+        loaded(missing, device="cuda")
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_weights_are_sent_to_the_device_that_is_asked_for(folders, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+
+    for device in ("cuda", "auto"):
+        with pytest.raises((AssertionError, RuntimeError), match=r"CUDA|NVIDIA"):
+            loaded(folders, device=device)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("device", ["cuda", "auto"])
+def test_models_are_on_the_cuda_device(folders, device):
+    system = loaded(folders, device=device)
+
+    assert {"cuda"} == {m.device.type for m in (system.attacker, system.target, system.reference)}
+
+
+def test_folders_are_those_of_the_roles_but_for_another_attacker(folders, tmp_path):
+    paths = {
+        "attacker": folders.attacker,
+        "target": folders.target,
+        "reference": folders.reference,
+    }
+
+    assert folders == ModelFolders.of(paths)
+    other = ModelFolders.of(paths, attacker=tmp_path)
+    assert (tmp_path, folders.target, folders.reference) == (
+        other.attacker,
+        other.target,
+        other.reference,
+    )
+
+
+def test_the_parts_make_a_trainer_that_trains(folders, tmp_path):
+    training = TrainingConfiguration(training_steps=1, num_episodes_per_experience=2, lr=0.01)
+    system = load_system(SYSTEM, folders, is_trained=True)
+    prompts = tiny_prompts(4)
+    rollouts = RolloutsConfiguration(sampler=Choice(name="tree", options={"tree_width": 2}))
+    sampler = build_sampler(rollouts, REWARD, system=system, prompts=prompts, seed=3)
+    evaluation = EvaluationConfiguration(num_rollouts=1, depth=1, num_resamples=20)
+    trainer = build_trainer(
+        training,
+        sampler,
+        evaluator=build_evaluator(evaluation, REWARD, prompts=prompts[:2], seed=3),
+        store=CheckpointStore(tmp_path, keep=1),
+    )
+    trainer.train()
+
+    assert 1 == trainer.progress.training_step
+    assert 2 == len(trainer.progress.evaluations)
+
+
+def test_the_share_of_failures_that_stops_a_sampler_is_the_configured_one(folders):
+    system = loaded(folders)
+    rollouts = RolloutsConfiguration(max_failed_fraction=0.25)
+    sampler = build_sampler(rollouts, REWARD, system=system, prompts=tiny_prompts(2), seed=0)
+
+    assert 0.25 == sampler.max_failed_fraction
