@@ -48,7 +48,8 @@ def bootstrap_mean(
         msg = f"values must hold one figure per prompt, got shape {sample.shape}; evaluate some"
         raise ShapeError(msg)
     mean = float(sample.mean())
-    if len(sample) == 1 or np.ptp(sample) == 0.0:
+    # Of which scipy makes no interval.
+    if len(sample) == 1:
         return Interval(mean, mean, mean)
     result = bootstrap(
         (sample,),

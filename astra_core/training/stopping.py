@@ -64,10 +64,10 @@ class Stopping:
     def __init__(self, config: EarlyStopping) -> None:
         self._config = config
         self._kl_nats = 0.0
-        self._started = 0.0
+        self._started = time.monotonic()
 
     def start(self) -> None:
-        """Starts the clock; time spent in an earlier process does not count."""
+        """Starts the clock anew; time spent in an earlier process does not count."""
         self._started = time.monotonic()
 
     def note(self, metrics: Mapping[str, float]) -> None:

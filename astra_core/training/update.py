@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -126,15 +126,7 @@ class Updates:
         loss, metrics = self.gradients(window, training_step=training_step)
         norm = self.clip()
         is_skipped = not (math.isfinite(loss) and math.isfinite(norm))
-        update = Update(
-            loss=loss,
-            grad_norm=norm,
-            lr=float(self.optimizer.param_groups[0]["lr"]),
-            num_tokens=sum(batch.num_tokens for batch in window),
-            is_skipped=is_skipped,
-            metrics=metrics,
-            train_s=0.0,
-        )
+        lr = float(self.optimizer.param_groups[0]["lr"])
         tensors = self._tensors(window) if dump else {}
         if not is_skipped:
             with plugin_call("optimizer", self._plugin, "step"):
@@ -143,7 +135,15 @@ class Updates:
             weights = {f"weight/{name}": p.detach() for name, p in self.weights().items()}
             write_dump(dump, tensors | weights, {"loss": loss, "grad_norm": norm, **metrics})
         self.optimizer.zero_grad(set_to_none=True)
-        return replace(update, train_s=time.perf_counter() - start)
+        return Update(
+            loss=loss,
+            grad_norm=norm,
+            lr=lr,
+            num_tokens=sum(batch.num_tokens for batch in window),
+            is_skipped=is_skipped,
+            metrics=metrics,
+            train_s=time.perf_counter() - start,
+        )
 
     def move_schedule(self) -> None:
         """Sets the rate of the next training step."""

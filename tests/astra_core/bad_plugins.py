@@ -228,6 +228,40 @@ class NoOptimizer(OptimizerPlugin):
         return None
 
 
+class BareOptimizer(OptimizerPlugin):
+    """Not bad: it has no options at all, so none of decay."""
+
+    class Options(Section):
+        """Empty."""
+
+    def optimizer(self, groups, lr):
+        return torch.optim.SGD(groups, lr=lr)
+
+
+class StuckOptimizer(OptimizerPlugin):
+    """Can be built, but not stepped."""
+
+    class Stuck(torch.optim.SGD):
+        def step(self, closure=None):
+            raise RuntimeError(ATTACK)
+
+    def optimizer(self, groups, lr):
+        return self.Stuck(groups, lr=lr)
+
+
+class StuckSchedule(SchedulePlugin):
+    """Can be built, which asks for a first step, but not moved."""
+
+    class Stuck(LambdaLR):
+        def step(self, epoch=None):
+            if self.last_epoch >= 0:
+                raise RuntimeError(ATTACK)
+            super().step(epoch)
+
+    def schedule(self, optimizer, *, warmup_steps, training_steps):
+        return self.Stuck(optimizer, lambda step: 1.0)
+
+
 class NoSchedule(SchedulePlugin):
     def schedule(self, optimizer, *, warmup_steps, training_steps):
         return None

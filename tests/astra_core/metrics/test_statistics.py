@@ -3,6 +3,7 @@ import pytest
 
 from astra_core.errors import ShapeError
 from astra_core.metrics.statistics import Interval, bootstrap_mean
+from astra_core.seeding import derive_key, generator
 
 
 def interval(values, *, seed=0, confidence=0.95, num_resamples=2000):
@@ -44,6 +45,23 @@ def test_same_seed_same_interval():
     assert interval(np.linspace(0, 1, 37), seed=1) != interval(np.linspace(0, 1, 37), seed=2)
 
 
+def test_an_interval_lies_between_percentiles_of_means_that_the_seed_alone_names():
+    values = np.linspace(0, 1, 37) ** 2
+    # More than are drawn at a time.
+    draws = generator(derive_key(7, "bootstrap")).integers(37, size=(2500, 37))
+    low, high = np.percentile(values[draws].mean(axis=1), [5, 95])
+    found = interval(values, seed=7, confidence=0.9, num_resamples=2500)
+
+    assert pytest.approx((low, high), rel=1e-12) == (found.low, found.high)
+
+
+def test_figures_are_added_in_double_precision():
+    # In fp32 2^24 + 1 is 2^24.
+    values = np.array([2**24, 1, 1], dtype=np.float32)
+
+    assert (2**24 + 2) / 3 == interval(values).value
+
+
 def test_more_confidence_is_a_wider_interval():
     values = np.linspace(0, 1, 30)
     narrow, wide = (interval(values, confidence=c) for c in (0.5, 0.99))
@@ -51,9 +69,12 @@ def test_more_confidence_is_a_wider_interval():
     assert wide.low < narrow.low < narrow.high < wide.high
 
 
-@pytest.mark.parametrize("values", [[0.25], [0.25] * 9])
+# The mean of 49 times 0.1 is not 0.1, but the same in every draw.
+@pytest.mark.parametrize("values", [[0.25], [0.25] * 9, [0.1] * 49])
 def test_values_that_do_not_vary_have_an_interval_of_no_width(values):
-    assert Interval(0.25, 0.25, 0.25) == interval(values)
+    mean = float(np.mean(values))
+
+    assert Interval(mean, mean, mean) == interval(values)
 
 
 def test_two_values_have_an_interval_from_the_one_to_the_other():

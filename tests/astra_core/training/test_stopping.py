@@ -25,6 +25,7 @@ def offered(values, *, mode="max", min_delta=0.0):
         ([0.1, 0.1], "max", 0.0, [True, False]),
         ([0.0, 0.05, 0.2], "max", 0.1, [True, False, True]),
         ([0.0, 0.06, 0.12], "max", 0.1, [True, False, True]),
+        ([0.12, 0.06, 0.0], "min", 0.1, [True, False, True]),
         ([math.nan, 0.1, math.nan], "max", 0.0, [False, True, False]),
         ([-1.0, 0.0], "min", 0.0, [True, False]),
     ],
@@ -108,16 +109,20 @@ def test_budgets_are_asked_for_without_patience():
     assert ["", "4 optimiser steps are done"] == [own.spent(step) for step in (3, 4)]
 
 
-def test_time_can_be_limited(monkeypatch):
+@pytest.mark.parametrize("start", [100.0, 130.0])
+def test_time_can_be_limited(start, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(stopping.time, "monotonic", lambda: clock[0])
     own = Stopping(EarlyStopping(max_seconds=60.0))
-    own.start()
     best, _ = offered([0.5])
+    # Counted from the construction on, until it is started.
+    if start > clock[0]:
+        clock[0] = start
+        own.start()
 
-    clock[0] = 160.0
+    clock[0] = start + 60.0
     assert own.reason(1, best) == ""
-    clock[0] = 160.5
+    clock[0] = start + 60.5
     assert own.reason(1, best) == "60 seconds have passed"
 
 

@@ -1,5 +1,11 @@
 import json
+import math
+import multiprocessing
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -8,11 +14,14 @@ from tiny_training import choice, configured, trainer_of, weights_of
 
 from astra_core.algorithm import Algorithm
 from astra_core.config import Part, TrainingConfiguration
+from astra_core.engine.products import routed_linear
+from astra_core.errors import PluginError, TrainingError
 from astra_core.testing import tiny_system
 from astra_core.training.distributed import World
+from astra_core.training.dumps import read_dump
 from astra_core.training.harness import Experience
 from astra_core.training.progress import StepReport
-from astra_core.training.update import Update, Updates
+from astra_core.training.update import Update, Updates, refuse_many_nonfinite
 
 pytestmark = pytest.mark.routes
 
@@ -52,11 +61,12 @@ class TwoWeights(Algorithm):
         return self.own
 
 
-def updates_of(*, kind=TwoWeights, **changes):
+def updates_of(*, kind=TwoWeights, world=None, **changes):
     system = tiny_system()
     algorithm = kind(kind.Options(), system=system)
-    config = TrainingConfiguration(lr=1.0, optimizer={"name": "sgd"}, max_grad_norm=None, **changes)
-    return Updates(config, algorithm, system.attacker, world=World()), algorithm
+    plain = {"lr": 1.0, "optimizer": {"name": "sgd"}, "max_grad_norm": None}
+    config = TrainingConfiguration(**plain | changes)
+    return Updates(config, algorithm, system.attacker, world=world or World()), algorithm
 
 
 def test_a_frozen_part_keeps_no_gradient_for_the_day_it_thaws():
@@ -130,7 +140,40 @@ def test_loss_and_figures_of_a_window_are_means_by_weight():
     assert [1.0, 1.0] == [weight.item() for weight in algorithm.own]
     assert pytest.approx(2**0.5) == update.grad_norm
     assert (1.0, 10, False) == (update.lr, update.num_tokens, update.is_skipped)
-    assert update.train_s > 0.0
+
+
+def test_an_update_lasts_no_longer_than_the_call():
+    updates, _ = updates_of()
+    start = time.perf_counter()
+    update = updates.apply([Batch()], training_step=0)
+
+    assert 0.0 < update.train_s < time.perf_counter() - start
+
+
+def half_of_two(rank, folder):
+    """What process ``rank`` of two has after an update by its share of a window."""
+    store = torch.distributed.FileStore(str(folder / "store"), 2)
+    torch.distributed.init_process_group(
+        "gloo", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=60)
+    )
+    try:
+        updates, algorithm = updates_of(kind=Logging, world=World(rank, 2))
+        window = [Logged(1.0, total=2.0, figure=8.0), Logged(3.0, total=-6.0, figure=4.0)]
+        update = updates.apply(window, training_step=0)
+        return update.loss, update.metrics, [weight.item() for weight in algorithm.own]
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_two_processes_make_of_a_window_what_one_makes(tmp_path, monkeypatch):
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    # Forked, as a new one would read torch again, which takes seconds.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+        other = pool.submit(half_of_two, 1, tmp_path)
+        own = half_of_two(0, tmp_path)
+
+    # The numbers of one process, above, in both.
+    assert [(-1.0, {"figure": 5.0}, [1.0, 1.0])] * 2 == [own, other.result()]
 
 
 def test_a_window_without_weight_is_divided_by_one():
@@ -148,6 +191,158 @@ def test_a_loss_that_is_not_finite_moves_nothing_and_is_forgotten(total):
     assert update.is_skipped
     assert [0.0, 0.0] == [weight.item() for weight in algorithm.own]
     assert [None, None] == [weight.grad for weight in algorithm.own]
+
+
+@dataclass(frozen=True)
+class Shaped:
+    """A batch with a loss of its own: a function of the first weight, which is 0."""
+
+    total: Callable
+    weight: float = 1.0
+    num_tokens: int = 1
+
+
+class Shaping(TwoWeights):
+    def step(self, batch):
+        return batch.total(self.own[0]), {}
+
+
+@pytest.mark.parametrize(
+    ("total", "loss", "norm"),
+    [
+        # The square root is 0 at 0, and its slope 1 / (2 * 0).
+        (torch.sqrt, 0.0, math.inf),
+        (lambda weight: weight + math.inf, math.inf, 1.0),
+    ],
+)
+def test_a_loss_or_a_norm_alone_that_is_not_finite_moves_nothing_either(total, loss, norm):
+    updates, algorithm = updates_of(kind=Shaping)
+    update = updates.apply([Shaped(total)], training_step=0)
+
+    assert (loss, norm, True) == (update.loss, update.grad_norm, update.is_skipped)
+    assert 0.0 == algorithm.own[0].item()
+
+
+def test_as_many_updates_may_be_skipped_as_the_limit_says():
+    last = Update(math.nan, 2.0, 1e-3, 30, is_skipped=True, metrics={}, train_s=3.0)
+    refuse_many_nonfinite(3, limit=3, last=last)
+    with pytest.raises(TrainingError) as caught:
+        refuse_many_nonfinite(4, limit=3, last=last)
+
+    assert (
+        "training.max_nonfinite_steps allows 3 non-finite updates, got 4; last loss nan, gradient "
+        "norm 2.0; lower training.lr, the last good checkpoint is kept"
+    ) == str(caught.value)
+
+
+def test_a_dump_has_the_gradients_of_an_update_and_the_weights_after_it(tmp_path):
+    updates, _ = updates_of(kind=Logging)
+    window = [Logged(1.0, total=2.0, figure=8.0), Logged(3.0, total=-6.0, figure=4.0)]
+    update = updates.apply(window, training_step=0, dump=tmp_path / "dump")
+    figures = json.loads((tmp_path / "dump/dump.json").read_text("utf-8"))["figures"]
+
+    assert {
+        "gradient/algorithm.0": -1.0,
+        "gradient/algorithm.1": -1.0,
+        "weight/algorithm.0": 1.0,
+        "weight/algorithm.1": 1.0,
+    } == {name: tensor.item() for name, tensor in read_dump(tmp_path / "dump").items()}
+    assert {"loss": -1.0, "grad_norm": update.grad_norm, "figure": 5.0} == figures
+
+
+class MatrixAndVector(TwoWeights):
+    """Of the loss ``first + second`` too, but one is a matrix; both are 1."""
+
+    def __init__(self, options, *, system):
+        super().__init__(options, system=system)
+        self.own = [torch.nn.Parameter(torch.ones(shape)) for shape in ((1, 1), (1,))]
+
+    def step(self, _batch):
+        return self.own[0].sum() + self.own[1].sum(), {}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "matrix"),
+    [
+        # 1 - (gradient 1 + 0.5 of the weight), and 1 - 1.
+        ({"name": "sgd", "options": {"weight_decay": 0.5}}, -0.5),
+        ({"name": "sgd"}, 0.0),
+        ({"name": "bad_plugins:BareOptimizer"}, 0.0),
+    ],
+)
+def test_matrices_decay_as_the_optimisers_options_say(optimizer, matrix):
+    updates, algorithm = updates_of(kind=MatrixAndVector, optimizer=optimizer)
+    updates.apply([Batch()], training_step=0)
+
+    assert [matrix, 0.0] == [weight.item() for weight in algorithm.own]
+
+
+def test_what_an_optimiser_raises_in_its_step_is_told_with_its_name():
+    updates, _ = updates_of(optimizer={"name": "bad_plugins:StuckOptimizer"})
+    said = "^optimizer 'bad_plugins:StuckOptimizer' must not fail in step, got RuntimeError"
+
+    with pytest.raises(PluginError, match=said):
+        updates.apply([Batch()], training_step=0)
+
+
+def test_what_a_schedule_raises_in_its_step_is_told_with_its_name():
+    updates, _ = updates_of(schedule={"name": "bad_plugins:StuckSchedule"})
+    said = "^schedule 'bad_plugins:StuckSchedule' must not fail in step, got RuntimeError"
+
+    with pytest.raises(PluginError, match=said):
+        updates.move_schedule()
+
+
+class Watching(TwoWeights):
+    """Notes how the attacker would compute if it were asked now."""
+
+    def step(self, batch):
+        modules = list(self.system.attacker.model.modules())
+        is_cast = torch.is_autocast_enabled("cpu")
+        self.dtype = torch.get_autocast_dtype("cpu") if is_cast else torch.float32
+        self.is_routed = any("forward" in vars(module) for module in modules)
+        self.is_recomputed = any(module.training for module in modules)
+        return super().step(batch)
+
+
+@pytest.mark.parametrize(
+    ("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)]
+)
+def test_a_precision_is_what_it_says_whatever_the_device_takes_unasked(precision, dtype):
+    updates, algorithm = updates_of(kind=Watching, precision=precision)
+    before = torch.get_autocast_dtype("cpu")
+    # What a GPU takes unasked.
+    torch.set_autocast_dtype("cpu", torch.float16)
+    try:
+        updates.apply([Batch()], training_step=0)
+    finally:
+        torch.set_autocast_dtype("cpu", before)
+
+    assert dtype == algorithm.dtype
+
+
+@pytest.mark.parametrize(
+    ("precision", "device", "is_routed"),
+    [("fp32", "cpu", True), ("fp32", "meta", False), ("bf16", "cpu", False)],
+)
+def test_linear_layers_take_the_fast_route_in_fp32_on_a_cpu(
+    precision, device, is_routed, monkeypatch
+):
+    # Also where the processor has no exact route.
+    monkeypatch.setattr(routed_linear, "is_exact", lambda: True)
+    updates, algorithm = updates_of(kind=Watching, precision=precision)
+    algorithm.system.attacker.model.to(device)
+    updates.apply([Batch()], training_step=0)
+
+    assert is_routed == algorithm.is_routed
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_layers_are_set_to_be_computed_again_only_where_the_configuration_says(is_on):
+    updates, algorithm = updates_of(kind=Watching, gradient_checkpointing=is_on)
+    updates.apply([Batch()], training_step=0)
+
+    assert is_on == algorithm.is_recomputed
 
 
 def test_an_update_of_nothing_but_frozen_parts_changes_nothing():
