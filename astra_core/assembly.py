@@ -15,10 +15,11 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
+from astra_core.engine.machine import Machine
 from astra_core.engine.memory import keep_freed_memory
 from astra_core.evaluator import Evaluator
 from astra_core.extensions.calls import plugin_call
-from astra_core.models.pretrained import device_for, threads_for
+from astra_core.models.pretrained import device_for
 from astra_core.registry import build, resolve
 from astra_core.reward import Reward
 from astra_core.rollout import Graph, Prompt
@@ -73,7 +74,7 @@ def load_system(
         ConfigurationError: There is no such device, or a folder cannot be loaded.
     """
     machine = machine or MachineConfiguration()
-    keep_freed_memory()
+    keeps_freed_memory = keep_freed_memory()
     device = device_for(machine.device)
     # torch calls every cumulative sum on CUDA nondeterministic, though over rows, as sampling needs
     # it, it is not: there a warning takes the place of the error.
@@ -87,9 +88,13 @@ def load_system(
         reference=folders.reference,
         is_trained=is_trained,
         device=device,
+        machine=Machine.here(
+            device.type,
+            keeps_freed_memory=keeps_freed_memory,
+            num_threads=machine.num_threads,
+        ),
     )
-    largest = max(system.attacker.num_parameters, system.target.num_parameters)
-    torch.set_num_threads(threads_for(largest, machine.num_threads))
+    torch.set_num_threads(system.plan.num_threads)
     return system
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Self
@@ -10,7 +10,9 @@ from typing import Self
 import torch
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
-from astra_core.engine.products.precision import settled
+from astra_core.engine.machine import Machine
+from astra_core.engine.plan import Plan
+from astra_core.engine.products.precision import Precision, settled
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.models.language_model import LanguageModel
@@ -54,6 +56,7 @@ class System:
         reference: Path,
         is_trained: bool = False,
         device: torch.device | str = "cpu",
+        machine: Machine | None = None,
     ) -> Self:
         """The System of these Hugging Face folders; equal target and reference load once.
 
@@ -64,7 +67,9 @@ class System:
         scorer: Scorer = build("scorer", config.scorer)
         if config.score_cache_size:
             scorer = CachedScorer(scorer, config.score_cache_size)
-        load = partial(LanguageModel.load, separator=config.separator, device=device)
+        load = partial(
+            LanguageModel.load, separator=config.separator, device=device, machine=machine
+        )
         own = load(attacker, is_frozen=not is_trained)
         victim = load(target)
         digests = {path: weights_digest(path) for path in (target, reference)}
@@ -91,7 +96,7 @@ class System:
             raise ConfigurationError(msg)
         _check_room("probe", config.probe, attacker)
         _check_room("response", config.response, target)
-        config = settled(config, attacker.model, target.model)
+        config = settled(config, attacker.model, target.model, machine=attacker.plan.machine)
         shares = attacker.vocabulary_digest() == target.vocabulary_digest()
         return cls(
             attacker,
@@ -109,6 +114,14 @@ class System:
         memory = {"score_cache_size", "prefix_cache_mib"}
         settings = self.config.model_dump(mode="json", exclude=memory)
         return record_digest([self.target_digest, version_of(self.scorer), settings])
+
+    @property
+    def plan(self) -> Plan:
+        """The attacker's, in the System's precision, with the threads of its largest talker."""
+        talkers = (self.attacker, self.target)
+        precision: Precision = "bf16" if self.config.precision == "bf16" else "fp32"
+        plan = self.attacker.plan.talking(precision=precision)
+        return replace(plan, num_threads=max(talker.plan.num_threads for talker in talkers))
 
     @contextmanager
     def remembering(self) -> Iterator[None]:

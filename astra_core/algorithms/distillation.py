@@ -102,7 +102,8 @@ class Distillation(Algorithm):
         """The clipped surrogate, summed over the tokens."""
         options = self.options
         clips = {"clip_low": options.clip_low, "clip_high": options.clip_high}
-        logprobs = token_logprobs(self.system.attacker.model, batch.rows)
+        attacker = self.system.attacker
+        logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
         ratios = log_ratios(logprobs, batch, level="token")
         losses = clipped_surrogate(ratios, batch.advantages, **clips)
         loss, metrics = policy_loss(

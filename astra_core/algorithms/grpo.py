@@ -110,7 +110,8 @@ class GRPO(Algorithm):
         """The clipped surrogate, summed over the tokens."""
         options = self.options
         clips = {"clip_low": options.clip_low, "clip_high": options.clip_high}
-        logprobs = token_logprobs(self.system.attacker.model, batch.rows)
+        attacker = self.system.attacker
+        logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
         level: Literal["token", "sequence_mean"] = (
             "token" if options.ratio == "token" else "sequence_mean"
         )

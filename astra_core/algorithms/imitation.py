@@ -28,7 +28,8 @@ def copying_loss(
     system: System, batch: PolicyBatch, *, aggregation: CopyAggregation
 ) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
     """Negative log-likelihood of the probes, summed with their weights."""
-    logprobs = token_logprobs(system.attacker.model, batch.rows)
+    attacker = system.attacker
+    logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
     losses = nll_losses(logprobs, weights=batch.advantages[:, 0])
     total = aggregate(losses, batch.mask, mode=aggregation).total
     return total, {"copied_nll_nats": mean_of(-logprobs, batch)}

@@ -145,7 +145,8 @@ def preference_loss(
     length_normalised: bool,
 ) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
     """The summed loss of a batch and its metrics, for any loss over two log-ratios."""
-    logprobs = token_logprobs(system.attacker.model, batch.rows)
+    attacker = system.attacker
+    logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
     ratios = sequence_log_ratios(
         logprobs, batch.reference_logprobs, batch.mask, length_normalised=length_normalised
     )

@@ -149,7 +149,10 @@ class PPO(Algorithm):
         options, policy = self.options, batch.policy
         clips = {"clip_low": options.clip_low, "clip_high": options.clip_high}
         is_warm = options.entropy_coefficient > 0.0
-        output = token_outputs(self.system.attacker.model, policy.rows, with_entropies=is_warm)
+        attacker = self.system.attacker
+        output = token_outputs(
+            attacker.model, policy.rows, with_entropies=is_warm, plan=attacker.plan
+        )
         ratios = log_ratios(output.logprobs, policy, level="token")
         losses = clipped_surrogate(ratios, policy.advantages, **clips, dual_clip=options.dual_clip)
         loss, metrics = policy_loss(

@@ -122,7 +122,8 @@ class REINFORCE(Algorithm):
     def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
         """The surrogate, summed over the probes."""
         options = self.options
-        logprobs = token_logprobs(self.system.attacker.model, batch.rows)
+        attacker = self.system.attacker
+        logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
         ratios = log_ratios(logprobs, batch, level="token")
         if options.importance == "none":
             losses = reinforce_surrogate(logprobs, batch.advantages)

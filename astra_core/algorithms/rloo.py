@@ -97,7 +97,8 @@ class RLOO(Algorithm):
         """The clipped surrogate, summed over the probes."""
         options = self.options
         clips = {"clip_low": options.clip_low, "clip_high": options.clip_high}
-        logprobs = token_logprobs(self.system.attacker.model, batch.rows)
+        attacker = self.system.attacker
+        logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
         ratios = log_ratios(logprobs, batch, level="sequence")
         losses = clipped_surrogate(ratios, batch.advantages, **clips)
         clipped = is_clipped(ratios, batch.advantages, **clips).expand_as(batch.mask)

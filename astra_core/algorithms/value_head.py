@@ -12,6 +12,7 @@ from torch.nn.functional import linear
 
 from astra_core.algorithms.functional import token_entropies
 from astra_core.engine.logprobs import continuation_states, token_logits, token_logprobs
+from astra_core.engine.plan import Plan
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import TokenRows, batches_within, pad_rows
 
@@ -33,19 +34,22 @@ class TokenOutputs:
     final_states: Float[Tensor, "B H"]
 
 
-def token_outputs(model: Any, rows: TokenRows, *, with_entropies: bool = False) -> TokenOutputs:
-    """What ``models.logprobs.token_logprobs`` gives, with the hidden states it comes from."""
+def token_outputs(
+    model: Any, rows: TokenRows, *, with_entropies: bool = False, plan: Plan | None = None
+) -> TokenOutputs:
+    """What ``token_logprobs`` gives, with the hidden states it comes from."""
     tail = rows.continuation_ids.shape[1]
     if len(rows.input_ids) == 0:
         # transformers cannot reshape an empty batch.
         none, width = torch.zeros(0, tail), model.get_input_embeddings().weight.shape[1]
         return TokenOutputs(none, none, torch.zeros(0, tail, width), torch.zeros(0, width))
-    states = continuation_states(model, rows)
+    plan = plan or Plan.of(model)
+    states = continuation_states(model, rows, plan=plan)
     mask = rows.continuation_mask
-    logprobs = token_logprobs(model, rows, states=states)
+    logprobs = token_logprobs(model, rows, states=states, plan=plan)
     entropies = logprobs.new_zeros(len(logprobs), 0)
     if with_entropies:
-        logits = token_logits(model, rows, states=states)
+        logits = token_logits(model, rows, states=states, plan=plan)
         entropies = logprobs.new_zeros(mask.shape).masked_scatter(mask, token_entropies(logits))
     # Row i has its last token in place num_tokens[i].
     ends = mask.sum(dim=1)
@@ -107,7 +111,7 @@ class ValueHead:
                 pad_id=0,
                 device=self._attacker.device,
             )
-            output = token_outputs(self._attacker.model, rows)
+            output = token_outputs(self._attacker.model, rows, plan=self._attacker.plan)
             before, after = self(output.states).tolist(), self(output.final_states).tolist()
             for index, own, last in zip(chunk, before, after, strict=True):
                 found[index] = (*own[: len(continuations[index])], last)

@@ -9,6 +9,8 @@ from weakref import WeakKeyDictionary
 import torch
 
 from astra_core.engine.attention import use_own_attention
+from astra_core.engine.cache.prefixes import PrefixStore
+from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
 
 Contexts = list[list[int]]
 
@@ -108,7 +110,7 @@ def _narrow_windows(config: Any) -> Iterator[None]:
             setattr(config, name, window)
 
 
-def _is_read_alike(model: Any, *ways: Callable[[Any, Contexts], Any]) -> bool:
+def _is_read_alike(model: Any, *ways: Callable[[Any, Contexts], Reading]) -> bool:
     contexts = [_known_ids(model, ids) for ids in _CONTEXTS]
     readings = [way(model, contexts) for way in ways]
     count = len(readings[0].logits)
@@ -117,28 +119,21 @@ def _is_read_alike(model: Any, *ways: Callable[[Any, Contexts], Any]) -> bool:
     return all(_is_close(first, second) for first, second in zip(*found, strict=True))
 
 
-def _cached(model: Any, contexts: Contexts) -> Any:
-    from astra_core.engine.cache.reading import CachedReading
-
+def _cached(model: Any, contexts: Contexts) -> Reading:
     return CachedReading(model, contexts, [0] * len(contexts), store=None, room=1)
 
 
-def _padded(model: Any, contexts: Contexts) -> Any:
-    from astra_core.engine.cache.reading import PaddedReading
-
+def _padded(model: Any, contexts: Contexts) -> Reading:
     return PaddedReading(model, contexts, [0] * len(contexts))
 
 
-def _padded_siblings(model: Any, contexts: Contexts) -> Any:
+def _padded_siblings(model: Any, contexts: Contexts) -> Reading:
     reading = _padded(model, _siblings(contexts))
     reading.select(_FORKED)
     return reading
 
 
-def _siblings_on_a_stem(model: Any, contexts: Contexts) -> Any:
-    from astra_core.engine.cache.prefixes import PrefixStore
-    from astra_core.engine.cache.reading import CachedReading
-
+def _siblings_on_a_stem(model: Any, contexts: Contexts) -> Reading:
     store = PrefixStore(1 << 30)
 
     def read(rows: Contexts) -> CachedReading:
@@ -155,9 +150,7 @@ def _siblings(contexts: Contexts) -> Contexts:
     return [[*context, *tail] for context in contexts for tail in (contexts[0][:2], contexts[1])]
 
 
-def _lone(model: Any, contexts: Contexts) -> Any:
-    from astra_core.engine.cache.reading import LoneReading
-
+def _lone(model: Any, contexts: Contexts) -> Reading:
     return LoneReading(model, contexts, [0] * len(contexts))
 
 

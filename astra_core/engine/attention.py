@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from astra_core.engine.cache.stems import Shared
+from astra_core.engine.carrier import load_of
 from astra_core.engine.trees.tree_attention import Blocks, by_blocks
 
 NAME = "astra"
@@ -34,7 +35,7 @@ def use_own_attention(model: Any) -> bool:
     return True
 
 
-def attention(
+def attention(  # noqa: PLR0917  # transformers gives them by position
     module: torch.nn.Module,
     query: Float[Tensor, "B H Q D"],
     key: Float[Tensor, "B K T D"],
@@ -52,38 +53,41 @@ def attention(
     """
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
+    scale = query.shape[3] ** -0.5 if scaling is None else scaling
     is_special = any(options.get(name) is not None for name in _SPECIAL)
     is_plain = not (is_special or options.get("dropout"))
-    shared: Shared | None = getattr(key, "shared", None)
+    shared = load_of(key, Shared)
     if shared is not None:
         if not is_plain:
             msg = (
                 f"attention over a stem must be plain, got dropout or one of {', '.join(_SPECIAL)}"
             )
             raise NotImplementedError(msg)
-        return _forked(query, key, value, attention_mask, scaling, shared), None
+        return _forked(query, key, value, mask=attention_mask, scale=scale, shared=shared), None
     if query.shape[2] != 1 or not is_plain:
         whole = partial(sdpa_attention_forward, module, scaling=scaling, **options)
-        blocks: Blocks | None = getattr(attention_mask, "blocks", None)
+        blocks = load_of(attention_mask, Blocks)
         if blocks is not None and is_plain:
-            return by_blocks(lambda *own: whole(*own)[0], query, key, value, blocks), None
+            return by_blocks(
+                lambda *own: whole(*own)[0], query, key=key, value=value, blocks=blocks
+            ), None
         found: tuple[Tensor, None] = whole(query, key, value, attention_mask)
         return found
-    return _single_query(query, key, value, attention_mask, scaling), None
+    return _single_query(query, key, value, mask=attention_mask, scale=scale), None
 
 
 def _single_query(
     query: Float[Tensor, "B H 1 D"],
     key: Float[Tensor, "B K T D"],
     value: Float[Tensor, "B K T E"],
+    *,
     mask: Tensor | None,
-    scaling: float | None,
+    scale: float,
 ) -> Float[Tensor, "B 1 H E"]:
     rows, heads, _, size = query.shape
     groups = key.shape[1]
     # Heads that share keys become the queries of one product, so no key is repeated.
     grouped = query.reshape(rows, groups, heads // groups, size)
-    scale = size**-0.5 if scaling is None else scaling
     scores = (grouped * scale) @ key.transpose(2, 3)
     if mask is not None:
         if mask.dtype == torch.bool:
@@ -98,14 +102,14 @@ def _forked(
     query: Float[Tensor, "B H Q D"],
     key: Float[Tensor, "B K T D"],
     value: Float[Tensor, "B K T E"],
+    *,
     mask: Float[Tensor, "B 1 Q T"] | None,
-    scaling: float | None,
+    scale: float,
     shared: Shared,
 ) -> Float[Tensor, "B Q H E"]:
     """Attention of each row to the prefix it goes on from, and to its own tokens."""
     rows, heads, count, size = query.shape
     groups = key.shape[1]
-    scale = size**-0.5 if scaling is None else scaling
     grouped = (query * scale).reshape(rows, groups, heads // groups * count, size)
     own = grouped @ key.transpose(2, 3)
     if mask is not None:

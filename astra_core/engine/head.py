@@ -16,13 +16,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from astra_core.engine.products.routed_linear import fast_route, is_exact
+from astra_core.engine.products.routes import Route, fast_route
 from astra_core.engine.products.split_product import (
-    MIN_ROWS,
     Factor,
     Halves,
     factor,
-    has_split_product,
     is_worth_splitting,
     multiply,
 )
@@ -44,9 +42,18 @@ def label_logprobs(
     states: Float[Tensor, "S H"],
     labels: Int[Tensor, " S"],
     *,
+    route: Route,
     max_kept_logits: int = MAX_KEPT_LOGITS,
 ) -> Float[Tensor, " S"]:
-    """Log-probability of each label after its state, nats, in fp32 at least."""
+    """Log-probability of each label after its state, nats, in fp32 at least.
+
+    Args:
+        head: Whose rows are the vocabulary's.
+        states: Hidden states.
+        labels: Tokens.
+        route: Of the plan, for products in fp32.
+        max_kept_logits: More are not kept for the gradient.
+    """
     device = states.device.type
     if torch.is_autocast_enabled(device):
         states = states.to(torch.get_autocast_dtype(device))
@@ -56,47 +63,64 @@ def label_logprobs(
         raise IndexError(msg)
     # Nothing is kept, and no product is split, where no gradient is asked for.
     is_trained = torch.is_grad_enabled() and (states.requires_grad or head.weight.requires_grad)
-    plan = _Plan(
+    is_fp32 = states.dtype == torch.float32 and device == "cpu"
+    is_large = is_fp32 and is_worth_splitting(head.weight, num_rows=len(states))
+    products = _Products(
         is_kept=is_trained and len(labels) * size <= max_kept_logits,
-        is_split=is_trained and _is_worth_splitting(states, head.weight),
+        is_split=route == "split" and is_trained and is_large,
+        is_fast=route == "fast" and is_fp32,
     )
-    found: Tensor = _LabelLogprobs.apply(states, head.weight, head.bias, labels, plan)  # type: ignore[no-untyped-call]
+    found: Tensor = _LabelLogprobs.apply(states, head.weight, head.bias, labels, products)  # type: ignore[no-untyped-call]
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class _Products:
+    """How one call takes its products, and whether it keeps them for the gradient."""
+
     is_kept: bool
     is_split: bool
+    is_fast: bool
 
     def factor(self, matrix: Tensor, dtype: torch.dtype) -> Factor:
         return factor(matrix.to(dtype), is_split=self.is_split)
 
+    def route(self) -> AbstractContextManager[None]:
+        return fast_route() if self.is_fast else nullcontext()
+
+    def logits(
+        self, known: Factor, rows: Factor, bias: Float[Tensor, " B"] | None
+    ) -> Float[Tensor, "S B"]:
+        kind = "cpu" if isinstance(known, Halves) else known.device.type
+        with self.route(), torch.autocast(kind, enabled=False):
+            logits = multiply(known, rows.t())
+        return logits if bias is None else logits.add_(bias.to(logits.dtype))
+
 
 class _LabelLogprobs(torch.autograd.Function):
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0917  # torch gives them by position
         ctx: Any,
         states: Float[Tensor, "S H"],
         weight: Float[Tensor, "V H"],
         bias: Float[Tensor, " V"] | None,
         labels: Int[Tensor, " S"],
-        plan: _Plan,
+        products: _Products,
     ) -> Float[Tensor, " S"]:
         dtype = torch.promote_types(states.dtype, torch.float32)
         chosen = states.new_zeros(len(labels), dtype=dtype)
         totals = torch.full_like(chosen, -torch.inf)
-        known, kept = plan.factor(states, states.dtype), []
+        known, kept = products.factor(states, states.dtype), []
         for block in _vocabulary_blocks(weight, len(labels)):
-            rows = plan.factor(weight[block], states.dtype)
-            logits = _logits(known, rows, None if bias is None else bias[block])
+            rows = products.factor(weight[block], states.dtype)
+            logits = products.logits(known, rows, None if bias is None else bias[block])
             own = logits.to(dtype)
             totals = torch.logaddexp(totals, own.logsumexp(dim=1))
             is_here, places = _within(labels, block)
             chosen = torch.where(is_here, own.gather(1, places)[:, 0], chosen)
-            kept += [logits] if plan.is_kept else []
+            kept += [logits] if products.is_kept else []
         ctx.save_for_backward(states, weight, bias, labels, totals)
-        ctx.plan, ctx.kept = plan, kept
+        ctx.products, ctx.kept = products, kept
         return chosen - totals
 
     @staticmethod
@@ -107,16 +131,17 @@ class _LabelLogprobs(torch.autograd.Function):
         of_states = torch.zeros_like(states, dtype=totals.dtype)
         of_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
         of_bias = None if bias is None else torch.empty_like(bias)
-        known, kept = ctx.plan.factor(states, states.dtype), iter(ctx.kept)
+        products: _Products = ctx.products
+        known, kept = products.factor(states, states.dtype), iter(ctx.kept)
         ctx.kept = []
         for block in _vocabulary_blocks(weight, len(labels)):
-            rows = ctx.plan.factor(weight[block], states.dtype)
+            rows = products.factor(weight[block], states.dtype)
             logits = next(kept, None)
             if logits is None:
-                logits = _logits(known, rows, None if bias is None else bias[block])
-            logits = _gradient(logits, _within(labels, block), totals, outer)
-            sent = factor(logits, is_split=ctx.plan.is_split)
-            with _route(known):
+                logits = products.logits(known, rows, None if bias is None else bias[block])
+            logits = _gradient(logits, _within(labels, block), totals=totals, outer=outer)
+            sent = factor(logits, is_split=products.is_split)
+            with products.route():
                 of_states += multiply(sent, rows)
                 if of_weight is not None:
                     of_weight[block] = multiply(sent.t(), known)
@@ -125,22 +150,10 @@ class _LabelLogprobs(torch.autograd.Function):
         return of_states.to(states.dtype), of_weight, of_bias, None, None
 
 
-def _is_worth_splitting(states: Float[Tensor, "S H"], weight: Float[Tensor, "V H"]) -> bool:
-    is_large = len(states) >= MIN_ROWS and is_worth_splitting(weight)
-    is_fp32 = states.dtype == torch.float32
-    return is_large and is_fp32 and has_split_product() and not is_exact()
-
-
-def _logits(known: Factor, rows: Factor, bias: Float[Tensor, " B"] | None) -> Float[Tensor, "S B"]:
-    kind = "cpu" if isinstance(known, Halves) else known.device.type
-    with _route(known), torch.autocast(kind, enabled=False):
-        logits = multiply(known, rows.t())
-    return logits if bias is None else logits.add_(bias.to(logits.dtype))
-
-
 def _gradient(
     logits: Float[Tensor, "S B"],
     labels: tuple[Tensor, Tensor],
+    *,
     totals: Float[Tensor, " S"],
     outer: Float[Tensor, " S"],
 ) -> Float[Tensor, "S B"]:
@@ -172,10 +185,3 @@ def blocks_of(logits: Float[Tensor, "S V"]) -> Iterator[slice]:
 def _slices(length: int, size: int) -> Iterator[slice]:
     for begin in range(0, length, size):
         yield slice(begin, min(begin + size, length))
-
-
-def _route(known: Factor) -> AbstractContextManager[None]:
-    if isinstance(known, Halves):
-        return nullcontext()
-    is_fp32 = known.dtype == torch.float32 and known.device.type == "cpu"
-    return fast_route() if is_fp32 else nullcontext()

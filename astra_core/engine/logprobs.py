@@ -6,9 +6,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from astra_core.engine.abilities import abilities_of
 from astra_core.engine.head import label_logprobs
 from astra_core.engine.masks import attention_masks
+from astra_core.engine.plan import Plan
+from astra_core.engine.products.routes import Route
 from astra_core.engine.trees.packing import PackedRows, packed_rows
 from astra_core.engine.trees.tree_attention import with_blocks
 from astra_core.models.rows import (
@@ -24,7 +25,11 @@ _WORTH_PACKING = 0.9
 
 
 def token_logprobs(
-    model: Any, rows: TokenRows, *, states: Float[Tensor, "B T+1 H"] | None = None
+    model: Any,
+    rows: TokenRows,
+    *,
+    states: Float[Tensor, "B T+1 H"] | None = None,
+    plan: Plan | None = None,
 ) -> Float[Tensor, "B T"]:
     """Log-probability of each continuation token, nats; exactly 0 at padding.
 
@@ -35,56 +40,64 @@ def token_logprobs(
         model: A causal LM of transformers.
         rows: Contexts and continuations.
         states: What ``continuation_states`` gave, if it is known.
+        plan: How the model is run; by default ``Plan.of`` it.
     """
     mask = rows.continuation_mask
-    if not mask.any() or not abilities_of(model).has_plain_head:
-        return _plain_logprobs(model, rows)
-    states = continuation_states(model, rows) if states is None else states
-    values = _label_logprobs(model, states[:, :-1][mask], rows.continuation_ids[mask])
+    if not mask.any():
+        return padded_logprobs(model, rows)
+    plan = plan or Plan.of(model)
+    if not plan.abilities.has_plain_head:
+        return _plain_logprobs(model, rows, plan)
+    states = continuation_states(model, rows, plan=plan) if states is None else states
+    own = states[:, :-1][mask]
+    values = _label_logprobs(model, own, rows.continuation_ids[mask], route=plan.route)
     return values.new_zeros(mask.shape).masked_scatter(mask, values)
 
 
 def token_logits(
-    model: Any, rows: TokenRows, *, states: Float[Tensor, "B T+1 H"]
+    model: Any, rows: TokenRows, *, states: Float[Tensor, "B T+1 H"], plan: Plan | None = None
 ) -> Float[Tensor, "S V"]:
     """Logits before every real continuation token, row by row, in fp32."""
-    mask = rows.continuation_mask
-    if abilities_of(model).has_plain_head:
+    mask, plan = rows.continuation_mask, plan or Plan.of(model)
+    if plan.abilities.has_plain_head:
         logits: Tensor = model.get_output_embeddings()(states[:, :-1][mask])
         return logits.float()
-    return _plain_logits(model, rows).float()
+    return _plain_logits(model, rows, plan).float()
 
 
-def _plain_logprobs(model: Any, rows: TokenRows) -> Float[Tensor, "B T"]:
+def _plain_logprobs(model: Any, rows: TokenRows, plan: Plan) -> Float[Tensor, "B T"]:
     mask = rows.continuation_mask
-    if not mask.any() or abilities_of(model).takes_padding:
+    if plan.abilities.takes_padding:
         return padded_logprobs(model, rows)
-    values = chosen_logprobs(_plain_logits(model, rows), rows.continuation_ids[mask])
+    values = chosen_logprobs(_plain_logits(model, rows, plan), rows.continuation_ids[mask])
     return values.new_zeros(mask.shape).masked_scatter(mask, values)
 
 
-def _plain_logits(model: Any, rows: TokenRows) -> Float[Tensor, "S V"]:
+def _plain_logits(model: Any, rows: TokenRows, plan: Plan) -> Float[Tensor, "S V"]:
     """Logits before every real continuation token, without a head of one's own."""
     mask = rows.continuation_mask
-    if abilities_of(model).takes_padding:
+    if plan.abilities.takes_padding:
         return padded_logits(model, rows)[mask]
     counts = mask.sum(dim=1).tolist()
     pairs = zip(rows.sequences(), counts, strict=True)
     return torch.cat([lone_logits(model, ids)[len(ids) - n - 1 : -1] for ids, n in pairs])
 
 
-def continuation_states(model: Any, rows: TokenRows) -> Float[Tensor, "B T+1 H"]:
+def continuation_states(
+    model: Any, rows: TokenRows, *, plan: Plan | None = None
+) -> Float[Tensor, "B T+1 H"]:
     """The last hidden state before each continuation token and, in the last place, after the last.
 
     Entries at padding hold any state.
     """
     sequences = rows.sequences()
     num_tokens = sum(map(len, sequences))
-    if abilities_of(model).takes_masks:
+    plan = plan or Plan.of(model)
+    if plan.packs_trees:
         packed = packed_rows(sequences, device=rows.input_ids.device)
         if packed.num_tokens <= _WORTH_PACKING * num_tokens:
             return _packed_states(model, packed, rows)
-    if not abilities_of(model).takes_padding:
+    if plan.reading == "lone":
         return _lone_states(model, sequences, rows)
     output = model.base_model(
         input_ids=rows.input_ids,
@@ -132,12 +145,12 @@ def _packed_states(model: Any, packed: PackedRows, rows: TokenRows) -> Float[Ten
 
 
 def _label_logprobs(
-    model: Any, states: Float[Tensor, "S H"], labels: Int[Tensor, " S"]
+    model: Any, states: Float[Tensor, "S H"], labels: Int[Tensor, " S"], *, route: Route
 ) -> Float[Tensor, " S"]:
     head = model.get_output_embeddings()
     # Not its subclasses: an adapter around the head does more than multiply.
     if type(head) is torch.nn.Linear:
-        return label_logprobs(head, states, labels)
+        return label_logprobs(head, states, labels, route=route)
     return chosen_logprobs(head(states), labels)
 
 

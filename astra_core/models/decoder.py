@@ -44,7 +44,7 @@ class Decoder:
         limit = self._generation.max_new_tokens
         for step in range(limit):
             token, logprob = self._draw(rows, step)
-            alive = self._note(rows, alive, token, logprob)
+            alive = self._note(rows, alive, token=token, logprob=logprob)
             num_alive = sum(alive)
             if step + 1 == limit or not num_alive:
                 break
@@ -81,6 +81,7 @@ class Decoder:
         self,
         rows: list[int],
         alive: list[bool],
+        *,
         token: Int[Tensor, " B"],
         logprob: Float[Tensor, " B"],
     ) -> list[bool]:

@@ -9,19 +9,18 @@ from typing import Any, Self
 import torch
 
 from astra_core.config import GenerationConfiguration
-from astra_core.engine.abilities import abilities_of
 from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
 from astra_core.engine.logprobs import token_logprobs
+from astra_core.engine.machine import Machine
+from astra_core.engine.plan import Plan
 from astra_core.engine.products.activations import use_fused_gelu
-from astra_core.engine.products.packed_linear import packed_linears
-from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.models.decoder import Decoder
 from astra_core.models.lora import merged_state
 from astra_core.models.pretrained import load_pretrained
 from astra_core.models.rows import batches_within, pad_rows
-from astra_core.models.tokenizers import meaning_of_ids
+from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +58,28 @@ class LanguageModel:
     """A causal LM that samples from keys and scores token ids; text is only derived.
 
     Dropout stays off at all times: the policy that is trained is the one that sampled.
+
+    Attributes:
+        plan: How the model is run.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, *, separator: str | None = None) -> None:
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        separator: str | None = None,
+        machine: Machine | None = None,
+    ) -> None:
         self.model = model.eval()
         use_fused_gelu(self.model)
         self.tokenizer = tokenizer
-        self.separator_ids = _separator_ids(tokenizer, separator)
+        self.separator_ids = separator_ids_of(tokenizer, separator)
         ends = {tokenizer.eos_token_id} | (
             {self.separator_ids[0]} if len(self.separator_ids) == 1 else set()
         )
         self.end_ids = tuple(sorted(ends - {None}))
-        self._abilities = abilities_of(self.model)
+        self.plan = Plan.of(self.model, machine)
         self._store: PrefixStore | None = None
 
     @classmethod
@@ -81,6 +90,7 @@ class LanguageModel:
         separator: str | None = None,
         is_frozen: bool = True,
         device: torch.device | str = "cpu",
+        machine: Machine | None = None,
     ) -> Self:
         """The model and tokenizer in a Hugging Face folder, from safetensors, in fp32.
 
@@ -89,7 +99,7 @@ class LanguageModel:
         """
         model, tokenizer = load_pretrained(folder)
         model.requires_grad_(not is_frozen)
-        return cls(model.to(device), tokenizer, separator=separator)
+        return cls(model.to(device), tokenizer, separator=separator, machine=machine)
 
     @property
     def max_positions(self) -> int:
@@ -169,7 +179,7 @@ class LanguageModel:
                 [contexts[i] for i in chunk],
                 [keys[i] for i in chunk],
                 generation,
-                [lengths[i] for i in chunk],
+                suffix_lengths=[lengths[i] for i in chunk],
             )
             for index, continuation in zip(chunk, sampled, strict=True):
                 found[index] = continuation
@@ -180,6 +190,7 @@ class LanguageModel:
         contexts: Sequence[Sequence[int]],
         keys: Sequence[Sequence[bytes]],
         generation: GenerationConfiguration,
+        *,
         suffix_lengths: Sequence[int],
     ) -> list[Continuations]:
         reading = self._read(contexts, suffix_lengths, room=generation.max_new_tokens)
@@ -205,16 +216,16 @@ class LanguageModel:
     def _read(
         self, contexts: Sequence[Sequence[int]], suffix_lengths: Sequence[int], *, room: int
     ) -> Reading:
-        if self._abilities.takes_masks:
+        if self.plan.reading == "cached":
             return CachedReading(
                 self.model,
                 contexts,
                 suffix_lengths,
                 store=self._store,
                 room=room,
-                takes_stems=self._abilities.takes_stems,
+                takes_stems=self.plan.abilities.takes_stems,
             )
-        way = PaddedReading if self._abilities.takes_padding else LoneReading
+        way = PaddedReading if self.plan.reading == "padded" else LoneReading
         return way(self.model, contexts, suffix_lengths)
 
     @contextmanager
@@ -226,8 +237,9 @@ class LanguageModel:
         demand in bf16.
         """
         before, self._store = self._store, PrefixStore(max_bytes) if max_bytes else None
+        plan = self.plan.talking(precision="bf16" if is_bf16 else "fp32")
         try:
-            with packed_linears(self.model, dtype=torch.bfloat16 if is_bf16 else torch.float32):
+            with plan.talks(self.model):
                 yield
         finally:
             self._store = before
@@ -265,7 +277,7 @@ class LanguageModel:
                 pad_id=self._pad_id,
                 device=self.device,
             )
-            logprobs = token_logprobs(self.model, rows).tolist()
+            logprobs = token_logprobs(self.model, rows, plan=self.plan).tolist()
             for index, row in zip(chunk, logprobs, strict=True):
                 found[index] = tuple(row[: len(continuations[index])])
         return found
@@ -286,16 +298,3 @@ class LanguageModel:
         """Writes a Hugging Face folder with safetensors and the tokenizer; adapters are merged."""
         self.model.save_pretrained(str(folder), state_dict=merged_state(self.model))
         self.tokenizer.save_pretrained(str(folder))
-
-
-def _separator_ids(tokenizer: Any, separator: str | None) -> tuple[int, ...]:
-    if separator is None:
-        if tokenizer.eos_token_id is None:
-            msg = "system.separator must be given, got null: the tokenizer has no end token"
-            raise ConfigurationError(msg)
-        return (tokenizer.eos_token_id,)
-    ids = tuple(tokenizer(separator, add_special_tokens=False)["input_ids"])
-    if not ids:
-        msg = f"system.separator must encode to at least one token, got {separator!r}; try '\\n'"
-        raise ConfigurationError(msg)
-    return ids

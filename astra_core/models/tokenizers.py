@@ -1,4 +1,4 @@
-"""What can be known of a model's tokenizer before its weights are loaded."""
+"""What can be known of a model's tokenizer without its weights."""
 
 import json
 from pathlib import Path
@@ -34,3 +34,21 @@ def meaning_of_ids(tokenizer: Any) -> dict[str, Any]:
     """What a tokenizer's ids mean: its whole state but padding and truncation, set by each call."""
     state: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     return {key: state[key] for key in state if key not in {"padding", "truncation"}}
+
+
+def separator_ids_of(tokenizer: Any, separator: str | None) -> tuple[int, ...]:
+    """What ends an utterance: the separator's ids, or the end token where it is None.
+
+    Raises:
+        ConfigurationError: There is no end token, or the separator encodes to nothing.
+    """
+    if separator is None:
+        if tokenizer.eos_token_id is None:
+            msg = "system.separator must be given, got null: the tokenizer has no end token"
+            raise ConfigurationError(msg)
+        return (tokenizer.eos_token_id,)
+    ids = tuple(tokenizer(separator, add_special_tokens=False)["input_ids"])
+    if not ids:
+        msg = f"system.separator must encode to at least one token, got {separator!r}; try '\\n'"
+        raise ConfigurationError(msg)
+    return ids

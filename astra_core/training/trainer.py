@@ -15,6 +15,7 @@ from pathlib import Path
 from astra_core.algorithm import Algorithm, Batch
 from astra_core.config import Section, TrainingConfiguration
 from astra_core.engine.memory import peak_memory
+from astra_core.engine.plan import Plan
 from astra_core.errors import CheckpointError, ConfigurationError
 from astra_core.evaluator import Evaluator
 from astra_core.extensions.promises import examined, reports_of
@@ -30,7 +31,7 @@ from astra_core.training.resume_policy import as_begun, starting_point, whole_be
 from astra_core.training.state import RunState
 from astra_core.training.stopping import Best, Stopping
 from astra_core.training.trial import Trial, tried
-from astra_core.training.update import Updates, refuse_many_nonfinite
+from astra_core.training.update import Updates, learning_plan, refuse_many_nonfinite
 
 __all__ = ["EvaluationPoint", "Progress", "StepReport", "Trainer"]
 
@@ -92,6 +93,11 @@ class Trainer:
         self._stopping = Stopping(config.early_stopping)
         self._state = RunState(config, sampler, algorithm, updates=self.updates)
         self._eval_s = 0.0
+
+    @property
+    def plan(self) -> Plan:
+        """How the attacker is run, among its partners and while it learns."""
+        return learning_plan(self.sampler.system.plan, self.config)
 
     def train(self, on_step: Callable[[StepReport], None] | None = None) -> Progress:
         """Drains ``steps`` and says where it ended; the best weights are then in the attacker.

@@ -7,17 +7,15 @@ weight, so the size and order of micro-batches and the number of processes chang
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from astra_core.algorithm import Algorithm, Batch
 from astra_core.config import TrainingConfiguration
-from astra_core.engine.products.routed_linear import routed_linears
-from astra_core.engine.recomputation import recomputed
+from astra_core.engine.plan import Plan
+from astra_core.engine.products.precision import Precision
 from astra_core.errors import TrainingError
 from astra_core.extensions.calls import plugin_call
 from astra_core.extensions.promises import built_optimizer, built_schedule, loss_of, own_weights
@@ -85,8 +83,18 @@ def refuse_many_nonfinite(count: int, *, limit: int, last: Update) -> None:
         raise TrainingError(msg)
 
 
+def learning_plan(plan: Plan, config: TrainingConfiguration) -> Plan:
+    """The plan with what a configuration, whose precision is settled, says of updates."""
+    precision: Precision = "fp32" if config.precision == "fp32" else "bf16"
+    return plan.learning(precision=precision, recomputes=config.gradient_checkpointing)
+
+
 class Updates:
-    """The optimiser, its schedule and the weights it moves."""
+    """The optimiser, its schedule and the weights it moves.
+
+    Attributes:
+        plan: How the attacker is run while it learns.
+    """
 
     def __init__(
         self,
@@ -100,6 +108,7 @@ class Updates:
         self._algorithm = algorithm
         self._attacker = attacker
         self._world = world
+        self.plan = learning_plan(attacker.plan, config)
         plugin: OptimizerPlugin = build("optimizer", config.optimizer)
         groups = parameter_groups(
             attacker.model,
@@ -156,9 +165,9 @@ class Updates:
         """Leaves the window's gradients in the active weights; the loss and the metrics' means."""
         weight = sum(batch.weight for batch in window) or 1.0
         totals = {"": 0.0}
-        with self._recomputation(), self._route():
+        with self.plan.learns(self._attacker.model):
             for batch in window[self._world.rank :: self._world.size]:
-                with self._autocast():
+                with self.plan.autocast():
                     loss, logs = loss_of(self._algorithm, batch)
                 (loss / weight).backward()  # type: ignore[no-untyped-call]
                 totals[""] += float(loss.detach()) / weight
@@ -206,17 +215,3 @@ class Updates:
             if parameter.grad is not None:
                 found[f"gradient/{name}"] = parameter.grad.detach().clone()
         return found
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        if self._config.precision == "fp32":
-            return nullcontext()
-        return torch.autocast(self._attacker.device.type, dtype=torch.bfloat16)
-
-    def _route(self) -> AbstractContextManager[Any]:
-        is_fp32 = self._config.precision == "fp32" and self._attacker.device.type == "cpu"
-        return routed_linears(self._attacker.model) if is_fp32 else nullcontext()
-
-    def _recomputation(self) -> AbstractContextManager[Any]:
-        if not self._config.gradient_checkpointing:
-            return nullcontext()
-        return recomputed(self._attacker.model)

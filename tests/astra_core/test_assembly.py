@@ -76,7 +76,7 @@ def test_the_number_of_threads_is_the_one_asked_for(folders):
 
 def test_the_process_keeps_the_memory_that_it_frees(folders, monkeypatch):
     asked = []
-    monkeypatch.setattr(assembly, "keep_freed_memory", lambda: asked.append("keep"))
+    monkeypatch.setattr(assembly, "keep_freed_memory", lambda: not asked.append("keep"))
     loaded(folders)
 
     assert ["keep"] == asked

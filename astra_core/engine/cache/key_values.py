@@ -16,9 +16,12 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from astra_core.engine.cache.stems import Stem
+from astra_core.engine.carrier import laden
 
-_Source = Callable[[int, str, int, int], list[Tensor]]
-"""Gives the parts of a layer's keys or values, for a row and a number of tokens."""
+Beginning = tuple[int, int]
+"""A row, and how many of its first tokens are meant."""
+_Source = Callable[[int, str, Beginning], list[Tensor]]
+"""Gives the parts of a layer's keys or values of a beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +118,7 @@ class KeyValues(Cache):  # type: ignore[misc]
         lengths = [self.lengths[row] for row in rows]
         found = type(self)(len(self.layers), lengths, capacity, stem=stem)
         if any(lengths):
-            found._fill([(self._own, row, n) for row, n in zip(rows, lengths, strict=True)])  # noqa: SLF001
+            found._fill([(self.parts, own) for own in zip(rows, lengths, strict=True)])  # noqa: SLF001
         return found
 
     def forked(self, rows: Sequence[int], *, capacity: int) -> Self:
@@ -135,31 +138,35 @@ class KeyValues(Cache):  # type: ignore[misc]
         """
         num_layers = len(pieces[0][0].layers)
         found = cls(num_layers, [length for _, _, length in pieces], capacity)
-        found._fill([(cache._whole, row, length) for cache, row, length in pieces])  # noqa: SLF001
+        found._fill([(cache._whole, (row, length)) for cache, row, length in pieces])  # noqa: SLF001
         return found
 
-    def _fill(self, pieces: Sequence[tuple[_Source, int, int]]) -> None:
+    def _fill(self, pieces: Sequence[tuple[_Source, Beginning]]) -> None:
         """Allocates the layers; the first tokens of each piece go to the row in its place."""
         width = max(self.lengths)
         for index, layer in enumerate(self.layers):
             for name in ("keys", "values"):
-                parts = [source(index, name, row, length) for source, row, length in pieces]
+                parts = [source(index, name, own) for source, own in pieces]
                 setattr(layer, name, _stacked(parts, width, self.capacity))
             layer.is_initialized = True
 
-    def _own(self, layer: int, name: str, row: int, length: int) -> list[Tensor]:
-        """The first tokens of a row, as they lie here."""
+    def parts(self, layer: int, name: str, beginning: Beginning) -> list[Tensor]:
+        """Keys or values of a beginning, as they lie here; its stem not counted."""
+        row, length = beginning
         buffer: Tensor = getattr(self.layers[layer], name)
         return [buffer[row, :, :length]]
 
-    def _whole(self, layer: int, name: str, row: int, length: int) -> list[Tensor]:
-        """The first tokens of a row, those of its stem before its own."""
+    def _whole(self, layer: int, name: str, beginning: Beginning) -> list[Tensor]:
+        """Keys or values of a beginning, those of its stem before its own."""
         if self.stem is None:
-            return self._own(layer, name, row, length)
+            return self.parts(layer, name, beginning)
+        row, length = beginning
         owner = self.stem.owners[row]
         before = min(length, self.stem.values.lengths[owner])
-        parts = self.stem.values._own(layer, name, owner, before)  # noqa: SLF001
-        return parts if before == length else parts + self._own(layer, name, row, length - before)
+        parts = self.stem.values.parts(layer, name, (owner, before))
+        return (
+            parts if before == length else parts + self.parts(layer, name, (row, length - before))
+        )
 
     def retire(self, is_over: Sequence[bool]) -> list[int]:
         """Moves rows that are over behind the others, which go on alone; nothing is copied away.
@@ -229,7 +236,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         keys, values = keys[:, :, :width], values[:, :, :width]
         if stem is not None:
             # Models hand over to their attention what they get here, and know nothing of stems.
-            keys.shared = stem.shared(self._index, len(keys))  # type: ignore[attr-defined]
+            keys = laden(keys, stem.shared(self._index, len(keys)))
         return keys, values
 
     def get_seq_length(self) -> int:

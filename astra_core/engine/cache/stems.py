@@ -8,7 +8,7 @@ queries of all its rows.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Protocol, Self, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -16,8 +16,23 @@ from torch import Tensor
 
 from astra_core.engine.masks import additive_mask
 
-if TYPE_CHECKING:
-    from astra_core.engine.cache.key_values import KeyValues
+
+@runtime_checkable
+class Prefixes(Protocol):
+    """What a stem needs of the cache that its prefixes lie in."""
+
+    layers: list[Any]
+    lengths: list[int]
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the buffers."""
+
+    def selected(self, rows: Sequence[int], *, capacity: int) -> Self:
+        """These rows, copied."""
+
+    def parts(self, layer: int, name: str, beginning: tuple[int, int]) -> list[Tensor]:
+        """Keys or values of a row's first tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +110,11 @@ class Stem:
         owners: The prefix of each row; those of retired rows stand behind the others.
     """
 
-    _near: "KeyValues"
+    _near: Prefixes
     _groups: Groups | None
     _mask: Tensor | None
 
-    def __init__(self, values: "KeyValues", owners: Sequence[int]) -> None:
+    def __init__(self, values: Prefixes, owners: Sequence[int]) -> None:
         self.values = values
         self.owners = list(owners)
         self.settle()

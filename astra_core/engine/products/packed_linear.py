@@ -8,7 +8,7 @@ In bf16 only the products are: what is between the layers stays as it is, as und
 own way of casting every weight at every step costs more than the products.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -29,34 +29,43 @@ _TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
 
 
 @contextmanager
-def packed_linears(model: Any, *, dtype: torch.dtype = torch.float32) -> Iterator[None]:
+def packed_linears(
+    model: Any, *, packs: Collection[torch.dtype], dtype: torch.dtype = torch.float32
+) -> Iterator[None]:
     """Runs the body with reordered copies of the weights in use, without gradient.
 
     The weights must not change inside of the body.
 
     Args:
         model: Of fp32 weights.
+        packs: ``Machine.packs``; products of other types are the public ones.
         dtype: Of the products; sums are taken in fp32 either way.
     """
-    layers = [layer for layer in linear_layers(model) if _is_worth_it(layer, dtype)]
-    with replaced_forwards({layer: _packed_forward(layer, dtype) for layer in layers}):
+    is_packed = dtype in packs
+    layers = [
+        layer for layer in linear_layers(model) if _is_worth_it(layer, dtype, is_packed=is_packed)
+    ]
+    forwards = {layer: _packed_forward(layer, dtype, is_packed=is_packed) for layer in layers}
+    with replaced_forwards(forwards):
         yield
 
 
-def _is_worth_it(layer: Any, dtype: torch.dtype) -> bool:
+def _is_worth_it(layer: Any, dtype: torch.dtype, *, is_packed: bool) -> bool:
     # One with another forward is packed, by a scope around this one or for a second speaker.
     if layer.weight.dtype != torch.float32 or "forward" in vars(layer):
         return False
     if dtype != torch.float32:
         return True
     is_large = layer.weight.numel() >= _MIN_WEIGHTS
-    return is_large and layer.weight.device.type == "cpu" and has_packed_product(dtype)
+    return is_large and layer.weight.device.type == "cpu" and is_packed
 
 
-def _packed_forward(layer: Any, dtype: torch.dtype) -> Callable[[Tensor], Tensor]:
+def _packed_forward(
+    layer: Any, dtype: torch.dtype, *, is_packed: bool
+) -> Callable[[Tensor], Tensor]:
     matrix = matrix_of(layer).t().detach().to(dtype).contiguous()
     bias = None if layer.bias is None else layer.bias.detach().to(dtype)
-    is_packed = matrix.device.type == "cpu" and has_packed_product(dtype)
+    is_packed = is_packed and matrix.device.type == "cpu"
     product = (_packed_product if is_packed else _plain_product)(matrix, bias)
     if dtype == torch.float32:
         return product

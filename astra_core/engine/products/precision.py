@@ -9,11 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from typing import Any, Literal
 
 import torch
 
 from astra_core.config import SystemConfiguration
+from astra_core.engine.machine import Machine
 from astra_core.engine.products.linear_layers import linear_layers, matrix_of
 from astra_core.engine.products.packed_linear import packed_linears
 from astra_core.engine.products.routed_linear import routed_linears
@@ -31,55 +33,74 @@ _WORTH_IT = 0.9
 
 
 def settled(
-    config: SystemConfiguration, *models: Any, clock: Callable[[], float] = time.perf_counter
+    config: SystemConfiguration,
+    *models: Any,
+    machine: Machine | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> SystemConfiguration:
     """The configuration with what a trial of the largest of the models says in place of ``auto``.
 
     Args:
         config: How the models talk.
         models: Those that talk.
+        machine: Whose routes are tried; by default this one.
         clock: In seconds.
     """
     if config.precision != "auto":
         return config
     largest = max(models, key=lambda model: sum(p.numel() for p in model.parameters()))
-    faster = faster_precision(largest, is_trained=False, clock=clock)
+    faster = faster_precision(largest, is_trained=False, machine=machine, clock=clock)
     return config.model_copy(update={"precision": faster})
 
 
 def faster_precision(
-    model: Any, *, is_trained: bool, clock: Callable[[], float] = time.perf_counter
+    model: Any,
+    *,
+    is_trained: bool,
+    machine: Machine | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Precision:
     """The precision in which the linear layers of a model take less time; fp32 in doubt.
 
     Args:
         model: Of fp32 weights.
         is_trained: True for products with gradients, as in an update; else as in decoding.
+        machine: Whose routes are tried; by default this one.
         clock: In seconds.
     """
     kinds = Counter((type(layer), layer.weight.shape) for layer in linear_layers(model))
     found = {(type(layer), layer.weight.shape): layer for layer in linear_layers(model)}
+    machine = machine or Machine.here(next(model.parameters()).device.type)
+    scope = _trained if is_trained else _talking
     spent = dict.fromkeys(PRECISIONS, 0.0)
     for kind, count in kinds.items():
-        for name, seconds in _seconds(found[kind], is_trained=is_trained, clock=clock).items():
+        layer = found[kind]
+        work = _training_work(layer) if is_trained else _talking_work(layer)
+        within = partial(scope, layer, machine=machine)
+        for name, seconds in _seconds(work, within, device=machine.device, clock=clock).items():
             spent[name] += count * seconds
     return "bf16" if spent["bf16"] < _WORTH_IT * spent["fp32"] else "fp32"
 
 
-def _seconds(layer: Any, *, is_trained: bool, clock: Callable[[], float]) -> dict[Precision, float]:
-    """The least time of the layer's product in each precision; the two take turns."""
-    work = _training_work(layer) if is_trained else _talking_work(layer)
+def _seconds(
+    work: Callable[[], object],
+    scope: Callable[[Precision], AbstractContextManager[None]],
+    *,
+    device: str,
+    clock: Callable[[], float],
+) -> dict[Precision, float]:
+    """The least time of a layer's product in each precision; the two take turns."""
     least: dict[Precision, float] = dict.fromkeys(PRECISIONS, float("inf"))
     begun = clock()
     for turn in range(1 + _TURNS):
         if turn > 1 and clock() - begun > _PATIENCE_S:
             break
         for name in PRECISIONS:
-            with (_trained if is_trained else _talking)(layer, name):
+            with scope(name):
                 work()  # lays out what is laid out once
                 start = clock()
                 work()
-                _wait(layer.weight.device)
+                _wait(device)
                 seconds = clock() - start
             # The first turn loads code.
             least[name] = min(least[name], seconds) if turn else least[name]
@@ -107,21 +128,19 @@ def _training_work(layer: Any) -> Callable[[], object]:
     return differentiate
 
 
-def _talking(layer: Any, precision: Precision) -> AbstractContextManager[None]:
-    return packed_linears(layer, dtype=torch.bfloat16 if precision == "bf16" else torch.float32)
+def _talking(layer: Any, precision: Precision, *, machine: Machine) -> AbstractContextManager[None]:
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    return packed_linears(layer, packs=machine.packs, dtype=dtype)
 
 
 @contextmanager
-def _trained(layer: Any, precision: Precision) -> Iterator[None]:
-    device = layer.weight.device.type
+def _trained(layer: Any, precision: Precision, *, machine: Machine) -> Iterator[None]:
     if precision == "bf16":
-        with torch.autocast(device, dtype=torch.bfloat16):
-            yield
-    elif device == "cpu":
-        with routed_linears(layer):
+        with torch.autocast(machine.device, dtype=torch.bfloat16):
             yield
     else:
-        yield
+        with routed_linears(layer, route=machine.route):
+            yield
 
 
 def _rows(layer: Any, count: int) -> torch.Tensor:
@@ -131,6 +150,6 @@ def _rows(layer: Any, count: int) -> torch.Tensor:
     return torch.randn(count, size, generator=numbers).to(layer.weight.device)
 
 
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def _wait(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()

@@ -76,7 +76,7 @@ class SplitProduct(torch.autograd.Function):
     """``rows @ matrix + bias`` and its gradients."""
 
     @staticmethod
-    def forward(
+    def forward(  # noqa: PLR0917  # torch gives them by position
         ctx: Any,
         rows: Float[Tensor, "N I"],
         matrix: Float[Tensor, "I O"],

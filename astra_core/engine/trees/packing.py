@@ -88,7 +88,7 @@ def packed_rows(sequences: Sequence[Sequence[int]], *, device: torch.device | st
     return PackedRows(
         ids.view(num_rows, width).to(device),
         positions.view(num_rows, width).to(device),
-        _visible(forest, slots, width, num_rows).to(device),
+        _visible(forest, slots, width=width, num_rows=num_rows).to(device),
         places.to(device),
         len(forest.ids),
         branch_blocks(slots, forest.parents, width),
@@ -127,7 +127,7 @@ def _depth_first(forest: _Forest, begins: dict[int, int]) -> list[int]:
 
 
 def _visible(
-    forest: _Forest, slots: Sequence[int], width: int, num_rows: int
+    forest: _Forest, slots: Sequence[int], *, width: int, num_rows: int
 ) -> Bool[Tensor, "R N N"]:
     """Ancestors and self, row by row: a token sees what its parent sees, and itself."""
     visible = torch.zeros(num_rows * width, width, dtype=torch.bool)

@@ -14,6 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from astra_core.engine.carrier import laden
+
 MAX_WHOLE_TOKENS = 256
 """A branch no longer than this is attended over as a whole; smaller products gain nothing."""
 _WORTH_SCORES = 0.75
@@ -81,13 +83,14 @@ def with_blocks(
             [_seen(own, block.keys, block.queries) for block in blocks]
             for own, blocks in zip(torch.split(mask, 1), rows, strict=True)
         ]
-        mask.blocks = Blocks(rows, masks)  # type: ignore[attr-defined]
+        return laden(mask, Blocks(rows, masks))
     return mask
 
 
 def by_blocks(
     attend: Callable[[Tensor, Tensor, Tensor, Tensor], Float[Tensor, "1 q H E"]],
     query: Float[Tensor, "R H N D"],
+    *,
     key: Float[Tensor, "R K N D"],
     value: Float[Tensor, "R K N E"],
     blocks: Blocks,
@@ -101,19 +104,19 @@ def by_blocks(
         value: Of all tokens.
         blocks: Of these rows.
     """
-    tensors = (torch.split(tensor, 1) for tensor in (query, key, value))
-    rows = zip(*tensors, blocks.rows, blocks.masks, strict=True)
-    return torch.cat([_row(attend, *row) for row in rows])
+    tensors = zip(*(torch.split(tensor, 1) for tensor in (query, key, value)), strict=True)
+    rows = zip(tensors, blocks.rows, blocks.masks, strict=True)
+    return torch.cat([_row(attend, own, blocks=cut, masks=masks) for own, cut, masks in rows])
 
 
 def _row(
     attend: Callable[..., Tensor],
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+    tensors: tuple[Tensor, Tensor, Tensor],
+    *,
     blocks: Sequence[Block],
     masks: Sequence[Tensor],
 ) -> Float[Tensor, "1 N H E"]:
+    query, key, value = tensors
     cuts = sorted({0, *(end for block in blocks for stretch in block.keys for end in stretch)})
     # Of a split the gradient is one concatenation; of slices it would be a sum of zeros.
     keys, values = (_Pieces(whole, cuts) for whole in (key, value))

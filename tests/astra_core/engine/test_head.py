@@ -6,10 +6,13 @@ import torch
 from astra_core.engine import head as head_module
 from astra_core.engine.head import label_logprobs
 from astra_core.engine.products import split_product
+from astra_core.engine.products.routes import open_route
+from astra_core.engine.products.split_product import MIN_ROWS
 from astra_core.models.rows import chosen_logprobs
 
 pytestmark = pytest.mark.routes
 
+ROUTE = open_route("cpu")
 NUM_LABELS, WIDTH, VOCABULARY = 13, 6, 11
 
 
@@ -39,7 +42,7 @@ def test_label_logprobs_are_those_of_a_log_softmax_whatever_the_blocks(
     head, states, labels = parts(torch.float64, has_bias=has_bias)
     plain = head(states).log_softmax(dim=1).gather(1, labels[:, None])[:, 0]
     expected = outcome(plain, head, states)
-    found = label_logprobs(head, states, labels, max_kept_logits=most)
+    found = label_logprobs(head, states, labels, route=ROUTE, max_kept_logits=most)
 
     for first, second in zip(expected, outcome(found, head, states), strict=True):
         torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
@@ -55,7 +58,7 @@ def test_label_logprobs_pass_torchs_own_check_of_gradients(most, monkeypatch):
         with torch.no_grad():
             del copy.weight, copy.bias
         copy.weight, copy.bias = weight, bias
-        return label_logprobs(copy, states, labels, max_kept_logits=most)
+        return label_logprobs(copy, states, labels, route=ROUTE, max_kept_logits=most)
 
     assert torch.autograd.gradcheck(of, (states, head.weight, head.bias))
 
@@ -63,7 +66,7 @@ def test_label_logprobs_pass_torchs_own_check_of_gradients(most, monkeypatch):
 def test_label_logprobs_of_a_frozen_head_leave_it_without_a_gradient():
     head, states, labels = parts(torch.float32)
     head.requires_grad_(requires_grad=False)
-    label_logprobs(head, states, labels).sum().backward()
+    label_logprobs(head, states, labels, route=ROUTE).sum().backward()
 
     assert states.grad is not None
     assert head.weight.grad is None
@@ -71,9 +74,9 @@ def test_label_logprobs_of_a_frozen_head_leave_it_without_a_gradient():
 
 def test_label_logprobs_under_autocast_keep_the_master_weights_in_fp32():
     head, states, labels = parts(torch.float32)
-    exact = outcome(label_logprobs(head, states, labels), head, states)
+    exact = outcome(label_logprobs(head, states, labels, route=ROUTE), head, states)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = label_logprobs(head, states, labels)
+        found = label_logprobs(head, states, labels, route=ROUTE)
         plain = chosen_logprobs(head(states), labels)
     ours, theirs = outcome(found, head, states), outcome(plain, head, states)
 
@@ -104,7 +107,7 @@ def test_label_logprobs_make_a_block_of_logits_at_a_time_and_keep_no_more_than_t
     monkeypatch.setattr(head_module, "_MIN_BLOCK", 4)
     monkeypatch.setattr(head_module, "_LOGITS_PER_BLOCK", 1)
     monkeypatch.setattr(head_module, "multiply", noted)
-    label_logprobs(head, states, labels, max_kept_logits=most).sum().backward()
+    label_logprobs(head, states, labels, route=ROUTE, max_kept_logits=most).sum().backward()
 
     assert widths == made
 
@@ -113,42 +116,45 @@ def test_label_logprobs_make_a_block_of_logits_at_a_time_and_keep_no_more_than_t
     split_product._library_product() is None,
     reason="torch was built without MKL's product of bf16",
 )
-@pytest.mark.parametrize("most", [0, NUM_LABELS * VOCABULARY])
-def test_label_logprobs_by_split_products_are_those_of_plain_ones(most, monkeypatch):
-    head, states, labels = parts(torch.float32)
-    monkeypatch.setattr(head_module, "has_split_product", lambda: False)
-    expected = outcome(label_logprobs(head, states, labels), head, states)
-    monkeypatch.setattr(head_module, "is_exact", lambda: False)
-    monkeypatch.setattr(head_module, "has_split_product", lambda: True)
-    monkeypatch.setattr(head_module, "MIN_ROWS", NUM_LABELS)
-    monkeypatch.setattr(split_product, "MIN_WEIGHTS", WIDTH * VOCABULARY)
-    found = outcome(label_logprobs(head, states, labels, max_kept_logits=most), head, states)
-    monkeypatch.setattr(head_module, "MIN_ROWS", NUM_LABELS + 1)
-    few = outcome(label_logprobs(head, states, labels), head, states)
+@pytest.mark.parametrize("most", [0, MIN_ROWS * 512])
+def test_label_logprobs_by_split_products_are_those_of_plain_ones(most):
+    torch.manual_seed(0)
+    head = torch.nn.Linear(512, 512)
+    states = torch.randn(MIN_ROWS, 512, requires_grad=True)
+    labels = torch.arange(MIN_ROWS)
 
-    for plain, split, same in zip(expected, found, few, strict=True):
+    def gradients(route, count):
+        head.zero_grad()
+        own = states[:count]
+        values = label_logprobs(head, own, labels[:count], route=route, max_kept_logits=most)
+        given = torch.autograd.grad(values.square().sum(), [states, *head.parameters()])
+        return [values.detach(), *given]
+
+    for plain, split in zip(
+        gradients("plain", MIN_ROWS), gradients("split", MIN_ROWS), strict=True
+    ):
         assert not torch.equal(plain, split)
-        assert torch.equal(plain, same)
         torch.testing.assert_close(plain, split, rtol=0.0, atol=2e-5 * float(plain.abs().max()))
+    # Of one row less nothing is split.
+    few = zip(gradients("plain", MIN_ROWS - 1), gradients("split", MIN_ROWS - 1), strict=True)
+    assert all(torch.equal(plain, same) for plain, same in few)
 
 
 def test_nothing_is_kept_or_split_where_no_gradient_is_asked_for(monkeypatch):
-    head, states, labels = parts(torch.float32)
-    plans = []
+    head, states = torch.nn.Linear(512, 512), torch.randn(MIN_ROWS, 512)
+    labels, given = torch.arange(MIN_ROWS), []
     apply = head_module._LabelLogprobs.apply
 
-    def noted(*given):
-        plans.append(given[-1])
-        return apply(*given)
+    def noted(*own):
+        given.append(own[-1])
+        return apply(*own)
 
     monkeypatch.setattr(head_module._LabelLogprobs, "apply", noted)
-    monkeypatch.setattr(head_module, "_is_worth_splitting", lambda *_: True)
     with torch.no_grad():
-        found = label_logprobs(head, states, labels)
-    monkeypatch.setattr(head_module, "_is_worth_splitting", lambda *_: False)
-    expected = label_logprobs(head, states, labels)
+        found = label_logprobs(head, states, labels, route="split")
+    expected = label_logprobs(head, states, labels, route="plain")
 
-    assert [(False, False), (True, False)] == [(plan.is_kept, plan.is_split) for plan in plans]
+    assert [(False, False), (True, False)] == [(own.is_kept, own.is_split) for own in given]
     assert torch.equal(expected, found)
 
 
@@ -161,7 +167,7 @@ def test_tokens_that_a_bias_forbids_leave_the_others_finite(monkeypatch):
         head.bias[4] = -torch.inf
     expected = head(states).log_softmax(dim=1)[:, 2]
 
-    torch.testing.assert_close(expected, label_logprobs(head, states, labels))
+    torch.testing.assert_close(expected, label_logprobs(head, states, labels, route=ROUTE))
 
 
 @pytest.mark.parametrize("wrong", [-1, VOCABULARY])
@@ -169,13 +175,13 @@ def test_labels_that_are_no_tokens_are_refused(wrong):
     head, states, labels = parts(torch.float32)
     labels[3] = wrong
     with pytest.raises(IndexError, match=f"labels must be tokens below {VOCABULARY}, got "):
-        label_logprobs(head, states, labels)
+        label_logprobs(head, states, labels, route=ROUTE)
 
 
 def test_label_logprobs_of_nothing_are_nothing():
     head, states, labels = parts(torch.float32)
 
-    assert label_logprobs(head, states[:0], labels[:0]).shape == (0,)
+    assert label_logprobs(head, states[:0], labels[:0], route=ROUTE).shape == (0,)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from transformers.pytorch_utils import Conv1D
 
 from astra_core.config import LoraConfiguration
+from astra_core.engine.machine import Machine
 from astra_core.engine.products import packed_linear
 from astra_core.engine.products.packed_linear import packed_linears
 from astra_core.models.lora import add_adapters
@@ -11,6 +12,7 @@ from astra_core.seeding import torch_seeded
 
 pytestmark = pytest.mark.routes
 
+PACKS = Machine.here().packs
 IDS = torch.tensor([[4, 5, 6, 7, 3], [1, 2, 3, 4, 9]])
 
 
@@ -53,7 +55,7 @@ def test_the_output_is_the_same_to_rounding(kind):
     model = large_model(kind)
     with torch.no_grad():
         expected = model(IDS).logits
-        with packed_linears(model):
+        with packed_linears(model, packs=PACKS):
             found, alone = model(IDS).logits, model(IDS[:1, -1:]).logits
         plain = model(IDS[:1, -1:]).logits
 
@@ -67,10 +69,10 @@ def test_layers_are_as_they_were_afterwards_also_after_an_error(kind):
     model = large_model(kind)
     with torch.no_grad():
         expected = model(IDS).logits
-        with packed_linears(model):
+        with packed_linears(model, packs=PACKS):
             assert replaced(model)
         assert [] == replaced(model)
-        with pytest.raises(ValueError, match="input_ids"), packed_linears(model):
+        with pytest.raises(ValueError, match="input_ids"), packed_linears(model, packs=PACKS):
             model(None)
         assert [] == replaced(model)
         assert torch.equal(expected, model(IDS).logits)
@@ -79,13 +81,13 @@ def test_layers_are_as_they_were_afterwards_also_after_an_error(kind):
 def test_weights_that_change_afterwards_are_used():
     model = large_model()
     with torch.no_grad():
-        with packed_linears(model):
+        with packed_linears(model, packs=PACKS):
             model(IDS)
         before = model(IDS).logits
         for weight in model.parameters():
             weight.mul_(0.5)
         changed = model(IDS).logits
-        with packed_linears(model):
+        with packed_linears(model, packs=PACKS):
             packed = model(IDS).logits
 
     assert not torch.allclose(before, changed)
@@ -96,8 +98,8 @@ def test_a_model_within_itself_is_packed_once():
     model = large_model()
     with torch.no_grad():
         expected = model(IDS).logits
-        with packed_linears(model):
-            with packed_linears(model):
+        with packed_linears(model, packs=PACKS):
+            with packed_linears(model, packs=PACKS):
                 inner = model(IDS).logits
             outer = model(IDS).logits
 
@@ -116,7 +118,7 @@ def test_adapters_are_not_left_out():
             if "lora_B" in name:
                 weight.normal_(generator=torch.Generator().manual_seed(0))
         expected = model(IDS).logits
-        with packed_linears(model):
+        with packed_linears(model, packs=PACKS):
             found = model(IDS).logits
         for name, weight in model.named_parameters():
             if "lora_B" in name:
@@ -133,7 +135,7 @@ def test_in_bfloat16_the_output_is_near_and_of_its_own_type():
         model = large_model(kind)
         with torch.no_grad():
             expected = model(IDS).logits
-            with packed_linears(model, dtype=torch.bfloat16):
+            with packed_linears(model, packs=PACKS, dtype=torch.bfloat16):
                 found = model(IDS).logits
 
         assert torch.float32 == found.dtype
@@ -144,7 +146,7 @@ def test_in_bfloat16_the_output_is_near_and_of_its_own_type():
 
 def test_small_layers_stay_as_they_are():
     small = torch.nn.Sequential(torch.nn.Linear(100, 100), Conv1D(100, 100))
-    with packed_linears(small):
+    with packed_linears(small, packs=PACKS):
         assert [] == replaced(small)
 
 
@@ -156,7 +158,7 @@ def test_a_subclass_with_a_product_of_its_own_stays_as_it_is():
     layer = torch.nn.Sequential(Doubled(400, 400))
     rows = torch.randn(3, 400)
     expected = layer(rows)
-    with packed_linears(layer):
+    with packed_linears(layer, packs=PACKS):
         assert torch.equal(expected, layer(rows))
 
 
@@ -164,7 +166,7 @@ def test_weights_of_another_type_stay_as_they_are():
     model = torch.nn.Sequential(torch.nn.Linear(400, 400)).double()
     rows = torch.randn(3, 400, dtype=torch.float64)
     expected = model(rows)
-    with packed_linears(model), torch.no_grad():
+    with packed_linears(model, packs=PACKS), torch.no_grad():
         assert torch.equal(expected, model(rows))
 
 
@@ -193,7 +195,7 @@ def test_without_a_sound_operator_layers_stay_as_they_are(monkeypatch, kind):
     with torch.no_grad():
         expected = model(IDS).logits
         monkeypatch.setattr(torch.ops, "mkldnn", Operators())
-        with packed_linears(model):
+        with packed_linears(model, packs=Machine.here().packs):
             assert torch.equal(expected, model(IDS).logits)
 
 
@@ -202,6 +204,6 @@ def test_layers_without_an_offset_are_served():
     rows = torch.randn(2, 5, 400)
     with torch.no_grad():
         expected = model(rows)
-        with packed_linears(model):
+        with packed_linears(model, packs=PACKS):
             assert replaced(model)
             torch.testing.assert_close(expected, model(rows), rtol=1e-4, atol=1e-5)

@@ -8,7 +8,7 @@ import torch
 from tiny_architectures import tiny_model
 from transformers.pytorch_utils import Conv1D
 
-from astra_core.engine.products import routed_linear, split_linear, split_product
+from astra_core.engine.products import split_linear, split_product
 from astra_core.engine.products.routed_linear import routed_linears
 from astra_core.engine.products.split_linear import SharedInput, SplitLinear
 from astra_core.engine.products.split_product import MIN_ROWS, Halves, is_worth_splitting
@@ -20,13 +20,6 @@ WIDTH, WIDER = 512, 640
 needs_library = pytest.mark.skipif(
     split_product._library_product() is None, reason="torch was built without MKL's product of bf16"
 )
-
-
-@pytest.fixture
-def _on_a_matrix_unit(monkeypatch):
-    """Routed as where there is one; without one the library computes the same, only slower."""
-    monkeypatch.setattr(routed_linear, "is_exact", lambda: False)
-    monkeypatch.setattr(routed_linear, "has_split_product", lambda: True)
 
 
 def layer_of(kind, *, has_bias=True):
@@ -45,14 +38,13 @@ def outcome(layer, rows):
 
 
 @needs_library
-@pytest.mark.usefixtures("_on_a_matrix_unit")
 @pytest.mark.parametrize("kind", [torch.nn.Linear, Conv1D])
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_split_layers_give_the_products_and_gradients_of_plain_ones(kind, has_bias):
     layer = layer_of(kind, has_bias=has_bias)
     rows = torch.randn(2, MIN_ROWS, WIDTH)
     expected = outcome(layer, rows)
-    with routed_linears(torch.nn.Sequential(layer)):
+    with routed_linears(torch.nn.Sequential(layer), route="split"):
         assert isinstance(vars(layer)["forward"], SplitLinear)
         found = outcome(layer, rows)
 
@@ -62,17 +54,15 @@ def test_split_layers_give_the_products_and_gradients_of_plain_ones(kind, has_bi
         assert float((plain - split).abs().max()) < 2e-5 * float(plain.abs().max())
 
 
-@pytest.mark.usefixtures("_on_a_matrix_unit")
 def test_few_rows_are_multiplied_as_ever():
     layer, rows = layer_of(torch.nn.Linear), torch.randn(MIN_ROWS - 1, WIDTH)
     expected = outcome(layer, rows)
-    with routed_linears(torch.nn.Sequential(layer)):
+    with routed_linears(torch.nn.Sequential(layer), route="split"):
         found = outcome(layer, rows)
 
     assert all(torch.equal(plain, same) for plain, same in zip(expected, found, strict=True))
 
 
-@pytest.mark.usefixtures("_on_a_matrix_unit")
 @pytest.mark.parametrize(
     "layer",
     [
@@ -83,12 +73,11 @@ def test_few_rows_are_multiplied_as_ever():
 )
 def test_small_layers_and_other_numbers_stay_as_they_are(layer):
     assert not is_worth_splitting(layer.weight)
-    with routed_linears(torch.nn.Sequential(layer)):
+    with routed_linears(torch.nn.Sequential(layer), route="split"):
         assert "forward" not in vars(layer)
 
 
 @needs_library
-@pytest.mark.usefixtures("_on_a_matrix_unit")
 def test_weights_are_split_once_for_all_batches(monkeypatch):
     split = []
     of = Halves.of
@@ -99,7 +88,7 @@ def test_weights_are_split_once_for_all_batches(monkeypatch):
 
     monkeypatch.setattr(split_linear.Halves, "of", noted)
     layer, rows = layer_of(torch.nn.Linear), torch.randn(MIN_ROWS, WIDTH)
-    with routed_linears(torch.nn.Sequential(layer)):
+    with routed_linears(torch.nn.Sequential(layer), route="split"):
         for _ in range(3):
             layer(rows).sum().backward()
 
@@ -110,7 +99,6 @@ def test_weights_are_split_once_for_all_batches(monkeypatch):
 
 
 @needs_library
-@pytest.mark.usefixtures("_on_a_matrix_unit")
 def test_layers_with_one_input_share_its_halves_and_others_do_not(monkeypatch):
     split = []
     of = Halves.of
@@ -125,7 +113,7 @@ def test_layers_with_one_input_share_its_halves_and_others_do_not(monkeypatch):
         return [found.detach(), *gradients], mixed
 
     expected, _ = passed()
-    with routed_linears(layers):
+    with routed_linears(layers, route="split"):
         actual, mixed = passed()
 
     # Its weights, and then every input once: queries and keys are made of the same.
@@ -136,11 +124,10 @@ def test_layers_with_one_input_share_its_halves_and_others_do_not(monkeypatch):
 
 
 @needs_library
-@pytest.mark.usefixtures("_on_a_matrix_unit")
 def test_a_read_in_inference_mode_leaves_training_as_it_was():
     layer, rows = layer_of(torch.nn.Linear), torch.randn(MIN_ROWS, WIDTH)
     expected = layer(rows).detach()
-    with routed_linears(torch.nn.Sequential(layer)):
+    with routed_linears(torch.nn.Sequential(layer), route="split"):
         with torch.inference_mode():
             found = layer(rows + 0.0).clone()
         layer(rows).sum().backward()
@@ -175,10 +162,9 @@ def test_an_input_is_split_anew_once_it_is_another_or_was_written_to():
     assert shared.halves(rows) is not shared.halves(rows.clone())
 
 
-@pytest.mark.usefixtures("_on_a_matrix_unit")
 def test_frozen_layers_stay_as_they_are():
     layer = layer_of(torch.nn.Linear).requires_grad_(requires_grad=False)
-    with routed_linears(torch.nn.Sequential(layer)):
+    with routed_linears(torch.nn.Sequential(layer), route="split"):
         assert "forward" not in vars(layer)
 
 
@@ -208,14 +194,13 @@ def test_gradients_lie_in_memory_as_their_weights_do():
 
 
 @needs_library
-@pytest.mark.usefixtures("_on_a_matrix_unit")
 def test_recomputed_activations_give_the_same_gradients_of_split_layers():
     model = tiny_model("gpt2", n_embd=WIDTH, n_layer=1, n_positions=MIN_ROWS)
     ids = torch.arange(MIN_ROWS)[None] % 20
     found = []
     for scope in (nullcontext(), recomputed(model)):
         model.zero_grad()
-        with scope, routed_linears(model):
+        with scope, routed_linears(model, route="split"):
             assert [m for m in model.modules() if isinstance(vars(m).get("forward"), SplitLinear)]
             model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
         found.append(torch.cat([weight.grad.flatten() for weight in model.parameters()]))
@@ -230,11 +215,3 @@ def test_second_derivatives_are_refused():
     (gradient,) = torch.autograd.grad((found**2).sum(), rows, create_graph=True)
     with pytest.raises(RuntimeError, match="once_differentiable"):
         gradient.sum().backward()
-
-
-def test_the_exact_route_goes_first(monkeypatch):
-    monkeypatch.setattr(routed_linear, "is_exact", lambda: True)
-    monkeypatch.setattr(routed_linear, "has_split_product", lambda: True)
-    layer = layer_of(torch.nn.Linear)
-    with routed_linears(torch.nn.Sequential(layer)):
-        assert not isinstance(vars(layer)["forward"], SplitLinear)

@@ -7,12 +7,13 @@ from hypothesis import strategies as st
 from tiny_architectures import tiny_model
 
 from astra_core.engine import attention
+from astra_core.engine.carrier import load_of
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.engine.masks import additive_mask
 from astra_core.engine.recomputation import recomputed
 from astra_core.engine.trees import tree_attention
 from astra_core.engine.trees.packing import packed_rows
-from astra_core.engine.trees.tree_attention import by_blocks, with_blocks
+from astra_core.engine.trees.tree_attention import Blocks, by_blocks, with_blocks
 from astra_core.models.rows import pad_rows, padded_logprobs
 
 pytestmark = pytest.mark.routes
@@ -96,16 +97,17 @@ def test_blocks_that_save_little_are_not_used(sequences):
     packed = blocks_of(sequences, 4)
 
     assert max(map(len, packed.blocks)) > 1
-    assert not hasattr(
-        with_blocks(additive_mask(packed.visible, torch.float32), packed.blocks), "blocks"
-    )
+    mask = with_blocks(additive_mask(packed.visible, torch.float32), packed.blocks)
+    assert load_of(mask, Blocks) is None
 
 
 def test_the_mask_of_a_block_is_its_part_of_the_whole():
     packed = blocks_of(DEEP, 4)
     whole = with_blocks(additive_mask(packed.visible, torch.float32), packed.blocks)
 
-    assert torch.equal(whole[:1, :, 8:12][..., [0, 1, 8, 9, 10, 11]], whole.blocks.masks[0][4])
+    assert torch.equal(
+        whole[:1, :, 8:12][..., [0, 1, 8, 9, 10, 11]], load_of(whole, Blocks).masks[0][4]
+    )
 
 
 def test_a_mask_of_single_blocks_carries_none():
@@ -113,7 +115,7 @@ def test_a_mask_of_single_blocks_carries_none():
 
     mask = with_blocks(additive_mask(packed.visible, torch.float32), packed.blocks)
 
-    assert not hasattr(mask, "blocks")
+    assert load_of(mask, Blocks) is None
 
 
 @pytest.fixture
@@ -121,9 +123,9 @@ def noted(monkeypatch):
     """Notes what attention by blocks was given, in pieces as small as three tokens."""
     calls = []
 
-    def note(*given):
-        calls.append(given)
-        return by_blocks(*given)
+    def note(*given, **named):
+        calls.append((*given, *named.values()))
+        return by_blocks(*given, **named)
 
     monkeypatch.setattr(tree_attention, "MAX_WHOLE_TOKENS", 3)
     monkeypatch.setattr(attention, "by_blocks", note)
@@ -221,7 +223,7 @@ def test_attention_of_one_layer_multiplies_less_than_all_by_all():
         attended = torch.nn.functional.scaled_dot_product_attention(query, key, value, mask)
         return attended.transpose(1, 2)
 
-    found = by_blocks(attend, query, key, value, mask.blocks)
+    found = by_blocks(attend, query, key=key, value=value, blocks=load_of(mask, Blocks))
 
     assert [4, 3, 28, 4, 24] == sizes
     torch.testing.assert_close(attend(query, key, value, mask), found)

@@ -1,0 +1,51 @@
+"""What of a machine decides how models are run on it, found out by trial."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+
+from astra_core.engine.processor import processor_class
+from astra_core.engine.products.packed_linear import has_packed_product
+from astra_core.engine.products.routes import Route, open_route
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A device, its routes, and what the process asks of it.
+
+    Attributes:
+        device: Its type, as torch calls it.
+        processor: The class of the CPU, in words.
+        route: That fp32 products of training take.
+        packs: Types of numbers whose products with weights laid out beforehand are right.
+        keeps_freed_memory: The process uses again what it frees.
+        num_threads: Asked for; 0 takes as many as a model is worth.
+    """
+
+    device: str
+    processor: str
+    route: Route
+    packs: frozenset[torch.dtype]
+    keeps_freed_memory: bool = False
+    num_threads: int = 0
+
+    @classmethod
+    def here(
+        cls, device: str = "cpu", *, keeps_freed_memory: bool = False, num_threads: int = 0
+    ) -> Self:
+        """This machine, for models on a device of this type; the same trials run once."""
+        is_cpu = device == "cpu"
+        types = (torch.float32, torch.bfloat16) if is_cpu else ()
+        return cls(
+            device,
+            processor_class(),
+            open_route(device),
+            frozenset(dtype for dtype in types if has_packed_product(dtype)),
+            keeps_freed_memory=keeps_freed_memory,
+            num_threads=num_threads,
+        )
+
+    def describe(self) -> str:
+        """Device and processor: ``cpu (AVX512, bf16 units, no AMX)``."""
+        return f"cpu ({self.processor})" if self.device == "cpu" else self.device

@@ -1,0 +1,157 @@
+"""How a model is run on a machine: every route, decided once and printable in one line.
+
+The parts of the engine do not look about themselves: what they need of the plan is given to them,
+and a test gives them another. What is decided by the size at hand, such as whether a product has
+rows enough for a route, stays where the size is known.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+import torch
+
+from astra_core.engine.abilities import Abilities, abilities_of
+from astra_core.engine.machine import Machine
+from astra_core.engine.products.packed_linear import packed_linears
+from astra_core.engine.products.precision import Precision
+from astra_core.engine.products.routed_linear import routed_linears
+from astra_core.engine.products.routes import Route
+from astra_core.engine.recomputation import recomputed
+from astra_core.models.pretrained import threads_for
+
+Reading = Literal["cached", "padded", "lone"]
+_READS = {
+    "cached": "reads packed trees",
+    "padded": "reads padded rows",
+    "lone": "reads single rows",
+}
+_PRODUCTS = {
+    "plain": "products fp32",
+    "fast": "products fp32 by oneDNN's fast route",
+    "split": "products fp32 split into bf16",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The routes of one model on one machine.
+
+    Attributes:
+        model: Its family and size.
+        machine: Where it runs.
+        abilities: What may be relied on, found by trial.
+        num_threads: Of torch.
+        talks_in: Precision of the products when it samples or is only asked.
+        learns_in: That of an update.
+        recomputes: Activations are computed again in the backward pass instead of kept.
+    """
+
+    model: str
+    machine: Machine
+    abilities: Abilities
+    num_threads: int
+    talks_in: Precision = "fp32"
+    learns_in: Precision = "fp32"
+    recomputes: bool = False
+
+    @classmethod
+    def of(cls, model: Any, machine: Machine | None = None) -> Self:
+        """The plan of a causal LM of transformers; its abilities are tried once.
+
+        Args:
+            model: In its place: the plan is that of the device it is on.
+            machine: By default this one, of which nothing is asked.
+        """
+        size = sum(weight.numel() for weight in model.parameters())
+        machine = machine or Machine.here(model.device.type)
+        return cls(
+            model=f"{model.config.model_type} {_size_in_words(size)}",
+            machine=machine,
+            abilities=abilities_of(model),
+            num_threads=threads_for(size, machine.num_threads),
+        )
+
+    def talking(self, *, precision: Precision) -> Self:
+        """The same with another precision of what it says."""
+        return replace(self, talks_in=precision)
+
+    def learning(self, *, precision: Precision, recomputes: bool) -> Self:
+        """The same with other settings of an update."""
+        return replace(self, learns_in=precision, recomputes=recomputes)
+
+    @property
+    def reading(self) -> Reading:
+        """How rows are read that are to be gone on from."""
+        if self.abilities.takes_masks:
+            return "cached"
+        return "padded" if self.abilities.takes_padding else "lone"
+
+    @property
+    def packs_trees(self) -> bool:
+        """Rows that share beginnings are read as one packed tree."""
+        return self.abilities.takes_masks
+
+    @property
+    def route(self) -> Route:
+        """That fp32 products take in training."""
+        return self.machine.route
+
+    def talks(self, model: Any) -> AbstractContextManager[None]:
+        """A scope in which the model talks; its weights must not change inside."""
+        dtype = torch.bfloat16 if self.talks_in == "bf16" else torch.float32
+        return packed_linears(model, packs=self.machine.packs, dtype=dtype)
+
+    @contextmanager
+    def learns(self, model: Any) -> Iterator[None]:
+        """A scope around the passes of one update, forward and backward."""
+        with ExitStack() as scopes:
+            if self.recomputes:
+                scopes.enter_context(recomputed(model))
+            if self.learns_in == "fp32":
+                scopes.enter_context(routed_linears(model, route=self.route))
+            yield
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """A scope around the forward pass of an update."""
+        if self.learns_in == "fp32":
+            return nullcontext()
+        return torch.autocast(self.machine.device, dtype=torch.bfloat16)
+
+    def describe(self) -> str:
+        """One line for people: nothing in it changes while a run goes on, or from try to try."""
+        memory = "kept" if self.machine.keeps_freed_memory else "given back"
+        return "; ".join(
+            [
+                f"{self.model} on {self.machine.describe()}: {_READS[self.reading]}",
+                self._cache(),
+                self._products(),
+                f"talks in {self.talks_in}, learns in {self.learns_in}",
+                *(["activations recomputed"] if self.recomputes else []),
+                f"freed memory {memory}",
+                f"{self.num_threads} thread{'s' * (self.num_threads != 1)}",
+            ]
+        )
+
+    def __str__(self) -> str:
+        return self.describe()
+
+    def _cache(self) -> str:
+        if self.reading == "lone":
+            return "nothing cached"
+        is_shared = self.abilities.takes_stems
+        return "keys and values cached" + (", those of stems once" if is_shared else "")
+
+    def _products(self) -> str:
+        is_packed = torch.float32 in self.machine.packs
+        return _PRODUCTS[self.route] + (", weights packed to talk" if is_packed else "")
+
+
+def _size_in_words(num_parameters: int) -> str:
+    """The number to three digits at most: 124439808 is 124M."""
+    for unit, name in ((10**9, "B"), (10**6, "M"), (10**3, "K")):
+        if num_parameters >= unit:
+            count = num_parameters / unit
+            return f"{count:.1f}{name}" if count < 10 else f"{count:.0f}{name}"
+    return str(num_parameters)

@@ -1,0 +1,142 @@
+"""The plan says what is done: its line is parsed by people, its routes are taken by the engine."""
+
+from dataclasses import FrozenInstanceError, replace
+
+import pytest
+import torch
+from tiny_architectures import tiny_model
+
+from astra_core.engine.logprobs import continuation_states, token_logprobs
+from astra_core.engine.machine import Machine
+from astra_core.engine.plan import Plan
+from astra_core.engine.products.split_linear import SplitLinear
+from astra_core.engine.products.split_product import MIN_ROWS
+from astra_core.models.rows import pad_rows
+from astra_core.testing import tiny_language_model
+
+pytestmark = pytest.mark.routes
+
+AMX = Machine("cpu", "AMX", "split", frozenset({torch.float32}), keeps_freed_memory=True)
+BARE = Machine("cpu", "AVX2, no bf16 units, no AMX", "plain", frozenset(), num_threads=2)
+ROWS = pad_rows([(4, 5, 6, 7)] * 3, [(3, 0), (3, 5), (2,)], pad_id=0)
+
+
+def test_the_line_of_a_model_says_every_route():
+    plan = Plan.of(tiny_model("gpt2", n_embd=32, n_layer=2), AMX)
+
+    assert str(plan) == (
+        f"{plan.model} on cpu (AMX): reads packed trees; "
+        "keys and values cached, those of stems once; "
+        "products fp32 split into bf16, weights packed to talk; "
+        "talks in fp32, learns in fp32; freed memory kept; 1 thread"
+    )
+    assert plan.model.startswith("gpt2 ")
+
+
+@pytest.mark.parametrize(
+    ("name", "machine", "expected"),
+    [
+        ("bloom", BARE, "reads padded rows; keys and values cached; products fp32; "),
+        ("mamba", BARE, "reads single rows; nothing cached; products fp32; "),
+        ("mistral", AMX, "reads packed trees; keys and values cached; products fp32 split"),
+    ],
+)
+def test_the_line_follows_abilities_and_machine(name, machine, expected):
+    assert expected in Plan.of(tiny_model(name), machine).describe()
+
+
+def test_the_line_says_what_a_run_asks_for():
+    plan = Plan.of(tiny_model("gpt2"), BARE).talking(precision="bf16")
+    line = plan.learning(precision="bf16", recomputes=True).describe()
+
+    assert line.endswith(
+        "talks in bf16, learns in bf16; activations recomputed; freed memory given back; 2 threads"
+    )
+
+
+def test_a_plan_cannot_be_changed():
+    with pytest.raises(FrozenInstanceError):
+        Plan.of(tiny_model("gpt2"), BARE).recomputes = True
+
+
+@pytest.mark.parametrize(
+    ("sizes", "expected"),
+    [({"n_embd": 8, "n_layer": 1}, "K"), ({"n_embd": 320, "n_layer": 2}, "M")],
+)
+def test_sizes_are_told_in_words(sizes, expected):
+    model = tiny_model("gpt2", **sizes)
+    number = Plan.of(model, BARE).model.removeprefix("gpt2 ").removesuffix(expected)
+    unit = {"K": 10**3, "M": 10**6}[expected]
+
+    assert sum(weight.numel() for weight in model.parameters()) == pytest.approx(
+        float(number) * unit, rel=0.06
+    )
+
+
+def test_the_threads_are_those_asked_for_or_those_a_model_is_worth():
+    model = tiny_model("gpt2")
+
+    assert 2 == Plan.of(model, BARE).num_threads
+    assert 1 == Plan.of(model, AMX).num_threads
+
+
+def test_a_plan_without_masks_reads_the_plain_way_with_the_same_result():
+    model = tiny_model("gpt2")
+    plan = Plan.of(model)
+    plain = replace(plan, abilities=replace(plan.abilities, takes_masks=False, takes_stems=False))
+    read = []
+    handle = model.base_model.register_forward_pre_hook(
+        lambda _module, _args, given: read.append(given["input_ids"].numel()), with_kwargs=True
+    )
+    with torch.no_grad():
+        packed, padded = (continuation_states(model, ROWS, plan=own) for own in (plan, plain))
+        values = [token_logprobs(model, ROWS, plan=own) for own in (plan, plain)]
+    handle.remove()
+
+    # Four tokens are shared, and the first of two continuations; padded rows are three of six.
+    assert [8, 18, 8, 18] == read
+    torch.testing.assert_close(packed[:, 0], padded[:, 0], rtol=0.0, atol=1e-4)
+    torch.testing.assert_close(*values, rtol=0.0, atol=1e-4)
+
+
+def test_a_model_takes_the_routes_of_the_plan_while_it_learns():
+    model = tiny_model("gpt2", n_embd=512, n_layer=1, n_positions=MIN_ROWS)
+
+    def kinds(plan):
+        with plan.learns(model):
+            own = [vars(module).get("forward") for module in model.modules()]
+            return {type(forward) for forward in own if forward is not None}
+
+    plan = Plan.of(model, AMX)
+    assert {SplitLinear} == kinds(plan)
+    assert set() == kinds(plan.learning(precision="bf16", recomputes=False))
+    assert set() == kinds(Plan.of(model, BARE))
+
+
+def test_activations_are_recomputed_where_the_plan_says_so():
+    model, layer_calls = tiny_model("gpt2"), []
+    layer = model.base_model.h[0].mlp
+    layer.register_forward_pre_hook(lambda *_: layer_calls.append(1))
+    plan = Plan.of(model, BARE)
+    layer_calls.clear()
+    for recomputes, expected in ((False, 1), (True, 2)):
+        layer_calls.clear()
+        with plan.learning(precision="fp32", recomputes=recomputes).learns(model):
+            token_logprobs(model, ROWS, plan=plan).sum().backward()
+        assert expected == len(layer_calls)
+
+
+@pytest.mark.parametrize(("precision", "expected"), [("fp32", False), ("bf16", True)])
+def test_an_update_is_under_autocast_in_bf16_only(precision, expected):
+    plan = Plan.of(tiny_model("gpt2"), BARE).learning(precision=precision, recomputes=False)
+    with plan.autocast():
+        assert expected == torch.is_autocast_enabled("cpu")
+
+
+def test_a_model_that_speaks_takes_the_machine_it_is_given():
+    speaker = tiny_language_model(1)
+    own = type(speaker)(speaker.model, speaker.tokenizer, machine=BARE)
+
+    assert BARE == own.plan.machine
+    with own.plan.talks(own.model):
+        assert not [module for module in own.model.modules() if "forward" in vars(module)]
