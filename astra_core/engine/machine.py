@@ -9,6 +9,12 @@ from astra_core.engine.processor import processor_class
 from astra_core.engine.products.packed_linear import has_packed_product
 from astra_core.engine.products.routes import Route, open_route
 
+_PRODUCTS = {
+    "plain": "products fp32",
+    "fast": "products fp32 by oneDNN's fast route",
+    "split": "products fp32 split into bf16",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -46,6 +52,17 @@ class Machine:
             num_threads=num_threads,
         )
 
-    def describe(self) -> str:
+    @property
+    def place(self) -> str:
         """Device and processor: ``cpu (AVX512, bf16 units, no AMX)``."""
         return f"cpu ({self.processor})" if self.device == "cpu" else self.device
+
+    @property
+    def products(self) -> str:
+        """In words, how matrices of fp32 are multiplied."""
+        is_packed = torch.float32 in self.packs
+        return _PRODUCTS[self.route] + (", weights packed to talk" if is_packed else "")
+
+    def describe(self) -> str:
+        """One line for people."""
+        return f"{self.place}: {self.products}"

@@ -27,11 +27,6 @@ _READS = {
     "padded": "reads padded rows",
     "lone": "reads single rows",
 }
-_PRODUCTS = {
-    "plain": "products fp32",
-    "fast": "products fp32 by oneDNN's fast route",
-    "split": "products fp32 split into bf16",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +119,9 @@ class Plan:
         memory = "kept" if self.machine.keeps_freed_memory else "given back"
         return "; ".join(
             [
-                f"{self.model} on {self.machine.describe()}: {_READS[self.reading]}",
+                f"{self.model} on {self.machine.place}: {_READS[self.reading]}",
                 self._cache(),
-                self._products(),
+                self.machine.products,
                 f"talks in {self.talks_in}, learns in {self.learns_in}",
                 *(["activations recomputed"] if self.recomputes else []),
                 f"freed memory {memory}",
@@ -142,10 +137,6 @@ class Plan:
             return "nothing cached"
         is_shared = self.abilities.takes_stems
         return "keys and values cached" + (", those of stems once" if is_shared else "")
-
-    def _products(self) -> str:
-        is_packed = torch.float32 in self.machine.packs
-        return _PRODUCTS[self.route] + (", weights packed to talk" if is_packed else "")
 
 
 def _size_in_words(num_parameters: int) -> str:

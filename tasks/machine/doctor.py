@@ -1,6 +1,7 @@
 """What on this machine would stop a run, each with the line that mends it."""
 
 import importlib.metadata
+import importlib.util
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from astra_core.errors import AstraError
+from tasks.machine.engine_line import engine_line
 from tasks.pipeline.reproduction import changes
 from tasks.tracking.store_check import check_store, has_store
 
@@ -55,6 +57,7 @@ def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[Finding]:
         *_packages(root / lock),
         *_ceilings(),
         _torch(),
+        *_engine(root),
         _git(),
         _dvc(root),
         _store(),
@@ -126,6 +129,12 @@ def _torch() -> Finding:
 
     device = "CUDA" if torch.cuda.is_available() else f"CPU ({processor_class()})"
     return Finding(f"torch {torch.__version__} on {device}", ok=True)
+
+
+def _engine(root: Path) -> Iterator[Finding]:
+    """How models are run here; nothing without torch, which has a finding of its own."""
+    if importlib.util.find_spec("torch") is not None:
+        yield Finding(f"engine: {engine_line(root)}", ok=True)
 
 
 def _git() -> Finding:

@@ -16,10 +16,12 @@ def test_this_machine_is_what_the_trials_say():
     assert open_route("cpu") == here.route
     assert {dtype for dtype in types if has_packed_product(dtype)} == here.packs
     assert (True, 3) == (here.keeps_freed_memory, here.num_threads)
-    assert f"cpu ({processor_class()})" == here.describe()
+    assert here.describe().startswith(f"cpu ({processor_class()}): products fp32")
+    assert (torch.float32 in here.packs) == here.describe().endswith(", weights packed to talk")
 
 
 def test_another_device_has_the_plain_route_and_packs_nothing():
     other = Machine.here("cuda")
 
-    assert ("plain", frozenset(), "cuda") == (other.route, other.packs, other.describe())
+    assert ("plain", frozenset()) == (other.route, other.packs)
+    assert "cuda: products fp32" == other.describe()

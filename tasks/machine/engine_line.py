@@ -1,0 +1,49 @@
+"""The engine's plan as ``astra doctor`` shows it: what a training here would take."""
+
+from contextlib import chdir
+from pathlib import Path
+
+from astra_core.errors import AstraError
+
+BASE = Path("models/base")
+MAX_LOADED_GB = 2.0
+"""Of weights: more would keep the doctor waiting, and may not fit beside a run."""
+
+
+def engine_line(root: Path) -> str:
+    """The plan of the project's attacker as it would train, or without models what the machine has.
+
+    Args:
+        root: The project's folder.
+    """
+    from astra_core.engine.machine import Machine
+
+    try:
+        with chdir(root):
+            line = _training_line()
+    except AstraError:
+        # What is wrong with parameters or models, check and the stages say; here there are none.
+        line = None
+    return line or Machine.here().describe()
+
+
+def _training_line() -> str | None:
+    """The line of a training; None where the models are missing or large."""
+    from astra_core.assembly import ModelFolders, load_system
+    from astra_core.training.distributed import World
+    from astra_core.training.resume_policy import as_begun
+    from astra_core.training.update import learning_plan
+    from tasks.params.schema import read_params
+    from tasks.records.tables import read_model_paths
+
+    paths = read_model_paths(BASE)
+    sizes = [
+        file.stat().st_size for own in set(paths.values()) for file in own.glob("*.safetensors")
+    ]
+    if sum(sizes) > MAX_LOADED_GB * 1e9:
+        return None
+    params = read_params()
+    folders = ModelFolders.of(paths)
+    system = load_system(params.system, folders, machine=params.machine, is_trained=True)
+    training = as_begun(params.training, system.attacker.model, store=None, world=World())
+    return str(learning_plan(system.plan, training))
