@@ -149,7 +149,7 @@ def _recorded(
 ) -> None:
     """Trains, and tells of every update in a journal, at the tracker and in a table."""
     journal = Journal(path, last_step=trainer.progress.step)
-    log = _open_run(run_key, sections)
+    log = _open_run(run_key, sections, engine=str(trainer.plan))
     try:
         _drive(trainer, journal, log)
     except BaseException:
@@ -245,13 +245,18 @@ def _trainer(
     )
 
 
-def _open_run(run_key: str, sections: dict[str, Any]) -> "RunLog":
-    from tasks.tracking.runs import open_run
+def _open_run(run_key: str, sections: dict[str, Any], *, engine: str) -> "RunLog":
+    from tasks.tracking.runs import ENGINE_TAG, open_run
 
     # Not a parameter of the stage: under what name a run is recorded cannot change its result, and
     # another name must not train again.
     params = read_params() if PARAMS_FILE.is_file() else Params()
-    return open_run(run_key, experiment=params.registration.experiment, params=sections)
+    return open_run(
+        run_key,
+        experiment=params.registration.experiment,
+        params=sections,
+        tags={ENGINE_TAG: engine},
+    )
 
 
 def _run_key(sections: dict[str, Any], *, valid: Path, base: Path, baseline: Path) -> str:
@@ -298,6 +303,7 @@ def _record(
         "checkpoint_digest": digest,
         "training_steps": summary.training_steps,
         "optimizer_steps": summary.optimizer_steps,
+        "engine": str(trainer.plan),
         "training_precision": trainer.config.precision,
         SYSTEM_PRECISION: trainer.sampler.system.config.precision,
         "num_nonfinite": trainer.progress.num_nonfinite,

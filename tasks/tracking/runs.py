@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Metric, Run
 
 RUN_KEY_TAG = "astra.run_key"
+ENGINE_TAG = "astra.engine"
+"""How the models of a run were run where it began, in one line."""
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 
 _FLUSH_STEPS = 50
@@ -38,6 +40,7 @@ _MAX_METRICS = 1000
 _MAX_PARAMS = 100
 
 __all__ = [
+    "ENGINE_TAG",
     "RUN_KEY_TAG",
     "RunLog",
     "TrackingError",

@@ -85,6 +85,20 @@ def test_metrics_reach_the_tracker_while_training(world):
     assert "3" == found.data.params["training.training_steps"]
 
 
+def test_the_report_and_the_tracker_say_how_the_models_were_run(world):
+    from mlflow import MlflowClient
+
+    folder, _ = world
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    experiment = client.get_experiment_by_name("red-team-training")
+    (found,) = client.search_runs([experiment.experiment_id])
+    line = json.loads((folder / "reports/training.json").read_text())["engine"]
+
+    assert line == found.data.tags["astra.engine"]
+    assert "reads packed trees; " in line
+    assert line.endswith((" thread", " threads"))
+
+
 def test_an_edited_plugin_is_another_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_world(tmp_path)
