@@ -1,6 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from astra_core.config import Choice, GenerationConfiguration, SystemConfiguration
+from astra_core.engine.machine import Machine
 from astra_core.errors import ConfigurationError
 from astra_core.scorers.phrases import PhraseScorer
 from astra_core.system import System
@@ -50,6 +53,25 @@ def test_a_target_may_have_another_tokenizer(folders):
 def test_a_reference_may_not(folders):
     with pytest.raises(ConfigurationError, match=r"models\.reference must share the attacker's"):
         loaded(folders, "one", "one", "bytes")
+
+
+def test_the_plan_is_the_attacker_s_in_the_system_s_precision_on_the_machine_given(folders):
+    machine = Machine("cpu", "any", "plain", frozenset(), num_threads=3)
+    config = CONFIG.model_copy(update={"precision": "bf16"})
+    paths = {"attacker": folders / "one", "target": folders / "two", "reference": folders / "one"}
+    system = System.load(config, **paths, machine=machine)
+
+    assert machine == system.target.plan.machine == system.reference.plan.machine
+    assert replace(system.attacker.plan, talks_in="bf16") == system.plan
+    assert 3 == system.plan.num_threads
+
+
+def test_the_threads_are_those_of_the_largest_that_talks(folders):
+    system = loaded(folders, "one", "two", "one")
+    system.target.plan = replace(system.target.plan, num_threads=7)
+    system.reference.plan = replace(system.reference.plan, num_threads=9)
+
+    assert 7 == system.plan.num_threads
 
 
 def test_only_an_attacker_that_is_trained_takes_gradients(folders):

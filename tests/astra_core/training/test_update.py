@@ -21,7 +21,7 @@ from astra_core.training.distributed import World
 from astra_core.training.dumps import read_dump
 from astra_core.training.harness import Experience
 from astra_core.training.progress import StepReport
-from astra_core.training.update import Update, Updates, refuse_many_nonfinite
+from astra_core.training.update import Update, Updates, learning_plan, refuse_many_nonfinite
 
 pytestmark = pytest.mark.routes
 
@@ -464,3 +464,13 @@ def test_recomputed_activations_give_the_same_update_of_packed_trees():
 
     assert exact.loss == pytest.approx(report.loss, rel=1e-6)
     torch.testing.assert_close(flat(expected), flat(found), rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_plan_of_an_update_follows_the_configuration(precision):
+    plan = tiny_system().attacker.plan
+    config = TrainingConfiguration(precision=precision, gradient_checkpointing=True)
+    found = learning_plan(plan, config)
+
+    assert (precision, True) == (found.learns_in, found.recomputes)
+    assert plan == found.learning(precision="fp32", recomputes=False)
