@@ -14,7 +14,8 @@ from tiny_training import choice, configured, trainer_of, weights_of
 
 from astra_core.algorithm import Algorithm
 from astra_core.config import Part, TrainingConfiguration
-from astra_core.engine.products import routed_linear
+from astra_core.engine.machine import Machine
+from astra_core.engine.plan import Plan
 from astra_core.errors import PluginError, TrainingError
 from astra_core.testing import tiny_system
 from astra_core.training.distributed import World
@@ -61,8 +62,9 @@ class TwoWeights(Algorithm):
         return self.own
 
 
-def updates_of(*, kind=TwoWeights, world=None, **changes):
+def updates_of(*, kind=TwoWeights, world=None, machine=None, **changes):
     system = tiny_system()
+    system.attacker.plan = Plan.of(system.attacker.model, machine)
     algorithm = kind(kind.Options(), system=system)
     plain = {"lr": 1.0, "optimizer": {"name": "sgd"}, "max_grad_norm": None}
     config = TrainingConfiguration(**plain | changes)
@@ -322,16 +324,12 @@ def test_a_precision_is_what_it_says_whatever_the_device_takes_unasked(precision
 
 
 @pytest.mark.parametrize(
-    ("precision", "device", "is_routed"),
-    [("fp32", "cpu", True), ("fp32", "meta", False), ("bf16", "cpu", False)],
+    ("precision", "route", "is_routed"),
+    [("fp32", "fast", True), ("fp32", "plain", False), ("bf16", "fast", False)],
 )
-def test_linear_layers_take_the_fast_route_in_fp32_on_a_cpu(
-    precision, device, is_routed, monkeypatch
-):
-    # Also where the processor has no exact route.
-    monkeypatch.setattr(routed_linear, "is_exact", lambda: True)
-    updates, algorithm = updates_of(kind=Watching, precision=precision)
-    algorithm.system.attacker.model.to(device)
+def test_linear_layers_take_the_route_of_the_plan_in_fp32(precision, route, is_routed):
+    machine = Machine("cpu", "any", route, frozenset())
+    updates, algorithm = updates_of(kind=Watching, machine=machine, precision=precision)
     updates.apply([Batch()], training_step=0)
 
     assert is_routed == algorithm.is_routed
