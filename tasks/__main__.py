@@ -16,7 +16,7 @@ from tasks.machine.console import Parser, complain, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.parents import end_with_dvc
 from tasks.machine.privacy import keep_private
-from tasks.params.schema import check_params, read_params
+from tasks.params.schema import Params, check_params, read_params
 from tasks.pipeline import failures
 from tasks.pipeline.boundary import complain_of, run_stage
 from tasks.pipeline.order import (
@@ -102,6 +102,9 @@ def _list() -> int:
 def _doctor() -> int:
     from tasks.machine.doctor import diagnose
 
+    # Of the defaults: it has to speak also where params.yaml cannot be read.
+    set_environment(Params())
+    quiet_libraries()
     findings = diagnose()
     for finding in findings:
         say(finding.line())
