@@ -1,7 +1,7 @@
 """Credit over turns: what a probe deserves for the turns that came after it, on trees of nodes.
 
-The mathematics is that of ``functional.backed_up_rewards``; here it runs over ``Node`` itself,
-leaves out turns that failed, and can look only so many turns ahead.
+The mathematics is ``functional.backed_up_rewards``; here trees of nodes become the vectors it
+reads, without turns that failed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +13,12 @@ from jaxtyping import Float, Int
 from pydantic import Field
 from torch import Tensor
 
-from astra_core.algorithms.functional import MIN_SPREAD, num_flat_groups
+from astra_core.algorithms.functional import (
+    MIN_SPREAD,
+    backed_up_rewards,
+    num_flat_groups,
+    sibling_groups,
+)
 from astra_core.config import Count, Probability, Section
 from astra_core.rollout import Graph, Node
 
@@ -54,46 +59,39 @@ def own_reward(node: Node) -> float:
     return node.reward
 
 
-def returns(
-    node: Node,
-    *,
-    backup: Backup,
-    discount: float,
-    horizon: int | None = None,
-    reward: Callable[[Node], float] = own_reward,
-) -> float:
-    """The node's reward plus the discounted best, or mean, return of the turns that follow.
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """The turns of several graphs that did not fail, graph by graph and breadth first.
 
-    Along a single path every backup but ``none`` is the discounted reward-to-go, or with a horizon
-    the n-step return without bootstrap (Sutton and Barto, 2nd ed., eq. 3.8 and 7.1). In a tree
-    ``mean`` is its average over what was tried, and ``leaf_mean`` gives each leaf below the same
-    say (MALT, arXiv:2412.01928).
-
-    Args:
-        node: A turn that did not fail.
-        backup: See ``CreditOptions``.
-        discount: Of the next turn, in [0, 1].
-        horizon: Turns that count, the own one included; None is all.
-        reward: Of one turn by itself.
+    Attributes:
+        nodes: No turn that failed, and none that follows one.
+        parents: Place of the turn before each; -1 for a first one.
+        seeds: Place of the graph that each is of.
     """
-    children = alive(node.children)
-    if backup == "none" or not children or horizon == 1:
-        return reward(node)
-    left = None if horizon is None else horizon - 1
-    values = [
-        returns(child, backup=backup, discount=discount, horizon=left, reward=reward)
-        for child in children
-    ]
-    if backup == "max":
-        return reward(node) + discount * max(values)
-    shares = [num_leaves(child) if backup == "leaf_mean" else 1 for child in children]
-    mean = sum(share * value for share, value in zip(shares, values, strict=True)) / sum(shares)
-    return reward(node) + discount * mean
+
+    nodes: tuple[Node, ...]
+    parents: Int[Tensor, " N"]
+    seeds: Int[Tensor, " N"]
 
 
-def num_leaves(node: Node) -> int:
-    """How many rollouts pass through the node, those that failed later cut at their last turn."""
-    return sum(num_leaves(child) for child in alive(node.children)) or 1
+def forest(graphs: Sequence[Graph]) -> Forest:
+    """The turns of these graphs as vectors."""
+    nodes: list[Node] = []
+    parents: list[int] = []
+    seeds: list[int] = []
+    for seed, graph in enumerate(graphs):
+        level = [(node, -1) for node in alive(graph.children)]
+        while level:
+            first = len(nodes)
+            nodes += [node for node, _ in level]
+            parents += [parent for _, parent in level]
+            seeds += [seed] * len(level)
+            level = [
+                (child, place)
+                for place, (node, _) in enumerate(level, first)
+                for child in alive(node.children)
+            ]
+    return Forest(tuple(nodes), torch.tensor(parents).long(), torch.tensor(seeds).long())
 
 
 def alive(nodes: Sequence[Node]) -> tuple[Node, ...]:
@@ -127,21 +125,21 @@ def credited_turns(
     reward: Callable[[Node], float] = own_reward,
 ) -> list[CreditedTurn]:
     """Every turn that can be learned from, graph by graph and breadth first."""
-    siblings = [group for graph in graphs for group in graph.groups()]
-    return [
-        CreditedTurn(
-            node,
-            number,
-            returns(
-                node,
-                backup=options.backup,
-                discount=options.discount,
-                horizon=options.horizon,
-                reward=reward,
-            ),
+    grown = forest(graphs)
+    # float64, since small differences are standardised.
+    values = torch.tensor([reward(node) for node in grown.nodes], dtype=torch.float64)
+    if options.backup != "none":
+        values = backed_up_rewards(
+            values,
+            grown.parents,
+            discount=options.discount,
+            how=options.backup,
+            horizon=options.horizon,
         )
-        for number, group in enumerate(siblings)
-        for node in group
+    groups = sibling_groups(grown.parents, grown.seeds)
+    return [
+        CreditedTurn(node, group, value)
+        for node, group, value in zip(grown.nodes, groups.tolist(), values.tolist(), strict=True)
         if can_teach(node)
     ]
 

@@ -18,22 +18,10 @@ from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.credit import can_teach
-from astra_core.algorithms.functional import (
-    Aggregation,
-    clipped_surrogate,
-    distillation_advantages,
-    is_clipped,
-)
+from astra_core.algorithms.functional import Aggregation, distillation_advantages
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty, known_reference
-from astra_core.algorithms.policy import (
-    PolicyBatch,
-    log_ratios,
-    mean_of,
-    policy_batch,
-    policy_loss,
-)
-from astra_core.config import Positive, Probability, Section
-from astra_core.engine.logprobs import token_logprobs
+from astra_core.algorithms.policy import ClipOptions, PolicyBatch, PolicyGradient, clipped
+from astra_core.config import Count, Positive, Probability, Section
 from astra_core.errors import ConfigurationError
 from astra_core.rollout import Graph, Node
 from astra_core.system import System
@@ -50,7 +38,7 @@ class TaughtProbe:
 class Distillation(Algorithm):
     """Clipped surrogate whose advantages are the teacher's log-ratios."""
 
-    class Options(Section):
+    class Options(ClipOptions):
         """Who teaches, and how far a token may move."""
 
         teacher: Literal["reference", "target"] = "reference"
@@ -58,8 +46,10 @@ class Distillation(Algorithm):
         discount: Probability = Field(
             default=0.0, description="Share of the next token's advantage added to each."
         )
-        clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
-        clip_high: Positive = 0.2
+        horizon: Count | None = Field(
+            default=None,
+            description="Tokens whose advantages count, the own one included; null is all.",
+        )
         aggregation: Aggregation = "token_mean"
 
     options: Options
@@ -72,7 +62,9 @@ class Distillation(Algorithm):
                 "target with another; use teacher 'reference'"
             )
             raise ConfigurationError(msg)
-        self._penalty = KLPenalty(KLOptions())
+        surrogate = clipped(options, level="token")
+        free = KLPenalty(KLOptions())
+        self._policy = PolicyGradient(system, surrogate, options.aggregation, free)
 
     @classmethod
     def needs_with(cls, options: Section) -> frozenset[Need]:
@@ -91,26 +83,11 @@ class Distillation(Algorithm):
 
     def collate(self, steps: Sequence[TaughtProbe]) -> PolicyBatch:
         """Probes as rows of one forward pass."""
-        return policy_batch(
-            [step.node for step in steps],
-            [step.advantages for step in steps],
-            self.system,
-            aggregation=self.options.aggregation,
-        )
+        return self._policy.collate(steps)
 
     def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
         """The clipped surrogate, summed over the tokens."""
-        options = self.options
-        clips = {"clip_low": options.clip_low, "clip_high": options.clip_high}
-        attacker = self.system.attacker
-        logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
-        ratios = log_ratios(logprobs, batch, level="token")
-        losses = clipped_surrogate(ratios, batch.advantages, **clips)
-        loss, metrics = policy_loss(
-            logprobs, losses, batch, aggregation=options.aggregation, penalty=self._penalty
-        )
-        clipped = is_clipped(ratios, batch.advantages, **clips)
-        return loss, {**metrics, "clipped": mean_of(clipped, batch)}
+        return self._policy.step(batch)
 
     def _opinions(self, nodes: Sequence[Node]) -> list[tuple[float, ...]]:
         """Log-probabilities of the probes under the teacher, nats."""
@@ -131,5 +108,6 @@ class Distillation(Algorithm):
             torch.tensor([node.probe_mask]),
             coefficient=self.options.coefficient,
             discount=self.options.discount,
+            num_steps=self.options.horizon,
         )
         return tuple(rows[0].tolist())

@@ -15,16 +15,14 @@ from torch import Tensor
 from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.functional import preference
 from astra_core.algorithms.pairs import (
+    PairLearning,
+    PairLosses,
     PairOptions,
     PreferenceBatch,
     PreferencePair,
-    pair_figures,
-    preference_batch,
-    preference_loss,
-    preference_pairs,
 )
-from astra_core.config import Positive
 from astra_core.rollout import Graph
+from astra_core.system import System
 
 
 class DPO(Algorithm):
@@ -35,7 +33,6 @@ class DPO(Algorithm):
     class Options(PairOptions):
         """Which pairs, and which loss over them."""
 
-        beta: Positive = Field(default=0.1, description="Strength of the pull to the reference.")
         loss: Literal["sigmoid", "conservative", "robust", "hinge"] = "sigmoid"
         label_smoothing: float = Field(
             default=0.0,
@@ -53,37 +50,33 @@ class DPO(Algorithm):
 
     options: Options
 
+    def __init__(self, options: Options, *, system: System) -> None:
+        super().__init__(options, system=system)
+        self._pairs = PairLearning(system, options, _losses(options))
+
     def flatten(self, graph: Graph) -> Sequence[PreferencePair]:
         """Pairs of siblings, breadth first."""
-        return preference_pairs(graph, self.options)
+        return self._pairs.flatten(graph)
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Counts groups and pairs; nothing is kept."""
-        return pair_figures(graphs, self.options)
+        return self._pairs.remember(graphs)
 
     def collate(self, steps: Sequence[PreferencePair]) -> PreferenceBatch:
         """Chosen and rejected probes as rows of one forward pass."""
-        return preference_batch(steps, self.system)
+        return self._pairs.collate(steps)
 
     def step(self, batch: PreferenceBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
         """The chosen loss, summed over the pairs."""
-        options = self.options
-        losses = {
-            "sigmoid": partial(preference.dpo_losses, beta=options.beta),
-            "conservative": partial(
-                preference.cdpo_losses, beta=options.beta, label_smoothing=options.label_smoothing
-            ),
-            "robust": partial(
-                preference.robust_dpo_losses,
-                beta=options.beta,
-                label_smoothing=options.label_smoothing,
-            ),
-            "hinge": partial(preference.hinge_losses, beta=options.beta),
-        }[options.loss]
-        return preference_loss(
-            self.system,
-            batch,
-            losses,
-            beta=options.beta,
-            length_normalised=options.length_normalised,
-        )
+        return self._pairs.step(batch)
+
+
+def _losses(options: DPO.Options) -> PairLosses:
+    beta, smoothing = options.beta, options.label_smoothing
+    table: dict[str, PairLosses] = {
+        "sigmoid": partial(preference.dpo_losses, beta=beta),
+        "conservative": partial(preference.cdpo_losses, beta=beta, label_smoothing=smoothing),
+        "robust": partial(preference.robust_dpo_losses, beta=beta, label_smoothing=smoothing),
+        "hinge": partial(preference.hinge_losses, beta=beta),
+    }
+    return table[options.loss]

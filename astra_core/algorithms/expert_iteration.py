@@ -18,14 +18,20 @@ from astra_core.algorithm import ALL_GIVEN, Algorithm, Need
 from astra_core.algorithms.credit import can_teach, rollouts
 from astra_core.algorithms.functional import (
     reward_weighted_probabilities,
+    selection_size,
     threshold_selection,
     top_k_selection,
 )
-from astra_core.algorithms.imitation import CopyAggregation, copied_batch, copying_loss
+from astra_core.algorithms.imitation import (
+    CopyAggregation,
+    copied_batch,
+    copied_steps,
+    copying_loss,
+)
 from astra_core.algorithms.policy import PolicyBatch, PolicyStep
 from astra_core.config import Count, NonNegative, Section
 from astra_core.errors import ConfigurationError
-from astra_core.rollout import Graph, Node
+from astra_core.rollout import Graph
 
 
 class ExpertIteration(Algorithm):
@@ -38,6 +44,13 @@ class ExpertIteration(Algorithm):
 
         selection: Literal["top_k", "threshold", "reward_weighted"] = "top_k"
         k: Count = Field(default=4, description="Rollouts of each prompt that are copied (top_k).")
+        fraction: float | None = Field(
+            default=None,
+            gt=0.0,
+            le=1.0,
+            description="Share of each prompt's rollouts that is copied instead of k of them, "
+            "rounded down, but at least one (top_k).",
+        )
         threshold: float = Field(
             default=0.5, description="Reward of a rollout from which it is copied (threshold)."
         )
@@ -82,24 +95,19 @@ class ExpertIteration(Algorithm):
         """Every turn of the selected rollouts once, weighted by how many of them it is in."""
         paths = list(rollouts(graph))
         copies = self.copies([[node.reward for node in path] for path in paths])
-        nodes: dict[tuple[int, ...], Node] = {}
-        weights: dict[tuple[int, ...], float] = {}
-        for path, weight in zip(paths, copies, strict=True):
-            for node in path:
-                nodes[node.path] = node
-                weights[node.path] = weights.get(node.path, 0.0) + weight
-        return [
-            PolicyStep(node, weights[path])
-            for path, node in nodes.items()
-            if weights[path] > 0.0 and can_teach(node)
-        ]
+        steps = copied_steps(
+            (node, weight) for path, weight in zip(paths, copies, strict=True) for node in path
+        )
+        return [step for step in steps if step.advantage > 0.0 and can_teach(step.node)]
 
     def copies(self, rewards: Sequence[Sequence[float]]) -> list[float]:
         """How often each rollout is copied, given the rewards of its turns; may be a fraction."""
         options = self.options
         totals = torch.tensor([sum(turns) for turns in rewards], dtype=torch.float64)
         if options.selection == "top_k":
-            chosen = top_k_selection(totals, k=options.k).double()
+            share, k = options.fraction, options.k
+            k = k if share is None else selection_size(len(totals), fraction=share)
+            chosen = top_k_selection(totals, k=k).double()
         elif options.selection == "threshold":
             chosen = threshold_selection(totals, threshold=options.threshold).double()
         else:

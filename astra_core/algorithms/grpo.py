@@ -7,37 +7,31 @@ GSPO (arXiv:2507.18071), whose clips are of the order 3e-4.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
+import torch
 from jaxtyping import Float
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Need
-from astra_core.algorithms.credit import (
-    credited_turns,
-    flat_group_figures,
-    values_and_groups,
-)
+from astra_core.algorithms.credit import CreditedTurn, values_and_groups
 from astra_core.algorithms.functional import (
     MIN_SPREAD,
-    clipped_surrogate,
     group_advantages,
-    is_clipped,
+    group_advantages_over_runs,
 )
-from astra_core.algorithms.kl_penalty import KLPenalty, needs_for_kl
+from astra_core.algorithms.kl_penalty import needs_for_kl
 from astra_core.algorithms.policy import (
+    ClipOptions,
     PolicyBatch,
+    PolicyGradient,
     PolicyOptions,
     PolicyStep,
-    collated,
-    log_ratios,
-    mean_of,
-    policy_loss,
+    clipped,
     policy_steps,
 )
 from astra_core.config import Positive, Section
-from astra_core.engine.logprobs import token_logprobs
 from astra_core.rollout import Graph
 from astra_core.system import System
 
@@ -47,9 +41,14 @@ class GRPO(Algorithm):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings"})
 
-    class Options(PolicyOptions):
+    class Options(PolicyOptions, ClipOptions):
         """How groups are compared, and how far a token may move."""
 
+        compare: Literal["siblings", "conversations"] = Field(
+            default="siblings",
+            description="A probe with those after the same context, or with all of its prompt: "
+            "what grew from one first probe is then a run, and runs weigh alike (NexRL).",
+        )
         scale_by_spread: bool = Field(
             default=True, description="False only centres, so that groups keep their own scale."
         )
@@ -63,17 +62,27 @@ class GRPO(Algorithm):
         ratio: Literal["token", "sequence"] = Field(
             default="token", description="Of each token, or the geometric mean over the probe."
         )
-        clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
-        clip_high: Positive = 0.2
         dual_clip: float | None = Field(
             default=None, gt=1.0, description="Bounds the loss of a bad token; 3 is usual."
         )
+
+        @model_validator(mode="after")
+        def _conversations_are_scaled(self) -> Self:
+            if self.compare == "conversations" and not self.scale_by_spread:
+                msg = "scale_by_spread must be true when compare is 'conversations'"
+                raise ValueError(msg)
+            return self
 
     options: Options
 
     def __init__(self, options: Options, *, system: System) -> None:
         super().__init__(options, system=system)
-        self._penalty = KLPenalty(options)
+        surrogate = clipped(
+            options,
+            level="token" if options.ratio == "token" else "sequence_mean",
+            dual_clip=options.dual_clip,
+        )
+        self._policy = PolicyGradient.of(options, system=system, surrogate=surrogate)
 
     @classmethod
     def needs_with(cls, options: Section) -> frozenset[Need]:
@@ -82,15 +91,9 @@ class GRPO(Algorithm):
 
     def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
         """Every turn, compared with its siblings."""
-        options = self.options
-        turns = credited_turns([graph], options, reward=self._penalty.reward)
-        advantages = group_advantages(
-            *values_and_groups(turns),
-            scale_by_spread=options.scale_by_spread,
-            min_spread=options.min_spread,
-        )
-        steps = policy_steps(turns, advantages)
-        if not options.drop_flat_groups:
+        turns = self._policy.turns([graph], self.options)
+        steps = policy_steps(turns, self._advantages(turns))
+        if not self.options.drop_flat_groups:
             return steps
         pairs = list(zip(turns, steps, strict=True))
         lively = {turn.group for turn, step in pairs if step.advantage != 0.0}
@@ -98,35 +101,36 @@ class GRPO(Algorithm):
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Counts the groups that taught nothing and updates the KL coefficient."""
-        turns = credited_turns(graphs, self.options, reward=self._penalty.reward)
-        figures = flat_group_figures(turns, min_spread=self.options.min_spread)
-        return {**figures, **self._penalty.remember(graphs)}
+        turns = self._policy.turns(graphs, self.options)
+        return self._policy.remember(graphs, turns, min_spread=self.options.min_spread)
 
     def collate(self, steps: Sequence[PolicyStep]) -> PolicyBatch:
         """Probes as rows of one forward pass."""
-        return collated(steps, self.system, aggregation=self.options.aggregation)
+        return self._policy.collate(steps)
 
     def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
         """The clipped surrogate, summed over the tokens."""
-        options = self.options
-        clips = {"clip_low": options.clip_low, "clip_high": options.clip_high}
-        attacker = self.system.attacker
-        logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
-        level: Literal["token", "sequence_mean"] = (
-            "token" if options.ratio == "token" else "sequence_mean"
-        )
-        ratios = log_ratios(logprobs, batch, level=level)
-        losses = clipped_surrogate(ratios, batch.advantages, **clips, dual_clip=options.dual_clip)
-        clipped = is_clipped(ratios, batch.advantages, **clips)
-        loss, metrics = policy_loss(
-            logprobs, losses, batch, aggregation=options.aggregation, penalty=self._penalty
-        )
-        return loss, {**metrics, "clipped": mean_of(clipped.expand_as(batch.mask), batch)}
+        return self._policy.step(batch)
 
     def state(self) -> Mapping[str, Tensor]:
         """The KL coefficient."""
-        return self._penalty.state()
+        return self._policy.penalty.state()
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Puts it back."""
-        self._penalty.load_state(state)
+        self._policy.penalty.load_state(state)
+
+    def _advantages(self, turns: Sequence[CreditedTurn]) -> Float[Tensor, " N"]:
+        options = self.options
+        values, groups = values_and_groups(turns)
+        if options.compare == "conversations":
+            runs = torch.tensor([turn.node.path[0] for turn in turns], dtype=torch.long)
+            return group_advantages_over_runs(
+                values, torch.zeros_like(groups), runs, min_spread=options.min_spread
+            )
+        return group_advantages(
+            values,
+            groups,
+            scale_by_spread=options.scale_by_spread,
+            min_spread=options.min_spread,
+        )

@@ -1,6 +1,6 @@
 """Learning by copying: weighted probes, and the likelihood of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -10,9 +10,20 @@ from torch import Tensor
 from astra_core.algorithms.functional import aggregate, aggregation_weights, nll_losses
 from astra_core.algorithms.policy import PolicyBatch, PolicyStep, collated, mean_of
 from astra_core.engine.logprobs import token_logprobs
+from astra_core.rollout import Node, Path
 from astra_core.system import System
 
 CopyAggregation = Literal["token_mean", "sequence_mean"]
+
+
+def copied_steps(copies: Iterable[tuple[Node, float]]) -> list[PolicyStep]:
+    """Every probe of one graph once, in the order met, with the sum of its weights."""
+    nodes: dict[Path, Node] = {}
+    weights: dict[Path, float] = {}
+    for node, weight in copies:
+        nodes[node.path] = node
+        weights[node.path] = weights.get(node.path, 0.0) + weight
+    return [PolicyStep(node, weights[path]) for path, node in nodes.items()]
 
 
 def copied_batch(

@@ -16,16 +16,14 @@ from torch import Tensor
 from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.functional.preference import ipo_losses
 from astra_core.algorithms.pairs import (
+    PairLearning,
     PairOptions,
     PreferenceBatch,
     PreferencePair,
-    pair_figures,
-    preference_batch,
-    preference_loss,
-    preference_pairs,
 )
 from astra_core.config import Positive
 from astra_core.rollout import Graph
+from astra_core.system import System
 
 
 class IPO(Algorithm):
@@ -40,25 +38,22 @@ class IPO(Algorithm):
 
     options: Options
 
+    def __init__(self, options: Options, *, system: System) -> None:
+        super().__init__(options, system=system)
+        self._pairs = PairLearning(system, options, partial(ipo_losses, beta=options.beta))
+
     def flatten(self, graph: Graph) -> Sequence[PreferencePair]:
         """Pairs of siblings, breadth first."""
-        return preference_pairs(graph, self.options)
+        return self._pairs.flatten(graph)
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Counts groups and pairs; nothing is kept."""
-        return pair_figures(graphs, self.options)
+        return self._pairs.remember(graphs)
 
     def collate(self, steps: Sequence[PreferencePair]) -> PreferenceBatch:
         """Chosen and rejected probes as rows of one forward pass."""
-        return preference_batch(steps, self.system)
+        return self._pairs.collate(steps)
 
     def step(self, batch: PreferenceBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
         """The squared loss, summed over the pairs."""
-        options = self.options
-        return preference_loss(
-            self.system,
-            batch,
-            partial(ipo_losses, beta=options.beta),
-            beta=options.beta,
-            length_normalised=options.length_normalised,
-        )
+        return self._pairs.step(batch)

@@ -20,6 +20,7 @@ from astra_core.algorithms.credit import can_teach
 from astra_core.algorithms.functional import (
     adaptive_coefficient,
     kl_estimates,
+    kl_penalised_rewards,
     stepped_coefficient,
 )
 from astra_core.config import NonNegative, Positive, Section
@@ -80,11 +81,12 @@ class KLPenalty:
             torch.tensor(node.probe_logprobs, dtype=torch.float64),
             torch.tensor(known_reference(node), dtype=torch.float64),
             estimator=self._options.kl_estimator,
-        ).tolist()
-        return [
-            self.coefficient * value if is_trained else 0.0
-            for value, is_trained in zip(estimates, node.probe_mask, strict=True)
-        ]
+        )[None]
+        mask = torch.tensor([node.probe_mask], dtype=torch.bool)
+        free = torch.zeros_like(estimates)
+        priced = kl_penalised_rewards(free, estimates, mask, coefficient=self.coefficient)
+        costs: list[float] = (-priced[0]).tolist()
+        return costs
 
     def losses(
         self, logprobs: Float[Tensor, "B T"], reference_logprobs: Float[Tensor, "B T"]

@@ -1,8 +1,10 @@
-"""Preference pairs from a tree of turns, and the tensors of a batch of them."""
+"""The skeleton of preference learning: pairs from a tree of turns, rows of them, and a loss.
+
+An algorithm says which loss over two log-ratios it takes; ``PairLearning`` does the rest.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Literal
 
 import torch
@@ -10,15 +12,16 @@ from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor
 
+from astra_core.algorithms import functional
 from astra_core.algorithms.credit import (
     Backup,
-    CreditedTurn,
     CreditOptions,
     credited_turns,
     flat_group_figures,
+    values_and_groups,
 )
 from astra_core.algorithms.functional.preference import preference_metrics, sequence_log_ratios
-from astra_core.config import NonNegative
+from astra_core.config import NonNegative, Positive
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.rows import TokenRows, pad_rows
 from astra_core.rollout import Graph, Node
@@ -45,6 +48,7 @@ class PairSelection(CreditOptions):
 class PairOptions(PairSelection):
     """Which pairs, and how their log-ratios are counted."""
 
+    beta: Positive = Field(default=0.1, description="Strength of the pull to the reference.")
     length_normalised: bool = Field(
         default=False, description="Log-ratios per token instead of summed."
     )
@@ -88,27 +92,17 @@ class PreferenceBatch:
 
 def preference_pairs(graph: Graph, options: PairSelection) -> list[PreferencePair]:
     """Pairs of siblings whose returns differ by more than the margin, breadth first."""
-    groups: dict[int, list[CreditedTurn]] = {}
-    for turn in credited_turns([graph], options):
-        groups.setdefault(turn.group, []).append(turn)
+    turns = credited_turns([graph], options)
+    found = functional.preference_pairs(
+        *values_and_groups(turns),
+        min_margin=options.margin,
+        midpoint=options.midpoint,
+        pairs=options.pairs,
+    )
     return [
-        PreferencePair(high.node, low.node, high.value - low.value)
-        for group in groups.values()
-        for high, low in _candidates(group, options.pairs)
-        if high.value - low.value > options.margin and _straddles(high, low, options.midpoint)
+        PreferencePair(turns[high].node, turns[low].node, turns[high].value - turns[low].value)
+        for high, low in found.tolist()
     ]
-
-
-def _candidates(group: Sequence[CreditedTurn], pairs: str) -> list[tuple[CreditedTurn, ...]]:
-    """The pairs of a group to look at, the better turn first."""
-    ranked = sorted(group, key=lambda turn: -turn.value)
-    if pairs == "all":
-        return list(combinations(ranked, 2))
-    return [(ranked[0], ranked[-1])]
-
-
-def _straddles(high: CreditedTurn, low: CreditedTurn, midpoint: float | None) -> bool:
-    return midpoint is None or low.value < midpoint <= high.value
 
 
 def pair_figures(graphs: Sequence[Graph], options: PairSelection) -> dict[str, float]:
@@ -136,10 +130,52 @@ def preference_batch(pairs: Sequence[PreferencePair], system: System) -> Prefere
     return PreferenceBatch(rows, reference.to(device), mask.to(device), num_tokens)
 
 
+PairLosses = Callable[[Float[Tensor, " N"], Float[Tensor, " N"]], Float[Tensor, " N"]]
+"""From the log-ratios of chosen and rejected probes to one loss per pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairLearning:
+    """What all algorithms that compare siblings in pairs have in common.
+
+    Attributes:
+        system: Whose attacker learns.
+        options: Which pairs, and how their log-ratios are counted.
+        losses: Over two log-ratios; what tells the algorithms apart.
+    """
+
+    system: System
+    options: PairOptions
+    losses: PairLosses
+
+    def flatten(self, graph: Graph) -> list[PreferencePair]:
+        """Pairs of siblings, breadth first."""
+        return preference_pairs(graph, self.options)
+
+    def remember(self, graphs: Sequence[Graph]) -> dict[str, float]:
+        """Counts groups and pairs; nothing is kept."""
+        return pair_figures(graphs, self.options)
+
+    def collate(self, steps: Sequence[PreferencePair]) -> PreferenceBatch:
+        """Chosen and rejected probes as rows of one forward pass."""
+        return preference_batch(steps, self.system)
+
+    def step(self, batch: PreferenceBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
+        """The loss, summed over the pairs."""
+        options = self.options
+        return preference_loss(
+            self.system,
+            batch,
+            self.losses,
+            beta=options.beta,
+            length_normalised=options.length_normalised,
+        )
+
+
 def preference_loss(
     system: System,
     batch: PreferenceBatch,
-    losses: Callable[[Float[Tensor, " N"], Float[Tensor, " N"]], Float[Tensor, " N"]],
+    losses: PairLosses,
     *,
     beta: float,
     length_normalised: bool,

@@ -1,31 +1,45 @@
-"""What the policy-gradient and imitation algorithms share: probes as tensors, and a loss over them.
+"""The skeleton of every policy gradient: credit, advantages, rows of probes, surrogate, KL, loss.
 
+An algorithm says what its advantages and its surrogate are; ``PolicyGradient`` does the rest.
 Advantages, log-ratios and surrogates are the pure functions of ``functional``; the sum over tokens
 and what it is divided by are ``functional.aggregate``'s, so micro-batches add up.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import torch
 from jaxtyping import Bool, Float
 from pydantic import Field
 from torch import Tensor
 
-from astra_core.algorithms.credit import CreditedTurn, CreditOptions
+from astra_core.algorithms.credit import (
+    CreditedTurn,
+    CreditOptions,
+    credited_turns,
+    flat_group_figures,
+)
 from astra_core.algorithms.functional import (
+    MIN_SPREAD,
     Aggregation,
     aggregate,
     aggregation_weight,
+    clipped_surrogate,
     importance_ratios,
+    is_clipped,
     kl_estimates,
     sequence_log_ratios,
 )
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty
+from astra_core.config import Positive, Section
+from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.rows import TokenRows, pad_rows
-from astra_core.rollout import Node
+from astra_core.rollout import Graph, Node
 from astra_core.system import System
+
+RatioLevel = Literal["token", "sequence", "sequence_mean"]
+"""Of which an importance ratio is taken: a token, a whole probe, or its geometric mean."""
 
 
 class PolicyOptions(CreditOptions, KLOptions):
@@ -38,12 +52,36 @@ class PolicyOptions(CreditOptions, KLOptions):
     )
 
 
+class ClipOptions(Section):
+    """How far an update may move what it learns from."""
+
+    clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
+    clip_high: Positive = 0.2
+
+
+class AdvantageStep(Protocol):
+    """A probe with one advantage for the whole of it, or one per token."""
+
+    @property
+    def node(self) -> Node:
+        """The turn that holds the probe."""
+
+    @property
+    def advantages(self) -> tuple[float, ...]:
+        """One number, or one per token."""
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyStep:
     """A probe, and what the log-probability of every token of it is weighted by."""
 
     node: Node
     advantage: float
+
+    @property
+    def advantages(self) -> tuple[float, ...]:
+        """The one for all tokens."""
+        return (self.advantage,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +105,86 @@ class PolicyBatch:
     advantages: Float[Tensor, "B #T"]
     weight: float
     num_tokens: int
+
+
+Surrogate = Callable[
+    [Float[Tensor, "B T"], PolicyBatch], tuple[Float[Tensor, "B #T"], Mapping[str, float]]
+]
+"""From log-probabilities under the attacker to losses per token or per probe, and figures."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyGradient:
+    """What all policy gradients have in common, around the surrogate that tells them apart.
+
+    Attributes:
+        system: Whose attacker learns.
+        surrogate: From log-probabilities and a batch to losses.
+        aggregation: How tokens are counted.
+        penalty: The price on KL to the reference.
+    """
+
+    system: System
+    surrogate: Surrogate
+    aggregation: Aggregation
+    penalty: KLPenalty
+
+    @classmethod
+    def of(
+        cls, options: PolicyOptions, *, system: System, surrogate: Surrogate
+    ) -> "PolicyGradient":
+        """The skeleton as the options have it."""
+        return cls(system, surrogate, options.aggregation, KLPenalty(options))
+
+    def turns(self, graphs: Sequence[Graph], credit: CreditOptions) -> list[CreditedTurn]:
+        """Every turn that can be learned from, its KL paid where that is charged in the reward."""
+        return credited_turns(graphs, credit, reward=self.penalty.reward)
+
+    def remember(
+        self,
+        graphs: Sequence[Graph],
+        turns: Sequence[CreditedTurn],
+        *,
+        min_spread: float = MIN_SPREAD,
+    ) -> dict[str, float]:
+        """Counts the groups of these turns that taught nothing and moves the KL coefficient."""
+        figures = flat_group_figures(turns, min_spread=min_spread)
+        return {**figures, **self.penalty.remember(graphs)}
+
+    def collate(self, steps: Sequence[AdvantageStep]) -> PolicyBatch:
+        """Probes as rows of one forward pass."""
+        return collated(steps, self.system, aggregation=self.aggregation)
+
+    def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
+        """The surrogate and the KL penalty, summed over the batch."""
+        attacker = self.system.attacker
+        logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
+        return self.loss(logprobs, batch)
+
+    def loss(
+        self, logprobs: Float[Tensor, "B T"], batch: PolicyBatch
+    ) -> tuple[Float[Tensor, ""], dict[str, float]]:
+        """The same where the log-probabilities are known."""
+        losses, figures = self.surrogate(logprobs, batch)
+        loss, moved = policy_loss(
+            logprobs, losses, batch, aggregation=self.aggregation, penalty=self.penalty
+        )
+        return loss, {**moved, **figures}
+
+
+def clipped(clips: ClipOptions, *, level: RatioLevel, dual_clip: float | None = None) -> Surrogate:
+    """The clipped surrogate over ratios of this level, with the share of tokens held back."""
+    bounds = {"clip_low": clips.clip_low, "clip_high": clips.clip_high}
+
+    def surrogate(
+        logprobs: Float[Tensor, "B T"], batch: PolicyBatch
+    ) -> tuple[Float[Tensor, "B #T"], Mapping[str, float]]:
+        ratios = log_ratios(logprobs, batch, level=level)
+        losses = clipped_surrogate(ratios, batch.advantages, **bounds, dual_clip=dual_clip)
+        is_held = is_clipped(ratios, batch.advantages, **bounds).expand_as(batch.mask)
+        return losses, {"clipped": mean_of(is_held, batch)}
+
+    return surrogate
 
 
 def policy_steps(
@@ -109,11 +227,12 @@ def policy_batch(
 
 
 def collated(
-    steps: Sequence[PolicyStep], system: System, *, aggregation: Aggregation
+    steps: Sequence[AdvantageStep], system: System, *, aggregation: Aggregation
 ) -> PolicyBatch:
     """The tensors of these steps."""
     nodes = [step.node for step in steps]
-    return policy_batch(nodes, [(s.advantage,) for s in steps], system, aggregation=aggregation)
+    advantages = [step.advantages for step in steps]
+    return policy_batch(nodes, advantages, system, aggregation=aggregation)
 
 
 def padded(lists: Sequence[Sequence[float]], width: int) -> Float[Tensor, "B T"]:
@@ -133,7 +252,7 @@ def log_ratios(
     logprobs: Float[Tensor, "B T"],
     batch: PolicyBatch,
     *,
-    level: Literal["token", "sequence", "sequence_mean"],
+    level: RatioLevel,
 ) -> Float[Tensor, "B #T"]:
     """Attacker over sampling policy, nats: per token, or summed or averaged over each probe."""
     if level == "token":

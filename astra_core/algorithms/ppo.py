@@ -21,19 +21,17 @@ from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.functional import (
     Aggregation,
     aggregate,
-    clipped_surrogate,
-    is_clipped,
     masked_whiten,
     value_losses,
 )
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty, needs_for_kl
 from astra_core.algorithms.policy import (
+    ClipOptions,
     PolicyBatch,
-    log_ratios,
+    PolicyGradient,
+    clipped,
     mean_of,
     padded,
-    policy_batch,
-    policy_loss,
 )
 from astra_core.algorithms.turn_estimates import TurnEstimate, turn_estimates
 from astra_core.algorithms.value_head import TokenOutputs, ValueHead, token_outputs
@@ -66,7 +64,7 @@ class PPO(Algorithm):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"value_head"})
 
-    class Options(KLOptions):
+    class Options(KLOptions, ClipOptions):
         """Advantages, clips and the weights of value loss and entropy."""
 
         discount: Probability = Field(default=1.0, description="Of the next token in a probe.")
@@ -80,8 +78,6 @@ class PPO(Algorithm):
         whiten_advantages: bool = Field(
             default=True, description="Mean 0 and spread 1 over the tokens of the experience."
         )
-        clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
-        clip_high: Positive = 0.2
         dual_clip: float | None = Field(
             default=None, gt=1.0, description="Bounds the loss of a bad token; 3 is usual."
         )
@@ -98,7 +94,9 @@ class PPO(Algorithm):
 
     def __init__(self, options: Options, *, system: System) -> None:
         super().__init__(options, system=system)
-        self._penalty = KLPenalty(options)
+        surrogate = clipped(options, level="token", dual_clip=options.dual_clip)
+        penalty = KLPenalty(options)
+        self._policy = PolicyGradient(system, surrogate, options.aggregation, penalty)
         self._value_head = ValueHead(system.attacker)
 
     @classmethod
@@ -117,7 +115,7 @@ class PPO(Algorithm):
             graphs,
             self.system,
             self._value_head,
-            costs=self._penalty.token_costs,
+            costs=self._policy.penalty.token_costs,
             is_cut=options.final_turn == "truncated",
             discount=options.discount,
             turn_discount=options.turn_discount,
@@ -127,16 +125,11 @@ class PPO(Algorithm):
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Updates the KL coefficient."""
-        return self._penalty.remember(graphs)
+        return self._policy.penalty.remember(graphs)
 
     def collate(self, steps: Sequence[TurnEstimate]) -> PPOBatch:
         """Probes as rows of one forward pass."""
-        policy = policy_batch(
-            [step.node for step in steps],
-            [step.advantages for step in steps],
-            self.system,
-            aggregation=self.options.aggregation,
-        )
+        policy = self._policy.collate(steps)
         width, device = policy.mask.shape[1], policy.mask.device
         return PPOBatch(
             policy,
@@ -146,21 +139,12 @@ class PPO(Algorithm):
 
     def step(self, batch: PPOBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
         """Surrogate, value loss and entropy bonus, summed over the tokens."""
-        options, policy = self.options, batch.policy
-        clips = {"clip_low": options.clip_low, "clip_high": options.clip_high}
-        is_warm = options.entropy_coefficient > 0.0
+        rows, is_warm = batch.policy.rows, self.options.entropy_coefficient > 0.0
         attacker = self.system.attacker
-        output = token_outputs(
-            attacker.model, policy.rows, with_entropies=is_warm, plan=attacker.plan
-        )
-        ratios = log_ratios(output.logprobs, policy, level="token")
-        losses = clipped_surrogate(ratios, policy.advantages, **clips, dual_clip=options.dual_clip)
-        loss, metrics = policy_loss(
-            output.logprobs, losses, policy, aggregation=options.aggregation, penalty=self._penalty
-        )
+        output = token_outputs(attacker.model, rows, with_entropies=is_warm, plan=attacker.plan)
+        loss, metrics = self._policy.loss(output.logprobs, batch.policy)
         extra, figures = self._value_and_entropy(batch, output)
-        clipped = mean_of(is_clipped(ratios, policy.advantages, **clips), policy)
-        return loss + extra, {**metrics, **figures, "clipped": clipped}
+        return loss + extra, {**metrics, **figures}
 
     def parameters(self) -> Sequence[Parameter]:
         """The value head."""
@@ -168,12 +152,12 @@ class PPO(Algorithm):
 
     def state(self) -> Mapping[str, Tensor]:
         """The value head and the KL coefficient."""
-        return {**self._value_head.state(), **self._penalty.state()}
+        return {**self._value_head.state(), **self._policy.penalty.state()}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Puts both back."""
         self._value_head.load_state(state)
-        self._penalty.load_state(state)
+        self._policy.penalty.load_state(state)
 
     def _value_and_entropy(
         self, batch: PPOBatch, output: TokenOutputs

@@ -14,12 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from astra_core.algorithm import ALL_GIVEN, Algorithm, Need, refuse_single_children
-from astra_core.algorithms.credit import (
-    CreditedTurn,
-    credited_turns,
-    flat_group_figures,
-    values_and_groups,
-)
+from astra_core.algorithms.credit import CreditedTurn, values_and_groups
 from astra_core.algorithms.functional import (
     Aggregation,
     importance_sampling_surrogate,
@@ -29,18 +24,16 @@ from astra_core.algorithms.functional import (
     running_mean,
     truncated_surrogate,
 )
-from astra_core.algorithms.kl_penalty import KLPenalty, needs_for_kl
+from astra_core.algorithms.kl_penalty import needs_for_kl
 from astra_core.algorithms.policy import (
     PolicyBatch,
+    PolicyGradient,
     PolicyOptions,
     PolicyStep,
-    collated,
     log_ratios,
-    policy_loss,
     policy_steps,
 )
 from astra_core.config import Positive, Section
-from astra_core.engine.logprobs import token_logprobs
 from astra_core.rollout import Graph
 from astra_core.system import System
 
@@ -70,7 +63,7 @@ class REINFORCE(Algorithm):
 
     def __init__(self, options: Options, *, system: System) -> None:
         super().__init__(options, system=system)
-        self._penalty = KLPenalty(options)
+        self._policy = PolicyGradient.of(options, system=system, surrogate=self._surrogate)
         self._mean, self._num_seen = 0.0, 0
 
     @classmethod
@@ -112,43 +105,41 @@ class REINFORCE(Algorithm):
         turns = self._turns(graphs)
         values, _ = values_and_groups(turns)
         self._mean, self._num_seen = running_mean(values, mean=self._mean, num_seen=self._num_seen)
-        figures = {**flat_group_figures(turns), **self._penalty.remember(graphs)}
+        figures = self._policy.remember(graphs, turns)
         return {**figures, "running_mean": self._mean}
 
     def collate(self, steps: Sequence[PolicyStep]) -> PolicyBatch:
         """Probes as rows of one forward pass."""
-        return collated(steps, self.system, aggregation=self.options.aggregation)
+        return self._policy.collate(steps)
 
     def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
         """The surrogate, summed over the probes."""
-        options = self.options
-        attacker = self.system.attacker
-        logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
-        ratios = log_ratios(logprobs, batch, level="token")
-        if options.importance == "none":
-            losses = reinforce_surrogate(logprobs, batch.advantages)
-        elif options.importance == "full":
-            losses = importance_sampling_surrogate(ratios, batch.advantages)
-        else:
-            losses = truncated_surrogate(
-                logprobs, ratios, batch.advantages, max_ratio=options.max_ratio
-            )
-        return policy_loss(
-            logprobs, losses, batch, aggregation=options.aggregation, penalty=self._penalty
-        )
+        return self._policy.step(batch)
 
     def state(self) -> Mapping[str, Tensor]:
         """The running mean and the KL coefficient."""
         return {
             "running_mean": torch.tensor(self._mean, dtype=torch.float64),
             "num_seen": torch.tensor(self._num_seen),
-            **self._penalty.state(),
+            **self._policy.penalty.state(),
         }
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Puts both back."""
         self._mean, self._num_seen = float(state["running_mean"]), int(state["num_seen"])
-        self._penalty.load_state(state)
+        self._policy.penalty.load_state(state)
 
     def _turns(self, graphs: Sequence[Graph]) -> list[CreditedTurn]:
-        return credited_turns(graphs, self.options, reward=self._penalty.reward)
+        return self._policy.turns(graphs, self.options)
+
+    def _surrogate(
+        self, logprobs: Float[Tensor, "B T"], batch: PolicyBatch
+    ) -> tuple[Float[Tensor, "B T"], Mapping[str, float]]:
+        """Minus advantage times log-probability, corrected for the policy that sampled."""
+        options, ratios = self.options, log_ratios(logprobs, batch, level="token")
+        if options.importance == "none":
+            return reinforce_surrogate(logprobs, batch.advantages), {}
+        if options.importance == "full":
+            return importance_sampling_surrogate(ratios, batch.advantages), {}
+        cap = options.max_ratio
+        return truncated_surrogate(logprobs, ratios, batch.advantages, max_ratio=cap), {}

@@ -14,31 +14,19 @@ from pydantic import Field
 from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Need
-from astra_core.algorithms.credit import (
-    credited_turns,
-    flat_group_figures,
-    values_and_groups,
-)
-from astra_core.algorithms.functional import (
-    Aggregation,
-    clipped_surrogate,
-    is_clipped,
-    leave_one_out,
-    masked_whiten,
-)
-from astra_core.algorithms.kl_penalty import KLPenalty, needs_for_kl
+from astra_core.algorithms.credit import values_and_groups
+from astra_core.algorithms.functional import Aggregation, leave_one_out, masked_whiten
+from astra_core.algorithms.kl_penalty import needs_for_kl
 from astra_core.algorithms.policy import (
+    ClipOptions,
     PolicyBatch,
+    PolicyGradient,
     PolicyOptions,
     PolicyStep,
-    collated,
-    log_ratios,
-    mean_of,
-    policy_loss,
+    clipped,
     policy_steps,
 )
-from astra_core.config import Positive, Section
-from astra_core.engine.logprobs import token_logprobs
+from astra_core.config import Section
 from astra_core.rollout import Graph
 from astra_core.system import System
 
@@ -48,11 +36,9 @@ class RLOO(Algorithm):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings"})
 
-    class Options(PolicyOptions):
+    class Options(PolicyOptions, ClipOptions):
         """How far a probe may move, and the price on KL, which RLOO takes off the reward."""
 
-        clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
-        clip_high: Positive = 0.2
         whiten_advantages: bool = Field(
             default=False, description="Mean 0 and spread 1 over the experience."
         )
@@ -64,7 +50,8 @@ class RLOO(Algorithm):
 
     def __init__(self, options: Options, *, system: System) -> None:
         super().__init__(options, system=system)
-        self._penalty = KLPenalty(options)
+        surrogate = clipped(options, level="sequence")
+        self._policy = PolicyGradient.of(options, system=system, surrogate=surrogate)
 
     @classmethod
     def needs_with(cls, options: Section) -> frozenset[Need]:
@@ -77,7 +64,7 @@ class RLOO(Algorithm):
 
     def flatten_all(self, graphs: Sequence[Graph]) -> list[PolicyStep]:
         """Every turn, compared with its siblings; whitening needs the whole experience."""
-        turns = credited_turns(graphs, self.options, reward=self._penalty.reward)
+        turns = self._policy.turns(graphs, self.options)
         advantages = leave_one_out(*values_and_groups(turns))
         if self.options.whiten_advantages:
             everywhere = torch.ones_like(advantages, dtype=torch.bool)
@@ -86,31 +73,20 @@ class RLOO(Algorithm):
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Counts the groups that taught nothing and updates the KL coefficient."""
-        turns = credited_turns(graphs, self.options, reward=self._penalty.reward)
-        return {**flat_group_figures(turns), **self._penalty.remember(graphs)}
+        return self._policy.remember(graphs, self._policy.turns(graphs, self.options))
 
     def collate(self, steps: Sequence[PolicyStep]) -> PolicyBatch:
         """Probes as rows of one forward pass."""
-        return collated(steps, self.system, aggregation=self.options.aggregation)
+        return self._policy.collate(steps)
 
     def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
         """The clipped surrogate, summed over the probes."""
-        options = self.options
-        clips = {"clip_low": options.clip_low, "clip_high": options.clip_high}
-        attacker = self.system.attacker
-        logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
-        ratios = log_ratios(logprobs, batch, level="sequence")
-        losses = clipped_surrogate(ratios, batch.advantages, **clips)
-        clipped = is_clipped(ratios, batch.advantages, **clips).expand_as(batch.mask)
-        loss, metrics = policy_loss(
-            logprobs, losses, batch, aggregation=options.aggregation, penalty=self._penalty
-        )
-        return loss, {**metrics, "clipped": mean_of(clipped, batch)}
+        return self._policy.step(batch)
 
     def state(self) -> Mapping[str, Tensor]:
         """The KL coefficient."""
-        return self._penalty.state()
+        return self._policy.penalty.state()
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Puts it back."""
-        self._penalty.load_state(state)
+        self._policy.penalty.load_state(state)

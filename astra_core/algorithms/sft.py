@@ -11,10 +11,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Need
-from astra_core.algorithms.imitation import CopyAggregation, copied_batch, copying_loss
+from astra_core.algorithms.imitation import (
+    CopyAggregation,
+    copied_batch,
+    copied_steps,
+    copying_loss,
+)
 from astra_core.algorithms.pairs import PairSelection, pair_figures, preference_pairs
 from astra_core.algorithms.policy import PolicyBatch, PolicyStep
-from astra_core.rollout import Graph, Node
+from astra_core.rollout import Graph
 
 
 class SFT(Algorithm):
@@ -31,12 +36,7 @@ class SFT(Algorithm):
 
     def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
         """Every chosen probe once, weighted by how many siblings it beat."""
-        nodes: dict[tuple[int, ...], Node] = {}
-        wins: dict[tuple[int, ...], float] = {}
-        for pair in preference_pairs(graph, self.options):
-            nodes[pair.chosen.path] = pair.chosen
-            wins[pair.chosen.path] = wins.get(pair.chosen.path, 0.0) + 1.0
-        return [PolicyStep(node, wins[path]) for path, node in nodes.items()]
+        return copied_steps((pair.chosen, 1.0) for pair in preference_pairs(graph, self.options))
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Counts groups and pairs; nothing is kept."""

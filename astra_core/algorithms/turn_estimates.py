@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from astra_core.algorithms.credit import alive, can_teach
+from astra_core.algorithms.credit import alive, can_teach, forest
 from astra_core.algorithms.functional import tree_gae
 from astra_core.algorithms.policy import padded
 from astra_core.algorithms.value_head import ValueHead
@@ -53,7 +53,8 @@ def turn_estimates(
         turn_discount: See there.
         decay: See there.
     """
-    nodes, parents = _forest(graphs)
+    grown = forest(graphs)
+    nodes = grown.nodes
     budget = system.config.tokens_per_batch
     predicted = value_head.values(
         [node.context_ids for node in nodes],
@@ -67,7 +68,7 @@ def turn_estimates(
         -padded([costs(node) for node in nodes], width),
         padded(values, width),
         padded([node.probe_mask for node in nodes], width).bool(),
-        torch.tensor(parents, dtype=torch.long),
+        grown.parents,
         final_values=torch.tensor(_final_values(nodes, system, value_head, is_cut=is_cut)),
         discount=discount,
         turn_discount=turn_discount,
@@ -79,20 +80,6 @@ def turn_estimates(
         for node, own, gains, goals in rows
         if can_teach(node)
     ]
-
-
-def _forest(graphs: Sequence[Graph]) -> tuple[list[Node], list[int]]:
-    """The turns that did not fail, and the index of the turn before each; -1 for a first one."""
-    nodes: list[Node] = []
-    parents: list[int] = []
-    for graph in graphs:
-        places: dict[tuple[int, ...], int] = {}
-        for node in graph.nodes():
-            if not node.has_failed:
-                places[node.path] = len(nodes)
-                parents.append(places.get(node.path[:-1], -1))
-                nodes.append(node)
-    return nodes, parents
 
 
 def _final_values(

@@ -60,7 +60,6 @@ from astra_core.algorithms.functional.masking import (
 )
 from astra_core.algorithms.functional.policy_gradient import (
     clipped_surrogate,
-    effective_sample_fraction,
     importance_ratios,
     importance_sampling_surrogate,
     is_clipped,
@@ -98,7 +97,6 @@ __all__ = [
     "clipped_surrogate",
     "distillation_advantages",
     "dpo_losses",
-    "effective_sample_fraction",
     "excess_nll",
     "gae",
     "group_advantages",

@@ -21,6 +21,7 @@ def gae(
     terminated: Bool[Tensor, "*batch T"],
     discount: float,
     decay: float,
+    mask: Bool[Tensor, "*batch T"] | None = None,
 ) -> tuple[Float[Tensor, "*batch T"], Float[Tensor, "*batch T"]]:
     """Generalised advantage estimates and the returns that the value head should predict.
 
@@ -36,24 +37,30 @@ def gae(
         terminated: The step ended its episode for good; implies ``done``.
         discount: Of the next step's value, in [0, 1].
         decay: Lambda, in [0, 1]: 0 trusts the value head, 1 the rewards.
+        mask: Steps that exist; the others are stepped over and have advantage 0. None: all.
 
     Returns:
         Advantages, and advantages plus values.
 
     Raises:
         ConfigurationError: ``discount`` or ``decay`` lies outside [0, 1].
-        ShapeError: The five do not share one shape.
+        ShapeError: They do not share one shape.
 
     Source:
         Schulman et al., arXiv:1506.02438, eq. 16.
     """
     _check_fractions(discount=discount, decay=decay)
     require_same_shape(
-        rewards=rewards, values=values, next_values=next_values, done=done, terminated=terminated
+        rewards=rewards,
+        values=values,
+        next_values=next_values,
+        done=done,
+        terminated=terminated,
+        mask=rewards if mask is None else mask,
     )
     future = next_values.detach().where(~terminated, torch.zeros_like(next_values))
     deltas = rewards.detach() + discount * future - values.detach()
-    advantages = _discounted_sums(deltas, discount * decay, done=done | terminated)
+    advantages = _discounted_sums(deltas, discount * decay, done=done | terminated, mask=mask)
     return advantages, advantages + values.detach()
 
 
@@ -100,9 +107,17 @@ def token_gae(
     for step in reversed(range(known.shape[-1])):
         next_values[:, step] = following
         following = known[:, step].where(mask[:, step], following)
-    deltas = rewards.detach() + discount * next_values - known
-    advantages = _discounted_sums(deltas, discount * decay, mask=mask)
-    return advantages, advantages + known
+    never = torch.zeros_like(mask)
+    return gae(
+        rewards,
+        known,
+        next_values,
+        done=never,
+        terminated=never,
+        discount=discount,
+        decay=decay,
+        mask=mask,
+    )
 
 
 def reward_to_go(

@@ -5,6 +5,7 @@ Nodes may stand in any order. ``seeds`` tells first turns of different prompts a
 """
 
 from collections import defaultdict
+from itertools import combinations
 from typing import Literal
 
 import torch
@@ -20,7 +21,12 @@ mean weighted by leaves (expected reward of a rollout drawn at random, MALT)."""
 
 
 def backed_up_rewards(
-    rewards: Float[Tensor, " N"], parents: Int[Tensor, " N"], *, discount: float, how: Backup
+    rewards: Float[Tensor, " N"],
+    parents: Int[Tensor, " N"],
+    *,
+    discount: float,
+    how: Backup,
+    horizon: int | None = None,
 ) -> Float[Tensor, " N"]:
     """Each node's own reward plus ``discount`` times what its children are worth backed up.
 
@@ -32,42 +38,72 @@ def backed_up_rewards(
         parents: Index of the turn before, -1 for a first turn.
         discount: Of the next turn, in [0, 1].
         how: See ``Backup``.
+        horizon: Turns that count, the own one included; None is all. On a single path these are
+            ``n_step_returns``.
 
     Returns:
         Reward units, without gradient.
 
     Raises:
-        ConfigurationError: An unknown ``how``, or ``discount`` outside [0, 1].
+        ConfigurationError: An unknown ``how``, ``discount`` outside [0, 1] or ``horizon`` below 1.
         DataError: ``parents`` holds an index that does not exist, or a cycle.
         ShapeError: The two do not share one shape ``[N]``.
 
     Source:
         Best child: the tree back-up of ASTRA-RL; mean over leaves: MALT, arXiv:2412.01928.
     """
+    _check_backup(how, discount=discount, horizon=horizon)
+    require_rank(1, rewards=rewards)
+    require_same_shape(rewards=rewards, parents=parents)
+    by_depth = levels(parents)
+    own = rewards.detach()
+    children = (parents >= 0).nonzero().flatten()
+    shares = _num_leaves(by_depth, parents) if how == "leaf_mean" else torch.ones_like(parents)
+    backed_up = own.clone()
+    for _ in range(min(len(by_depth), horizon or len(by_depth)) - 1):
+        worth = _inherited(
+            backed_up[children], parents[children], shares[children], how=how, num_nodes=len(own)
+        )
+        backed_up = own + discount * worth
+    return backed_up
+
+
+def _check_backup(how: str, *, discount: float, horizon: int | None) -> None:
     if how not in ("max", "mean", "leaf_mean"):
         msg = f"backup must be one of ['max', 'mean', 'leaf_mean'], got {how!r}; see Backup"
         raise ConfigurationError(msg)
     if not 0 <= discount <= 1:
         msg = f"discount must lie in [0, 1], got {discount}; 0 keeps each turn's own reward"
         raise ConfigurationError(msg)
-    require_rank(1, rewards=rewards)
-    require_same_shape(rewards=rewards, parents=parents)
-    backed_up = rewards.detach().clone()
-    leaves = torch.ones_like(backed_up)
-    for level in reversed(levels(parents)[1:]):
-        shares = leaves[level] if how == "leaf_mean" else torch.ones_like(leaves[level])
-        total_shares = torch.zeros_like(leaves).index_add(0, parents[level], shares)
-        has_children = total_shares > 0
-        if how == "max":
-            worth = torch.full_like(backed_up, -torch.inf)
-            worth = worth.scatter_reduce(0, parents[level], backed_up[level], "amax")
-        else:
-            shares = shares / total_shares[parents[level]]
-            worth = torch.zeros_like(backed_up)
-            worth = worth.index_add(0, parents[level], shares * backed_up[level])
-        leaves = total_shares.where(has_children, leaves)
-        backed_up = (backed_up + discount * worth).where(has_children, backed_up)
-    return backed_up
+    if horizon is not None and horizon < 1:
+        msg = f"horizon must be at least 1, got {horizon}; 1 keeps each turn's own reward"
+        raise ConfigurationError(msg)
+
+
+def _num_leaves(by_depth: list[Int[Tensor, " M"]], parents: Int[Tensor, " N"]) -> Tensor:
+    """How many paths end at or below each node."""
+    counts = torch.zeros_like(parents)
+    for level in reversed(by_depth):
+        counts[level] = counts[level].clamp(min=1)
+        inner = level[parents[level] >= 0]
+        counts = counts.index_add(0, parents[inner], counts[inner])
+    return counts
+
+
+def _inherited(
+    values: Float[Tensor, " C"],
+    parents: Int[Tensor, " C"],
+    shares: Int[Tensor, " C"],
+    *,
+    how: Backup,
+    num_nodes: int,
+) -> Float[Tensor, " N"]:
+    """What each node inherits from these children; 0 where it has none."""
+    worth = values.new_zeros(num_nodes)
+    if how == "max":
+        return worth.scatter_reduce(0, parents, values, "amax", include_self=False)
+    total = shares.new_zeros(num_nodes).index_add(0, parents, shares)
+    return worth.index_add(0, parents, shares * values) / total.clamp(min=1)
 
 
 def sibling_groups(
@@ -100,11 +136,12 @@ def preference_pairs(
     *,
     min_margin: float = 0.0,
     midpoint: float | None = None,
+    pairs: Literal["best_worst", "all"] = "best_worst",
 ) -> Int[Tensor, "K 2"]:
     """The best and the worst node of each group of siblings, as indices (chosen, rejected).
 
     A tie, or a lead of at most ``min_margin``, gives no pair: it would teach which of two equals to
-    prefer. Of equally good nodes the first is taken.
+    prefer. Of equally good nodes the first is chosen, of equally bad ones the last rejected.
 
     Args:
         rewards: What the siblings are compared by, own or backed up.
@@ -112,9 +149,10 @@ def preference_pairs(
         min_margin: Lead in reward units that a pair must exceed.
         midpoint: If given, the chosen must reach it and the rejected stay below (MALT: half-way
             between a good and a bad outcome).
+        pairs: Of each group; ``all`` compares every two of its nodes.
 
     Returns:
-        One row per pair, groups in the order in which their first nodes stand.
+        One row per pair, groups in the order in which their first nodes stand, better nodes first.
 
     Raises:
         ConfigurationError: ``min_margin`` is negative.
@@ -129,17 +167,18 @@ def preference_pairs(
     members: dict[int, list[int]] = defaultdict(list)
     for node, group in enumerate(groups.tolist()):
         members[group].append(node)
-    pairs = [
-        (max(nodes, key=worth.__getitem__), min(nodes, key=worth.__getitem__))
-        for nodes in members.values()
-    ]
     kept = [
         (best, worst)
-        for best, worst in pairs
+        for nodes in members.values()
+        for best, worst in _candidates(sorted(nodes, key=lambda node: -worth[node]), pairs)
         if worth[best] - worth[worst] > min_margin
         and (midpoint is None or worth[worst] < midpoint <= worth[best])
     ]
     return torch.tensor(kept, dtype=torch.long, device=rewards.device).reshape(-1, 2)
+
+
+def _candidates(ranked: list[int], pairs: str) -> list[tuple[int, int]]:
+    return list(combinations(ranked, 2)) if pairs == "all" else [(ranked[0], ranked[-1])]
 
 
 def levels(parents: Int[Tensor, " N"]) -> list[Int[Tensor, " M"]]:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
-from astra_core.algorithms.functional.advantages import reward_to_go
+from astra_core.algorithms.functional.advantages import n_step_returns, reward_to_go
 from astra_core.errors import ConfigurationError
 
 
@@ -119,6 +119,7 @@ def distillation_advantages(
     *,
     coefficient: float,
     discount: float = 0.0,
+    num_steps: int | None = None,
 ) -> Float[Tensor, "B T"]:
     """How much more than the attacker the teacher would have liked each token the attacker chose.
 
@@ -133,12 +134,14 @@ def distillation_advantages(
         coefficient: Reward units per nat.
         discount: Share of the next token's advantage added to each, in [0, 1]; 0 makes every token
             answer for itself alone.
+        num_steps: Tokens whose advantages are added, the own one included; a masked one is a step
+            that adds nothing. None: all that follow, masked ones stepped over.
 
     Returns:
         Advantages without gradient; 0 where masked.
 
     Raises:
-        ConfigurationError: ``discount`` lies outside [0, 1].
+        ConfigurationError: ``discount`` lies outside [0, 1] or ``num_steps`` is below 1.
         ShapeError: The three do not share one shape.
 
     Source:
@@ -146,4 +149,8 @@ def distillation_advantages(
     """
     require_same_shape(logprobs=logprobs, teacher_logprobs=teacher_logprobs, mask=mask)
     advantages = coefficient * (teacher_logprobs - logprobs).detach()
-    return reward_to_go(advantages, discount=discount, mask=mask)
+    if num_steps is None:
+        return reward_to_go(advantages, discount=discount, mask=mask)
+    nothing = torch.zeros_like(advantages)
+    kept = advantages.where(mask, nothing)
+    return n_step_returns(kept, num_steps=num_steps, discount=discount).where(mask, nothing)

@@ -160,28 +160,6 @@ def importance_ratios(log_ratios: Float[Tensor, "*shape"]) -> Float[Tensor, "*sh
     return log_ratios.clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
 
 
-def effective_sample_fraction(
-    log_ratios: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
-) -> Float[Tensor, ""]:
-    """Share of the tokens that the importance weights leave standing, in [0, 1].
-
-    ``(sum r)^2 / (n sum r^2)``: 1 on-policy, near 0 when a few tokens carry all the weight, and 0
-    when there is no token.
-
-    Raises:
-        ShapeError: The two do not share one shape.
-
-    Source:
-        Kish, Survey Sampling (1965), section 8.2.
-    """
-    require_same_shape(log_ratios=log_ratios, mask=mask)
-    ratios = importance_ratios(log_ratios.detach())[mask].double()
-    # Scaled by the largest: its square, and the square of a sum, must not overflow.
-    ratios = ratios / ratios.amax() if ratios.numel() else ratios
-    spent = (ratios.numel() * ratios.square().sum()).clamp(min=1)
-    return (ratios.sum().square() / spent).to(log_ratios.dtype)
-
-
 def value_losses(
     values: Float[Tensor, "B T"],
     old_values: Float[Tensor, "B T"],

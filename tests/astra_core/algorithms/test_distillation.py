@@ -12,6 +12,15 @@ def test_every_token_is_rewarded_by_how_much_likelier_the_teacher_finds_it(make_
     assert [-1.0, 0.0, 1.0] == pytest.approx(step.advantages)
 
 
+@pytest.mark.parametrize(("horizon", "expected"), [(1, -2.0), (2, -1.75), (None, -1.5)])
+def test_a_horizon_says_how_many_tokens_answer_for_one(horizon, expected, make_algorithm):
+    # Log-ratios -2, 0.5 and 1, each half of what it was for the token before.
+    node = tiny_node(9.0, probe_logprobs=(-1.0,) * 3, reference_logprobs=(-3.0, -0.5, 0.0))
+    algorithm = make_algorithm("distillation", discount=0.5, horizon=horizon)
+
+    assert expected == pytest.approx(algorithm.flatten(tiny_graph(node))[0].advantages[0])
+
+
 def test_the_target_teaches_what_it_thinks_of_the_attackers_own_context(make_algorithm, experience):
     algorithm = make_algorithm("distillation", teacher="target")
     step = algorithm.flatten(experience[0])[0]

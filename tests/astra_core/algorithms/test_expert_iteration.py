@@ -43,6 +43,13 @@ def test_the_best_rollouts_are_copied_and_shared_turns_count_twice(make_algorith
     assert {(0,): 2.0, (0, 0): 1.0, (0, 1): 1.0} == weights(make_algorithm("expert_iteration", k=2))
 
 
+def test_a_fraction_of_each_prompts_rollouts_is_copied_but_at_least_one(make_algorithm):
+    half, few = (make_algorithm("expert_iteration", fraction=share) for share in (0.5, 0.1))
+
+    assert {(0,): 2.0, (0, 0): 1.0, (0, 1): 1.0} == weights(half)
+    assert {(0,): 1.0, (0, 1): 1.0} == weights(few)
+
+
 def test_a_turn_that_is_copied_twice_counts_twice_in_loss_and_weight(make_algorithm):
     algorithm = make_algorithm("expert_iteration", k=2)
     steps = algorithm.flatten(GRAPH)

@@ -2,6 +2,7 @@ import math
 
 import pytest
 
+from astra_core.errors import ConfigurationError
 from astra_core.testing import tiny_graph, tiny_node
 
 GRAPH = tiny_graph(tiny_node(0.2), tiny_node(0.4), tiny_node(0.9))
@@ -22,6 +23,20 @@ def test_without_division_groups_keep_their_scale(make_algorithm):
     found = advantages(make_algorithm("grpo", scale_by_spread=False))
 
     assert [-0.3, -0.1, 0.4] == pytest.approx(found)
+
+
+def test_conversations_weigh_alike_however_many_turns_they_have(make_algorithm):
+    graph = tiny_graph(tiny_node(0.2, tiny_node(0.2), tiny_node(0.2)), tiny_node(0.6))
+    algorithm = make_algorithm("grpo", compare="conversations", backup="none")
+
+    # Run means 0.2 and 0.6: mean 0.4, sample spread sqrt(0.08).
+    expected = [value / math.sqrt(0.08) for value in (-0.2, 0.2, -0.2, -0.2)]
+    assert expected == pytest.approx(advantages(algorithm, graph))
+
+
+def test_conversations_are_always_scaled(make_algorithm):
+    with pytest.raises(ConfigurationError, match="scale_by_spread must be true"):
+        make_algorithm("grpo", compare="conversations", scale_by_spread=False)
 
 
 def test_flat_groups_stay_with_advantage_zero_or_are_dropped(make_algorithm):

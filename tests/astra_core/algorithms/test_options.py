@@ -51,6 +51,7 @@ CHANGES = {
         *COUNT,
         *CLIP,
         ({}, {"scale_by_spread": False}),
+        ({}, {"compare": "conversations"}),
         ({}, {"min_spread": 0.3}),
         ({}, {"drop_flat_groups": True}),
         ({}, {"ratio": "sequence"}),
@@ -75,6 +76,7 @@ CHANGES = {
         *COPY,
         ({}, {"selection": "threshold"}),
         ({}, {"k": 2}),
+        ({}, {"fraction": 0.5}),
         ({"selection": "threshold"}, {"threshold": 3.0}),
         ({"selection": "reward_weighted"}, {"minimum": 1.0}),
         ({"selection": "reward_weighted"}, {"exploration": 0.5}),
@@ -86,6 +88,7 @@ CHANGES = {
         ({}, {"teacher": "target"}),
         ({}, {"coefficient": 2.0}),
         ({}, {"discount": 0.5}),
+        ({"discount": 0.5}, {"horizon": 2}),
     ],
 }
 

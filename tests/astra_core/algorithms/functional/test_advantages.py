@@ -242,3 +242,22 @@ def test_a_bootstrap_value_per_token_is_refused():
         unwrap(fn.token_gae)(
             rows, rows, rows > 0, discount=1.0, decay=1.0, final_values=torch.zeros(2, 3)
         )
+
+
+def test_gae_steps_over_what_is_masked():
+    rewards, values = doubles([[1.0, 9.0, 2.0]]), doubles([[0.5, 9.0, 0.25]])
+    next_values = doubles([[0.25, 9.0, 0.0]])
+    never = flags([[0, 0, 0]])
+    advantages, _ = fn.gae(
+        rewards,
+        values,
+        next_values,
+        done=never,
+        terminated=never,
+        discount=1.0,
+        decay=0.5,
+        mask=flags([[1, 0, 1]]),
+    )
+
+    # 2 - 0.25 = 1.75, then 1 + 0.25 - 0.5 + 0.5 * 1.75.
+    assert [[1.625, 0.0, 1.75]] == advantages.tolist()

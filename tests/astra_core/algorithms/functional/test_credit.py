@@ -176,10 +176,26 @@ def test_the_midpoint_parts_the_chosen_from_the_rejected():
         assert expected == found.tolist()
 
 
-def test_pairs_of_equally_good_nodes_take_the_first():
+def test_of_equals_the_first_is_chosen_and_the_last_rejected():
     rewards, groups = torch.tensor([1.0, 0.0, 1.0, 0.0]), torch.zeros(4).long()
 
-    assert fn.preference_pairs(rewards, groups).tolist() == [[0, 1]]
+    assert fn.preference_pairs(rewards, groups).tolist() == [[0, 3]]
+
+
+def test_all_pairs_are_every_two_of_a_group_that_differ():
+    rewards, groups = torch.tensor([0.5, 1.0, 0.5, 0.0]), torch.tensor([0, 0, 0, 1])
+
+    assert fn.preference_pairs(rewards, groups, pairs="all").tolist() == [[1, 0], [1, 2]]
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 9])
+def test_a_horizon_makes_n_step_returns_of_a_path(horizon):
+    rewards = torch.tensor([0.1, 0.7, 0.4, 0.2], dtype=torch.float64)
+    expected = fn.n_step_returns(rewards, num_steps=horizon, discount=0.9)
+
+    parents = torch.arange(4) - 1
+    found = fn.backed_up_rewards(rewards, parents, discount=0.9, how="mean", horizon=horizon)
+    torch.testing.assert_close(expected, found)
 
 
 def test_pairs_of_nothing_are_an_empty_table():
@@ -209,6 +225,8 @@ def test_options_out_of_range_are_refused():
     rewards, parents = torch.zeros(1), torch.tensor([-1])
     with pytest.raises(ConfigurationError, match="discount must lie in"):
         fn.backed_up_rewards(rewards, parents, discount=1.5, how="max")
+    with pytest.raises(ConfigurationError, match="horizon must be at least 1, got 0"):
+        fn.backed_up_rewards(rewards, parents, discount=1.0, how="max", horizon=0)
     message = r"^backup must be one of \['max', 'mean', 'leaf_mean'\], got 'sum'; see Backup$"
     with pytest.raises(ConfigurationError, match=message):
         unchecked.backed_up_rewards(rewards, parents, discount=1.0, how="sum")

@@ -161,3 +161,13 @@ def test_options_out_of_range_are_refused(call, message):
 def test_weights_per_token_are_refused():
     with pytest.raises(ShapeError, match="weights must have the shape of sequences"):
         unwrap(fn.nll_losses)(torch.zeros(2, 3), weights=torch.zeros(2, 3))
+
+
+def test_distillation_looks_only_num_steps_ahead_and_not_into_padding():
+    own, teacher = torch.zeros(1, 4), torch.tensor([[1.0, 2.0, 4.0, torch.nan]])
+    mask = torch.tensor([[True, True, True, False]])
+    found = fn.distillation_advantages(
+        own, teacher, mask, coefficient=1.0, discount=0.5, num_steps=2
+    )
+
+    assert [[2.0, 4.0, 4.0, 0.0]] == found.tolist()

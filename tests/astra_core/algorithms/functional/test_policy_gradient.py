@@ -181,18 +181,6 @@ def test_advantages_that_would_broadcast_wrongly_are_refused(shape):
         unwrap(fn.reinforce_surrogate)(torch.zeros(3, 3), torch.zeros(shape))
 
 
-def test_effective_sample_fraction_known_numbers():
-    # weights 1 and 3: (1 + 3)^2 / (2 * (1 + 9)) = 0.8
-    mask = torch.tensor([[True, True, False]])
-
-    assert pytest.approx(0.8) == fn.effective_sample_fraction(log(1.0, 3.0, 99.0), mask).item()
-    assert fn.effective_sample_fraction(torch.full((1, 3), -500.0), mask).item() == 1.0
-    assert fn.effective_sample_fraction(torch.zeros(1, 3), ~(mask | True)).item() == 0.0
-    # One token carries all the weight there is, whatever it is.
-    alone = fn.effective_sample_fraction(torch.full((1, 1), -3.0), torch.ones(1, 1).bool())
-    assert (1.0, torch.float32) == (alone.item(), alone.dtype)
-
-
 # prediction, old prediction, return -> loss, slope; clip 0.2
 @pytest.mark.parametrize(
     ("value", "old", "target", "loss", "slope"),

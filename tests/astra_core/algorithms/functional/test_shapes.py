@@ -135,7 +135,6 @@ SAME_SHAPE = [
     ),
     Guarded(kl.kl_estimates, "logprobs reference_logprobs", {"estimator": "k1"}),
     Guarded(kl.kl_penalised_rewards, "rewards kl mask", {"coefficient": 1.0}),
-    Guarded(policy_gradient.effective_sample_fraction, "log_ratios mask"),
     Guarded(policy_gradient.value_losses, "values old_values returns"),
 ]
 
