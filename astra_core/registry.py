@@ -39,7 +39,10 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "profanity": "astra_core.scorers.profanity:ProfanityScorer",
             "phrases": "astra_core.scorers.phrases:PhraseScorer",
         },
-        "reward": {"adversarial": "astra_core.rewards.adversarial:AdversarialReward"},
+        "reward": {
+            "adversarial": "astra_core.rewards.adversarial:AdversarialReward",
+            "stress_testing": "astra_core.rewards.stress_testing:StressTestingReward",
+        },
         "trainer": {"trainer": "astra_core.training.trainer:Trainer"},
         "optimizer": {
             "adam": "astra_core.training.optimizers:Adam",
