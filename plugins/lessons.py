@@ -11,7 +11,7 @@ from astra_core.algorithms.policy import PolicyStep
 from astra_core.config import Section
 from astra_core.errors import DataError
 from astra_core.models.language_model import LanguageModel
-from astra_core.rollout import Graph, Node
+from astra_core.rollout import Context, Graph, Node, Probe, Replies
 from astra_core.training.harness import Experience, Harness
 from astra_core.training.trainer import Trainer
 
@@ -64,19 +64,7 @@ def read_lessons(path: Path, attacker: LanguageModel) -> list[PolicyStep]:
 
 def _turn(prompt: str, probe: str, attacker: LanguageModel) -> Node:
     ids = attacker.closed(attacker.encode(probe))
-    return Node(
-        path=(0,),
-        context_ids=attacker.opening_ids + attacker.closed(attacker.encode(prompt)),
-        truncated_tokens=0,
-        probe_text=probe,
-        probe_ids=ids,
-        probe_logprobs=(0.0,) * len(ids),  # nobody sampled it
-        probe_mask=(True,) * len(ids),
-        reference_logprobs=(),
-        target_logprobs=(),
-        response_texts=(),
-        response_ids=(),
-        response_scores=(),
-        score=0.0,
-        probe_score=0.0,
-    )
+    context = attacker.opening_ids + attacker.closed(attacker.encode(prompt))
+    unsampled = (0.0,) * len(ids)
+    said = Probe(text=probe, token_ids=ids, logprobs=unsampled, mask=(True,) * len(ids))
+    return Node((0,), Context(context), said, Replies((), ()))

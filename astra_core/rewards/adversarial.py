@@ -62,7 +62,7 @@ class AdversarialReward(Reward):
             novelty = novelties[index, node.path]
             return replace(
                 node,
-                novelty=novelty,
+                probe=replace(node.probe, novelty=novelty),
                 reward=0.0 if node.has_failed else self._reward(node, novelty),
                 children=tuple(rewarded(index, child) for child in node.children),
             )

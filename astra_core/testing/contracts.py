@@ -281,13 +281,14 @@ def _rewarded_graphs(system: System) -> list[Graph]:
 
 
 def _failed_graph() -> Graph:
-    nothing = {"failure": "TargetError: no answer", "score": math.nan, "response_scores": ()}
-    return tiny_graph(tiny_node(0.0, **nothing), tiny_node(0.0, **nothing))
+    reason = "TargetError: no answer"
+    return tiny_graph(tiny_node(0.0, failure=reason), tiny_node(0.0, failure=reason))
 
 
 def _unrewarded(graph: Graph) -> str:
     def plain(node: Node) -> Node:
-        return replace(node, reward=0.0, novelty=0.0, children=tuple(map(plain, node.children)))
+        probe = replace(node.probe, novelty=0.0)
+        return replace(node, probe=probe, reward=0.0, children=tuple(map(plain, node.children)))
 
     # Spelled out, because NaN, the score of a turn that failed, does not equal itself.
     return repr(replace(graph, children=tuple(map(plain, graph.children))))

@@ -5,9 +5,10 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from astra_core.config import Choice, GenerationConfiguration, SystemConfiguration
+from astra_core.errors import ConfigurationError
 from astra_core.models.language_model import LanguageModel
 from astra_core.registry import build
-from astra_core.rollout import Graph, Node, Prompt
+from astra_core.rollout import Context, Failure, Graph, Node, Probe, Prompt, Replies
 from astra_core.scorer import Scorer
 from astra_core.seeding import derive_seed, torch_seeded
 from astra_core.system import System
@@ -101,29 +102,43 @@ def tiny_node(reward: float, *children: Node, **changes: Any) -> Node:
     Args:
         reward: Its reward, and its score as far as that lies in [0, 1].
         children: The turns that follow.
-        changes: Any other attribute of ``Node``. ``probe_ids`` sets the length of the token lists.
+        changes: Any other attribute or property of ``Node``, such as ``probe_text``, ``score`` or
+            ``failure``. ``probe_ids`` sets the length of the token lists.
     """
-    ids = tuple(changes.pop("probe_ids", (2, 3, 0)))
-    score = min(max(reward, 0.0), 1.0)
-    node = Node(
-        path=(),
-        context_ids=(4, 5, 0),
-        truncated_tokens=0,
-        probe_text="you are",
-        probe_ids=ids,
-        probe_logprobs=(-1.0,) * len(ids),
-        probe_mask=(True,) * len(ids),
-        reference_logprobs=(-1.5,) * len(ids),
-        target_logprobs=(-2.0,) * len(ids),
-        response_texts=("no",),
-        response_ids=((13, 0),),
-        response_scores=(score,),
-        score=score,
-        probe_score=0.0,
+    ids = changes.pop("probe_ids", (2, 3, 0))
+    score = changes.pop("score", min(max(reward, 0.0), 1.0))
+    failure = changes.pop("failure", "")
+    outcome = Replies(
+        texts=changes.pop("response_texts", ("no",)),
+        scores=changes.pop("response_scores", (score,)),
+        token_ids=changes.pop("response_ids", ((13, 0),)),
+        probe_logprobs=changes.pop("target_logprobs", (-2.0,) * len(ids)),
+    )
+    return Node(
+        path=changes.pop("path", ()),
+        context=Context(changes.pop("context_ids", (4, 5, 0)), changes.pop("truncated_tokens", 0)),
+        probe=_tiny_probe(tuple(ids), changes),
+        outcome=Failure(failure) if failure else outcome,
         reward=reward,
         children=children,
     )
-    return replace(node, **changes)
+
+
+def _tiny_probe(ids: tuple[int, ...], changes: dict[str, Any]) -> Probe:
+    """The probe of ``tiny_node``, from what is left of its changes."""
+    probe = Probe(
+        text=changes.pop("probe_text", "you are"),
+        token_ids=ids,
+        logprobs=changes.pop("probe_logprobs", (-1.0,) * len(ids)),
+        mask=changes.pop("probe_mask", (True,) * len(ids)),
+        reference_logprobs=changes.pop("reference_logprobs", (-1.5,) * len(ids)),
+        score=changes.pop("probe_score", 0.0),
+        novelty=changes.pop("novelty", 1.0),
+    )
+    if changes:
+        msg = f"tiny_node must get attributes of a node, got {sorted(changes)}; see Node"
+        raise ConfigurationError(msg)
+    return probe
 
 
 def tiny_graph(*children: Node, prompt: Prompt | None = None, iteration: int = 0) -> Graph:

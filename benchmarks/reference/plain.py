@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from astra_core.models.language_model import LanguageModel
-from astra_core.rollout import Graph, Node, Path, Prompt
+from astra_core.rollout import Context, Graph, Node, Path, Probe, Prompt, Replies
 from astra_core.seeding import derive_key
 from astra_core.system import System
 from benchmarks.reference.plain_passes import Ids, plain_generate, plain_scores
@@ -125,28 +125,14 @@ def _probed(plan: _Plan, place: _Place) -> list[Node]:
     own = plain_scores(attacker, contexts, probes)
     reference = plain_scores(system.reference, contexts, probes)
     return [
-        replace(node, probe_logprobs=logprobs, reference_logprobs=expected)
+        replace(node, probe=replace(node.probe, logprobs=logprobs, reference_logprobs=expected))
         for node, logprobs, expected in zip(nodes, own, reference, strict=True)
     ]
 
 
 def _opened(path: Path, context: Ids, truncated: int, *, probe: Ids, text: str) -> Node:
-    return Node(
-        path=path,
-        context_ids=context,
-        truncated_tokens=truncated,
-        probe_text=text,
-        probe_ids=probe,
-        probe_logprobs=(),
-        probe_mask=(True,) * len(probe),
-        reference_logprobs=(),
-        target_logprobs=(),
-        response_texts=(),
-        response_ids=(),
-        response_scores=(),
-        score=math.nan,
-        probe_score=math.nan,
-    )
+    said = Probe(text, probe, (), (True,) * len(probe), score=math.nan)
+    return Node(path, Context(context, truncated), said, Replies((), ()))
 
 
 def _answered(plan: _Plan, place: _Place, nodes: list[Node]) -> list[Node]:
@@ -167,9 +153,9 @@ def _answered(plan: _Plan, place: _Place, nodes: list[Node]) -> list[Node]:
     return [
         replace(
             node,
-            target_logprobs=likelihood,
-            response_ids=tuple(own),
-            response_texts=tuple(target.decode(reply) for reply in own),
+            outcome=Replies(
+                tuple(target.decode(reply) for reply in own), (), tuple(own), likelihood
+            ),
         )
         for node, own, likelihood in zip(nodes, groups, likelihoods, strict=True)
     ]
@@ -195,8 +181,8 @@ def _scored(system: System, nodes: list[Node]) -> list[Node]:
     scored = []
     for node in nodes:
         *scores, own = system.scorer.score([*node.response_texts, node.probe_text])
-        mean = math.fsum(scores) / len(scores)
-        scored.append(replace(node, response_scores=tuple(scores), score=mean, probe_score=own))
+        outcome = replace(node.replies, scores=tuple(scores))
+        scored.append(replace(node, probe=replace(node.probe, score=own), outcome=outcome))
     return scored
 
 

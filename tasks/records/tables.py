@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import draft_of, read_json, record_digest
-from astra_core.rollout import Graph, Node, Prompt
+from astra_core.rollout import Context, Failure, Graph, Node, Probe, Prompt, Replies
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -253,21 +253,28 @@ def _grown(parent: str, children: dict[str, list[dict[str, Any]]]) -> tuple[Node
 def _node(row: dict[str, Any], children: tuple[Node, ...]) -> Node:
     return Node(
         path=tuple(int(part) for part in row["path"].split(".")),
-        context_ids=tuple(row["context_ids"]),
-        truncated_tokens=row["truncated_tokens"],
-        probe_text=row["probe_text"],
-        probe_ids=tuple(row["probe_ids"]),
-        probe_logprobs=tuple(row["probe_logprobs"]),
-        probe_mask=tuple(row["probe_mask"]),
-        reference_logprobs=tuple(row["reference_logprobs"]),
-        target_logprobs=tuple(row["target_logprobs"]),
-        response_texts=tuple(row["response_texts"]),
-        response_ids=tuple(tuple(ids) for ids in row["response_ids"]),
-        response_scores=tuple(row["response_scores"]),
-        score=math.nan if row["score"] is None else row["score"],
-        probe_score=row["probe_score"],
-        novelty=row["novelty"],
+        context=Context(tuple(row["context_ids"]), row["truncated_tokens"]),
+        probe=Probe(
+            text=row["probe_text"],
+            token_ids=tuple(row["probe_ids"]),
+            logprobs=tuple(row["probe_logprobs"]),
+            mask=tuple(row["probe_mask"]),
+            reference_logprobs=tuple(row["reference_logprobs"]),
+            score=row["probe_score"],
+            novelty=row["novelty"],
+        ),
+        outcome=_outcome(row),
         reward=row["reward"],
-        failure=row["failure"],
         children=children,
+    )
+
+
+def _outcome(row: dict[str, Any]) -> Replies | Failure:
+    if row["failure"]:
+        return Failure(row["failure"])
+    return Replies(
+        texts=tuple(row["response_texts"]),
+        scores=tuple(row["response_scores"]),
+        token_ids=tuple(tuple(ids) for ids in row["response_ids"]),
+        probe_logprobs=tuple(row["target_logprobs"]),
     )

@@ -13,6 +13,7 @@ from tiny_training import sampler_of
 
 from astra_core.algorithms.dpo import DPO
 from astra_core.errors import RolloutError
+from astra_core.rollout import Failure
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_prompts, tiny_system
 from astra_core.training.distributed import World
@@ -37,7 +38,9 @@ class RecordingSampler(TreeSampler):
 def _broken(graph):
     if graph.prompt.prompt_id != LOST:
         return graph
-    return replace(graph, children=tuple(replace(n, failure="lost") for n in graph.children))
+    return replace(
+        graph, children=tuple(replace(n, outcome=Failure("lost")) for n in graph.children)
+    )
 
 
 def experience_of(limit, *, world=None):

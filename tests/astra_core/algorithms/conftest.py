@@ -10,7 +10,7 @@ import torch
 from astra_core.config import Choice, GenerationConfiguration, SystemConfiguration
 from astra_core.registry import build
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.rollout import Graph
+from astra_core.rollout import Failure, Graph
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
 from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts
@@ -126,6 +126,6 @@ def failing():
     """A turn to which the target gave no answer."""
 
     def fail(node):
-        return replace(node, failure="TargetError: no answer", response_scores=())
+        return replace(node, outcome=Failure("TargetError: no answer"))
 
     return fail

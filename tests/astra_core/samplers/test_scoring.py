@@ -1,4 +1,5 @@
 import threading
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -6,14 +7,16 @@ import pytest
 import torch
 
 from astra_core.errors import RolloutError, ScorerError, TargetError
+from astra_core.models.language_model import Continuations, Utterance
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.samplers.scoring import LevelScoring, overlaps
+from astra_core.samplers.scoring import overlaps, scored_answers
 from astra_core.samplers.tree import TreeSampler
 from astra_core.scorers.phrases import PhraseScorer
 from astra_core.testing import tiny_prompts, tiny_system
 
 PHRASES = PhraseScorer.Options(phrases=("bad", "worse"))
 PATIENCE_S = 60.0
+SPEECH_S = 0.05
 
 
 class Judge(PhraseScorer):
@@ -162,8 +165,17 @@ def test_time_is_counted_only_where_the_scorer_is_waited_for():
             is_scored.set()
             return scores
 
-    with LevelScoring(tiny_system(scorer=Quick("elsewhere")), ["bad"]) as scoring:
+    def speak():
+        start = time.perf_counter()
         assert is_scored.wait(PATIENCE_S)
-        assert 0.0 == scoring.waited_s
-    assert ([0.0], [0.5]) == scoring.collect(["so"])
-    assert scoring.waited_s > 0.0
+        # Time in which the target speaks is none of the scorer's.
+        while time.perf_counter() - start < SPEECH_S:
+            pass
+        return [Continuations((Utterance("so", (5,), (-1.0,), has_ended=True),), ())]
+
+    start = time.perf_counter()
+    found = scored_answers(tiny_system(scorer=Quick("elsewhere")), ["bad"], speak)
+    whole_s = time.perf_counter() - start
+
+    assert (((0.0,),), (0.5,)) == (found.reply_scores, found.probe_scores)
+    assert 0.0 < found.waited_s <= whole_s - SPEECH_S

@@ -152,7 +152,8 @@ def test_share_of_differing_tokens_counts_a_missing_token():
     assert share_of_differing_tokens(ours, ours) == 0.0
 
     (node,) = ours[0].children
-    others = [replace(ours[0], children=(replace(node, probe_ids=node.probe_ids[:-1]),))]
+    shorter = replace(node.probe, token_ids=node.probe_ids[:-1])
+    others = [replace(ours[0], children=(replace(node, probe=shorter),))]
     total = len(node.probe_ids) + len(node.response_ids[0])
 
     assert share_of_differing_tokens(ours[:1], others) == pytest.approx(1 / total)

@@ -99,7 +99,7 @@ def test_plain_dpo_loss_is_that_of_the_library():
 
     def known(node):
         (values,) = system.reference.continuation_logprobs([node.context_ids], [node.probe_ids])
-        return replace(node, reference_logprobs=values)
+        return replace(node, probe=replace(node.probe, reference_logprobs=values))
 
     steps = [PreferencePair(known(pair.chosen), known(pair.rejected), pair.gap) for pair in pairs()]
     algorithm = DPO(DPO.Options(beta=0.3), system=system)

@@ -1,0 +1,252 @@
+"""One level of all trees in phases, each from values to values: probe, respond, score, expand.
+
+A ``Place`` is a conversation that may go on. ``grown_level`` says a number of probes at each place
+and gives back whole turns, each with the place that it leads to.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from astra_core.errors import TargetError
+from astra_core.models.language_model import Continuations, Utterance
+from astra_core.rollout import Context, Failure, Node, Path, Probe, Prompt, Replies
+from astra_core.samplers.scoring import ScoredAnswers, scored_answers
+from astra_core.seeding import derive_key
+from astra_core.system import System
+
+Ids = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What all levels of one rollout share.
+
+    Attributes:
+        system: Who talks to whom.
+        seed: With purpose and iteration the root of every random number.
+        purpose: Such as ``training``.
+        iteration: Counted from 0.
+        num_responses: Replies drawn for each probe.
+    """
+
+    system: System
+    seed: int
+    purpose: str
+    iteration: int
+    num_responses: int
+
+    def key(self, role: str, prompt: Prompt, path: Path) -> bytes:
+        """Names the random numbers of one utterance."""
+        name = (self.purpose, role, self.iteration, prompt.prompt_id, path)
+        return derive_key(self.seed, *name)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A conversation that may go on: what each side has read so far."""
+
+    prompt: Prompt
+    path: Path
+    attacker_ids: Ids
+    target_ids: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A probe said at a place, and what the target reads to answer it.
+
+    Attributes:
+        place: Where it was said.
+        path: Of the turn.
+        context: What the attacker read.
+        utterance: What it said.
+        heard_ids: The probe in the target's ids, closed by the separator.
+        target_context: What the target reads, the probe last.
+    """
+
+    place: Place
+    path: Path
+    context: Context
+    utterance: Utterance
+    heard_ids: Ids
+    target_context: Ids
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A whole turn without children, and where it leads; None where it failed."""
+
+    node: Node
+    after: Place | None
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """The turns of one level, siblings together, and the seconds the scorer was waited for."""
+
+    turns: tuple[Turn, ...]
+    waited_s: float
+
+
+def opening(system: System, prompt: Prompt) -> Place:
+    """The place before the first turn."""
+    attacker, target = system.attacker, system.target
+    own = attacker.opening_ids + attacker.closed(attacker.encode(prompt.text))
+    if system.shares_tokenizer:
+        return Place(prompt, (), own, own)
+    heard = target.opening_ids + target.closed(target.encode(prompt.text))
+    return Place(prompt, (), own, heard)
+
+
+def grown_level(growth: Growth, places: Sequence[Place], width: int) -> Level:
+    """``width`` turns after each place, in the order of the places."""
+    asked = probed(growth, places, width)
+    outcomes, probe_scores, waited_s = responded(growth, asked)
+    references = reference_logprobs(growth.system, asked, outcomes)
+    turns = tuple(
+        _turn(growth.system, own, outcome, reference=reference, probe_score=score)
+        for own, outcome, reference, score in zip(
+            asked, outcomes, references, probe_scores, strict=True
+        )
+    )
+    return Level(turns, waited_s)
+
+
+def probed(growth: Growth, places: Sequence[Place], width: int) -> list[Asked]:
+    """What the attacker says at each place, ``width`` times."""
+    system, generation = growth.system, growth.system.config.probe
+    limit = system.context_limit(system.attacker, generation.max_new_tokens)
+    contexts = [place.attacker_ids[-limit:] for place in places]
+    paths = [[(*place.path, index) for index in range(width)] for place in places]
+    keys = [
+        [growth.key("probe", place.prompt, path) for path in own]
+        for place, own in zip(places, paths, strict=True)
+    ]
+    sampled = system.attacker.continuations(
+        contexts, keys, generation, tokens_per_batch=system.config.tokens_per_batch
+    )
+    return [
+        _asked(system, place, path, context=context, utterance=utterance)
+        for place, own, context, found in zip(places, paths, contexts, sampled, strict=True)
+        for path, utterance in zip(own, found.utterances, strict=True)
+    ]
+
+
+def responded(
+    growth: Growth, asked: Sequence[Asked]
+) -> tuple[list[Replies | Failure], list[float], float]:
+    """What came of each probe, the probes' own scores and the seconds the scorer was waited for."""
+    probes = [own.utterance.text for own in asked]
+    try:
+        scored = scored_answers(growth.system, probes, lambda: answers(growth, asked))
+    except TargetError as error:
+        # The one boundary: anything else is a bug of ours and must surface.
+        failure = Failure(f"{type(error).__name__}: {error}")
+        return [failure] * len(asked), [0.0] * len(asked), 0.0
+    return _replies(growth.system, asked, scored), list(scored.probe_scores), scored.waited_s
+
+
+def answers(growth: Growth, asked: Sequence[Asked]) -> list[Continuations]:
+    """The replies of the target, with its log-probabilities of the probe.
+
+    Raises:
+        TargetError: It gave none.
+    """
+    system = growth.system
+    roles = [f"response {reply}" for reply in range(growth.num_responses)]
+    return system.target.continuations(
+        [own.target_context for own in asked],
+        [[growth.key(role, own.place.prompt, own.path) for role in roles] for own in asked],
+        system.config.response,
+        suffix_lengths=[min(len(own.heard_ids), len(own.target_context) - 1) for own in asked],
+        tokens_per_batch=system.config.tokens_per_batch,
+    )
+
+
+def reference_logprobs(
+    system: System, asked: Sequence[Asked], outcomes: Sequence[Replies | Failure]
+) -> list[tuple[float, ...]]:
+    """Of each probe, nats; most are known where reference and target are one."""
+    found = [_known_reference(system, own, out) for own, out in zip(asked, outcomes, strict=True)]
+    missing = [own for own, known in zip(asked, found, strict=True) if not known]
+    read = system.reference.continuation_logprobs(
+        [own.context.token_ids for own in missing],
+        [own.utterance.token_ids for own in missing],
+        tokens_per_batch=system.config.tokens_per_batch,
+    )
+    rest = iter(read)
+    return [known or next(rest) for known in found]
+
+
+def _asked(
+    system: System, place: Place, path: Path, *, context: Ids, utterance: Utterance
+) -> Asked:
+    target = system.target
+    said = utterance.token_ids if system.shares_tokenizer else target.encode(utterance.text)
+    heard = target.closed(said)
+    limit = system.context_limit(target, system.config.response.max_new_tokens)
+    cut = len(place.attacker_ids) - len(context)
+    target_context = (place.target_ids + heard)[-limit:]
+    return Asked(place, path, Context(context, cut), utterance, heard, target_context)
+
+
+def _replies(
+    system: System, asked: Sequence[Asked], scored: ScoredAnswers
+) -> list[Replies | Failure]:
+    return [
+        Replies(
+            tuple(utterance.text for utterance in answer.utterances),
+            scores,
+            tuple(utterance.token_ids for utterance in answer.utterances),
+            _of_the_probe(system, own, answer.suffix_logprobs),
+        )
+        for own, answer, scores in zip(asked, scored.answers, scored.reply_scores, strict=True)
+    ]
+
+
+def _of_the_probe(system: System, own: Asked, logprobs: tuple[float, ...]) -> tuple[float, ...]:
+    """Without a separator that the target read after a probe that was cut off."""
+    if not system.shares_tokenizer:
+        return logprobs
+    num_added = len(own.heard_ids) - len(own.utterance.token_ids)
+    return logprobs[: len(logprobs) - max(num_added, 0)]
+
+
+def _known_reference(system: System, own: Asked, outcome: Replies | Failure) -> tuple[float, ...]:
+    """The target's, where it is the reference and read what the attacker did, token by token."""
+    said, place = own.utterance.token_ids, own.place
+    is_uncut = len(own.target_context) == len(place.target_ids) + len(own.heard_ids)
+    is_known = (
+        system.reference_is_target
+        and is_uncut
+        and not own.context.truncated_tokens
+        and own.heard_ids[: len(said)] == said
+    )
+    return outcome.probe_logprobs if is_known and isinstance(outcome, Replies) else ()
+
+
+def _turn(
+    system: System,
+    own: Asked,
+    outcome: Replies | Failure,
+    *,
+    reference: tuple[float, ...],
+    probe_score: float,
+) -> Turn:
+    said = own.utterance
+    mask = (True,) * len(said.token_ids)
+    probe = Probe(said.text, said.token_ids, said.logprobs, mask, reference, probe_score)
+    node = Node(own.path, own.context, probe, outcome)
+    return Turn(node, None if isinstance(outcome, Failure) else _after(system, own, outcome))
+
+
+def _after(system: System, own: Asked, replies: Replies) -> Place:
+    """The conversation with this turn; it goes on with the first reply."""
+    attacker, place, first = system.attacker, own.place, replies.token_ids[0]
+    read = first if system.shares_tokenizer else attacker.encode(replies.texts[0])
+    return Place(
+        place.prompt,
+        own.path,
+        place.attacker_ids + attacker.closed(own.utterance.token_ids) + attacker.closed(read),
+        place.target_ids + own.heard_ids + system.target.closed(first),
+    )
