@@ -74,7 +74,9 @@ class System:
         victim = load(target)
         digests = {path: weights_digest(path) for path in (target, reference)}
         copy = victim if digests[target] == digests[reference] else load(reference)
-        return cls.of(own, victim, copy, scorer, config, target_digest=digests[target])
+        return cls.of(
+            own, victim, copy, scorer=scorer, config=config, target_digest=digests[target]
+        )
 
     @classmethod
     def of(
@@ -82,9 +84,9 @@ class System:
         attacker: LanguageModel,
         target: LanguageModel,
         reference: LanguageModel,
+        *,
         scorer: Scorer,
         config: SystemConfiguration,
-        *,
         target_digest: str = "",
     ) -> Self:
         """The System of these parts; a trial settles a precision of ``auto``."""

@@ -117,7 +117,7 @@ def system(shape: Shape) -> System:
     )
     attacker = language_model(shape, is_trained=True)
     target = language_model(shape, seed=SEED + 1)
-    return System.of(attacker, target, target, DigestScorer(Section()), config)
+    return System.of(attacker, target, target, scorer=DigestScorer(Section()), config=config)
 
 
 def prompts(shape: Shape, count: int) -> list[Prompt]:

@@ -78,7 +78,7 @@ def tiny_system(
     reference = tiny_language_model(origin, kind=kind, separator=config.separator)
     choice = Choice(name="phrases", options={"phrases": ["bad", "worse"]})
     judge = scorer or build("scorer", choice)
-    return System.of(attacker, target or reference, reference, judge, config)
+    return System.of(attacker, target or reference, reference, scorer=judge, config=config)
 
 
 def tiny_prompts(count: int = 4) -> tuple[Prompt, ...]:

@@ -120,8 +120,8 @@ def sampler_of(speaker, seed, *, width):
         copy_of(speaker, is_trained=True),
         frozen,
         frozen,
-        build("scorer", SYSTEM.scorer),
-        SYSTEM,
+        scorer=build("scorer", SYSTEM.scorer),
+        config=SYSTEM,
     )
     # The score alone: what is measured is whether what is rewarded becomes more.
     reward = AdversarialReward.Options(probe_penalty=0.0, nll_weight=0.0, novelty_weight=0.0)

@@ -123,8 +123,8 @@ def sampler_of(speaker, seed, *, reference=None):
         copy_of(speaker, is_trained=True),
         speaker,
         reference or speaker,
-        build("scorer", SYSTEM.scorer),
-        SYSTEM,
+        scorer=build("scorer", SYSTEM.scorer),
+        config=SYSTEM,
     )
     return TreeSampler(
         TreeSampler.Options(tree_width=4, tree_depth=1, num_responses=2),

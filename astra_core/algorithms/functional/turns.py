@@ -53,7 +53,8 @@ def tree_gae(
         Schulman et al., arXiv:1506.02438, eq. 16; cut against ended: Pardo et al.,
         arXiv:1712.00378.
     """
-    _check(turn_rewards, token_rewards, values, mask, parents, final_values, turn_discount)
+    _check_turns(turn_rewards, parents, final_values, turn_discount=turn_discount)
+    _check_tokens(token_rewards, values, mask, num_turns=len(turn_rewards))
     has_token = mask.any(-1)
     first = mask & (mask.cumsum(-1) == 1)
     last = mask & (mask.flip(-1).cumsum(-1).flip(-1) == 1)
@@ -76,20 +77,18 @@ def tree_gae(
     return advantages, returns
 
 
-def _check(
-    turn_rewards: Tensor,
-    token_rewards: Tensor,
-    values: Tensor,
-    mask: Tensor,
-    parents: Tensor,
-    final_values: Tensor,
-    turn_discount: float,
+def _check_tokens(token_rewards: Tensor, values: Tensor, mask: Tensor, *, num_turns: int) -> None:
+    require_rank(2, token_rewards=token_rewards)
+    require_same_shape(token_rewards=token_rewards, values=values, mask=mask)
+    turn_rewards = values.new_empty(num_turns)
+    require_same_shape(turn_rewards=turn_rewards, rows=values.new_empty(len(values)))
+
+
+def _check_turns(
+    turn_rewards: Tensor, parents: Tensor, final_values: Tensor, *, turn_discount: float
 ) -> None:
     require_rank(1, turn_rewards=turn_rewards)
-    require_rank(2, token_rewards=token_rewards)
     require_same_shape(turn_rewards=turn_rewards, parents=parents, final_values=final_values)
-    require_same_shape(token_rewards=token_rewards, values=values, mask=mask)
-    require_same_shape(turn_rewards=turn_rewards, rows=turn_rewards.new_empty(len(values)))
     if not 0 <= turn_discount <= 1:
         msg = f"turn_discount must lie in [0, 1], got {turn_discount}; 1 looks at all turns alike"
         raise ConfigurationError(msg)

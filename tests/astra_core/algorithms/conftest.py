@@ -22,8 +22,8 @@ def three_models():
         tiny_language_model(5, is_trained=True),
         tiny_language_model(6),
         tiny_language_model(7),
-        build("scorer", Choice(name="phrases", options={"phrases": ["bad", "worse"]})),
-        SystemConfiguration(
+        scorer=build("scorer", Choice(name="phrases", options={"phrases": ["bad", "worse"]})),
+        config=SystemConfiguration(
             max_context_tokens=64, probe=short, response=short, tokens_per_batch=512
         ),
     )

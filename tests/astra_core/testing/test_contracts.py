@@ -1,4 +1,5 @@
 import threading
+from dataclasses import replace
 
 import pytest
 from pydantic import ConfigDict
@@ -180,8 +181,15 @@ class _Stuck(TreeSampler):
 
 
 class _Terse(TreeSampler):
-    def _fill_reference(self, children):
-        pass
+    def roll_out(self, prompts, *, iteration):
+        def terse(node):
+            probe = replace(node.probe, reference_logprobs=())
+            return replace(node, probe=probe, children=tuple(map(terse, node.children)))
+
+        return [
+            replace(graph, children=tuple(map(terse, graph.children)))
+            for graph in super().roll_out(prompts, iteration=iteration)
+        ]
 
 
 @pytest.mark.parametrize(
