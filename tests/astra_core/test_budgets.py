@@ -3,8 +3,7 @@
 import shutil
 
 import pytest
-from test_trainer_state import assert_same_state
-from tiny_training import configured, trainer_of, weights_of
+from tiny_training import assert_same_state, configured, trainer_of, weights_of
 
 from astra_core.errors import CheckpointError
 from astra_core.training.checkpoint import CheckpointStore

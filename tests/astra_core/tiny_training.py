@@ -82,3 +82,11 @@ def weights_of(trainer):
 
 def choice(name, **options):
     return Choice(name=name, options=options).model_dump(mode="json")
+
+
+def assert_same_state(some, others):
+    assert some.step == others.step
+    assert some.record == others.record
+    assert some.tensors.keys() == others.tensors.keys()
+    for name, tensor in some.tensors.items():
+        assert torch.equal(tensor, others.tensors[name]), name

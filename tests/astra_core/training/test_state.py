@@ -9,21 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_training import choice, configured, trainer_of, weights_of
+from tiny_training import assert_same_state, choice, configured, trainer_of, weights_of
 
 from astra_core.errors import CheckpointError
 from astra_core.registry import BUILT_INS
 from astra_core.testing import tiny_language_model
 
 HERE = Path(__file__).parents[1]
-
-
-def assert_same_state(some, others):
-    assert some.step == others.step
-    assert some.record == others.record
-    assert some.tensors.keys() == others.tensors.keys()
-    for name, tensor in some.tensors.items():
-        assert torch.equal(tensor, others.tensors[name]), name
 
 
 def interrupted(config, folder, *, after):
