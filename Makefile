@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# By file, those that take minutes first; see tests/conftest.py.
+WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
+
 .PHONY: setup run test test-all test-routes check render bench mutants ui deploy
 
 setup: $(STAMP)
@@ -22,10 +25,10 @@ run: setup
 	$(BIN)/python -m flows.cli run
 
 test: setup
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest $(WORKERS)
 
 test-all: setup
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not gpu"
+	$(BIN)/python -m pytest $(WORKERS) -m "not gpu"
 
 # What leans on how a processor multiplies, with the fast routes switched off one by one. Each of the
 # three libraries has a switch of its own.

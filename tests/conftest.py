@@ -1,13 +1,64 @@
 """One thread: two cores are shared, and a second thread that waits turns seconds into minutes."""
 
+import os
+import shutil
+import signal
+from pathlib import Path
+
 import pytest
 import torch
 
 torch.set_num_threads(1)
+
+HERE = Path(__file__).parent
+# With workers, what takes minutes starts first: it would else be waited for by all others.
+FIRST = ("end_to_end", "benchmarks", "flows", "tasks", "architecture", "bad_input")
 
 
 def pytest_collection_modifyitems(items):
     """With workers (``-n 2``), the tests of a file stay together: fixtures are made once."""
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
+    items.sort(key=_rank)
+
+
+def _rank(item):
+    folder = item.path.relative_to(HERE).parts[0]
+    return FIRST.index(folder) if folder in FIRST else len(FIRST)
+
+
+@pytest.fixture
+def restored(monkeypatch):
+    """What a command called in this process changes of it is as it was, afterwards."""
+    before = dict(os.environ)
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    mask = os.umask(0o022)
+    os.umask(mask)
+    # Goes back to the folder of before.
+    monkeypatch.chdir(Path.cwd())
+    yield
+    os.umask(mask)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture(scope="session")
+def _dvc_folder(tmp_path_factory):
+    from dvc.repo import Repo
+
+    folder = tmp_path_factory.mktemp("dvc")
+    Repo.init(str(folder), no_scm=True).close()
+    return folder / ".dvc"
+
+
+@pytest.fixture
+def dvc_project(_dvc_folder, tmp_path, monkeypatch):
+    """The working folder, as ``dvc init --no-scm`` leaves it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
+    monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "site"))
+    shutil.copytree(_dvc_folder, tmp_path / ".dvc")
+    return tmp_path

@@ -1,6 +1,6 @@
-"""One of several processes that share rollouts: ``python distributed_rollouts.py FOLDER LIMIT``.
+"""One of several processes that share rollouts: ``python distributed_rollouts.py FOLDER LIMITS``.
 
-All turns of one prompt of the experience fail; LIMIT is the share of turns that may.
+All turns of one prompt of the experience fail; a limit is the share of turns that may.
 """
 
 import json
@@ -66,10 +66,10 @@ def experience_of(limit, *, world=None):
 
 def main():
     torch.set_num_threads(1)
-    folder, limit = Path(sys.argv[1]), float(sys.argv[2])
+    folder, *limits = sys.argv[1:]
     world = World.join(timeout_s=20.0)
-    found = experience_of(limit, world=world)
-    (folder / f"experience_{world.rank}.json").write_text(json.dumps(found))
+    found = {limit: experience_of(float(limit), world=world) for limit in limits}
+    Path(folder, f"experience_{world.rank}.json").write_text(json.dumps(found))
     world.leave()
 
 

@@ -6,6 +6,7 @@ from benchmarks import data_scale
 from benchmarks.data_scale import Measurement, measurements, write_prompts
 
 
+@pytest.mark.slow
 def test_every_stage_is_measured_at_every_size_in_a_process_of_its_own():
     found = list(measurements([400, 800]))
 

@@ -4,7 +4,10 @@ import pytest
 
 from benchmarks.__main__ import MARKS, main
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # TRL's import warns about other libraries
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # TRL's import warns about other libraries
+    pytest.mark.xdist_group("trl"),  # and takes seconds
+]
 
 SHORT = ("--shape", "small", "--repetitions", "1", "--plain-repetitions", "1", "--trees", "1")
 QUICK = (*SHORT, "--threads", "1", "--skip-one-thread")

@@ -6,7 +6,10 @@ from benchmarks.other_trainers import TRAINERS, gradient_norm
 from benchmarks.shapes import language_model, rewarded_graphs, system
 from benchmarks.update import BETA, learner
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # TRL's import warns about other libraries
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # TRL's import warns about other libraries
+    pytest.mark.xdist_group("trl"),  # and takes seconds
+]
 
 
 @pytest.fixture(scope="module")

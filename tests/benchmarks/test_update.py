@@ -4,7 +4,10 @@ from tiny_benchmark import QUICK, TINY
 from benchmarks.shapes import rewarded_graphs, system
 from benchmarks.update import learner, report
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # TRL's import warns about other libraries
+pytestmark = [
+    pytest.mark.filterwarnings("ignore"),  # TRL's import warns about other libraries
+    pytest.mark.xdist_group("trl"),  # and takes seconds
+]
 
 
 def test_update_reports_costs_ratios_and_equality():

@@ -72,7 +72,8 @@ def test_examples_are_shown_masked_and_in_clear_on_purpose(finished):
     assert "Content warning" in clear
 
 
-@pytest.mark.parametrize("num_checkpoints", [3, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_checkpoints", [3, 1])
 def test_training_killed_midway_ends_with_the_same_bytes(finished, copy_of, num_checkpoints):
     folder = copy_of(finished)
     expected = (folder / WEIGHTS).read_bytes()
@@ -109,6 +110,7 @@ def test_the_same_parameters_give_the_same_bytes_again(finished, copy_of):
     assert expected == (folder / WEIGHTS).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_damaged_newest_checkpoint_is_passed_over(finished, copy_of):
     folder = copy_of(finished)
     expected = (folder / WEIGHTS).read_bytes()
@@ -119,6 +121,7 @@ def test_a_damaged_newest_checkpoint_is_passed_over(finished, copy_of):
     assert expected == (folder / WEIGHTS).read_bytes()
 
 
+@pytest.mark.slow
 def test_damaged_checkpoints_are_one_clear_line(finished, copy_of):
     folder = copy_of(finished)
     for state in folder.glob("runs/*/checkpoints/step_*/state.safetensors"):
@@ -130,6 +133,7 @@ def test_damaged_checkpoints_are_one_clear_line(finished, copy_of):
     assert "must hold an undamaged checkpoint" in result.stderr
 
 
+@pytest.mark.slow
 def test_an_empty_prompt_file_is_one_clear_line(finished, copy_of):
     folder = copy_of(finished)
     (folder / "mine.txt").write_text("", encoding="utf-8")
@@ -141,6 +145,7 @@ def test_an_empty_prompt_file_is_one_clear_line(finished, copy_of):
     assert "mine.txt" in result.stderr
 
 
+@pytest.mark.slow
 def test_an_edited_prompt_file_runs_the_prompts_stage_again(finished, copy_of):
     folder = copy_of(finished)
     lines = [f"Tell me about thing number {number}." for number in range(300)]

@@ -1,8 +1,6 @@
 """One Prefect server for all tests of the flows, and toy projects with real DVC and processes."""
 
 import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -46,18 +44,13 @@ def in_flow(prefect_server):
 
 
 @pytest.fixture
-def toy(tmp_path, monkeypatch):
+def toy(dvc_project):
     """Makes the working folder a DVC project whose one stage runs the script it is given."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
-    monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "site"))
-    command = [sys.executable, "-m", "dvc", "init", "--no-scm", "-q"]
-    subprocess.run(command, cwd=tmp_path, check=True)
-    (tmp_path / "dvc.yaml").write_text(DVC_YAML, encoding="utf-8")
+    (dvc_project / "dvc.yaml").write_text(DVC_YAML, encoding="utf-8")
 
     def write(script):
         text = textwrap.dedent(script)
-        (tmp_path / "toy.py").write_text(text, encoding="utf-8")
-        return tmp_path
+        (dvc_project / "toy.py").write_text(text, encoding="utf-8")
+        return dvc_project
 
     return write

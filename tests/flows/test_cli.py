@@ -19,14 +19,15 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def _astra(folder, *arguments):
-    command = [sys.executable, "-m", "flows.cli", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-
-
 def test_help_answers_at_once_and_names_every_command(tmp_path):
     # At once, because it imports nothing heavy: the test after this one.
-    result = _astra(tmp_path, "--help")
+    result = subprocess.run(
+        [sys.executable, "-m", "flows.cli", "--help"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
     assert 0 == result.returncode
     for name in ("run", "check", "doctor", "status", "promote", "rollback", "reevaluate", "ui"):
@@ -61,23 +62,24 @@ def test_help_imports_nothing_heavy():
         ),
     ],
 )
-def test_a_mistake_is_one_line_and_status_2(project, arguments, message):
-    result = _astra(project, *arguments)
+def test_a_mistake_is_one_line_and_status_2(restored, project, capfd, arguments, message):
+    status = run_command(arguments)
+    told = capfd.readouterr().err.splitlines()
 
-    assert 2 == result.returncode
-    assert [f"error: {message}"] == [
-        line[: len(message) + 7] for line in result.stderr.splitlines()
-    ]
+    assert 2 == status
+    assert [f"error: {message}"] == [line[: len(message) + 7] for line in told]
 
 
-def test_outside_of_a_project_the_way_in_is_named(tmp_path):
-    result = _astra(tmp_path, "check")
+def test_outside_of_a_project_the_way_in_is_named(restored, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    status = run_command(["check"])
+    told = capfd.readouterr().err
 
-    assert 2 == result.returncode
+    assert 2 == status
     assert f"error: astra must run in a folder with params.yaml or below one, got {tmp_path}" in (
-        result.stderr
+        told
     )
-    assert 1 == len(result.stderr.splitlines())
+    assert 1 == len(told.splitlines())
 
 
 def test_astra_works_below_the_projects_folder(project):

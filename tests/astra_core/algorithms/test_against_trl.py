@@ -7,7 +7,6 @@ ours, see docs/algorithms.md, the option that makes ours theirs is chosen.
 import copy
 import dataclasses
 import os
-import warnings
 
 import pytest
 import torch
@@ -17,12 +16,7 @@ from astra_core.engine.logprobs import token_logprobs
 
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
 # Its import warns about other libraries, which pytest would make an error of ours.
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import datasets
-    import trl
-
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("trl")]
 
 QUIET = {
     "use_cpu": True,
@@ -62,6 +56,9 @@ def policy_inputs(batch):
 
 
 def policy_trainer(kind, algorithm, folder, **options):
+    import datasets
+    import trl
+
     config = {"rloo": trl.RLOOConfig, "grpo": trl.GRPOConfig}[kind]
     trainer = {"rloo": trl.RLOOTrainer, "grpo": trl.GRPOTrainer}[kind]
     model, tokenizer = saved(algorithm.system.attacker, folder / "attacker")
@@ -150,6 +147,9 @@ def test_rloo_is_trls(experience, make_algorithm, nudge, tmp_path):
 def test_pair_losses_are_trls(
     name, options, loss_type, experience, make_algorithm, nudge, tmp_path
 ):
+    import datasets
+    import trl
+
     algorithm = make_algorithm(name, **options)
     pairs = [pair for graph in experience[:2] for pair in algorithm.flatten(graph)]
     nudge(algorithm.system)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -61,28 +62,53 @@ def as_numbers(weights):
     return np.frombuffer(weights, dtype=np.float32)
 
 
-def test_two_processes_train_the_weights_of_one_with_the_doubled_batch(tmp_path):
-    statuses = ended(started(tmp_path))
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What a run of two processes leaves."""
+    folder = tmp_path_factory.mktemp("whole")
+    statuses = ended(started(folder))
     assert [0, 0] == [status for status, _ in statuses], statuses
+    return folder
+
+
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory):
+    """What a run leaves whose second process dies, and how both ended."""
+    folder = tmp_path_factory.mktemp("lost")
+    return folder, ended(started(folder, "die"))
+
+
+def test_two_processes_train_the_weights_of_one_with_the_doubled_batch(whole, tmp_path):
     alone = trainer_of(configured(batch_size=4, **CONFIG), tmp_path / "alone")
     alone.train()
-    first, second = ((tmp_path / f"weights_{rank}").read_bytes() for rank in range(SIZE))
+    first, second = ((whole / f"weights_{rank}").read_bytes() for rank in range(SIZE))
 
     assert first == second
     gap = np.abs(as_numbers(first) - as_numbers(weights_of(alone)))
     assert 1e-6 >= gap.max()
     assert alone.progress.training_step == alone.best.training_step
-    assert (tmp_path / "rows_0").read_text() == (tmp_path / "rows_1").read_text()
-    names = [{p.name for p in (tmp_path / name).iterdir()} for name in ("run", "alone")]
+    assert (whole / "rows_0").read_text() == (whole / "rows_1").read_text()
+    names = [{p.name for p in folder.iterdir()} for folder in (whole / "run", tmp_path / "alone")]
     assert names[0] == names[1]
 
 
 # Of 60 turns 3 fail, all of them among the 24 of one process.
-@pytest.mark.parametrize("limit", [0.06, 0.04])
-def test_processes_share_the_rollouts_and_count_failures_over_all_of_them(tmp_path, limit):
-    statuses = ended(started(tmp_path, str(limit), script="distributed_rollouts.py"))
+LIMITS = (0.06, 0.04)
+
+
+@pytest.fixture(scope="module")
+def experiences(tmp_path_factory):
+    """By limit, what each of two processes makes of the same rollouts."""
+    folder = tmp_path_factory.mktemp("experiences")
+    statuses = ended(started(folder, *map(str, LIMITS), script="distributed_rollouts.py"))
     assert [0, 0] == [status for status, _ in statuses], statuses
-    first, second = (json.loads((tmp_path / f"experience_{r}.json").read_text()) for r in (0, 1))
+    found = [json.loads((folder / f"experience_{rank}.json").read_text()) for rank in range(SIZE)]
+    return {limit: [each[str(limit)] for each in found] for limit in LIMITS}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_processes_share_the_rollouts_and_count_failures_over_all_of_them(experiences, limit):
+    first, second = experiences[limit]
     alone = experience_of(limit)
 
     assert first["said"] == second["said"]
@@ -108,13 +134,12 @@ def test_the_shares_of_all_processes_make_the_whole_in_order(size):
 
 
 @pytest.mark.slow
-def test_a_run_of_two_processes_goes_on_where_it_stopped(tmp_path):
-    ended(started(tmp_path / "whole"))
-    statuses = ended(started(tmp_path / "cut", "die"))
-    assert 7 == statuses[1][0]
-    ended(started(tmp_path / "cut"))
+def test_a_run_of_two_processes_goes_on_where_it_stopped(whole, lost, tmp_path):
+    cut = shutil.copytree(lost[0], tmp_path / "cut")
+    assert not (cut / "weights_0").exists()
+    ended(started(cut))
 
-    assert (tmp_path / "whole/weights_0").read_bytes() == (tmp_path / "cut/weights_0").read_bytes()
+    assert (whole / "weights_0").read_bytes() == (cut / "weights_0").read_bytes()
 
 
 @pytest.mark.slow
@@ -129,8 +154,8 @@ def test_the_clock_of_the_first_process_ends_all_amid_an_experience(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_ends_the_others_instead_of_hanging_them(tmp_path):
-    (first, said), (second, _) = ended(started(tmp_path, "die"))
+def test_a_process_that_dies_ends_the_others_instead_of_hanging_them(lost):
+    (first, said), (second, _) = lost[1]
 
     assert 7 == second
     assert first not in {0, 7}

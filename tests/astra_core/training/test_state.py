@@ -148,7 +148,7 @@ def killed_at_every(stride, folder):
 
 
 def test_a_run_that_is_killed_ends_as_if_it_had_not_been(tmp_path):
-    found = killed_at_every(23, tmp_path)
+    found = killed_at_every(45, tmp_path)
 
     assert len(found["signals"]) > 2
     assert {signal.SIGKILL} == set(found["signals"])

@@ -106,6 +106,7 @@ def test_a_problem_has_the_line_that_mends_it():
     assert "ok       git" == Finding("git", ok=True).line()
 
 
+@pytest.mark.slow
 def test_prefect_s_server_can_be_imported():
     # FastAPI 0.155 and later break it at import, and `pip check` calls the pair fine. In a process
     # of its own: the import leaves a server's settings behind.

@@ -41,28 +41,33 @@ def act(code, *arguments):
     return partial(subprocess.call, [sys.executable, "-c", code, *arguments])
 
 
-def test_each_process_knows_its_number_and_ends_with_its_own_status(tmp_path):
-    code = (
-        "import os, pathlib, sys; names = ('RANK', 'LOCAL_RANK', 'WORLD_SIZE', 'MASTER_ADDR');"
-        "told = ' '.join(os.environ[name] for name in names);"
-        "pathlib.Path(sys.argv[1], os.environ['RANK']).write_text(told)"
-    )
+TELL = """
+import json, os, pathlib, psutil, sys
 
-    assert [0, 0] == run_together(act(code, str(tmp_path)), 2)
-    assert "0 0 2 127.0.0.1" == (tmp_path / "0").read_text()
-    assert "1 1 2 127.0.0.1" == (tmp_path / "1").read_text()
+names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR")
+meeting = psutil.Process(os.getppid()).parent().net_connections()
+told = {
+    "number": " ".join(os.environ[name] for name in names),
+    "hosts": sorted({entry.laddr.ip for entry in meeting if entry.status == "LISTEN"}),
+}
+pathlib.Path(sys.argv[1], os.environ["RANK"]).write_text(json.dumps(told))
+"""
 
 
-def test_what_the_processes_meet_at_listens_to_this_machine_alone(tmp_path):
-    code = (
-        "import os, pathlib, psutil, sys\n"
-        "open = psutil.Process(os.getppid()).parent().net_connections()\n"
-        "hosts = {entry.laddr.ip for entry in open if entry.status == 'LISTEN'}\n"
-        "pathlib.Path(sys.argv[1], os.environ['RANK']).write_text(' '.join(hosts))"
-    )
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What each of two processes knows and sees."""
+    folder = tmp_path_factory.mktemp("told")
+    assert [0, 0] == run_together(act(TELL, str(folder)), 2)
+    return [json.loads((folder / rank).read_text()) for rank in "01"]
 
-    assert [0, 0] == run_together(act(code, str(tmp_path)), 2)
-    assert ["127.0.0.1"] * 2 == [(tmp_path / rank).read_text() for rank in "01"]
+
+def test_each_process_knows_its_number(told):
+    assert ["0 0 2 127.0.0.1", "1 1 2 127.0.0.1"] == [each["number"] for each in told]
+
+
+def test_what_the_processes_meet_at_listens_to_this_machine_alone(told):
+    assert [["127.0.0.1"]] * 2 == [each["hosts"] for each in told]
 
 
 def test_a_process_that_fails_or_is_killed_ends_the_others():
@@ -89,7 +94,9 @@ run_together(partial(subprocess.call, ["sleep", "300"]), 2)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL]
+)
 def test_no_process_outlives_the_one_that_started_it(number):
     with subprocess.Popen([sys.executable, "-c", SLEEPERS], stderr=subprocess.DEVNULL) as parent:
         end = time.monotonic() + 60.0

@@ -1,7 +1,5 @@
 """What a kill leaves of the files that DVC writes in place."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,16 +18,12 @@ stages:
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
+def project(dvc_project):
     """A project in which DVC has run its stage."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DVC_NO_ANALYTICS", "1")
-    monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / "site"))
-    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], check=True)
     Path("dvc.yaml").write_text(DVC_YAML, encoding="utf-8")
     Path("source.txt").write_text("given", encoding="utf-8")
     assert 0 == reproduce("toy")
-    return tmp_path
+    return dvc_project
 
 
 @pytest.mark.parametrize("length", [0, 12])

@@ -36,19 +36,12 @@ SLEEP = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(3
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name, value in {
-        "DVC_NO_ANALYTICS": "1",
-        "DVC_SITE_CACHE_DIR": str(tmp_path / "site"),
-        "ASTRA_PYTHON": sys.executable,
-        "SHELL": "/bin/sh",
-    }.items():
-        monkeypatch.setenv(name, value)
-    subprocess.run([sys.executable, "-m", "dvc", "init", "--no-scm", "-q"], check=True)
-    (tmp_path / "dvc.yaml").write_text(DVC_YAML, encoding="utf-8")
-    (tmp_path / "toy.py").write_text(WORK, encoding="utf-8")
-    return tmp_path
+def project(dvc_project, monkeypatch):
+    monkeypatch.setenv("ASTRA_PYTHON", sys.executable)
+    monkeypatch.setenv("SHELL", "/bin/sh")
+    (dvc_project / "dvc.yaml").write_text(DVC_YAML, encoding="utf-8")
+    (dvc_project / "toy.py").write_text(WORK, encoding="utf-8")
+    return dvc_project
 
 
 def _reproduce(*arguments):
