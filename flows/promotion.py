@@ -10,7 +10,7 @@ from prefect.tasks import exponential_backoff
 from flows.orchestration.reports import publish_page
 from tasks.machine.privacy import keep_private
 from tasks.params.schema import Params, read_params
-from tasks.tracking.store import StoreError
+from tasks.tracking.errors import StoreError
 
 if TYPE_CHECKING:
     from tasks.promotion.decision import PromotionDecision

@@ -10,7 +10,8 @@ from ruamel.yaml import YAML
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import excerpt
 from astra_core.files import write_text
-from tasks.params.schema import PARAMS_FILE, Params, check_params, read_record
+from tasks.params.checks import check_params
+from tasks.params.schema import PARAMS_FILE, Params, read_record
 from tasks.params.yaml_files import check_yaml, load_yaml, read_yaml_text
 
 

@@ -4,9 +4,9 @@ from astra_core.errors import DiskFullError
 from flows.registry import alias_versions
 from tasks.machine.console import quiet_libraries
 from tasks.params.schema import read_params
-from tasks.pipeline.order import STAGE_NAMES
+from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.reproduction import changes
-from tasks.tracking.store import TrackingError
+from tasks.tracking.errors import TrackingError
 
 MAX_REASONS = 3
 

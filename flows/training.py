@@ -16,7 +16,8 @@ from flows.registry import is_registered
 from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.privacy import keep_private
-from tasks.params.schema import Params, check_params, read_params
+from tasks.params.checks import check_params
+from tasks.params.schema import Params, read_params
 from tasks.pipeline.order import PIPELINE_FILE, read_pipeline, render
 from tasks.pipeline.precision import advise
 from tasks.tracking.address import check_tracking_uri

@@ -16,17 +16,12 @@ from tasks.machine.console import Parser, complain, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.parents import end_with_dvc
 from tasks.machine.privacy import keep_private
-from tasks.params.schema import Params, check_params, read_params
+from tasks.params.checks import check_params
+from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
 from tasks.pipeline.boundary import complain_of, run_stage
-from tasks.pipeline.order import (
-    PIPELINE_FILE,
-    STAGE_NAMES,
-    check_name,
-    drift,
-    find_stage,
-    render,
-)
+from tasks.pipeline.names import STAGE_NAMES
+from tasks.pipeline.order import PIPELINE_FILE, check_name, drift, find_stage, render
 from tasks.pipeline.precision import advise
 
 

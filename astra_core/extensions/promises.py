@@ -8,7 +8,7 @@ quote a reply.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 from astra_core.algorithm import Algorithm, Batch
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import ConfigurationError
+from astra_core.evaluator import Evaluator
 from astra_core.extensions.calls import (
     is_built_in,
     is_number,
@@ -29,10 +30,26 @@ from astra_core.extensions.calls import (
 from astra_core.registry import build
 from astra_core.rollout import Graph
 from astra_core.training.optimizers import OptimizerPlugin, SchedulePlugin
+from astra_core.training.progress import StepReport
 
-if TYPE_CHECKING:
-    from astra_core.training.progress import StepReport
-    from astra_core.training.trainer import Trainer
+
+class Examiner(Protocol):
+    """What of a trainer its examination needs."""
+
+    config: TrainingConfiguration
+    evaluator: Evaluator | None
+
+    def examine(self, evaluator: Evaluator) -> dict[str, float]:
+        """The figures of the attacker as it is."""
+        ...
+
+
+class Stepper(Protocol):
+    """What of a trainer its stream of reports needs."""
+
+    def steps(self) -> Iterator[StepReport]:
+        """One report per update."""
+        ...
 
 
 def flattened(algorithm: Algorithm, graphs: Sequence[Graph]) -> tuple[Any, ...]:
@@ -154,7 +171,7 @@ def built_schedule(config: TrainingConfiguration, optimizer: torch.optim.Optimiz
     return found
 
 
-def examined(trainer: "Trainer") -> dict[str, float]:
+def examined(trainer: Examiner) -> dict[str, float]:
     """The figures of the trainer's examination, among them the one that it is judged by.
 
     Raises:
@@ -176,14 +193,12 @@ def examined(trainer: "Trainer") -> dict[str, float]:
     return figures
 
 
-def reports_of(trainer: "Trainer") -> Iterator["StepReport"]:
+def reports_of(trainer: Stepper) -> Iterator[StepReport]:
     """The reports of a trainer's steps.
 
     Raises:
         PluginError: It failed, or yielded something else.
     """
-    from astra_core.training.progress import StepReport
-
     with plugin_call("trainer", trainer, "steps"):
         stream = iter(trainer.steps())
     while True:

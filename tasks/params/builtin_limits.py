@@ -3,12 +3,8 @@
 Not in the sections themselves: the shipped model is known by the code of ``tasks/builtin``.
 """
 
-from typing import TYPE_CHECKING
-
 from astra_core.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from tasks.params.schema import Params
+from tasks.params.schema import Params
 
 # What a machine without an accelerator trains in hours rather than weeks; memory bounds the rest.
 _MOST = {
@@ -26,7 +22,7 @@ _MOST = {
 _MOST_PROMPTS = 1_000_000
 
 
-def check_builtin(params: "Params") -> None:
+def check_builtin(params: Params) -> None:
     """Returns if what is built in can be built.
 
     Raises:

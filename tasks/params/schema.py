@@ -1,8 +1,7 @@
 """params.yaml as one frozen, checked object; imports no torch.
 
 Each top-level key is a section, and a stage asks for the sections it reads by naming them as its
-parameters. ``check_params`` is the whole check before any weight loads: sections, plug-in names and
-options, and the files that are pointed to.
+parameters. What a section cannot know of the others is ``tasks.params.checks``' business.
 """
 
 import re
@@ -25,9 +24,7 @@ from astra_core.config import (
     TrainingConfiguration,
 )
 from astra_core.errors import ConfigurationError
-from astra_core.registry import read_options, resolve
 from tasks.builtin.language_model import LanguageModelConfiguration
-from tasks.params.builtin_limits import check_builtin
 from tasks.params.seeds import Seeds
 from tasks.params.yaml_files import load_yaml, read_yaml_text
 
@@ -186,76 +183,9 @@ def read_record(path: Path = PARAMS_FILE) -> dict[str, Any]:
 
 
 def read_params(path: Path = PARAMS_FILE) -> Params:
-    """The checked sections of params.yaml; plug-in options are ``check_params``' business.
+    """The checked sections of params.yaml; plug-in options are ``tasks.params.checks``' business.
 
     Raises:
         ConfigurationError: A key is unknown or missing, or a value has the wrong type or range.
     """
     return Params.read(read_record(path), where="")
-
-
-def check_params(params: Params) -> None:
-    """Returns if plug-ins, options, metric, device and named files can be used; loads no weights.
-
-    Raises:
-        ConfigurationError: Says what cannot, and the way out.
-    """
-    read_options("sampler", params.rollouts.sampler)
-    read_options("scorer", params.system.scorer)
-    read_options("reward", params.reward)
-    read_options("optimizer", params.training.optimizer)
-    read_options("schedule", params.training.schedule)
-    read_options("trainer", params.training.trainer)
-    options = read_options("algorithm", params.training.algorithm)
-    from tasks.params.inputs import check_inputs
-
-    _check_metric(params.training)
-    check_builtin(params)
-    _check_flow(params.flow)
-    _check_device(params.machine)
-    check_inputs(params)
-    _check_needs(params, options)
-
-
-def _check_needs(params: Params, options: Section) -> None:
-    algorithm = resolve("algorithm", params.training.algorithm.name)
-    given = set(resolve("sampler", params.rollouts.sampler.name).gives)
-    # Reading tokenizers takes a second, so it waits for an algorithm that asks.
-    asks = "shared_tokenizer" in algorithm.needs_with(options)
-    if not (asks and _tokenizers_differ(params.models)):
-        given.add("shared_tokenizer")
-    sampler = read_options("sampler", params.rollouts.sampler)
-    algorithm.check_needs(options, sampler, gives=given)
-
-
-def _tokenizers_differ(models: ModelsConfiguration) -> bool:
-    """Whether attacker and target are known to; only of two local folders is it known before."""
-    folders = {model.path for model in (models.attacker, models.target) if model.path}
-    if len(folders) < 2 or {models.attacker.source, models.target.source} != {"folder"}:
-        return False
-    from astra_core.models.tokenizers import tokenizer_digest
-
-    return len({tokenizer_digest(folder) for folder in folders}) > 1
-
-
-def _check_metric(training: TrainingConfiguration) -> None:
-    from astra_core.evaluator import require_metric
-
-    trainer = resolve("trainer", training.trainer.name)
-    require_metric(training.metric, declared=getattr(trainer, "metric_names", ()))
-
-
-def _check_flow(flow: FlowConfiguration) -> None:
-    from tasks.pipeline.order import STAGE_NAMES
-
-    for name in flow.timeouts_s:
-        if name not in STAGE_NAMES:
-            msg = f"flow.timeouts_s must name stages, got '{name}'; stages are {list(STAGE_NAMES)}"
-            raise ConfigurationError(msg)
-
-
-def _check_device(machine: MachineConfiguration) -> None:
-    if machine.device == "cuda":
-        from astra_core.models.pretrained import device_for
-
-        device_for(machine.device)

@@ -22,7 +22,8 @@ from astra_core.training.launch import own_rank, world_size
 from tasks.machine.console import complain, libraries_to, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.processes import run_together
-from tasks.params.schema import Params, check_params, read_params
+from tasks.params.checks import check_params
+from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
 from tasks.pipeline.order import find_stage, outside_inputs, read_pipeline
 from tasks.pipeline.precision import advise

@@ -10,17 +10,9 @@ from astra_core.errors import ConfigurationError
 from astra_core.paths import is_file, kind_of
 from tasks.params.schema import Params
 from tasks.params.seeds import with_root
+from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.stage import Stage, stage_of
 
-STAGE_NAMES = (
-    "prompts",
-    "validation",
-    "models",
-    "rollouts",
-    "training",
-    "evaluation",
-    "registration",
-)
 PIPELINE_FILE = Path("dvc.yaml")
 HEADER = "# Rendered from the stage signatures in tasks/ by `make render`; do not edit.\n"
 # What `dvc plots show` and `dvc plots diff` draw of a file a stage declares as a plot.

@@ -14,7 +14,8 @@ from astra_core.errors import DataError
 from tasks.params.schema import Params
 from tasks.promotion.examinations import Evaluate, find_examination, table_of
 from tasks.promotion.gate import Comparison, Verdict, compare, decide
-from tasks.tracking.store import TrackingError, alone_with, connect, store_errors
+from tasks.tracking.errors import TrackingError
+from tasks.tracking.store import alone_with, connect, store_errors
 from tasks.tracking.versions import (
     CANDIDATE,
     CHAMPION,

@@ -19,7 +19,8 @@ from tasks.machine.console import Parser, complain, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.parents import end_group_with_parent
 from tasks.machine.privacy import keep_private
-from tasks.params.schema import Params, check_params, read_params
+from tasks.params.checks import check_params
+from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
 from tasks.pipeline.precision import advise, remembered
 from tasks.promotion.drift import drift_between

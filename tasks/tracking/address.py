@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from astra_core.errors.excerpt import excerpt
 from astra_core.paths import kind_of
-from tasks.tracking.store import DamagedStoreError
+from tasks.tracking.errors import DamagedStoreError
 
 _SERVERS = ("http", "https")
 _HOSTED = ("databricks", "databricks-uc", "uc")

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel
 
 from tasks.machine.console import complain
+from tasks.tracking.errors import TrackingError
 from tasks.tracking.provenance import provenance
 from tasks.tracking.store import (
-    TrackingError,
     connect,
     experiment_id,
     mlflow_server_command,

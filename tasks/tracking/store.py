@@ -18,6 +18,8 @@ from urllib.request import getproxies, proxy_bypass
 
 from astra_core.errors import AstraError
 from astra_core.files import disk_full, is_disk_full
+from tasks.tracking.address import check_tracking_uri
+from tasks.tracking.errors import DamagedStoreError, StoreError, TrackingError
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -36,18 +38,6 @@ _SETTINGS = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
-
-
-class TrackingError(AstraError):
-    """The experiment tracker or the model registry cannot do what was asked."""
-
-
-class StoreError(TrackingError, ConnectionError):
-    """The store behind them did not answer; a minute later it may."""
-
-
-class DamagedStoreError(TrackingError):
-    """The store behind them is damaged, closed to us or not there; waiting does not mend that."""
 
 
 def project_root(folder: Path | None = None) -> Path:
@@ -80,8 +70,6 @@ def connect() -> "MlflowClient":
     """
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
-    from tasks.tracking.address import check_tracking_uri
-
     uri = tracking_uri()
     check_tracking_uri(uri)
     _require_server(uri)

@@ -5,13 +5,8 @@ from contextlib import closing
 from pathlib import Path
 
 from astra_core.files import read_json
-from tasks.tracking.store import (
-    DamagedStoreError,
-    connect,
-    sqlite_file,
-    store_errors,
-    tracking_uri,
-)
+from tasks.tracking.errors import DamagedStoreError
+from tasks.tracking.store import connect, sqlite_file, store_errors, tracking_uri
 
 RECEIPT = Path("reports/registration.json")
 

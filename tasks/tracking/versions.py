@@ -13,8 +13,9 @@ from urllib.parse import urlparse
 
 from astra_core.files import file_digest, record_digest
 from tasks.machine.scratch import scratch_folder
+from tasks.tracking.errors import TrackingError
 from tasks.tracking.provenance import requirements
-from tasks.tracking.store import TrackingError, one_line, quiet_pyfunc
+from tasks.tracking.store import one_line, quiet_pyfunc
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -12,8 +12,10 @@ import yaml
 from pages import NAMES, PAGES, ROOT, blocks, codes, known_variables, prose
 
 from astra_core.registry import BUILT_INS, resolve
-from tasks.params.schema import Params, check_params, read_record
-from tasks.pipeline.order import STAGE_NAMES, stages
+from tasks.params.checks import check_params
+from tasks.params.schema import Params, read_record
+from tasks.pipeline.names import STAGE_NAMES
+from tasks.pipeline.order import stages
 
 # What a run makes beside the stages' own products.
 MADE_BY_A_RUN = (

@@ -16,7 +16,7 @@ import yaml
 from pages import ROOT, commands, fenced_commands, known_variables
 
 from flows.settings import change_params
-from tasks.pipeline.order import STAGE_NAMES
+from tasks.pipeline.names import STAGE_NAMES
 
 # Read-only and quick, so they run here; and where each of the others does run. What belongs to
 # another tool is held to that tool's own parser only.

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tasks.params.schema import read_params
-from tasks.pipeline.order import STAGE_NAMES, drift, find_stage, stages
+from tasks.pipeline.names import STAGE_NAMES
+from tasks.pipeline.order import drift, find_stage, stages
 
 ROOT = Path(__file__).parents[2]
 # How a stage is run and shown, not what it computes; params.yaml names every value that it reads,
@@ -27,6 +28,7 @@ PLUMBING = {
     "tasks.params.schema",
     "tasks.tracking.provenance",
     "tasks.pipeline.stage",
+    "tasks.tracking.errors",
     "tasks.tracking.runs",
     "tasks.tracking.store",
     "tasks.tracking.values",

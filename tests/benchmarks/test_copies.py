@@ -72,7 +72,7 @@ def test_a_command_that_fails_is_an_error(copy):
 
 
 def test_stages_are_those_of_the_pipeline_before_registration():
-    from tasks.pipeline.order import STAGE_NAMES
+    from tasks.pipeline.names import STAGE_NAMES
 
     assert tuple(STAGE_NAMES[: len(copies.STAGES)]) == copies.STAGES
     assert "registration" == STAGE_NAMES[len(copies.STAGES)]

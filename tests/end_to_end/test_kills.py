@@ -13,7 +13,7 @@ import pytest
 from killer import Killer, end, leftovers, outputs, seconds_of, start
 from project import make_project, run_in, set_params
 
-from tasks.pipeline.order import STAGE_NAMES
+from tasks.pipeline.names import STAGE_NAMES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 

@@ -3,7 +3,7 @@ from prefect.states import Failed
 
 from astra_core.errors import DataError
 from flows.promotion import promote
-from tasks.tracking.store import StoreError, TrackingError
+from tasks.tracking.errors import StoreError, TrackingError
 
 
 @pytest.mark.parametrize(

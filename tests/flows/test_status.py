@@ -2,7 +2,7 @@ import shutil
 from pathlib import Path
 
 from flows.status import stage_line, status_lines
-from tasks.pipeline.order import STAGE_NAMES
+from tasks.pipeline.names import STAGE_NAMES
 
 ROOT = Path(__file__).parents[2]
 

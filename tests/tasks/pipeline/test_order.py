@@ -8,9 +8,9 @@ import yaml
 
 from astra_core.errors import ConfigurationError
 from tasks.params.schema import Params, PromptsConfiguration
+from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.order import (
     CURVES,
-    STAGE_NAMES,
     check_order,
     drift,
     find_stage,

@@ -25,8 +25,9 @@ from astra_core.errors import DataError
 from tasks.machine.scratch import SCRATCH
 from tasks.params.schema import Params
 from tasks.promotion.decision import DECISIONS, promote_attacker, rollback
+from tasks.tracking.errors import StoreError, TrackingError
 from tasks.tracking.runs import connect
-from tasks.tracking.store import StoreError, TrackingError, alone_with
+from tasks.tracking.store import alone_with
 from tasks.tracking.versions import aliases_of
 
 PARAMS = Params()

@@ -20,8 +20,8 @@ import tasks.stages.registration
 from astra_core.errors import DataError
 from tasks.pipeline.stage import stage_of
 from tasks.stages.registration import final_figures, register_attacker
+from tasks.tracking.errors import StoreError
 from tasks.tracking.runs import connect, open_run
-from tasks.tracking.store import StoreError
 from tasks.tracking.versions import aliases_of
 
 EXPERIMENT = "red-team-training"

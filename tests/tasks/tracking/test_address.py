@@ -3,7 +3,7 @@
 import pytest
 
 from tasks.tracking.address import check_tracking_uri
-from tasks.tracking.store import TrackingError
+from tasks.tracking.errors import TrackingError
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,8 @@ import pytest
 from registry_project import enter_project
 
 from astra_core.errors import DataError, DiskFullError
+from tasks.tracking.errors import DamagedStoreError, StoreError, TrackingError
 from tasks.tracking.store import (
-    DamagedStoreError,
-    StoreError,
-    TrackingError,
     connect,
     experiment_id,
     mlflow_server_command,

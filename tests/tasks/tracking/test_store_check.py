@@ -7,7 +7,8 @@ from registry_project import enter_project
 from astra_core.errors import AstraError
 from astra_core.files import write_json
 from flows.registry import alias_versions, is_registered
-from tasks.tracking.store import DamagedStoreError, StoreError, connect, store_errors, tracking_uri
+from tasks.tracking.errors import DamagedStoreError, StoreError
+from tasks.tracking.store import connect, store_errors, tracking_uri
 from tasks.tracking.store_check import RECEIPT, check_store, has_store
 
 

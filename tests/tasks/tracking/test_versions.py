@@ -8,8 +8,9 @@ import pytest
 from registry_project import Killed, enter_project, killed_after, write_checkpoint
 
 from astra_core.config import SystemConfiguration
+from tasks.tracking.errors import TrackingError
 from tasks.tracking.evidence import read_package
-from tasks.tracking.store import TrackingError, connect, experiment_id, quiet_pyfunc
+from tasks.tracking.store import connect, experiment_id, quiet_pyfunc
 from tasks.tracking.versions import (
     CANDIDATE,
     CHAMPION,

@@ -1,0 +1,80 @@
+"""The whole check of params.yaml before any weight loads; imports no torch.
+
+Plug-in names and options, what one section asks of another, and the files that are pointed to.
+"""
+
+from astra_core.config import Section, TrainingConfiguration
+from astra_core.errors import ConfigurationError
+from astra_core.registry import read_options, resolve
+from tasks.params.builtin_limits import check_builtin
+from tasks.params.inputs import check_inputs
+from tasks.params.schema import (
+    FlowConfiguration,
+    MachineConfiguration,
+    ModelsConfiguration,
+    Params,
+)
+from tasks.pipeline.names import STAGE_NAMES
+
+
+def check_params(params: Params) -> None:
+    """Returns if plug-ins, options, metric, device and named files can be used; loads no weights.
+
+    Raises:
+        ConfigurationError: Says what cannot, and the way out.
+    """
+    read_options("sampler", params.rollouts.sampler)
+    read_options("scorer", params.system.scorer)
+    read_options("reward", params.reward)
+    read_options("optimizer", params.training.optimizer)
+    read_options("schedule", params.training.schedule)
+    read_options("trainer", params.training.trainer)
+    options = read_options("algorithm", params.training.algorithm)
+    _check_metric(params.training)
+    check_builtin(params)
+    _check_flow(params.flow)
+    _check_device(params.machine)
+    check_inputs(params)
+    _check_needs(params, options)
+
+
+def _check_needs(params: Params, options: Section) -> None:
+    algorithm = resolve("algorithm", params.training.algorithm.name)
+    given = set(resolve("sampler", params.rollouts.sampler.name).gives)
+    # Reading tokenizers takes a second, so it waits for an algorithm that asks.
+    asks = "shared_tokenizer" in algorithm.needs_with(options)
+    if not (asks and _tokenizers_differ(params.models)):
+        given.add("shared_tokenizer")
+    sampler = read_options("sampler", params.rollouts.sampler)
+    algorithm.check_needs(options, sampler, gives=given)
+
+
+def _tokenizers_differ(models: ModelsConfiguration) -> bool:
+    """Whether attacker and target are known to; only of two local folders is it known before."""
+    folders = {model.path for model in (models.attacker, models.target) if model.path}
+    if len(folders) < 2 or {models.attacker.source, models.target.source} != {"folder"}:
+        return False
+    from astra_core.models.tokenizers import tokenizer_digest
+
+    return len({tokenizer_digest(folder) for folder in folders}) > 1
+
+
+def _check_metric(training: TrainingConfiguration) -> None:
+    from astra_core.evaluator import require_metric
+
+    trainer = resolve("trainer", training.trainer.name)
+    require_metric(training.metric, declared=getattr(trainer, "metric_names", ()))
+
+
+def _check_flow(flow: FlowConfiguration) -> None:
+    for name in flow.timeouts_s:
+        if name not in STAGE_NAMES:
+            msg = f"flow.timeouts_s must name stages, got '{name}'; stages are {list(STAGE_NAMES)}"
+            raise ConfigurationError(msg)
+
+
+def _check_device(machine: MachineConfiguration) -> None:
+    if machine.device == "cuda":
+        from astra_core.models.pretrained import device_for
+
+        device_for(machine.device)

@@ -1,0 +1,11 @@
+"""The names of the stages, in the order in which they can run."""
+
+STAGE_NAMES = (
+    "prompts",
+    "validation",
+    "models",
+    "rollouts",
+    "training",
+    "evaluation",
+    "registration",
+)

@@ -1,0 +1,15 @@
+"""What can go wrong with the experiment tracker and the registry."""
+
+from astra_core.errors import AstraError
+
+
+class TrackingError(AstraError):
+    """The experiment tracker or the model registry cannot do what was asked."""
+
+
+class StoreError(TrackingError, ConnectionError):
+    """The store behind them did not answer; a minute later it may."""
+
+
+class DamagedStoreError(TrackingError):
+    """The store behind them is damaged, closed to us or not there; waiting does not mend that."""

@@ -1,0 +1,262 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ruamel.yaml import YAML
+
+from astra_core.algorithm import Algorithm
+from astra_core.algorithms.ppo import PPO
+from astra_core.errors import ConfigurationError
+from astra_core.samplers.tree import TreeSampler
+from astra_core.testing import tiny_language_model
+from tasks.__main__ import main
+from tasks.params.checks import check_params
+from tasks.params.schema import Params, read_record
+
+ROOT = Path(__file__).parents[3]
+PARAMS = ROOT / "params.yaml"
+
+
+def test_the_defaults_can_be_used():
+    check_params(Params())
+
+
+# Where in params.yaml, what is written there, and what the one line must say.
+MISTAKES = [
+    ("training.batchsize", 8, "training.batchsize is not a known key; Did you mean 'batch_size'?"),
+    ("trainning", {}, "trainning is not a known key; Did you mean 'training'?"),
+    ("training.early_stopping.patients", 3, "Did you mean 'patience'?"),
+    ("training.batch_size", "16", "training.batch_size: input should be a valid integer"),
+    ("training.batch_size", 0, "training.batch_size: input should be greater than or equal to 1"),
+    ("training.lr", -1.0, "training.lr: input should be greater than 0, got -1.0"),
+    ("training.precision", "fp16", "training.precision: input should be 'auto', 'fp32' or 'bf16'"),
+    ("training.metric", "loss", "metric must name an evaluation metric"),
+    ("seed", -1, "seed: input should be greater than or equal to 0"),
+    ("seed", None, "seed: input should be a valid integer, got None"),
+    ("system", 3, "system: "),
+    ("prompts.source", "web", "prompts.source: input should be 'builtin', 'file' or 'hub'"),
+    ("prompts.source", "file", "path must name a file when source is 'file'"),
+    ("prompts.source", "hub", "dataset and revision (a commit hash) must be given"),
+    ("models.target.source", "hub", "repository and revision must be given"),
+    ("prompts", {"source": "file", "path": "no/such.csv"}, "prompts.path must name a file, got"),
+    ("models.target", {"source": "folder", "path": "no"}, "models.target.path must name a Hugging"),
+    ("system.scorer.name", "profanty", "unknown scorer 'profanty'"),
+    ("system.scorer.name", "profanty", "Did you mean 'profanity'?"),
+    ("system.scorer.name", "no_such_module:Scorer", "must be importable, got ModuleNotFoundError"),
+    ("system.scorer.name", "json:nothing", "must be importable, got AttributeError"),
+    ("system.scorer.name", "json:dumps", "must be a class, got function"),
+    ("training.algorithm.name", "ppoo", "unknown algorithm 'ppoo'"),
+    ("training.optimizer.name", "adamm", "unknown optimizer 'adamm'"),
+    ("training.schedule.name", "slow", "unknown schedule 'slow'"),
+    ("training.trainer.name", "mine", "unknown trainer 'mine'"),
+    ("rollouts.sampler.name", "treee", "Did you mean 'tree'?"),
+    ("reward.name", "greedy", "unknown reward 'greedy'"),
+    ("training.algorithm.options", {"betta": 1.0}, "options.betta is not a known key"),
+    ("rollouts.sampler.options", {"tree_width": 0}, "options.tree_width: input should be greater"),
+    ("flow.timeouts_s", {"trainning": 60.0}, "flow.timeouts_s must name stages, got 'trainning'"),
+]
+
+
+def _mistaken(place: str, value: Any) -> dict[str, Any]:
+    record = read_record(PARAMS)
+    *sections, key = place.split(".")
+    section = record
+    for name in sections:
+        section = section[name]
+    section[key] = value
+    return record
+
+
+@pytest.mark.parametrize(("place", "value", "words"), MISTAKES)
+def test_a_mistake_is_one_clear_line(tmp_path, monkeypatch, place, value, words):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError) as refusal:
+        check_params(Params.read(_mistaken(place, value), where=""))
+
+    assert words in str(refusal.value)
+    assert 1 == len(str(refusal.value).splitlines())
+
+
+def test_a_device_that_is_not_there_is_refused_by_the_check(monkeypatch):
+    params = Params.read({"machine": {"device": "cuda"}}, where="")
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
+    with pytest.raises(ConfigurationError, match=r"machine\.device must be 'cpu' or 'auto'"):
+        check_params(params)
+
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
+    check_params(params)
+
+
+class _Terse(TreeSampler):
+    """Computes no reference log-probabilities."""
+
+    gives = frozenset({"siblings"})
+
+
+class _Straight(TreeSampler):
+    """Follows one path."""
+
+    gives = frozenset({"reference"})
+
+
+class _Headless(PPO):
+    """Asks for a value head and brings none."""
+
+    parameters = Algorithm.parameters
+
+
+def _check_choice(
+    algorithm: str, options: dict[str, Any], sampler: str = "tree", **models: Any
+) -> None:
+    record = {
+        "training": {"algorithm": {"name": algorithm, "options": options}},
+        "rollouts": {"sampler": {"name": sampler}},
+        "models": models,
+    }
+    check_params(Params.read(record, where=""))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        ("dpo", {}),
+        ("ipo", {}),
+        ("rloo", {}),
+        ("ppo", {}),
+        ("grpo", {"kl": "loss"}),
+        ("reinforce", {"kl": "reward"}),
+        ("distillation", {}),
+    ],
+)
+def test_a_sampler_without_reference_is_refused_where_one_is_needed(algorithm, options):
+    with pytest.raises(ConfigurationError, match="must give reference log-prob") as refusal:
+        _check_choice(algorithm, options, f"{__name__}:_Terse")
+
+    assert 1 == len(str(refusal.value).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        ("grpo", {}),
+        ("reinforce", {}),
+        ("rloo", {"kl": "none"}),
+        ("ppo", {"kl": "none"}),
+        ("sft", {}),
+        ("expert_iteration", {}),
+        ("distillation", {"teacher": "target"}),
+    ],
+)
+def test_a_sampler_without_reference_serves_who_needs_none(algorithm, options):
+    _check_choice(algorithm, options, f"{__name__}:_Terse")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        ("dpo", {}),
+        ("grpo", {}),
+        ("expert_iteration", {}),
+        ("reinforce", {"baseline": "leave_one_out"}),
+    ],
+)
+def test_a_sampler_without_siblings_is_refused_where_they_are_compared(algorithm, options):
+    with pytest.raises(ConfigurationError, match="must try several probes") as refusal:
+        _check_choice(algorithm, options, f"{__name__}:_Straight")
+
+    assert 1 == len(str(refusal.value).splitlines())
+
+
+def test_a_value_head_that_nobody_brings_is_refused():
+    with pytest.raises(ConfigurationError, match="_Headless must bring the value head") as refusal:
+        _check_choice(f"{__name__}:_Headless", {})
+
+    assert 1 == len(str(refusal.value).splitlines())
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """Model folders of two words-only models, and of one that reads bytes."""
+    root = tmp_path_factory.mktemp("models")
+    tiny_language_model(1).save(root / "words")
+    tiny_language_model(2).save(root / "same_words")
+    tiny_language_model(3, vocabulary=None).save(root / "bytes")
+    return root
+
+
+def test_a_teacher_of_another_tokenizer_is_refused_before_weights_load(folders):
+    attacker = {"source": "folder", "path": str(folders / "words")}
+    alike, other = ({**attacker, "path": str(folders / name)} for name in ("same_words", "bytes"))
+
+    _check_choice("distillation", {"teacher": "target"}, attacker=attacker, target=attacker)
+    _check_choice("distillation", {"teacher": "target"}, attacker=attacker, target=alike)
+    _check_choice("distillation", {"teacher": "reference"}, attacker=attacker, target=other)
+    with pytest.raises(ConfigurationError, match="target must share the attacker's") as refusal:
+        _check_choice("distillation", {"teacher": "target"}, attacker=attacker, target=other)
+    assert 1 == len(str(refusal.value).splitlines())
+
+
+def test_a_folder_without_tokenizer_cannot_teach(folders, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    attacker = {"source": "folder", "path": str(folders / "words")}
+
+    with pytest.raises(ConfigurationError, match="must hold a tokenizer"):
+        _check_choice(
+            "distillation",
+            {"teacher": "target"},
+            attacker=attacker,
+            target={"source": "folder", "path": str(tmp_path)},
+        )
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        ("training.batchsize", 8, "Did you mean 'batch_size'?"),
+        ("prompts", {"source": "file", "path": "no/such.csv"}, "prompts.path must name a file"),
+        ("training.algorithm.options", {"betta": 1.0}, "options.betta is not a known key"),
+    ],
+)
+def test_the_command_says_it_in_one_line_and_exits_2(check, tmp_path, place, value, words):
+    with (tmp_path / "params.yaml").open("w") as file:
+        YAML().dump(_mistaken(place, value), file)
+    status, out, err = check(tmp_path)
+
+    assert 2 == status
+    assert words in err
+    assert 1 == len(err.splitlines())
+    assert not out
+
+
+def test_the_command_passes_params_yaml(check):
+    assert (0, "params.yaml is usable\n", "") == check(ROOT)
+
+
+def test_the_command_misses_a_file_that_is_not_there(check, tmp_path):
+    status, _, err = check(tmp_path)
+
+    assert 2 == status
+    expected = "error: params.yaml must exist, got no such file; run from the project's root\n"
+    assert expected == err
+
+
+@pytest.fixture
+def check(restored, monkeypatch, capfd):
+    """``python -m tasks --check`` in a folder: its status, and what it writes."""
+
+    def run(folder: Path) -> tuple[int, str, str]:
+        monkeypatch.chdir(folder)
+        return main(["--check"]), *capfd.readouterr()
+
+    return run
+
+
+def test_a_metric_with_a_typo_is_found_before_weights_load():
+    params = Params.read({"training": {"metric": "eval/attack_succes_rate"}}, where="")
+    with pytest.raises(ConfigurationError, match=r"did you mean 'eval/attack_success_rate'\?"):
+        check_params(params)
+
+
+@pytest.mark.parametrize("metric", ["eval/score_mean_low", "eval/self_bleu", "eval/reward_mean"])
+def test_any_metric_of_an_evaluation_can_choose_the_best(metric):
+    check_params(Params.read({"training": {"metric": metric}}, where=""))
