@@ -1,8 +1,10 @@
-"""``python -m benchmarks`` runs every benchmark of speed and prints what it found as Markdown.
+"""``python -m benchmarks [MEASURE]``: every benchmark of speed, or one measure, as Markdown.
 
 The exit status is 1 when a limit is exceeded, be it of time or of how far two results that should
-be equal may lie apart. How good the result is takes minutes per seed and has a command of its own:
-``python -m benchmarks.seeds 3 4 5``.
+be equal may lie apart. Of the measures, ``trainer_overhead``, ``rollout``, ``update``, ``decode``
+and ``profiles`` are those of speed and share the options below. ``default_run``, ``neighbours``,
+``data_scale`` and ``seeds`` take minutes and run only when they are named; each has options of its
+own, as in ``python -m benchmarks seeds 3 4 5``.
 """
 
 import argparse
@@ -12,9 +14,20 @@ from pathlib import Path
 
 from astra_core.engine.memory import keep_freed_memory
 from astra_core.errors.arguments import LineParser, at_least_one
+from astra_core.errors.excerpt import excerpt
 from astra_core.paths import found_at, is_file, kind_of
-from benchmarks import decode, profiles, rollout, trainer_overhead, update
 from benchmarks.figures import Report, table
+from benchmarks.measures import (
+    data_scale,
+    decode,
+    default_run,
+    neighbours,
+    profiles,
+    rollout,
+    seeds,
+    trainer_overhead,
+    update,
+)
 from benchmarks.processor import machine
 from benchmarks.shapes import GPT2_SMALL, SHAPES, Shape
 from benchmarks.timing import Effort
@@ -27,12 +40,32 @@ BENCHMARKS: dict[str, Callable[[Shape, Effort], Report]] = {
     "profiles": profiles.report,
 }
 
+COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
+    "default_run": default_run.main,
+    "neighbours": neighbours.main,
+    "data_scale": data_scale.main,
+    "seeds": seeds.main,
+}
+"""What takes minutes and has options of its own."""
+
 MARKS = ("<!-- figures: begin -->", "<!-- figures: end -->")
 """Between these a page keeps what the last run printed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what is asked for; the exit status."""
+    first, *rest = [*(sys.argv[1:] if arguments is None else arguments)] or [""]
+    if first in COMMANDS:
+        return COMMANDS[first](rest)
+    if not first or first.startswith("-"):
+        return _measure_speed(arguments)
+    if first not in BENCHMARKS:
+        measures = [*BENCHMARKS, *COMMANDS]
+        _parser().error(f"unknown measure {excerpt(first)}; measures are {measures}")
+    return _measure_speed(["--only", first, *rest])
+
+
+def _measure_speed(arguments: Sequence[str] | None) -> int:
     asked = _parser().parse_args(arguments)
     # As in the stages that run models; see Way for what others do.
     keep_freed_memory()

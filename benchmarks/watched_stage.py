@@ -7,7 +7,7 @@ from pathlib import Path
 
 from astra_core.models.language_model import LanguageModel
 from astra_core.training.update import Updates
-from benchmarks.trainer_overhead import Stopwatch
+from benchmarks.measures.trainer_overhead import Stopwatch
 from tasks.__main__ import main as run
 from tasks.builtin import language_model
 

@@ -28,7 +28,7 @@ THREADS: Mapping[str, str] = {
     # How often a thread of libgomp, torch's on Linux, looks for work before it sleeps: for some
     # tenths of a millisecond. By default it is 300,000 times, after every short product of a small
     # model, and on a shared core the one it waits for cannot work meanwhile. At 1,000 a quiet
-    # machine loses a quarter by waking threads; see benchmarks/neighbours.py.
+    # machine loses a quarter by waking threads; see benchmarks/measures/neighbours.py.
     "GOMP_SPINCOUNT": "4000",
 }
 """How threads wait; read when torch is loaded. Benchmarks set the same."""

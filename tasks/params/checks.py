@@ -3,17 +3,12 @@
 Plug-in names and options, what one section asks of another, and the files that are pointed to.
 """
 
-from astra_core.config import Section, TrainingConfiguration
+from astra_core.config import MachineConfiguration, Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.registry import read_options, resolve
 from tasks.params.builtin_limits import check_builtin
 from tasks.params.inputs import check_inputs
-from tasks.params.schema import (
-    FlowConfiguration,
-    MachineConfiguration,
-    ModelsConfiguration,
-    Params,
-)
+from tasks.params.schema import FlowConfiguration, ModelsConfiguration, Params
 from tasks.pipeline.names import STAGE_NAMES
 
 

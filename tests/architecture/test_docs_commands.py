@@ -161,6 +161,10 @@ def _parse_python(words: list[str]) -> None:
         assert asked.stage is None or asked.stage in STAGE_NAMES
     elif words[:2] == ["-m", "pytest"]:
         assert (ROOT / words[-1]).is_file()
+    elif words[:2] == ["-m", "benchmarks"]:
+        from benchmarks.__main__ import BENCHMARKS, COMMANDS
+
+        assert {*words[2:3]} <= {*BENCHMARKS, *COMMANDS}
     else:
         assert (ROOT / (words[1].replace(".", "/") + ".py")).is_file()
 

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import grimp
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -29,6 +30,32 @@ def test_imports_go_down_only():
     )
 
     assert 0 == done.returncode, done.stdout
+
+
+def _circles(imports):
+    """The modules on a path of imports that leads back, each with those of them it imports."""
+    edges = {name: imports.find_modules_directly_imported_by(name) for name in imports.modules}
+    left, before = set(edges), -1
+    while len(left) != before:
+        before = len(left)
+        imported = {other for name in left for other in edges[name]}
+        left = {name for name in left & imported if edges[name] & left}
+    return {name: sorted(edges[name] & left) for name in sorted(left)}
+
+
+def test_no_import_leads_back_to_where_it_came_from():
+    # Imports in functions and for annotations alone count too.
+    imports = grimp.build_graph("astra_core", "tasks", "flows", "benchmarks", cache_dir=None)
+
+    assert {} == _circles(imports)
+
+
+def test_a_circle_of_imports_would_be_found():
+    imports = grimp.ImportGraph()
+    for importer, imported in ("ab", "bc", "ca", "de", "ad"):
+        imports.add_import(importer=importer, imported=imported)
+
+    assert {"a": ["b"], "b": ["c"], "c": ["a"]} == _circles(imports)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ TASKS = (
     (("--render=x",), "--render"),
 )
 BENCHMARKS = (
+    (("speed",), "unknown measure 'speed'; measures are ['trainer_overhead', 'rollout',"),
     (("--only", "speed"), "invalid choice: 'speed'"),
     (("--only",), "expected at least one argument"),
     (("--shape", "round"), "invalid choice: 'round'"),
@@ -133,9 +134,7 @@ CASES = [
         for name, arrange, words in DEPLOY
     ),
     *(
-        Case(
-            f"python -m benchmarks.{name}", (f"benchmarks.{name}", *arguments), (words,), alone=True
-        )
+        Case(f"python -m benchmarks {name}", ("benchmarks", name, *arguments), (words,), alone=True)
         for name, arguments, words in (
             ("seeds", ("one",), "must be a whole number of at least 0"),
             ("data_scale", ("0",), "must be a whole number from 1"),

@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from benchmarks.__main__ import MARKS, main
+from benchmarks.__main__ import COMMANDS, MARKS, main
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # TRL's import warns about other libraries
@@ -36,10 +36,18 @@ def test_a_page_keeps_what_stands_around_its_figures(tmp_path, capsys):
 
 
 def test_a_trainers_overhead_is_reported(capsys):
-    assert main(["--only", "trainer_overhead", *QUICK]) == 0
+    assert main(["trainer_overhead", *QUICK]) == 0
     assert "| Trainer's own time, share of a step, small |" in capsys.readouterr().out
 
 
-def test_an_unknown_benchmark_is_refused():
-    with pytest.raises(SystemExit):
-        main(["--only", "nothing"])
+def test_a_measure_that_takes_minutes_has_options_of_its_own(capsys):
+    for name in COMMANDS:
+        with pytest.raises(SystemExit, match="0"):
+            main([name, "--help"])
+        assert f"python -m benchmarks {name}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--only", "nothing"], ["nothing"]])
+def test_an_unknown_benchmark_is_refused(arguments):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)

@@ -2,9 +2,9 @@ import pytest
 import torch
 from tiny_benchmark import TINY
 
-from benchmarks.other_trainers import TRAINERS, gradient_norm
+from benchmarks.measures.update import BETA, learner
+from benchmarks.reference.other_trainers import TRAINERS, gradient_norm
 from benchmarks.shapes import language_model, rewarded_graphs, system
-from benchmarks.update import BETA, learner
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # TRL's import warns about other libraries

@@ -1,6 +1,6 @@
 """Where the time of a rollout and of a training step goes, by torch's profiler.
 
-``python -m benchmarks.profiles`` prints the share of each kind of work on one thread, largest
+``python -m benchmarks profiles`` prints the share of each kind of work on one thread, largest
 first. What torch's operators do not account for is Python's, the scorer's and the sampler's own.
 """
 
@@ -10,9 +10,9 @@ from typing import Any
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.figures import Report, markdown
+from benchmarks.measures.update import learner
 from benchmarks.shapes import Shape, prompts, rewarded_graphs, sampler, system
 from benchmarks.timing import Effort, seconds, threads
-from benchmarks.update import learner
 
 # The first kind with a word that the operator's name holds.
 KINDS: dict[str, tuple[str, ...]] = {
@@ -112,11 +112,3 @@ def kind_of(operator: str) -> str:
     return next(
         (kind for kind, words in KINDS.items() if any(word in name for word in words)), OTHER
     )
-
-
-if __name__ == "__main__":
-    import sys
-
-    from benchmarks.__main__ import main
-
-    sys.exit(main(["--only", "profiles", *sys.argv[1:]]))

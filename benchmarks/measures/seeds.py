@@ -1,12 +1,13 @@
 """Attack success on the embedded default for several seeds, as the table of the README.
 
-``python -m benchmarks.seeds 3 4 5`` copies the project into a temporary folder once per seed, runs
+``python -m benchmarks seeds 3 4 5`` copies the project into a temporary folder once per seed, runs
 the stages from prompts to evaluation there and prints one row. Nothing in the project changes. The
 data seed is set too: the prompts of the default were looked at when its settings were chosen.
 """
 
 import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,15 @@ HEADER = (
 )
 
 
-def main() -> None:
-    """Runs every seed that is asked for and prints its row."""
-    parser = LineParser(prog="python -m benchmarks.seeds", description=__doc__)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs every seed that is asked for and prints its row; the exit status."""
+    parser = LineParser(prog="python -m benchmarks seeds", description=__doc__)
     parser.add_argument("seeds", nargs="+", type=whole_number)
-    seeds = parser.parse_args().seeds
+    seeds = parser.parse_args(arguments).seeds
     print(HEADER, flush=True)
     for seed in seeds:
         print(_row(seed), flush=True)
+    return 0
 
 
 def _row(seed: int) -> str:
@@ -54,7 +56,3 @@ def _run(folder: Path, seed: int) -> dict[str, Any]:
 
 def _spelled(interval: dict[str, float]) -> str:
     return f"{interval['value']:.1%} [{interval['low']:.1%}, {interval['high']:.1%}]"
-
-
-if __name__ == "__main__":
-    main()

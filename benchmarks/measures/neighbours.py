@@ -1,6 +1,6 @@
 """What a neighbour on the same cores costs, with threads that wait as in a stage and as in libgomp.
 
-``python -m benchmarks.neighbours`` lets processes of as many threads as there are cores roll out
+``python -m benchmarks neighbours`` lets processes of as many threads as there are cores roll out
 the built-in model: alone, and beside one that does the same at the same time. libgomp by default
 lets a thread that waits for another one spin for milliseconds, which a neighbour pays for; stages
 bound that (``tasks/machine/environment.py``). All cases take turns in one run. The exit status is 1
@@ -88,7 +88,7 @@ class Worker:
 
     def __init__(self, num_threads: int, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter on our own code
-            [sys.executable, "-m", "benchmarks.neighbours", "--worker", str(num_threads)],
+            [sys.executable, "-m", "benchmarks", "neighbours", "--worker", str(num_threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -131,7 +131,7 @@ class Worker:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the table and what is promised; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks neighbours", description=__doc__)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--repetitions", type=int, default=7)
     parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
@@ -222,7 +222,3 @@ def _spent(call: Callable[[], Any]) -> Spent:
     begun, start = time.process_time(), time.perf_counter()
     call()
     return Spent(time.perf_counter() - start, time.process_time() - begun)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

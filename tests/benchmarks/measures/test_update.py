@@ -1,8 +1,8 @@
 import pytest
 from tiny_benchmark import QUICK, TINY
 
+from benchmarks.measures.update import learner, report
 from benchmarks.shapes import rewarded_graphs, system
-from benchmarks.update import learner, report
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # TRL's import warns about other libraries

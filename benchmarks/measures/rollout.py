@@ -1,6 +1,6 @@
 """Seconds per tree: the tree sampler beside the plain way, and whether both say the same.
 
-``python -m benchmarks.rollout`` prints them. The plain way is ASTRA-RL's order of calls on
+``python -m benchmarks rollout`` prints them. The plain way is ASTRA-RL's order of calls on
 transformers' own ``generate``; see ``benchmarks.reference.plain``. While it is timed it draws with
 torch's generator, from no keys. The likelihood of the probes belongs to both sides: the sampler
 gets it from the pass that answers them, the plain way from one more pass.
@@ -122,11 +122,3 @@ def _equality(shape: Shape, own: System, grown: TreeSampler) -> list[Figure]:
         ),
         Figure("rollout: largest gap of a log-probability", gap, "nats", 1e-3),
     ]
-
-
-if __name__ == "__main__":
-    import sys
-
-    from benchmarks.__main__ import main
-
-    sys.exit(main(["--only", "rollout", *sys.argv[1:]]))

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from benchmarks import data_scale
-from benchmarks.data_scale import Measurement, measurements, write_prompts
+from benchmarks.measures import data_scale
+from benchmarks.measures.data_scale import Measurement, measurements, write_prompts
 
 
 @pytest.mark.slow

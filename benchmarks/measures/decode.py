@@ -1,6 +1,6 @@
 """Tokens per second of decoding, ours beside transformers' ``generate``, and the machine's limit.
 
-``python -m benchmarks.decode`` prints them. The time of a step is the difference between sampling
+``python -m benchmarks decode`` prints them. The time of a step is the difference between sampling
 many tokens and sampling one, per token more: reading the prompt is not in it.
 """
 
@@ -91,11 +91,3 @@ def _step_s(shape: Shape, speaker: Speaker, contexts: list[Ids]) -> float:
     )
     least = seconds(lambda: speaker(contexts, short))
     return (seconds(lambda: speaker(contexts, long)) - least) / shape.new_tokens
-
-
-if __name__ == "__main__":
-    import sys
-
-    from benchmarks.__main__ import main
-
-    sys.exit(main(["--only", "decode", *sys.argv[1:]]))

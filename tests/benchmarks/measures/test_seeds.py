@@ -1,10 +1,10 @@
 import re
-import sys
 
 import pytest
 from small_run import SMALL
 
-from benchmarks import copies, seeds
+from benchmarks import copies
+from benchmarks.measures import seeds
 
 
 def test_an_interval_is_spelled_in_percent():
@@ -13,10 +13,9 @@ def test_an_interval_is_spelled_in_percent():
     assert "50.0% [6.2%, 100.0%]" == seeds._spelled(interval)
 
 
-def test_the_seeds_are_numbers(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["seeds", "three"])
+def test_the_seeds_are_numbers(capsys):
     with pytest.raises(SystemExit, match="2"):
-        seeds.main()
+        seeds.main(["three"])
 
     assert "must be a whole number of at least 0, got 'three'" in capsys.readouterr().err
 
@@ -26,9 +25,8 @@ def test_a_seed_is_a_row_of_what_its_run_found(tmp_path, monkeypatch, capsys):
     copies.copy_project(tmp_path, *SMALL)
     # The project that is copied is a small one.
     monkeypatch.setattr(copies, "ROOT", tmp_path)
-    monkeypatch.setattr(sys, "argv", ["seeds", "3"])
     before = (tmp_path / "params.yaml").read_bytes()
-    seeds.main()
+    assert 0 == seeds.main(["3"])
     head, rule, *rows = capsys.readouterr().out.splitlines()
 
     interval = r"\d+\.\d% \[\d+\.\d%, \d+\.\d%\]"

@@ -1,16 +1,15 @@
 """What prompts cost in time and memory from a thousand to a million of them.
 
-``python -m benchmarks.data_scale`` prepares, splits and validates synthetic prompts with the stages
+``python -m benchmarks data_scale`` prepares, splits and validates synthetic prompts with the stages
 of the pipeline, each stage and size in a process of its own, and prints one row for each. Time is
 linear where the slope, log of time over log of rows against the size before, is at most one. The
-exit status is 1 when a limit is exceeded. ``python -m benchmarks.data_scale 1000 10000`` takes a
+exit status is 1 when a limit is exceeded. ``python -m benchmarks data_scale 1000 10000`` takes a
 minute; the default needs a quiet machine.
 """
 
 import json
 import math
 import os
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -87,13 +86,13 @@ class Measurement:
         return "| " + " | ".join(cells) + " |"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Prints the table; the exit status."""
-    parser = LineParser(prog="python -m benchmarks.data_scale", description=__doc__)
+    parser = LineParser(prog="python -m benchmarks data_scale", description=__doc__)
     parser.add_argument(
         "sizes", nargs="*", type=at_least_one, default=SIZES, help="numbers of prompts"
     )
-    sizes = parser.parse_args().sizes
+    sizes = parser.parse_args(arguments).sizes
     print(HEADER)
     is_kept = True
     for measurement in measurements(sizes):
@@ -160,7 +159,3 @@ def _slope(smaller: Measurement | None, size: int, seconds: float) -> float | No
     if smaller is None or smaller.num_rows < MIN_SLOPE_ROWS or size == smaller.num_rows:
         return None
     return math.log(seconds / smaller.seconds) / math.log(size / smaller.num_rows)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

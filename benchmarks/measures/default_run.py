@@ -1,6 +1,6 @@
 """Seconds of the default run and of each of its stages, and how many of them models work in.
 
-``python -m benchmarks.default_run`` runs the stages that ``make run`` does before registration in a
+``python -m benchmarks default_run`` runs the stages that ``make run`` does before registration in a
 copy of the project, each in a process of its own, then all of ``astra run`` in another copy, and
 prints a table. Models work while they sample, read contexts, are trained or are pretrained; the
 rest is starting Python, loading libraries and models, reading and checking data, scoring, writing,
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from astra_core.errors.arguments import LineParser
@@ -25,14 +25,15 @@ HEADER = ("stage of the default run", "seconds", "of which models work")
 WATCHED = frozenset({"models", "rollouts", "training", "evaluation"})
 
 
-def main() -> None:
-    """Runs the stages and prints their table."""
-    parser = LineParser(prog="python -m benchmarks.default_run", description=__doc__)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the stages and prints their table; the exit status."""
+    parser = LineParser(prog="python -m benchmarks default_run", description=__doc__)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
-    changes = parser.parse_args().set
+    changes = parser.parse_args(arguments).set
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other:
         spent = stage_seconds(Path(folder), *changes)
         sys.stdout.write(f"{table(spent, run_seconds(Path(other), *changes))}\n")
+    return 0
 
 
 def stage_seconds(folder: Path, *changes: str) -> dict[str, tuple[float, float]]:
@@ -84,7 +85,3 @@ def table(spent: Mapping[str, tuple[float, float]], whole: float) -> str:
         HEADER,
         [(name, f"{wall:.1f}", f"{work:.1f} ({work / wall:.0%})") for name, (wall, work) in rows],
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -2,7 +2,7 @@ import pytest
 from small_run import SMALL
 
 from benchmarks.copies import STAGES
-from benchmarks.default_run import WATCHED, run_seconds, stage_seconds, table
+from benchmarks.measures.default_run import WATCHED, run_seconds, stage_seconds, table
 
 
 def test_the_last_rows_are_the_sum_and_the_whole_run():

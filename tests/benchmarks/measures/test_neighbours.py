@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from benchmarks import neighbours
-from benchmarks.neighbours import DEFAULTS, WAITS, Case, Spent, figures
+from benchmarks.measures import neighbours
+from benchmarks.measures.neighbours import DEFAULTS, WAITS, Case, Spent, figures
 from tasks.machine.environment import THREADS
 
 

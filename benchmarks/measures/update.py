@@ -1,6 +1,6 @@
 """Seconds per tree of one DPO update: ours, ASTRA-RL's way and TRL's, and whether they agree.
 
-``python -m benchmarks.update`` prints them. Ours learns from the best and worst siblings of several
+``python -m benchmarks update`` prints them. Ours learns from the best and worst siblings of several
 trees at once, in the micro-batches that a Trainer makes of them with a batch_size of 28, a multiple
 of the seven pairs of a tree; once more with the 32 of params.yaml, which divide a tree; and with
 single pairs in a random order, which share less. The others learn from one tree, the seven pairs of
@@ -23,7 +23,7 @@ from astra_core.training.harness import Experience, Harness
 from astra_core.training.update import Update, Updates
 from benchmarks.figures import Figure, Report, cost_table
 from benchmarks.limits import Machine, update_work
-from benchmarks.other_trainers import NO_STEP, TRAINERS, Precision, gradient_norm
+from benchmarks.reference.other_trainers import NO_STEP, TRAINERS, Precision, gradient_norm
 from benchmarks.shapes import Shape, rewarded_graphs, sampler, system
 from benchmarks.timing import Cost, Effort, Way, costs, threads
 
@@ -189,11 +189,3 @@ def _walls(found: Sequence[Cost], names: Sequence[str]) -> list[float]:
 
 def _gap(value: float, other: float) -> float:
     return abs(value - other) / abs(other)
-
-
-if __name__ == "__main__":
-    import sys
-
-    from benchmarks.__main__ import main
-
-    sys.exit(main(["--only", "update", *sys.argv[1:]]))

@@ -5,7 +5,7 @@ passes, losses and backward passes; what is neither that nor the scorer's is the
 optimiser's update included. Counted is processor time on one thread, which another program on the
 same machine does not change: wall clock gave shares between 1.8 and 6.2 % on a busy one.
 
-``python -m benchmarks.trainer_overhead`` prints the shares.
+``python -m benchmarks trainer_overhead`` prints the shares.
 """
 
 import time
@@ -138,11 +138,3 @@ def _trainer(shape: Shape) -> Trainer:
         algorithm=algorithm, training_steps=2, num_episodes_per_experience=4, lr=1e-6
     )
     return Trainer(training, grown, build("algorithm", algorithm, system=own))
-
-
-if __name__ == "__main__":
-    import sys
-
-    from benchmarks.__main__ import main
-
-    sys.exit(main(["--only", "trainer_overhead", *sys.argv[1:]]))

@@ -1,8 +1,8 @@
 import pytest
 from tiny_benchmark import QUICK, TINY
 
-from benchmarks.decode import BATCH_SIZES, report, split_figures
 from benchmarks.limits import Machine
+from benchmarks.measures.decode import BATCH_SIZES, report, split_figures
 
 pytestmark = pytest.mark.routes
 

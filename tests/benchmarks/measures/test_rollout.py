@@ -1,7 +1,7 @@
 import pytest
 from tiny_benchmark import QUICK, TINY
 
-from benchmarks.rollout import report
+from benchmarks.measures.rollout import report
 
 WAYS = ("| ours, 2 trees at once |", "| ours, 1 tree |", "| plain way |", "| ours in bf16, 2 trees")
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 from tiny_benchmark import QUICK, TINY
 
-from benchmarks.profiles import kind_of, profiled, report
+from benchmarks.measures.profiles import kind_of, profiled, report
 
 
 @pytest.mark.parametrize(

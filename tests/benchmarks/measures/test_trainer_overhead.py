@@ -1,7 +1,7 @@
 import time
 from contextlib import contextmanager
 
-from benchmarks.trainer_overhead import Stopwatch
+from benchmarks.measures.trainer_overhead import Stopwatch
 
 
 class Clock:

@@ -1,0 +1,1 @@
+"""Each module is one measure; ``python -m benchmarks`` runs them."""
