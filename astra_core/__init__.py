@@ -4,7 +4,52 @@ Public names load on first use: importing this package, or its configuration, lo
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from astra_core.algorithm import Algorithm
+    from astra_core.config import (
+        EvaluationConfiguration,
+        SystemConfiguration,
+        TrainingConfiguration,
+    )
+    from astra_core.errors import AstraError
+    from astra_core.evaluator import Evaluator
+    from astra_core.models.language_model import LanguageModel
+    from astra_core.reward import Reward
+    from astra_core.rollout import Graph, Node, Prompt
+    from astra_core.sampler import Sampler
+    from astra_core.samplers.tree import TreeSampler
+    from astra_core.scorer import Scorer
+    from astra_core.system import System
+    from astra_core.training.checkpoint import CheckpointStore
+    from astra_core.training.harness import Harness
+    from astra_core.training.progress import StepReport
+    from astra_core.training.trainer import Trainer
+
+__version__ = "0.2.0"
+__all__ = [
+    "Algorithm",
+    "AstraError",
+    "CheckpointStore",
+    "EvaluationConfiguration",
+    "Evaluator",
+    "Graph",
+    "Harness",
+    "LanguageModel",
+    "Node",
+    "Prompt",
+    "Reward",
+    "Sampler",
+    "Scorer",
+    "StepReport",
+    "System",
+    "SystemConfiguration",
+    "Trainer",
+    "TrainingConfiguration",
+    "TreeSampler",
+    "__version__",
+]
 
 _PUBLIC = {
     "Algorithm": "astra_core.algorithm",
@@ -20,7 +65,7 @@ _PUBLIC = {
     "Reward": "astra_core.reward",
     "Sampler": "astra_core.sampler",
     "Scorer": "astra_core.scorer",
-    "StepReport": "astra_core.training.trainer",
+    "StepReport": "astra_core.training.progress",
     "System": "astra_core.system",
     "SystemConfiguration": "astra_core.config",
     "Trainer": "astra_core.training.trainer",

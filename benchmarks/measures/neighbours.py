@@ -201,8 +201,8 @@ def _work(num_threads: int) -> None:
 def _rollout(num_threads: int) -> Callable[[], Any]:
     """Rolls the built-in model out against itself once, on so many threads."""
     keep_freed_memory()
-    roles = dict.fromkeys(("attacker", "target", "reference"), PACKAGE / FOLDER)
-    system = System.load(SystemConfiguration(), **roles)
+    shipped = PACKAGE / FOLDER
+    system = System.load(SystemConfiguration(), attacker=shipped, target=shipped, reference=shipped)
     torch.set_num_threads(num_threads)
     prompts = [
         Prompt(f"{index:016x}", f"tell me about the {topic}") for index, topic in enumerate(TOPICS)

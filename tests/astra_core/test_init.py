@@ -1,14 +1,31 @@
+import re
 import subprocess
 import sys
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
 import astra_core
 
+ROOT = Path(__file__).parents[2]
+
 
 @pytest.mark.parametrize("name", dir(astra_core))
 def test_every_public_name_is_there(name):
     assert getattr(astra_core, name).__name__ == name
+
+
+def test_type_checkers_are_told_the_same_names():
+    assert sorted([*dir(astra_core), "__version__"]) == sorted(astra_core.__all__)
+
+
+def test_the_version_is_the_newest_of_the_changelog_and_the_one_that_is_installed():
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    (newest, *_) = re.findall(r"^## \[(\d[^]]*)\] - \d{4}-\d\d-\d\d$", changelog, re.MULTILINE)
+
+    assert astra_core.__version__ == newest
+    assert astra_core.__version__ == version("astra-red-team")
 
 
 def test_a_name_that_does_not_exist_is_an_attribute_error():
