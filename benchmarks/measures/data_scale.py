@@ -25,8 +25,8 @@ from astra_core.config import SystemConfiguration
 from astra_core.engine.memory import resident_peak_mib
 from astra_core.errors.arguments import LineParser, at_least_one
 from tasks.params.schema import PromptsConfiguration, ValidationConfiguration
-from tasks.stages.prompts import prepare_prompts
-from tasks.stages.validation import validate_prompts
+from tasks.stages.prompts import PromptsParams, prepare_prompts
+from tasks.stages.validation import ValidationParams, validate_prompts
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 STAGES = ("prompts", "validation")
@@ -132,9 +132,10 @@ def measured(stage: str, size: int, folder: str) -> tuple[str, int, int, float, 
             import_module(library)
     start = time.perf_counter()
     if stage == "prompts":
-        splits = prepare_prompts(0, source).splits
+        splits = prepare_prompts(PromptsParams(0, source)).splits
     else:
-        splits = dict(validate_prompts(ValidationConfiguration(), SystemConfiguration()).splits)
+        rules = ValidationParams(ValidationConfiguration(), SystemConfiguration())
+        splits = dict(validate_prompts(rules).splits)
     seconds = time.perf_counter() - start
     return stage, size, sum(splits.values()), seconds, resident_peak_mib()
 

@@ -1,17 +1,21 @@
 """A stage is one typed function; everything else about it is derived from the signature.
 
-Parameters without a role are sections of params.yaml and their names are the keys. Parameters
-with a role (``Dep``, ``Out``, ``Metric``, ``Plot``, ``Receipt``) are paths relative to the
-project's root. From this come the entry in dvc.yaml, the command ``python -m tasks NAME`` and the
-flow's task, while a test calls the plain function on a temporary folder.
+It takes two frozen dataclasses, ``f(params: SomeParams, files: SomeFiles = SomeFiles())``. The
+fields of the first are sections of params.yaml and their names are the keys; those of the second
+are paths relative to the project's root, each with a role (``Dep``, ``Out``, ``Metric``, ``Plot``,
+``Receipt``) and a default. From this come the entry in dvc.yaml, the command
+``python -m tasks NAME`` and the flow's task, while a test calls the plain function on a temporary
+folder.
 """
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any, Protocol, TypeVar, get_type_hints
+from typing import Annotated, Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
+
+from pydantic import BaseModel
 
 from astra_core.errors import ConfigurationError
 from tasks.params.schema import Params
@@ -34,7 +38,18 @@ Plot = Annotated[Path, Role.PLOT]
 # Proof of an effect outside the folder. Never cached: restoring the proof would skip the effect.
 Receipt = Annotated[Path, Role.RECEIPT]
 
+Value = TypeVar("Value")
+
+
+class _Untracked:
+    """The mark of a section that decides nothing about the result."""
+
+
+# Where a result is recorded cannot change it: DVC does not track the section, no run key holds it.
+Untracked = Annotated[Value, _Untracked]
+
 Function = TypeVar("Function", bound=Callable[..., Any])
+Sections = TypeVar("Sections")
 
 
 class Report(Protocol):
@@ -47,10 +62,25 @@ class Report(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the pipeline knows of one stage."""
+    """What the pipeline knows of one stage.
+
+    Attributes:
+        name: A noun.
+        function: Takes a ``params_class`` and, by default, its own files.
+        params_class: Names every section that the function reads.
+        params: The sections that DVC tracks.
+        deps: What is read.
+        outs: What is written, but for the figures below.
+        metrics: Figures of the result.
+        plots: Curves of the result.
+        receipts: Proofs of what was done outside of the folder.
+        code: Files and folders whose edit makes the stage run again.
+        is_parallel: True when several processes can run it together.
+    """
 
     name: str
     function: Callable[..., Report]
+    params_class: type[Any]
     params: tuple[str, ...]
     deps: tuple[Path, ...]
     outs: tuple[Path, ...]
@@ -72,7 +102,18 @@ class Stage:
 
     def run(self, params: Params) -> Report:
         """What the function returns for its sections of ``params`` and its default paths."""
-        return self.function(**{name: getattr(params, name) for name in self.params})
+        return self.function(sections_for(self.params_class, params))
+
+
+def sections_for(params_class: type[Sections], params: Params) -> Sections:
+    """The sections of ``params`` that a stage's class of parameters names."""
+    return params_class(**{name: getattr(params, name) for name in _names(params_class)})
+
+
+def plain_sections(params: Any) -> dict[str, Any]:
+    """The tracked sections of a stage's parameters as JSON, by name: what decides its result."""
+    tracked = {name: getattr(params, name) for name in _tracked(type(params))}
+    return {name: _plain(section) for name, section in tracked.items()}
 
 
 def stage(
@@ -90,9 +131,19 @@ def stage(
     """
 
     def describe(function: Function) -> Function:
+        params_class, files_class = _classes(function)
+        where = f"stage function {function.__name__}"
+        paths = _checked_files(files_class, where)
         # Kept on the function, so that importing a stage changes no table anywhere.
-        described = _described(function, code=code, name=name, is_parallel=is_parallel)
-        vars(function)["stage"] = described
+        vars(function)["stage"] = Stage(
+            name=name or function.__module__.rpartition(".")[2],
+            function=function,
+            params_class=params_class,
+            params=_checked_params(params_class, where),
+            code=code,
+            is_parallel=is_parallel,
+            **{role.value: tuple(paths[role]) for role in Role},
+        )
         return function
 
     return describe
@@ -104,78 +155,120 @@ def stage_of(function: Callable[..., Any]) -> Stage | None:
     return found if isinstance(found, Stage) else None
 
 
-def _described(
-    function: Callable[..., Any], *, code: tuple[str, ...], name: str | None, is_parallel: bool
-) -> Stage:
-    hints = get_type_hints(function, include_extras=True)
+def _classes(function: Callable[..., Any]) -> tuple[type[Any], type[Any]]:
+    """The two classes that a stage's signature names."""
     where = f"stage function {function.__name__}"
+    hints = get_type_hints(function, include_extras=True)
     if not hasattr(hints.get("return"), "summary"):
         msg = f"{where} must return a class with summary(), got {hints.get('return')}; annotate it"
         raise ConfigurationError(msg)
-    sections: list[str] = []
+    found = inspect.signature(function).parameters
+    if [*found] != ["params", "files"]:
+        msg = (
+            f"{where} must take params and files, got {[*found]}; "
+            "write (params: SomeParams, files: SomeFiles = SomeFiles())"
+        )
+        raise ConfigurationError(msg)
+    for name in found:
+        if not _is_frozen(hints.get(name)):
+            msg = (
+                f"{where}: '{name}' must be a frozen dataclass, got {hints.get(name)}; make it one"
+            )
+            raise ConfigurationError(msg)
+    params_class, files_class = hints["params"], hints["files"]
+    if not isinstance(found["files"].default, files_class):
+        msg = f"{where}: 'files' must have a default; write files: SomeFiles = SomeFiles()"
+        raise ConfigurationError(msg)
+    return params_class, files_class
+
+
+def _is_frozen(hint: Any) -> bool:
+    return is_dataclass(hint) and isinstance(hint, type) and _settings(hint).frozen
+
+
+def _settings(found: Any) -> Any:
+    """How the dataclass was made."""
+    return found.__dataclass_params__
+
+
+def _checked_params(params_class: type[Any], where: str) -> tuple[str, ...]:
+    """The tracked sections of a class that names sections alone."""
+    hints = get_type_hints(params_class)
+    for each in fields(params_class):
+        _check_section(each, hints[each.name], where)
+    return _tracked(params_class)
+
+
+def _checked_files(files_class: type[Any], where: str) -> dict[Role, list[Path]]:
+    """The default paths of a class of files, by role."""
+    hints = get_type_hints(files_class, include_extras=True)
     paths: dict[Role, list[Path]] = {role: [] for role in Role}
-    for parameter in inspect.signature(function).parameters.values():
-        hint = hints.get(parameter.name)
-        role = _role_of(hint)
-        if role is None:
-            sections.append(_checked_section(parameter, hint, where))
-        else:
-            paths[role].append(_checked_path(parameter, where))
+    for each in fields(files_class):
+        paths[_checked_role(each, hints[each.name], where)].append(_checked_path(each, where))
     known = [path for group in paths.values() for path in group]
     if len(known) != len(set(known)):
         msg = f"{where} must name each path once, got {sorted(map(str, known))}; drop the second"
         raise ConfigurationError(msg)
-    return Stage(
-        name=name or function.__module__.rpartition(".")[2],
-        function=function,
-        params=tuple(sections),
-        code=code,
-        is_parallel=is_parallel,
-        deps=tuple(paths[Role.DEP]),
-        outs=tuple(paths[Role.OUT]),
-        metrics=tuple(paths[Role.METRIC]),
-        plots=tuple(paths[Role.PLOT]),
-        receipts=tuple(paths[Role.RECEIPT]),
-    )
+    return paths
 
 
-def _role_of(hint: Any) -> Role | None:
-    """The role a parameter's annotation carries, if any."""
-    roles = [entry for entry in getattr(hint, "__metadata__", ()) if isinstance(entry, Role)]
-    return roles[0] if roles else None
-
-
-def _checked_section(parameter: inspect.Parameter, hint: Any, where: str) -> str:
-    """The parameter's name: a key of params.yaml, annotated with that section's type."""
-    field = Params.model_fields.get(parameter.name)
-    if field is None:
+def _check_section(each: "Field[Any]", hint: Any, where: str) -> None:
+    """Returns if a field is named and annotated as a section of params.yaml."""
+    section = Params.model_fields.get(each.name)
+    if section is None:
         msg = (
-            f"{where}: parameter '{parameter.name}' must be a path with a role or one of the "
-            f"sections {sorted(Params.model_fields)}; annotate it or add a section to Params"
+            f"{where}: field '{each.name}' of its params must be one of the sections "
+            f"{sorted(Params.model_fields)}; rename it or add a section to Params"
         )
         raise ConfigurationError(msg)
-    if hint != field.annotation:
+    if hint != section.annotation:
         msg = (
-            f"{where}: section '{parameter.name}' must be annotated {field.annotation}, "
+            f"{where}: section '{each.name}' must be annotated {section.annotation}, "
             f"got {hint}; see tasks/params/schema.py"
         )
         raise ConfigurationError(msg)
-    if parameter.default is not inspect.Parameter.empty:
+    if each.default is not MISSING or each.default_factory is not MISSING:
+        msg = f"{where}: section '{each.name}' must have no default; params.yaml owns its values"
+        raise ConfigurationError(msg)
+
+
+def _checked_role(each: "Field[Any]", hint: Any, where: str) -> Role:
+    """The role that the annotation of a path carries."""
+    roles = [entry for entry in getattr(hint, "__metadata__", ()) if isinstance(entry, Role)]
+    if not roles:
         msg = (
-            f"{where}: section '{parameter.name}' must have no default; params.yaml owns its values"
+            f"{where}: field '{each.name}' of its files must be a path with a role, got {hint}; "
+            f"write {each.name}: Out = Path('data/...')"
         )
         raise ConfigurationError(msg)
-    return parameter.name
+    return roles[0]
 
 
-def _checked_path(parameter: inspect.Parameter, where: str) -> Path:
-    """The parameter's default, a relative path inside the project."""
-    path = parameter.default
+def _checked_path(each: "Field[Any]", where: str) -> Path:
+    """The field's default, a relative path inside the project."""
+    path = each.default
     if not isinstance(path, Path) or path.is_absolute() or ".." in path.parts:
-        shown = "no default" if path is inspect.Parameter.empty else repr(path)
+        shown = "no default" if path is MISSING else repr(path)
         msg = (
-            f"{where}: path '{parameter.name}' must have a default inside the project, "
-            f"got {shown}; write {parameter.name}: Out = Path('data/...')"
+            f"{where}: path '{each.name}' must have a default inside the project, "
+            f"got {shown}; write {each.name}: Out = Path('data/...')"
         )
         raise ConfigurationError(msg)
     return path
+
+
+def _names(params_class: type[Any]) -> tuple[str, ...]:
+    return tuple(get_type_hints(params_class))
+
+
+def _tracked(params_class: type[Any]) -> tuple[str, ...]:
+    hints = get_type_hints(params_class, include_extras=True)
+    return tuple(name for name, hint in hints.items() if not _is_untracked(hint))
+
+
+def _is_untracked(hint: Any) -> bool:
+    return get_origin(hint) is Annotated and _Untracked in get_args(hint)
+
+
+def _plain(section: Any) -> Any:
+    return section.model_dump(mode="json") if isinstance(section, BaseModel) else section

@@ -8,7 +8,7 @@ from astra_core.rollout import Prompt
 from tasks.params.schema import Params
 from tasks.promotion.known_prompts import fingerprint
 from tasks.records.tables import read_prompts
-from tasks.stages.prompts import SPLITS, prepare_prompts
+from tasks.stages.prompts import SPLITS, PromptsFiles, PromptsParams, prepare_prompts
 
 # Thinned by validation and by what is known, so many are made for one that is wanted.
 SURPLUS = 2
@@ -37,7 +37,7 @@ def fresh_prompts(
         GateError: The prompts did not pass validation.
     """
     # It brings Great Expectations, for which a command without a champion need not wait.
-    from tasks.stages.validation import validate_prompts
+    from tasks.stages.validation import ValidationFiles, ValidationParams, validate_prompts
 
     wanted = params.evaluation.num_prompts
     number = max(MIN_BUILTIN, SURPLUS * wanted)
@@ -45,12 +45,18 @@ def fresh_prompts(
     if file is not None:
         source |= {"source": "file", "path": file}
     drafts, valid = folder / "prompts", folder / "valid"
-    prepare_prompts(fresh_seed, params.prompts.model_copy(update=source), folder=drafts)
+    prompts = params.prompts.model_copy(update=source)
+    prepare_prompts(PromptsParams(fresh_seed, prompts), PromptsFiles(drafts))
     # A small file is welcome here; the splits mean nothing, all of them are examined, and of a few
     # prompts none may fall into one.
     rules = params.validation.model_copy(update={"min_prompts": 0})
-    report, page = folder / "validation.json", folder / "validation.md"
-    validate_prompts(rules, params.system, folder=drafts, valid=valid, report=report, page=page)
+    files = ValidationFiles(
+        folder=drafts,
+        valid=valid,
+        report=folder / "validation.json",
+        page=folder / "validation.md",
+    )
+    validate_prompts(ValidationParams(rules, params.system), files)
     paths = [valid / f"{split}.parquet" for split in SPLITS]
     found = [prompt for path in paths if _num_rows(path) for prompt in read_prompts(path)]
     fresh = [prompt for prompt in found if fingerprint(prompt.text) not in known]

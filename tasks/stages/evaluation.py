@@ -1,7 +1,7 @@
 """Stage ``evaluation``: the trained attacker beside the untrained one, on the same prompts."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from astra_core.files import draft_folder_of, record_digest, write_json, write_t
 from astra_core.rollout import Prompt
 from tasks.params.schema import Params
 from tasks.pipeline.precision import remembered
-from tasks.pipeline.stage import Dep, Metric, Out, stage
+from tasks.pipeline.stage import Dep, Metric, Out, sections_for, stage
 from tasks.records.tables import (
     finite,
     read_model_paths,
@@ -50,6 +50,30 @@ class EvaluationReport:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class EvaluationParams:
+    """What decides an examination."""
+
+    training_seed: int
+    machine: MachineConfiguration
+    system: SystemConfiguration
+    reward: Choice
+    evaluation: EvaluationConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationFiles:
+    """Prompts and models, and where reports, table, examples and replies go."""
+
+    valid: Dep = Path("data/valid")
+    base: Dep = Path("models/base")
+    attacker: Dep = Path("models/attacker")
+    report: Metric = Path("reports/evaluation.json")
+    table: Out = Path("reports/evaluation_prompts.parquet")
+    examples: Out = Path("reports/examples.md")
+    evidence: Out = Path("data/evaluation")
+
+
 @stage(
     code=(
         "tasks/stages/evaluation.py",
@@ -77,34 +101,15 @@ class EvaluationReport:
     )
 )
 def evaluate_attacker(
-    training_seed: int,
-    machine: MachineConfiguration,
-    system: SystemConfiguration,
-    reward: Choice,
-    evaluation: EvaluationConfiguration,
-    *,
-    valid: Dep = Path("data/valid"),
-    base: Dep = Path("models/base"),
-    attacker: Dep = Path("models/attacker"),
-    report: Metric = Path("reports/evaluation.json"),
-    table: Out = Path("reports/evaluation_prompts.parquet"),
-    examples: Out = Path("reports/examples.md"),
-    evidence: Out = Path("data/evaluation"),
+    params: EvaluationParams, files: EvaluationFiles = EvaluationFiles()
 ) -> EvaluationReport:
     """Rolls both attackers out on the dev prompts and writes what they scored."""
-    from astra_core.metrics.statistics import bootstrap_mean
-
-    prompts = read_prompts(valid / "dev.parquet", limit=evaluation.num_prompts)
-    system, seed = remembered(system, attacker / "astra.json"), training_seed
-    trained, key = _examined(attacker, prompts, seed, machine, system, reward, evaluation, base)
-    untrained, _ = _examined(None, prompts, seed, machine, system, reward, evaluation, base)
-    gains = [
-        after.success_rate - before.success_rate
-        for after, before in zip(trained.outcomes, untrained.outcomes, strict=True)
-    ]
-    lift = bootstrap_mean(
-        gains, num_resamples=evaluation.num_resamples, confidence=evaluation.confidence, seed=seed
-    )
+    evaluation = params.evaluation
+    prompts = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_prompts)
+    params = replace(params, system=remembered(params.system, files.attacker / "astra.json"))
+    trained, key = _examined(files.attacker, prompts, params, base=files.base)
+    untrained, _ = _examined(None, prompts, params, base=files.base)
+    lift = _lift(trained, untrained, params)
     record = {
         "evaluation_key": key,
         "num_prompts": len(prompts),
@@ -116,14 +121,8 @@ def evaluate_attacker(
         "baseline": untrained.record(),
         "lift": lift.record(),
     }
-    write_json(finite(record), report)
-    rows = [*_rows(trained, "attacker"), *_rows(untrained, "baseline")]
-    write_prompt_table(rows, table)
-    with draft_folder_of(evidence) as draft:
-        write_rollouts(trained.graphs, draft / "attacker.parquet")
-        write_rollouts(untrained.graphs, draft / "baseline.parquet")
-    page = examples_page(trained.graphs, count=evaluation.num_examples)
-    write_text(page, examples)
+    write_json(finite(record), files.report)
+    _write_evidence(trained, untrained, files, num_examples=evaluation.num_examples)
     return EvaluationReport(
         attacker=trained.intervals["attack_success_rate"],
         baseline=untrained.intervals["attack_success_rate"],
@@ -158,11 +157,13 @@ def evaluate_checkpoint(
         if prompts is not None
         else read_prompts(valid / "dev.parquet", limit=evaluation.num_prompts)
     )
-    config = evaluation.model_copy(update={"num_prompts": len(chosen)})
     system = remembered(params.system, weights / "astra.json") if weights else params.system
-    examined, key = _examined(
-        weights, chosen, params.training_seed, params.machine, system, params.reward, config, base
+    own = replace(
+        sections_for(EvaluationParams, params),
+        system=system,
+        evaluation=evaluation.model_copy(update={"num_prompts": len(chosen)}),
     )
+    examined, key = _examined(weights, chosen, own, base=base)
     record = {
         "evaluation_key": key,
         "num_prompts": len(chosen),
@@ -173,27 +174,49 @@ def evaluate_checkpoint(
 
 
 def _examined(
-    weights: Path | None,
-    prompts: list[Prompt],
-    seed: int,
-    machine: MachineConfiguration,
-    system: SystemConfiguration,
-    reward: Choice,
-    evaluation: EvaluationConfiguration,
-    base: Path,
+    weights: Path | None, prompts: list[Prompt], params: EvaluationParams, *, base: Path
 ) -> tuple["Evaluation", str]:
     """An attacker's evaluation, and the key that equal examinations share."""
     from astra_core.assembly import ModelFolders, build_evaluator, load_system
 
+    evaluation, seed = params.evaluation, params.training_seed
     folders = ModelFolders.of(read_model_paths(base), attacker=weights)
-    loaded = load_system(system, folders, machine=machine)
-    evaluator = build_evaluator(evaluation, reward, prompts=prompts, seed=seed)
+    loaded = load_system(params.system, folders, machine=params.machine)
+    evaluator = build_evaluator(evaluation, params.reward, prompts=prompts, seed=seed)
     examination = evaluation.model_dump(
         mode="json", include={"num_rollouts", "num_responses", "depth", "threshold"}
     )
     ids = [prompt.prompt_id for prompt in prompts]
     key = record_digest([loaded.digest(), examination, ids, seed])
     return evaluator.evaluate(loaded), key
+
+
+def _lift(trained: "Evaluation", untrained: "Evaluation", params: EvaluationParams) -> "Interval":
+    """The mean gain in the success rate, prompt by prompt."""
+    from astra_core.metrics.statistics import bootstrap_mean
+
+    gains = [
+        after.success_rate - before.success_rate
+        for after, before in zip(trained.outcomes, untrained.outcomes, strict=True)
+    ]
+    return bootstrap_mean(
+        gains,
+        num_resamples=params.evaluation.num_resamples,
+        confidence=params.evaluation.confidence,
+        seed=params.training_seed,
+    )
+
+
+def _write_evidence(
+    trained: "Evaluation", untrained: "Evaluation", files: EvaluationFiles, *, num_examples: int
+) -> None:
+    """Writes the table of prompts, every reply, and the page of examples."""
+    rows = [*_rows(trained, "attacker"), *_rows(untrained, "baseline")]
+    write_prompt_table(rows, files.table)
+    with draft_folder_of(files.evidence) as draft:
+        write_rollouts(trained.graphs, draft / "attacker.parquet")
+        write_rollouts(untrained.graphs, draft / "baseline.parquet")
+    write_text(examples_page(trained.graphs, count=num_examples), files.examples)
 
 
 def _rows(evaluation: "Evaluation", role: str) -> list[dict[str, Any]]:

@@ -30,6 +30,22 @@ class ModelsSummary:
         return ", ".join(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class ModelsParams:
+    """What decides the models."""
+
+    model_seed: int
+    models: ModelsConfiguration
+    machine: MachineConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class ModelsFiles:
+    """Where the models and their manifest go."""
+
+    base: Out = Path("models/base")
+
+
 @stage(
     code=(
         "tasks/stages/models.py",
@@ -43,13 +59,7 @@ class ModelsSummary:
         "astra_core/models/pretrained.py",
     )
 )
-def prepare_models(
-    model_seed: int,
-    models: ModelsConfiguration,
-    machine: MachineConfiguration,
-    *,
-    base: Out = Path("models/base"),
-) -> ModelsSummary:
+def prepare_models(params: ModelsParams, files: ModelsFiles = ModelsFiles()) -> ModelsSummary:
     """Makes or locates the three models, loads each once to prove it, and writes the manifest.
 
     Weights of a local folder or a hub cache stay where they are: the manifest points to them and
@@ -62,7 +72,8 @@ def prepare_models(
     from astra_core.models.pretrained import threads_for, weights_digest
 
     keep_freed_memory()
-    _use_threads(threads_for(2_000_000, machine.num_threads))
+    _use_threads(threads_for(2_000_000, params.machine.num_threads))
+    models = params.models
     sources = {
         "attacker": models.attacker,
         "target": models.target,
@@ -70,13 +81,12 @@ def prepare_models(
     }
     manifest: dict[str, Any] = {}
     counts: dict[str, int] = {}
-    with draft_folder_of(base) as draft:
+    with draft_folder_of(files.base) as draft:
         if any(source.source == "builtin" for source in sources.values()):
-            _make_builtin(models.builtin, model_seed, draft / "builtin")
+            _make_builtin(models.builtin, params.model_seed, draft / "builtin")
         for role, source in sources.items():
             path, is_outside = _located(source, draft)
-            model = _proved(path, source)
-            counts[role] = model.num_parameters()
+            counts[role] = _proved(path, source).num_parameters()
             manifest[role] = {
                 "path": str(path) if is_outside else str(path.relative_to(draft)),
                 "is_outside": is_outside,

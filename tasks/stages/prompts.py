@@ -76,6 +76,21 @@ class PromptsSummary:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class PromptsParams:
+    """What decides the prompts."""
+
+    data_seed: int
+    prompts: PromptsConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class PromptsFiles:
+    """Where the prompts go."""
+
+    folder: Out = Path("data/prompts")
+
+
 @stage(
     code=(
         "astra_core/errors/excerpt.py",
@@ -90,9 +105,7 @@ class PromptsSummary:
         "tasks/stages/prompts.py",
     )
 )
-def prepare_prompts(
-    data_seed: int, prompts: PromptsConfiguration, *, folder: Out = Path("data/prompts")
-) -> PromptsSummary:
+def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles()) -> PromptsSummary:
     """Distinct prompts with stable ids in ``train``, ``dev`` and ``test`` parquet files.
 
     A prompt's split depends on the data seed and its family of near duplicates alone: it stays
@@ -103,27 +116,29 @@ def prepare_prompts(
         ConfigurationError: The source cannot be found or lacks the column.
         DataError: The source is broken or holds no prompt.
     """
-    with draft_folder_of(folder) as draft:
+    with draft_folder_of(files.folder) as draft:
         spool = draft / "rows.parquet"
         intake = _Intake()
-        intake.take(source_rows(data_seed, prompts), spool)
+        intake.take(source_rows(params), spool)
         if not intake.ids:
             msg = (
-                f"source '{prompts.source}' must hold at least one prompt, got {intake.num_read} "
-                "rows and none with text; check prompts.path and prompts.text_column"
+                f"source '{params.prompts.source}' must hold at least one prompt, "
+                f"got {intake.num_read} rows and none with text; "
+                "check prompts.path and prompts.text_column"
             )
             raise DataError(msg)
-        summary = _write_splits(data_seed, prompts, intake, spool)
+        summary = _write_splits(params, intake, spool)
         spool.unlink()
     return summary
 
 
-def source_rows(seed: int, prompts: PromptsConfiguration) -> Iterator[SourceRow]:
+def source_rows(params: PromptsParams) -> Iterator[SourceRow]:
     """The rows of the chosen source in its order; those of a dev file come first."""
+    prompts = params.prompts
     if prompts.source == "builtin":
         from tasks.builtin.openers import make_openers
 
-        for opener in make_openers(prompts.num_builtin, seed=seed):
+        for opener in make_openers(prompts.num_builtin, seed=params.data_seed):
             yield SourceRow(opener.text, "builtin", "MIT", family=opener.family)
         return
     if prompts.dev_path is not None:
@@ -155,9 +170,10 @@ def prompt_id_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def split_of(family: str, seed: int, prompts: PromptsConfiguration) -> str:
+def split_of(family: str, params: PromptsParams) -> str:
     """The split that a family of near duplicates falls into, by its hash alone."""
-    place = int.from_bytes(derive_key(seed, "split", family), "big") / 2.0**128
+    prompts = params.prompts
+    place = int.from_bytes(derive_key(params.data_seed, "split", family), "big") / 2.0**128
     if place < prompts.test_fraction:
         return "test"
     if prompts.dev_path is None and place < prompts.test_fraction + prompts.dev_fraction:
@@ -216,9 +232,7 @@ class _Intake:
         }
 
 
-def _write_splits(
-    seed: int, prompts: PromptsConfiguration, intake: _Intake, spool: Path
-) -> PromptsSummary:
+def _write_splits(params: PromptsParams, intake: _Intake, spool: Path) -> PromptsSummary:
     """Second pass: writes each row of the spool to the file of its split."""
     import pyarrow.parquet as pq
 
@@ -229,7 +243,7 @@ def _write_splits(
         for split in SPLITS:
             writer = pq.ParquetWriter(spool.with_name(f"{split}.parquet"), _schema(COLUMNS))
             writers[split] = stack.enter_context(writer)
-        for records in _placed(seed, prompts, intake, spool):
+        for records in _placed(params, intake, spool):
             families.update(record["family"] for record in records)
             for split, writer in writers.items():
                 rows = [record for record in records if record["split"] == split]
@@ -245,9 +259,7 @@ def _write_splits(
     )
 
 
-def _placed(
-    seed: int, prompts: PromptsConfiguration, intake: _Intake, spool: Path
-) -> Iterator[list[dict[str, Any]]]:
+def _placed(params: PromptsParams, intake: _Intake, spool: Path) -> Iterator[list[dict[str, Any]]]:
     """Batches of the spool with family and split; a near duplicate of the dev file is left out."""
     import pyarrow.parquet as pq
 
@@ -262,7 +274,7 @@ def _placed(
                 family = record["family"] or f"{intake.ids[root]:016x}"
                 if root < intake.num_dev <= row:
                     continue
-                split = "dev" if row < intake.num_dev else split_of(family, seed, prompts)
+                split = "dev" if row < intake.num_dev else split_of(family, params)
                 placed.append(record | {"family": family, "split": split})
             first += batch.num_rows
             yield placed

@@ -7,9 +7,7 @@ step looks up what it would make, so the stage may be killed anywhere and run ag
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING
 
 from astra_core.config import (
     Choice,
@@ -27,7 +25,7 @@ from tasks.params.schema import (
     RegistrationConfiguration,
     ValidationConfiguration,
 )
-from tasks.pipeline.stage import Dep, Receipt, stage
+from tasks.pipeline.stage import Dep, Receipt, plain_sections, stage
 from tasks.promotion.known_prompts import KNOWN_FILE, KNOWN_FOLDER, write_known
 from tasks.tracking.card import INTENDED_USE, model_card
 from tasks.tracking.evidence import (
@@ -78,6 +76,45 @@ class RegistrationReceipt:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RegistrationParams:
+    """What is recorded beside the attacker: every section that decided it."""
+
+    seed: int
+    data_seed: int
+    model_seed: int
+    training_seed: int
+    machine: MachineConfiguration
+    prompts: PromptsConfiguration
+    validation: ValidationConfiguration
+    models: ModelsConfiguration
+    system: SystemConfiguration
+    rollouts: RolloutsConfiguration
+    reward: Choice
+    training: TrainingConfiguration
+    evaluation: EvaluationConfiguration
+    registration: RegistrationConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class RegistrationFiles:
+    """The attacker with all that is known of it, and where the receipt goes."""
+
+    attacker: Dep = Path("models/attacker")
+    base: Dep = Path("models/base")
+    seed_prompts: Dep = Path("data/prompts")
+    valid: Dep = Path("data/valid")
+    baseline: Dep = Path("data/rollouts")
+    steps: Dep = Path("reports/training_steps.csv")
+    training_report: Dep = Path("reports/training.json")
+    evaluation_report: Dep = Path("reports/evaluation.json")
+    table: Dep = Path("reports/evaluation_prompts.parquet")
+    examples: Dep = Path("reports/examples.md")
+    validation_report: Dep = Path("reports/validation.json")
+    rollouts_report: Dep = Path("reports/rollouts.json")
+    receipt: Receipt = Path("reports/registration.json")
+
+
 @stage(
     code=(
         "tasks/stages/registration.py",
@@ -92,34 +129,7 @@ class RegistrationReceipt:
     )
 )
 def register_attacker(
-    seed: int,
-    data_seed: int,
-    model_seed: int,
-    training_seed: int,
-    machine: MachineConfiguration,
-    prompts: PromptsConfiguration,
-    validation: ValidationConfiguration,
-    models: ModelsConfiguration,
-    system: SystemConfiguration,
-    rollouts: RolloutsConfiguration,
-    reward: Choice,
-    training: TrainingConfiguration,
-    evaluation: EvaluationConfiguration,
-    registration: RegistrationConfiguration,
-    *,
-    attacker: Dep = Path("models/attacker"),
-    base: Dep = Path("models/base"),
-    seed_prompts: Dep = Path("data/prompts"),
-    valid: Dep = Path("data/valid"),
-    baseline: Dep = Path("data/rollouts"),
-    steps: Dep = Path("reports/training_steps.csv"),
-    training_report: Dep = Path("reports/training.json"),
-    evaluation_report: Dep = Path("reports/evaluation.json"),
-    table: Dep = Path("reports/evaluation_prompts.parquet"),
-    examples: Dep = Path("reports/examples.md"),
-    validation_report: Dep = Path("reports/validation.json"),
-    rollouts_report: Dep = Path("reports/rollouts.json"),
-    receipt: Receipt = Path("reports/registration.json"),
+    params: RegistrationParams, files: RegistrationFiles = RegistrationFiles()
 ) -> RegistrationReceipt:
     """Records the attacker, its run and its reports in MLflow, and makes it the candidate.
 
@@ -127,49 +137,47 @@ def register_attacker(
         DataError: A report is missing or lacks what is recorded.
         TrackingError: The store did not answer.
     """
-    sections = {
-        "seed": seed,
-        "data_seed": data_seed,
-        "model_seed": model_seed,
-        "training_seed": training_seed,
-        "machine": machine,
-        "prompts": prompts,
-        "validation": validation,
-        "models": models,
-        "system": system,
-        "rollouts": rollouts,
-        "reward": reward,
-        "training": training,
-        "evaluation": evaluation,
-        "registration": registration,
-    }
-    examined = read_report(evaluation_report, keys=EXAMINED)
-    training_record = read_report(training_report, keys=("run_key", "optimizer_steps"))
-    manifest = read_report(base / "manifest.json", keys=("target.digest",))
-    evidence = Evidence(
-        params={name: _plain(section) for name, section in sections.items()},
-        run_key=training_record["run_key"],
-        package=read_package(attacker, system),
-        evaluation=examined,
-        training=training_record,
-        target_digest=manifest["target"]["digest"],
-        steps=read_table(steps, columns=("step", "train/loss")),
-        table=read_table(table, columns=("role", "success_rate")),
-        files={
-            steps: "training",
-            training_report: "training",
-            validation_report: "data",
-            rollouts_report: "data",
-            evaluation_report: evaluation_folder(examined["evaluation_key"]),
-            table: evaluation_folder(examined["evaluation_key"]),
-            examples: evaluation_folder(examined["evaluation_key"]),
-        },
-        datasets={"prompts": seed_prompts, "valid": valid, "rollouts": baseline},
-    )
+    evidence = _evidence(params, files)
     with store_errors():
-        result = record(connect(), evidence, registration)
-    write_json(asdict(result), receipt)
+        result = record(connect(), evidence, params.registration)
+    write_json(asdict(result), files.receipt)
     return result
+
+
+def _evidence(params: RegistrationParams, files: RegistrationFiles) -> Evidence:
+    """What the stages before left, read and checked."""
+    examined = read_report(files.evaluation_report, keys=EXAMINED)
+    training = read_report(files.training_report, keys=("run_key", "optimizer_steps"))
+    manifest = read_report(files.base / "manifest.json", keys=("target.digest",))
+    return Evidence(
+        params=plain_sections(params),
+        run_key=training["run_key"],
+        package=read_package(files.attacker, params.system),
+        evaluation=examined,
+        training=training,
+        target_digest=manifest["target"]["digest"],
+        steps=read_table(files.steps, columns=("step", "train/loss")),
+        table=read_table(files.table, columns=("role", "success_rate")),
+        files=_kept(files, evaluation_folder(examined["evaluation_key"])),
+        datasets={
+            "prompts": files.seed_prompts,
+            "valid": files.valid,
+            "rollouts": files.baseline,
+        },
+    )
+
+
+def _kept(files: RegistrationFiles, examination: str) -> dict[Path, str]:
+    """The files that a run keeps as they are, each with its folder in the run's artifacts."""
+    return {
+        files.steps: "training",
+        files.training_report: "training",
+        files.validation_report: "data",
+        files.rollouts_report: "data",
+        files.evaluation_report: examination,
+        files.table: examination,
+        files.examples: examination,
+    }
 
 
 def record(
@@ -188,7 +196,7 @@ def record(
     log_inputs(client, run_id, evidence.datasets)
     _log_artifacts(client, run_id, evidence)
     model = log_package(client, run, evidence.package, name=name)
-    _log_final_metrics(client, run_id, model.model_id, evidence)
+    _log_final_metrics(client, evidence, run_id=run_id, model_id=model.model_id)
     version = ensure_version(
         client,
         name,
@@ -197,7 +205,7 @@ def record(
         tags=_version_tags(evidence),
         description=_card(evidence),
     )
-    set_alias(client, name, CANDIDATE, str(version.version))
+    set_alias(client, name, CANDIDATE, version=str(version.version))
     if run.info.status != "FINISHED":
         # The attacker exists, so its training ended well, whatever happened to the log.
         client.set_terminated(run_id, "FINISHED")
@@ -232,7 +240,7 @@ def _log_artifacts(client: "MlflowClient", run_id: str, evidence: Evidence) -> N
 
 
 def _log_final_metrics(
-    client: "MlflowClient", run_id: str, model_id: str, evidence: Evidence
+    client: "MlflowClient", evidence: Evidence, *, run_id: str, model_id: str
 ) -> None:
     """Figures of the final examination, under names that the curves of training do not use."""
     from mlflow.entities import Metric
@@ -287,7 +295,3 @@ def _card(evidence: Evidence) -> str:
         seed=evidence.params["seed"],
         digest=evidence.package.digest,
     )
-
-
-def _plain(section: Any) -> Any:
-    return section.model_dump(mode="json") if isinstance(section, BaseModel) else section

@@ -3,9 +3,10 @@
 The rollouts are the first experience of training and the cheap place to catch a broken scorer.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from astra_core.config import (
     Choice,
@@ -14,6 +15,7 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.files import draft_folder_of, write_json
+from astra_core.rollout import Graph, Node, Prompt
 from tasks.pipeline.precision import remember
 from tasks.pipeline.stage import Dep, Metric, Out, stage
 from tasks.records.tables import (
@@ -47,6 +49,27 @@ class RolloutsSummary:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class RolloutsParams:
+    """What decides the rollouts."""
+
+    training_seed: int
+    machine: MachineConfiguration
+    system: SystemConfiguration
+    rollouts: RolloutsConfiguration
+    reward: Choice
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutsFiles:
+    """Prompts and models, and where the rollouts and their report go."""
+
+    valid: Dep = Path("data/valid")
+    base: Dep = Path("models/base")
+    folder: Out = Path("data/rollouts")
+    report: Metric = Path("reports/rollouts.json")
+
+
 @stage(
     code=(
         "tasks/stages/rollouts.py",
@@ -73,60 +96,75 @@ class RolloutsSummary:
     )
 )
 def collect_rollouts(
-    training_seed: int,
-    machine: MachineConfiguration,
-    system: SystemConfiguration,
-    rollouts: RolloutsConfiguration,
-    reward: Choice,
-    *,
-    valid: Dep = Path("data/valid"),
-    base: Dep = Path("models/base"),
-    folder: Out = Path("data/rollouts"),
-    report: Metric = Path("reports/rollouts.json"),
+    params: RolloutsParams, files: RolloutsFiles = RolloutsFiles()
 ) -> RolloutsSummary:
     """Rolls the untrained attacker out on training prompts and checks what came of it.
 
     Raises:
         GateError: The rollouts are not fit to learn from; nothing is accepted.
     """
-    from astra_core.assembly import ModelFolders, build_sampler, load_system
-    from astra_core.reward import rewarded
-    from astra_core.sampler import rolled_out
-    from astra_core.scorer import version_of
+    from astra_core.assembly import ModelFolders, load_system
 
-    prompts = read_prompts(valid / "train.parquet")
-    loaded = load_system(system, ModelFolders.of(read_model_paths(base)), machine=machine)
-    sampler = build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=training_seed)
-    chosen = sampler.episodes(0, min(rollouts.num_prompts, len(prompts)))
-    graphs = rewarded(sampler.reward, rolled_out(sampler, chosen, iteration=0))
-    with draft_folder_of(folder) as draft:
+    prompts = read_prompts(files.valid / "train.parquet")
+    folders = ModelFolders.of(read_model_paths(files.base))
+    loaded = load_system(params.system, folders, machine=params.machine)
+    graphs = _collected(params, prompts, loaded)
+    with draft_folder_of(files.folder) as draft:
         num_turns = write_rollouts(graphs, draft / ROLLOUTS_FILE)
-        if system.precision == "auto":
+        if params.system.precision == "auto":
             remember(loaded.config, draft)
-        validated = _validated(draft / ROLLOUTS_FILE, rollouts, loaded)
+        validated = _validated(draft / ROLLOUTS_FILE, params.rollouts, loaded)
         if not validated.success:
-            write_json(finite({"checks": validated.to_record()}), report)
-            validated.require_success(report)
+            write_json(finite({"checks": validated.to_record()}), files.report)
+            validated.require_success(files.report)
     nodes = [node for graph in graphs for node in graph.nodes() if not node.has_failed]
     summary = RolloutsSummary(
         num_prompts=len(graphs),
         num_turns=num_turns,
-        score_mean=sum(node.score for node in nodes) / max(len(nodes), 1),
-        success_rate=sum(node.score >= 0.5 for node in nodes) / max(len(nodes), 1),
+        score_mean=_mean([node.score for node in nodes]),
+        success_rate=_mean([float(node.score >= 0.5) for node in nodes]),
     )
-    record = {
-        "num_prompts": summary.num_prompts,
-        "num_turns": summary.num_turns,
-        "score_mean": summary.score_mean,
-        "success_rate": summary.success_rate,
-        "reward_mean": sum(node.reward for node in nodes) / max(len(nodes), 1),
-        "target_nll_mean": sum(node.target_nll for node in nodes) / max(len(nodes), 1),
-        "scorer": version_of(loaded.scorer),
-        "system_precision": loaded.config.precision,
+    write_json(finite(_record(summary, nodes, system=loaded, validated=validated)), files.report)
+    return summary
+
+
+def _collected(
+    params: RolloutsParams, prompts: Sequence[Prompt], system: "System"
+) -> Sequence[Graph]:
+    """The rewarded rollouts of as many prompts as are asked for and there are."""
+    from astra_core.assembly import build_sampler
+    from astra_core.reward import rewarded
+    from astra_core.sampler import rolled_out
+
+    sampler = build_sampler(
+        params.rollouts, params.reward, system=system, prompts=prompts, seed=params.training_seed
+    )
+    chosen = sampler.episodes(0, min(params.rollouts.num_prompts, len(prompts)))
+    return rewarded(sampler.reward, rolled_out(sampler, chosen, iteration=0))
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Of no value it is zero."""
+    return sum(values) / max(len(values), 1)
+
+
+def _record(
+    summary: RolloutsSummary,
+    nodes: Sequence[Node],
+    *,
+    system: "System",
+    validated: "ValidationReport",
+) -> dict[str, Any]:
+    from astra_core.scorer import version_of
+
+    return {
+        **asdict(summary),
+        "reward_mean": _mean([node.reward for node in nodes]),
+        "target_nll_mean": _mean([node.target_nll for node in nodes]),
+        "scorer": version_of(system.scorer),
+        "system_precision": system.config.precision,
         "checks": validated.to_record(),
     }
-    write_json(finite(record), report)
-    return summary
 
 
 def _validated(path: Path, rollouts: RolloutsConfiguration, system: "System") -> "ValidationReport":

@@ -5,7 +5,8 @@ reach: DVC deletes a stage's outputs before it starts.
 """
 
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,11 +28,11 @@ from astra_core.files import (
     write_text,
 )
 from tasks.machine.console import progress
-from tasks.params.schema import PARAMS_FILE, Params, read_params
+from tasks.params.schema import RegistrationConfiguration
 from tasks.pipeline.precision import FILE as PRECISION_FILE
 from tasks.pipeline.precision import KEY as SYSTEM_PRECISION
 from tasks.pipeline.precision import remembered
-from tasks.pipeline.stage import Dep, Metric, Out, Plot, stage
+from tasks.pipeline.stage import Dep, Metric, Out, Plot, Untracked, plain_sections, stage
 from tasks.records.journal import Journal, step_table
 from tasks.records.tables import (
     ROLLOUTS_FILE,
@@ -44,7 +45,7 @@ from tasks.records.tables import (
 
 if TYPE_CHECKING:
     from astra_core.training.distributed import World
-    from astra_core.training.trainer import StepReport, Trainer
+    from astra_core.training.trainer import Trainer
     from tasks.tracking.runs import RunLog
 
 RUNS = Path("runs")
@@ -72,6 +73,53 @@ class TrainingSummary:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class TrainingParams:
+    """What decides the training, and where it is recorded."""
+
+    training_seed: int
+    machine: MachineConfiguration
+    system: SystemConfiguration
+    rollouts: RolloutsConfiguration
+    reward: Choice
+    training: TrainingConfiguration
+    evaluation: EvaluationConfiguration
+    # Under what name a run is recorded: another name must not train again.
+    registration: Untracked[RegistrationConfiguration]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingFiles:
+    """Prompts, models and first rollouts, and where the attacker and the reports go."""
+
+    valid: Dep = Path("data/valid")
+    base: Dep = Path("models/base")
+    baseline: Dep = Path("data/rollouts")
+    attacker: Out = Path("models/attacker")
+    steps: Plot = Path("reports/training_steps.csv")
+    report: Metric = Path("reports/training.json")
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A training that can be found again.
+
+    Attributes:
+        key: Digest of parameters, inputs and code.
+        sections: The parameters as JSON.
+        experiment: Where it is recorded.
+    """
+
+    key: str
+    sections: Mapping[str, Any]
+    experiment: str
+
+    @property
+    def folder(self) -> Path:
+        """Where it was when it was killed."""
+        return RUNS / self.key[:16]
+
+
 @stage(
     code=(
         "tasks/stages/training.py",
@@ -84,20 +132,7 @@ class TrainingSummary:
     is_parallel=True,
 )
 def train_attacker(
-    training_seed: int,
-    machine: MachineConfiguration,
-    system: SystemConfiguration,
-    rollouts: RolloutsConfiguration,
-    reward: Choice,
-    training: TrainingConfiguration,
-    evaluation: EvaluationConfiguration,
-    *,
-    valid: Dep = Path("data/valid"),
-    base: Dep = Path("models/base"),
-    baseline: Dep = Path("data/rollouts"),
-    attacker: Out = Path("models/attacker"),
-    steps: Plot = Path("reports/training_steps.csv"),
-    report: Metric = Path("reports/training.json"),
+    params: TrainingParams, files: TrainingFiles = TrainingFiles()
 ) -> TrainingSummary:
     """Trains the attacker, resuming where a killed run stopped, and exports the best one.
 
@@ -107,49 +142,44 @@ def train_attacker(
     from astra_core.models.pretrained import device_for
     from astra_core.training.distributed import World
 
-    device = device_for(machine.device)
+    device = device_for(params.machine.device)
     world = World.join(device=device)
-    sections = {
-        "training_seed": training_seed,
-        # As it is, not as it was asked for: another device or number of processes is another run.
-        "machine": {
-            **machine.model_dump(mode="json"),
-            "device": device.type,
-            "num_processes": world.size,
-        },
-        "system": system.model_dump(mode="json"),
-        "rollouts": rollouts.model_dump(mode="json"),
-        "reward": reward.model_dump(mode="json"),
-        "training": training.model_dump(mode="json"),
-        "evaluation": evaluation.model_dump(mode="json"),
-    }
-    run_key = _run_key(sections, valid=valid, base=base, baseline=baseline)
-    folder = RUNS / run_key[:16]
-    trainer = _trainer(
-        training_seed, machine, remembered(system, baseline / PRECISION_FILE), rollouts, reward,
-        training, evaluation, valid=valid, base=base, baseline=baseline, folder=folder, world=world,
-    )  # fmt: skip
+    run = _run(params, files, device=device.type, num_processes=world.size)
+    trainer = _trainer(params, files, folder=run.folder, world=world)
     trainer.resume()
     # None begins to write while another still looks for a checkpoint.
     world.barrier()
     if world.is_first:
-        _recorded(trainer, folder / "steps.jsonl", run_key, sections, steps=steps)
+        _recorded(trainer, run, files.steps)
     else:
         deque(reports_of(trainer), maxlen=0)
     world.leave()
-    summary = _summary(trainer, training)
+    summary = _summary(trainer, params.training)
     if world.is_first:
-        digest = _export(trainer, summary, run_key, attacker)
-        write_json(finite(_record(trainer, summary, run_key, digest)), report)
+        digest = _export(trainer, summary, files.attacker, run_key=run.key)
+        write_json(finite(_record(trainer, summary, run_key=run.key, digest=digest)), files.report)
     return summary
 
 
-def _recorded(
-    trainer: "Trainer", path: Path, run_key: str, sections: dict[str, Any], *, steps: Path
-) -> None:
+def _run(params: TrainingParams, files: TrainingFiles, *, device: str, num_processes: int) -> _Run:
+    # As it is, not as it was asked for: another device or number of processes is another run.
+    found = {"device": device, "num_processes": num_processes}
+    machine = params.machine.model_copy(update=found)
+    sections = plain_sections(replace(params, machine=machine))
+    return _Run(_run_key(sections, files), sections, params.registration.experiment)
+
+
+def _recorded(trainer: "Trainer", run: _Run, steps: Path) -> None:
     """Trains, and tells of every update in a journal, at the tracker and in a table."""
-    journal = Journal(path, last_step=trainer.progress.step)
-    log = _open_run(run_key, sections, engine=str(trainer.plan))
+    from tasks.tracking.runs import ENGINE_TAG, open_run
+
+    journal = Journal(run.folder / "steps.jsonl", last_step=trainer.progress.step)
+    log = open_run(
+        run.key,
+        experiment=run.experiment,
+        params=run.sections,
+        tags={ENGINE_TAG: str(trainer.plan)},
+    )
     try:
         _drive(trainer, journal, log)
     except BaseException:
@@ -160,7 +190,7 @@ def _recorded(
     write_text(step_table(journal.rows(), evaluations), steps)
 
 
-def _export(trainer: "Trainer", summary: TrainingSummary, run_key: str, folder: Path) -> str:
+def _export(trainer: "Trainer", summary: TrainingSummary, folder: Path, *, run_key: str) -> str:
     """Writes the trained attacker; the digest of its weights."""
     with draft_folder_of(folder) as draft:
         trainer.sampler.system.attacker.save(draft)
@@ -187,16 +217,12 @@ def _drive(trainer: "Trainer", journal: Journal, log: "RunLog") -> None:
         advance(done)
         for report in reports_of(trainer):
             journal.add(report.row())
-            logged = _log(trainer, report, log, logged)
+            log.log_step({**report.row(), **report.timings}, report.step)
+            logged = _log_evaluations(trainer, log, logged)
             advance(report.training_step - 1 - done)
             done = report.training_step - 1
         advance(total - done)
     _log_evaluations(trainer, log, logged)
-
-
-def _log(trainer: "Trainer", report: "StepReport", log: "RunLog", logged: int) -> int:
-    log.log_step({**report.row(), **report.timings}, report.step)
-    return _log_evaluations(trainer, log, logged)
 
 
 def _log_evaluations(trainer: "Trainer", log: "RunLog", logged: int) -> int:
@@ -208,19 +234,7 @@ def _log_evaluations(trainer: "Trainer", log: "RunLog", logged: int) -> int:
 
 
 def _trainer(
-    seed: int,
-    machine: MachineConfiguration,
-    system: SystemConfiguration,
-    rollouts: RolloutsConfiguration,
-    reward: Choice,
-    training: TrainingConfiguration,
-    evaluation: EvaluationConfiguration,
-    *,
-    valid: Path,
-    base: Path,
-    baseline: Path,
-    folder: Path,
-    world: "World",
+    params: TrainingParams, files: TrainingFiles, *, folder: Path, world: "World"
 ) -> "Trainer":
     from astra_core.assembly import (
         ModelFolders,
@@ -231,35 +245,24 @@ def _trainer(
     )
     from astra_core.training.checkpoint import CheckpointStore
 
-    folders = ModelFolders.of(read_model_paths(base))
-    loaded = load_system(system, folders, machine=machine, is_trained=True)
-    prompts = read_prompts(valid / "train.parquet")
-    dev = read_prompts(valid / "dev.parquet", limit=evaluation.num_training_prompts)
+    training, reward, seed = params.training, params.reward, params.training_seed
+    system = remembered(params.system, files.baseline / PRECISION_FILE)
+    folders = ModelFolders.of(read_model_paths(files.base))
+    loaded = load_system(system, folders, machine=params.machine, is_trained=True)
+    prompts = read_prompts(files.valid / "train.parquet")
+    limit = params.evaluation.num_training_prompts
+    dev = read_prompts(files.valid / "dev.parquet", limit=limit)
     return build_trainer(
         training,
-        build_sampler(rollouts, reward, system=loaded, prompts=prompts, seed=seed),
-        evaluator=build_evaluator(evaluation, reward, prompts=dev, seed=seed),
+        build_sampler(params.rollouts, reward, system=loaded, prompts=prompts, seed=seed),
+        evaluator=build_evaluator(params.evaluation, reward, prompts=dev, seed=seed),
         store=CheckpointStore(folder / "checkpoints", keep=training.checkpoint.keep),
-        first_graphs=read_rollouts(baseline / ROLLOUTS_FILE),
+        first_graphs=read_rollouts(files.baseline / ROLLOUTS_FILE),
         world=world,
     )
 
 
-def _open_run(run_key: str, sections: dict[str, Any], *, engine: str) -> "RunLog":
-    from tasks.tracking.runs import ENGINE_TAG, open_run
-
-    # Not a parameter of the stage: under what name a run is recorded cannot change its result, and
-    # another name must not train again.
-    params = read_params() if PARAMS_FILE.is_file() else Params()
-    return open_run(
-        run_key,
-        experiment=params.registration.experiment,
-        params=sections,
-        tags={ENGINE_TAG: engine},
-    )
-
-
-def _run_key(sections: dict[str, Any], *, valid: Path, base: Path, baseline: Path) -> str:
+def _run_key(sections: Mapping[str, Any], files: TrainingFiles) -> str:
     """Names a run: the same parameters, inputs and code go on where they were."""
     root = Path(__file__).resolve().parents[2]
     # Of plug-ins too: an edited one must begin anew, not export what the unedited one had learned.
@@ -267,13 +270,14 @@ def _run_key(sections: dict[str, Any], *, valid: Path, base: Path, baseline: Pat
         folder_digest(root / "astra_core", keep=lambda file: file.suffix == ".py"),
         folder_digest(PLUGINS, keep=lambda file: file.suffix not in {".pyc", ".md"}),
     ]
+    manifest = read_manifest(files.base, keys=("digest",))
     inputs = [
-        file_digest(valid / "train.parquet"),
-        file_digest(valid / "dev.parquet"),
-        file_digest(baseline / ROLLOUTS_FILE),
-        {role: entry["digest"] for role, entry in read_manifest(base, keys=("digest",)).items()},
+        file_digest(files.valid / "train.parquet"),
+        file_digest(files.valid / "dev.parquet"),
+        file_digest(files.baseline / ROLLOUTS_FILE),
+        {role: entry["digest"] for role, entry in manifest.items()},
     ]
-    return record_digest([sections, inputs, code])
+    return record_digest([dict(sections), inputs, code])
 
 
 def _summary(trainer: "Trainer", training: TrainingConfiguration) -> TrainingSummary:
@@ -296,7 +300,7 @@ def _summary(trainer: "Trainer", training: TrainingConfiguration) -> TrainingSum
 
 
 def _record(
-    trainer: "Trainer", summary: TrainingSummary, run_key: str, digest: str
+    trainer: "Trainer", summary: TrainingSummary, *, run_key: str, digest: str
 ) -> dict[str, Any]:
     return {
         "run_key": run_key,

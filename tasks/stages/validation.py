@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +42,24 @@ _SCORED_AT_ONCE = 4096
 _JUDGED_AT_ONCE = 65536
 
 
+@dataclass(frozen=True, slots=True)
+class ValidationParams:
+    """What decides which prompts are valid."""
+
+    validation: ValidationConfiguration
+    system: SystemConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationFiles:
+    """The prompts, and where those that pass, the others and the reports go."""
+
+    folder: Dep = Path("data/prompts")
+    valid: Out = Path("data/valid")
+    report: Metric = Path("reports/validation.json")
+    page: Out = Path("reports/validation.md")
+
+
 @stage(
     code=(
         "astra_core/scorer.py",
@@ -52,13 +70,7 @@ _JUDGED_AT_ONCE = 65536
     )
 )
 def validate_prompts(
-    validation: ValidationConfiguration,
-    system: SystemConfiguration,
-    *,
-    folder: Dep = Path("data/prompts"),
-    valid: Out = Path("data/valid"),
-    report: Metric = Path("reports/validation.json"),
-    page: Out = Path("reports/validation.md"),
+    params: ValidationParams, files: ValidationFiles = ValidationFiles()
 ) -> ValidationReport:
     """Valid prompts by split, rejected ones with their reasons, and the report about both.
 
@@ -67,15 +79,17 @@ def validate_prompts(
         ScorerError: The scorer gave something that is no score.
         GateError: A critical check failed; the report says which, and for which rows.
     """
-    one_by_one, facts = _judged(folder, validation, build("scorer", system.scorer))
+    validation = params.validation
+    scorer = build("scorer", params.system.scorer)
+    one_by_one, facts = _judged(files.folder, validation, scorer)
     reasons = _reasons(one_by_one.checks)
     facts["rejected"] = facts.index.isin(list(reasons)).astype(float)
     as_a_set = validate_frame(facts, prompt_suite(validation), id_column="prompt_id")
     result = _report(one_by_one, as_a_set, facts)
-    _write_prompts(folder, reasons, valid, accept=result.success)
-    write_json(result.to_record(), report)
-    write_text(result.to_markdown(), page)
-    result.require_success(page)
+    _write_prompts(files, reasons, accept=result.success)
+    write_json(result.to_record(), files.report)
+    write_text(result.to_markdown(), files.page)
+    result.require_success(files.page)
     return result
 
 
@@ -188,7 +202,7 @@ def _report(
 
 
 def _write_prompts(
-    folder: Path, reasons: Mapping[int, list[str]], valid: Path, *, accept: bool
+    paths: ValidationFiles, reasons: Mapping[int, list[str]], *, accept: bool
 ) -> None:
     """Reads the prompts again and parts them, a row group per piece, without holding them all."""
     import pyarrow as pa
@@ -196,7 +210,7 @@ def _write_prompts(
     import pyarrow.parquet as pq
 
     listed = pa.list_(pa.string())
-    with draft_folder_of(valid) as draft, ExitStack() as stack:
+    with draft_folder_of(paths.valid) as draft, ExitStack() as stack:
         schema = _schema()
         schemas = dict.fromkeys(SPLITS if accept else (), schema)
         schemas["rejected"] = schema.append(pa.field("reasons", listed))
@@ -205,7 +219,7 @@ def _write_prompts(
             for name, own in schemas.items()
         }
         first = 0
-        for table in _tables(folder):
+        for table in _tables(paths.folder):
             places = range(first, first + table.num_rows)
             first += table.num_rows
             is_rejected = pa.array([row in reasons for row in places])

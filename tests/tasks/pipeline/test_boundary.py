@@ -43,11 +43,26 @@ def project(tmp_path, monkeypatch):
     os.environ.update(before)
 
 
+@dataclass(frozen=True)
+class ToyParams:
+    seed: int
+
+
+@dataclass(frozen=True)
+class ToyFiles:
+    folder: Out = Path("data/toy")
+
+
+@dataclass(frozen=True)
+class Readable:
+    folder: Dep = Path("data/first")
+
+
 def _toy(act: Callable[[], str]) -> Callable[[str], Stage]:
     """What finds a stage that does ``act``."""
 
     @stage(code=(), name="toy")
-    def act_once(seed: int, *, folder: Out = Path("data/toy")) -> Done:
+    def act_once(params: ToyParams, files: ToyFiles = ToyFiles()) -> Done:
         return Done(act())
 
     return lambda _: stage_of(act_once)
@@ -124,7 +139,7 @@ def test_a_stage_module_that_cannot_be_imported_is_a_bug_with_a_file(capfd):
 
 def test_a_stage_whose_input_is_missing_says_what_makes_it(capfd):
     @stage(code=(), name="toy")
-    def read(seed: int, *, folder: Dep = Path("data/first")) -> Done:
+    def read(params: ToyParams, files: Readable = Readable()) -> Done:
         return Done("")
 
     assert 2 == run_stage("toy", find=lambda _: stage_of(read))
@@ -170,6 +185,7 @@ def test_what_the_user_set_stays(capfd, monkeypatch):
 
 SLEEPER = """
 import sys, time
+from dataclasses import dataclass
 from pathlib import Path
 from tasks.pipeline.boundary import run_stage
 from tasks.pipeline.failures import stop_on_terminate
@@ -179,8 +195,16 @@ class Done:
     def summary(self) -> str:
         return "slept"
 
+@dataclass(frozen=True)
+class Params:
+    seed: int
+
+@dataclass(frozen=True)
+class Files:
+    folder: Out = Path("data/toy")
+
 @stage(code=(), name="toy")
-def sleep(seed: int, *, folder: Out = Path("data/toy")) -> Done:
+def sleep(params: Params, files: Files = Files()) -> Done:
     Path("asleep").touch()
     time.sleep(60)
     return Done()

@@ -28,24 +28,39 @@ class Done:
         return "done"
 
 
+@dataclass(frozen=True)
+class FirstParams:
+    seed: int
+    prompts: PromptsConfiguration
+
+
+@dataclass(frozen=True)
+class FirstFiles:
+    folder: Out = Path("data/first")
+
+
 @stage(code=("tasks/first.py",), name="first")
-def write_first(
-    seed: int, prompts: PromptsConfiguration, *, folder: Out = Path("data/first")
-) -> Done:
+def write_first(params: FirstParams, files: FirstFiles = FirstFiles()) -> Done:
     """Writes."""
     return Done()
 
 
+@dataclass(frozen=True)
+class SecondParams:
+    seed: int
+
+
+@dataclass(frozen=True)
+class SecondFiles:
+    folder: Dep = Path("data/first")
+    second: Out = Path("data/second")
+    report: Metric = Path("reports/second.json")
+    curve: Plot = Path("reports/second.csv")
+    receipt: Receipt = Path("reports/sent.json")
+
+
 @stage(code=("tasks/second.py", "plugins"), name="second")
-def write_second(
-    seed: int,
-    *,
-    folder: Dep = Path("data/first"),
-    second: Out = Path("data/second"),
-    report: Metric = Path("reports/second.json"),
-    curve: Plot = Path("reports/second.csv"),
-    receipt: Receipt = Path("reports/sent.json"),
-) -> Done:
+def write_second(params: SecondParams, files: SecondFiles = SecondFiles()) -> Done:
     """Reads and writes."""
     return Done()
 

@@ -1,13 +1,25 @@
-from dataclasses import dataclass
+from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from astra_core.config import Choice, SystemConfiguration
+from astra_core.config import SystemConfiguration
 from astra_core.errors import ConfigurationError
-from tasks.params.schema import Params
-from tasks.pipeline.stage import Dep, Metric, Out, Plot, Receipt, Stage, stage, stage_of
+from tasks.params.schema import Params, RegistrationConfiguration
+from tasks.pipeline.stage import (
+    Dep,
+    Metric,
+    Out,
+    Plot,
+    Receipt,
+    Stage,
+    Untracked,
+    plain_sections,
+    sections_for,
+    stage,
+    stage_of,
+)
 
 
 @dataclass(frozen=True)
@@ -19,21 +31,28 @@ class Counted:
         return f"seed {self.seed}, scorer {self.scorer}"
 
 
-def count_prompts(
-    seed: int,
-    system: SystemConfiguration,
-    *,
-    folder: Dep = Path("data/prompts"),
-    counts: Out = Path("data/counts"),
-    report: Metric = Path("reports/counts.json"),
-    curve: Plot = Path("reports/counts.csv"),
-    receipt: Receipt = Path("reports/sent.json"),
-) -> Counted:
+@dataclass(frozen=True)
+class CountingParams:
+    seed: int
+    system: SystemConfiguration
+    registration: Untracked[RegistrationConfiguration]
+
+
+@dataclass(frozen=True)
+class CountingFiles:
+    folder: Dep = Path("data/prompts")
+    counts: Out = Path("data/counts")
+    report: Metric = Path("reports/counts.json")
+    curve: Plot = Path("reports/counts.csv")
+    receipt: Receipt = Path("reports/sent.json")
+
+
+def count_prompts(params: CountingParams, files: CountingFiles = CountingFiles()) -> Counted:
     """Counts.
 
     And more.
     """
-    return Counted(seed, system.scorer.name)
+    return Counted(params.seed, params.system.scorer.name)
 
 
 def test_a_stage_is_what_the_signature_says():
@@ -42,6 +61,7 @@ def test_a_stage_is_what_the_signature_says():
     assert described == Stage(
         name="counting",
         function=count_prompts,
+        params_class=CountingParams,
         params=("seed", "system"),
         deps=(Path("data/prompts"),),
         outs=(Path("data/counts"),),
@@ -63,7 +83,7 @@ def test_a_stage_is_named_after_its_module():
 
 def test_the_decorator_returns_the_plain_function():
     assert count_prompts is stage(code=())(count_prompts)
-    assert Counted(3, "profanity") == count_prompts(3, Params().system)
+    assert Counted(3, "profanity") == count_prompts(sections_for(CountingParams, Params(seed=3)))
 
 
 def test_a_function_without_the_decorator_is_no_stage():
@@ -87,53 +107,87 @@ def test_the_products_are_all_that_is_written():
     assert names == [path.name for path in described.products]
 
 
-def _returns_nothing(seed: int) -> None: ...
+def test_the_sections_of_a_stage_are_those_that_its_class_names():
+    params = Params(seed=7, registration=RegistrationConfiguration(experiment="elsewhere"))
+    found = sections_for(CountingParams, params)
+
+    assert CountingParams(7, params.system, params.registration) == found
 
 
-def _unknown_section(sed: int) -> Counted: ...
+def test_plain_sections_leave_out_what_cannot_change_the_result():
+    found = plain_sections(sections_for(CountingParams, Params(seed=7)))
+
+    assert {"seed": 7, "system": Params().system.model_dump(mode="json")} == found
 
 
-def _path_without_role(seed: int, *, folder: Path = Path("data/x")) -> Counted: ...
+def _stage_with(params: Any = CountingParams, files: Any = CountingFiles, default: Any = None):
+    """A stage's function that takes these two classes."""
+
+    def counts(params, files): ...
+
+    counts.__annotations__ = {"params": params, "files": files, "return": Counted}
+    counts.__defaults__ = (files() if default is None else default,)
+    return counts
 
 
-def _wrong_section_type(reward: SystemConfiguration) -> Counted: ...
+def _params(**annotations: Any) -> Any:
+    return _stage_with(params=make_dataclass("Own", annotations.items(), frozen=True))
 
 
-def _not_annotated(seed) -> Counted: ...
+def _files(**fields: Any) -> Any:
+    own = [(name, hint, field(default=path)) for name, (hint, path) in fields.items()]
+    return _stage_with(files=make_dataclass("Own", own, frozen=True))
 
 
-def _section_with_default(seed: int = 3) -> Counted: ...
+def _returns_nothing(params: CountingParams, files: CountingFiles = CountingFiles()) -> None: ...
 
 
-def _path_without_default(seed: int, *, folder: Out) -> Counted: ...
+def _one_class(params: CountingParams) -> Counted: ...
 
 
-def _path_outside(seed: int, *, folder: Out = Path("../x")) -> Counted: ...
+def _many_sections(seed: int, system: SystemConfiguration) -> Counted: ...
 
 
-def _absolute_path(seed: int, *, folder: Out = Path("/x")) -> Counted: ...
+def _no_default(params: CountingParams, files: CountingFiles) -> Counted: ...
 
 
-def _path_named_twice(a: Dep = Path("data/x"), b: Out = Path("data/x")) -> Counted: ...
+@dataclass(frozen=True)
+class WithDefault:
+    seed: int = 3
 
 
-def _gathers(*seed: Choice) -> Counted: ...
+@dataclass(frozen=True)
+class WithoutDefault:
+    folder: Out
+
+
+@dataclass
+class Thawed:
+    seed: int
 
 
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (_returns_nothing, "must return a class with summary"),
-        (_unknown_section, "parameter 'sed' must be a path with a role or one of the sections"),
-        (_path_without_role, "parameter 'folder' must be a path with a role"),
-        (_wrong_section_type, "section 'reward' must be annotated .*Choice"),
-        (_not_annotated, "section 'seed' must be annotated .*int"),
-        (_section_with_default, "section 'seed' must have no default"),
-        (_path_without_default, "path 'folder' must have a default .*got no default"),
-        (_path_outside, "path 'folder' must have a default inside the project"),
-        (_absolute_path, "path 'folder' must have a default inside the project"),
-        (_path_named_twice, "must name each path once"),
-        (_gathers, "section 'seed' must be annotated"),
+        (_returns_nothing, "_returns_nothing must return a class with summary"),
+        (_one_class, r"_one_class must take params and files, got \['params'\]"),
+        (_many_sections, r"must take params and files, got \['seed', 'system'\]"),
+        (_no_default, "'files' must have a default"),
+        (_stage_with(params=Thawed), "'params' must be a frozen dataclass, got .*Thawed"),
+        (_stage_with(params=Any), "'params' must be a frozen dataclass, got typing.Any"),
+        (_stage_with(files=Counted, default=3), "'files' must have a default"),
+        (_params(sed=int), "field 'sed' of its params must be one of the sections"),
+        (_params(reward=SystemConfiguration), "section 'reward' must be annotated .*Choice"),
+        (_params(seed=Any), "section 'seed' must be annotated .*int"),
+        (_stage_with(params=WithDefault), "section 'seed' must have no default"),
+        (_files(folder=(Path, Path("data/x"))), "field 'folder' .* must be a path with a role"),
+        (
+            _stage_with(files=WithoutDefault, default=WithoutDefault(Path("data/x"))),
+            "path 'folder' must have a default .*got no default",
+        ),
+        (_files(folder=(Out, Path("../x"))), "path 'folder' must have a default inside"),
+        (_files(folder=(Out, Path("/x"))), "path 'folder' must have a default inside"),
+        (_files(a=(Dep, Path("data/x")), b=(Out, Path("data/x"))), "must name each path once"),
     ],
 )
 def test_a_signature_that_breaks_the_rule_is_refused(function: Any, message: str):

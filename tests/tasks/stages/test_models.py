@@ -9,7 +9,7 @@ from astra_core.testing import tiny_language_model
 from tasks.builtin.shipped import RECIPE, shipped_model
 from tasks.params.schema import ModelsConfiguration, Params
 from tasks.records.tables import read_model_paths
-from tasks.stages.models import prepare_models
+from tasks.stages.models import ModelsFiles, ModelsParams, prepare_models
 
 MACHINE = MachineConfiguration(num_threads=1)
 
@@ -23,11 +23,15 @@ def configured(attacker, target, **more):
     return ModelsConfiguration.read(record, where="models")
 
 
+def prepare(seed, models, base):
+    return prepare_models(ModelsParams(seed, models, MACHINE), ModelsFiles(base))
+
+
 def test_folders_stay_where_they_are_and_are_named_by_digest(tmp_path):
     for seed, name in enumerate(("attacker", "target")):
         tiny_language_model(seed=seed).save(tmp_path / name)
     models = configured(tmp_path / "attacker", tmp_path / "target")
-    summary = prepare_models(0, models, MACHINE, base=tmp_path / "base")
+    summary = prepare(0, models, tmp_path / "base")
     manifest = json.loads((tmp_path / "base/manifest.json").read_text())
     paths = read_model_paths(tmp_path / "base")
 
@@ -43,7 +47,7 @@ def test_a_reference_of_its_own_is_used(tmp_path):
         tiny_language_model(seed=seed).save(tmp_path / name)
     reference = {"source": "folder", "path": str(tmp_path / "reference")}
     models = configured(tmp_path / "attacker", tmp_path / "target", reference=reference)
-    prepare_models(0, models, MACHINE, base=tmp_path / "base")
+    prepare(0, models, tmp_path / "base")
 
     assert tmp_path / "reference" == read_model_paths(tmp_path / "base")["reference"]
 
@@ -52,7 +56,7 @@ def test_a_builtin_model_is_made_once_for_all_roles_and_is_reproducible(tmp_path
     small = {"num_quarrels": 40, "num_dialogues": 40, "hidden_size": 16, "intermediate_size": 16}
     models = Params.read({"models": {"builtin": small}}, where="").models
     for name in ("one", "two"):
-        prepare_models(7, models, MACHINE, base=tmp_path / name)
+        prepare(7, models, tmp_path / name)
     paths = read_model_paths(tmp_path / "one")
     again = read_model_paths(tmp_path / "two")
 
@@ -63,7 +67,7 @@ def test_a_builtin_model_is_made_once_for_all_roles_and_is_reproducible(tmp_path
 def test_the_default_builtin_model_is_the_shipped_one(tmp_path):
     models = ModelsConfiguration()
     shipped = shipped_model(models.builtin, seed=0)
-    prepare_models(0, models, MACHINE, base=tmp_path / "base")
+    prepare(0, models, tmp_path / "base")
     target = read_model_paths(tmp_path / "base")["target"]
 
     names = {path.name for path in shipped.iterdir()} - {RECIPE}
@@ -78,7 +82,7 @@ def test_damaged_weights_are_one_clear_line(tmp_path):
     models = configured(tmp_path / "model", tmp_path / "model")
 
     with pytest.raises(ConfigurationError, match="must be whole safetensors") as caught:
-        prepare_models(0, models, MACHINE, base=tmp_path / "base")
+        prepare(0, models, tmp_path / "base")
     assert 1 == len(str(caught.value).splitlines())
     assert not (tmp_path / "base").exists()
 
@@ -90,4 +94,4 @@ def test_a_hub_id_that_cannot_be_reached_is_one_clear_line(tmp_path, monkeypatch
     models = ModelsConfiguration.read({"attacker": source, "target": source}, where="models")
 
     with pytest.raises(ConfigurationError, match="must be reachable"):
-        prepare_models(0, models, MACHINE, base=tmp_path / "base")
+        prepare(0, models, tmp_path / "base")

@@ -8,7 +8,15 @@ import pytest
 
 from astra_core.errors import ConfigurationError, DataError
 from tasks.params.schema import PromptsConfiguration
-from tasks.stages.prompts import COLUMNS, SPLITS, normalised, prepare_prompts, prompt_id_of
+from tasks.stages.prompts import (
+    COLUMNS,
+    SPLITS,
+    PromptsFiles,
+    PromptsParams,
+    normalised,
+    prepare_prompts,
+    prompt_id_of,
+)
 
 WORDS = [f"word{number}" for number in range(400)]
 
@@ -27,7 +35,7 @@ def prepare(texts, folder, *, seed=0, dev_texts=None):
     dev_path = None if dev_texts is None else write_list(dev_texts, folder / "held_out.json")
     path = write_list(texts, folder / "prompts.json")
     config = PromptsConfiguration(source="file", path=path, dev_path=dev_path)
-    summary = prepare_prompts(seed, config, folder=folder / "prompts")
+    summary = prepare_prompts(PromptsParams(seed, config), PromptsFiles(folder / "prompts"))
     return summary, read_splits(folder / "prompts")
 
 
@@ -138,7 +146,8 @@ def test_prepare_prompts_keeps_the_test_split_when_a_dev_file_is_added(tmp_path)
 
 
 def test_prepare_prompts_makes_builtin_openers_with_their_families(tmp_path):
-    summary = prepare_prompts(0, PromptsConfiguration(num_builtin=300), folder=tmp_path / "prompts")
+    params = PromptsParams(0, PromptsConfiguration(num_builtin=300))
+    summary = prepare_prompts(params, PromptsFiles(tmp_path / "prompts"))
     frame = read_splits(tmp_path / "prompts")
 
     assert 300 == len(frame) == sum(summary.splits.values())
@@ -157,7 +166,7 @@ def test_prepare_prompts_reads_a_hub_data_set_from_the_cache(tmp_path, monkeypat
     snapshot.mkdir(parents=True)
     (snapshot / "train.jsonl").write_text('{"text": "hello"}\n')
     config = PromptsConfiguration(source="hub", dataset="owner/name", revision=revision)
-    prepare_prompts(0, config, folder=tmp_path / "prompts")
+    prepare_prompts(PromptsParams(0, config), PromptsFiles(tmp_path / "prompts"))
 
     assert [f"owner/name@{revision}"] == read_splits(tmp_path / "prompts")["source"].tolist()
 

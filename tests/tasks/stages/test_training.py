@@ -15,7 +15,8 @@ from astra_core.errors import TrainingError
 from astra_core.models.language_model import LanguageModel
 from astra_core.training.stopping import Best
 from astra_core.training.trainer import Trainer
-from tasks.pipeline.stage import stage_of
+from tasks.params.schema import RegistrationConfiguration
+from tasks.pipeline.stage import sections_for, stage_of
 from tasks.stages import rollouts, training
 
 HERE = Path(__file__).parents[1]
@@ -105,16 +106,47 @@ def test_an_edited_plugin_is_another_run(tmp_path, monkeypatch):
     rollouts_file = tmp_path / "data/rollouts/rollouts.parquet"
     rollouts_file.parent.mkdir(parents=True)
     rollouts_file.write_bytes(b"")
-    folders = {"valid": "data/valid", "base": "models/base", "baseline": "data/rollouts"}
-    paths = {name: tmp_path / folder for name, folder in folders.items()}
-    keys = [training._run_key({}, **paths)]
+    files = training.TrainingFiles()
+    keys = [training._run_key({}, files)]
     for text in ("a = 1", "a = 1", "a = 2"):
         (tmp_path / "plugins").mkdir(exist_ok=True)
         (tmp_path / "plugins" / "mine.py").write_text(text, encoding="utf-8")
-        keys.append(training._run_key({}, **paths))
+        keys.append(training._run_key({}, files))
 
     assert keys[1] == keys[2]
     assert 3 == len(set(keys))
+
+
+def test_another_experiment_is_the_same_run(world, monkeypatch):
+    folder, _ = world
+    monkeypatch.chdir(folder)
+    elsewhere = PARAMS.model_copy(
+        update={"registration": RegistrationConfiguration(experiment="elsewhere")}
+    )
+    files = training.TrainingFiles()
+    one, other = (
+        training._run(
+            sections_for(training.TrainingParams, params), files, device="cpu", num_processes=1
+        )
+        for params in (PARAMS, elsewhere)
+    )
+
+    assert one.key == other.key == json.loads(files.report.read_text())["run_key"]
+    assert ("red-team-training", "elsewhere") == (one.experiment, other.experiment)
+    assert "registration" not in stage_of(training.train_attacker).params
+
+
+def test_another_number_of_processes_is_another_run(world, monkeypatch):
+    folder, _ = world
+    monkeypatch.chdir(folder)
+    params = sections_for(training.TrainingParams, PARAMS)
+    files = training.TrainingFiles()
+    keys = {
+        training._run(params, files, device=device, num_processes=count).key
+        for device, count in (("cpu", 1), ("cpu", 2), ("cuda", 1))
+    }
+
+    assert 3 == len(keys)
 
 
 class Unexamined(Trainer):
