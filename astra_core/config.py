@@ -43,7 +43,7 @@ class Section(BaseModel):
             msg = f"{where} must hold plain values, got: {error}; put quotes around dates"
             raise ConfigurationError(msg.lstrip()) from error
         except ValidationError as error:
-            raise ConfigurationError(explained(error, cls, where, record)) from None
+            raise ConfigurationError(explained(error, cls, where=where, record=record)) from None
 
 
 class Choice(Section):

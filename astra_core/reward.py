@@ -47,7 +47,7 @@ def rewarded(reward: Reward, graphs: Sequence[Graph]) -> list[Graph]:
     require_graphs("reward", reward, given, count=len(graphs))
     for node in (node for graph in given for node in graph.nodes()):
         if not (is_number(node.reward) and math.isfinite(node.reward)):
-            refuse("reward", reward, "every turn a finite number", spelled(node.reward))
+            refuse("reward", reward, "every turn a finite number", got=spelled(node.reward))
     return list(given)
 
 
@@ -60,4 +60,4 @@ def require_graphs(kind: str, plugin: Any, given: Any, *, count: int) -> None:
     is_list = isinstance(given, Sequence) and all(isinstance(graph, Graph) for graph in given)
     if not is_list or len(given) != count:
         got = f"{len(given)} for {count} prompts" if is_list else spelled(given)
-        refuse(kind, plugin, "one graph per prompt, in order", got)
+        refuse(kind, plugin, "one graph per prompt, in order", got=got)

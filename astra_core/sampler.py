@@ -108,5 +108,5 @@ def rolled_out(sampler: Sampler, prompts: Sequence[Prompt], *, iteration: int) -
     for graph, prompt in zip(graphs, prompts, strict=True):
         if graph.prompt != prompt or not graph.children:
             got = "no turn" if graph.prompt == prompt else "another prompt"
-            refuse("sampler", sampler, "one graph with a turn per prompt, in order", got)
+            refuse("sampler", sampler, "one graph with a turn per prompt, in order", got=got)
     return list(graphs)

@@ -33,7 +33,7 @@ def refuse_huge_numbers(value: Any, where: str) -> None:
         raise ConfigurationError(msg)
 
 
-def explained(error: ValidationError, section: type[BaseModel], where: str, record: Any) -> str:
+def explained(error: ValidationError, section: type[BaseModel], *, where: str, record: Any) -> str:
     """Every problem of a failed validation, one line for each key, in the words of the house.
 
     Args:
@@ -45,7 +45,7 @@ def explained(error: ValidationError, section: type[BaseModel], where: str, reco
     found: dict[Place, list[Any]] = {}
     for problem in error.errors():
         found.setdefault(_place(problem, record), []).append(problem)
-    lines = [_line(place, problems, section, where) for place, problems in found.items()]
+    lines = [_line(place, problems, section, where=where) for place, problems in found.items()]
     if len(lines) > _MAX_LINES:
         lines[_MAX_LINES - 1 :] = [f"and {len(lines) - _MAX_LINES + 1} more; see params.yaml"]
     return "\n".join(lines)
@@ -66,7 +66,7 @@ def _place(problem: Any, record: Any) -> Place:
     return tuple(keys)
 
 
-def _line(place: Place, problems: Sequence[Any], section: type[BaseModel], where: str) -> str:
+def _line(place: Place, problems: Sequence[Any], section: type[BaseModel], *, where: str) -> str:
     """All that is wrong at one place; a value that may have several types breaks a rule of each."""
     shown = shortened(".".join([where, *map(str, place)]).strip("."), limit=120)
     kind, given = problems[0]["type"], problems[0]["input"]

@@ -111,7 +111,7 @@ def spelled(value: Any) -> str:
     return type(value).__name__
 
 
-def refuse(kind: str, plugin: Any, rule: str, got: str) -> NoReturn:
+def refuse(kind: str, plugin: Any, rule: str, *, got: str) -> NoReturn:
     """Raises that a plug-in gave something else than its kind must give.
 
     Raises:

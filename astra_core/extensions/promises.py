@@ -61,7 +61,7 @@ def flattened(algorithm: Algorithm, graphs: Sequence[Graph]) -> tuple[Any, ...]:
     with plugin_call("algorithm", algorithm, "flatten"):
         steps: Any = algorithm.flatten_all(graphs)
     if not isinstance(steps, Sequence) or isinstance(steps, str):
-        refuse("algorithm", algorithm, "a list of steps from flatten", spelled(steps))
+        refuse("algorithm", algorithm, "a list of steps from flatten", got=spelled(steps))
     return tuple(steps)
 
 
@@ -83,10 +83,12 @@ def figures_of(kind: str, plugin: Any, given: Any, *, action: str) -> dict[str, 
         PluginError: They are something else.
     """
     if not isinstance(given, Mapping):
-        refuse(kind, plugin, f"figures by name from {action}", spelled(given))
+        refuse(kind, plugin, f"figures by name from {action}", got=spelled(given))
     for name, value in given.items():
         if not (isinstance(name, str) and is_number(value)):
-            refuse(kind, plugin, f"a number by name from {action}", f"{spelled(value)} for {name}")
+            refuse(
+                kind, plugin, f"a number by name from {action}", got=f"{spelled(value)} for {name}"
+            )
     return {name: float(value) for name, value in given.items()}
 
 
@@ -101,7 +103,7 @@ def collated(algorithm: Algorithm, steps: Sequence[Any]) -> Batch:
         weight, num_tokens = getattr(batch, "weight", None), getattr(batch, "num_tokens", None)
     if not (is_number(weight) and math.isfinite(weight) and is_number(num_tokens)):
         got = f"weight {spelled(weight)} and num_tokens {spelled(num_tokens)}"
-        refuse("algorithm", algorithm, "a batch whose weight and num_tokens are numbers", got)
+        refuse("algorithm", algorithm, "a batch whose weight and num_tokens are numbers", got=got)
     return batch
 
 
@@ -116,11 +118,11 @@ def loss_of(algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float
     is_pair = isinstance(given, tuple) and len(given) == 2
     if not is_pair or not isinstance(given[0], Tensor):
         got = spelled(given[0] if is_pair else given)
-        refuse("algorithm", algorithm, "a loss and figures from step", got)
+        refuse("algorithm", algorithm, "a loss and figures from step", got=got)
     loss = given[0]
     if loss.ndim != 0 or not loss.is_floating_point() or not loss.requires_grad:
         got = f"one of shape {tuple(loss.shape)}, {loss.dtype}, gradient {loss.requires_grad}"
-        refuse("algorithm", algorithm, "a scalar loss with a gradient from step", got)
+        refuse("algorithm", algorithm, "a scalar loss with a gradient from step", got=got)
     return loss, figures_of("algorithm", algorithm, given[1], action="step")
 
 
@@ -134,7 +136,7 @@ def own_weights(algorithm: Algorithm) -> tuple[Parameter, ...]:
         given = algorithm.parameters()
         found = tuple(given) if isinstance(given, Iterable) else None
     if found is None or not all(isinstance(weight, Parameter) for weight in found):
-        refuse("algorithm", algorithm, "a list of torch parameters", spelled(given))
+        refuse("algorithm", algorithm, "a list of torch parameters", got=spelled(given))
     return found or ()
 
 
@@ -149,7 +151,7 @@ def built_optimizer(
     with plugin_call("optimizer", plugin, "optimizer"):
         found = plugin.optimizer(groups, lr)
     if not isinstance(found, torch.optim.Optimizer):
-        refuse("optimizer", plugin, "a torch optimiser", spelled(found))
+        refuse("optimizer", plugin, "a torch optimiser", got=spelled(found))
     return found
 
 
@@ -165,9 +167,9 @@ def built_schedule(config: TrainingConfiguration, optimizer: torch.optim.Optimiz
         found = plugin.schedule(optimizer, **steps)
     # It is advanced without a figure, which that one cannot do without.
     if not isinstance(found, LRScheduler) or isinstance(found, ReduceLROnPlateau):
-        refuse("schedule", plugin, "a torch schedule of the step alone", spelled(found))
+        refuse("schedule", plugin, "a torch schedule of the step alone", got=spelled(found))
     if found.optimizer is not optimizer:
-        refuse("schedule", plugin, "a schedule of the run's optimiser", "one of another")
+        refuse("schedule", plugin, "a schedule of the run's optimiser", got="one of another")
     return found
 
 
@@ -189,7 +191,7 @@ def examined(trainer: Examiner) -> dict[str, float]:
         )
         raise ConfigurationError(msg)
     if not (is_built_in(path_of(trainer)) or math.isfinite(figures[metric])):
-        refuse("trainer", trainer, f"a finite {metric} from examine", spelled(figures[metric]))
+        refuse("trainer", trainer, f"a finite {metric} from examine", got=spelled(figures[metric]))
     return figures
 
 
@@ -207,7 +209,7 @@ def reports_of(trainer: Stepper) -> Iterator[StepReport]:
         if report is None:
             return
         if not isinstance(report, StepReport):
-            refuse("trainer", trainer, "a StepReport for each update", spelled(report))
+            refuse("trainer", trainer, "a StepReport for each update", got=spelled(report))
         yield report
 
 
@@ -223,5 +225,5 @@ def tensors_by_name(kind: str, plugin: Any) -> Mapping[str, Tensor]:
         isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in state.items()
     )
     if not is_state:
-        refuse(kind, plugin, "tensors by name from state", spelled(state))
+        refuse(kind, plugin, "tensors by name from state", got=spelled(state))
     return state

@@ -55,8 +55,8 @@ class RunState:
         tensors = tensors_of(
             self._attacker.model,
             self._updates.optimizer,
-            tensors_by_name("reward", self._sampler.reward),
-            tensors_by_name("algorithm", self._algorithm),
+            reward=tensors_by_name("reward", self._sampler.reward),
+            algorithm=tensors_by_name("algorithm", self._algorithm),
         )
         return Checkpoint(progress.training_step, tensors, record, progress.is_partial)
 
@@ -117,6 +117,7 @@ class RunState:
 def tensors_of(
     model: Module,
     optimizer: torch.optim.Optimizer,
+    *,
     reward: Mapping[str, Tensor],
     algorithm: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:

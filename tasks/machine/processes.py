@@ -7,6 +7,7 @@ import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from tasks.pipeline.failures import stop_on_terminate
@@ -37,8 +38,9 @@ def run_together(act: Callable[[], int], count: int) -> list[int]:
     store = TCPStore(
         _HOST, port, is_master=True, wait_for_workers=False, master_listen_fd=descriptor
     )
+    part = partial(_take_part, act=act, count=count, port=store.port)
     start: Any = start_processes
-    context = start(_take_part, args=(act, count, store.port), nprocs=count, join=False)
+    context = start(part, nprocs=count, join=False)
     try:
         with suppress(ProcessException):
             while not context.join():
@@ -53,7 +55,7 @@ def run_together(act: Callable[[], int], count: int) -> list[int]:
     return [process.exitcode for process in context.processes]
 
 
-def _take_part(rank: int, act: Callable[[], int], count: int, port: int) -> None:
+def _take_part(rank: int, *, act: Callable[[], int], count: int, port: int) -> None:
     """Ends this process with the status that ``act`` returns."""
     os.environ |= {
         "RANK": str(rank),

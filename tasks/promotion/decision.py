@@ -138,7 +138,7 @@ def rollback(model_name: str, *, client: "MlflowClient | None" = None) -> Rollba
 def _promote(client: "MlflowClient", params: Params, evaluate: Evaluate) -> PromotionDecision:
     name = params.registration.model_name
     aliases = aliases_of(client, name)
-    candidate = _version(client, name, aliases, CANDIDATE)
+    candidate = _version(client, name, CANDIDATE, aliases=aliases)
     champion_number = aliases.get(CHAMPION)
     if candidate.tags.get(DECISION_TAG) == ROLLED_BACK:
         reason = (
@@ -149,25 +149,25 @@ def _promote(client: "MlflowClient", params: Params, evaluate: Evaluate) -> Prom
     if champion_number == str(candidate.version):
         return _confirm(client, candidate)
     champion = client.get_model_version(name, champion_number) if champion_number else None
-    comparison, verdict = _judge(client, candidate, champion, params, evaluate)
+    comparison, verdict = _judge(client, candidate, champion, params=params, evaluate=evaluate)
     if verdict.passed:
         verdict = _smoke_tested(client, candidate, verdict)
     if not verdict.passed:
         _tag(client, candidate, {DECISION_TAG: REFUSED, REASONS_TAG: "; ".join(verdict.reasons)})
         return _decision(client, candidate, verdict.reasons, comparison=comparison)
-    _move(client, candidate, champion_number, verdict)
+    _move(client, candidate, champion=champion_number, verdict=verdict)
     return _decision(client, candidate, verdict.reasons, comparison=comparison, changed=True)
 
 
 def _move(
-    client: "MlflowClient", candidate: "ModelVersion", champion: str | None, verdict: Verdict
+    client: "MlflowClient", candidate: "ModelVersion", *, champion: str | None, verdict: Verdict
 ) -> None:
     name, version = candidate.name, str(candidate.version)
     _tag(client, candidate, {REASONS_TAG: "; ".join(verdict.reasons), PREVIOUS_TAG: champion or ""})
     if champion:
         # Before the champion moves: afterwards nobody could say what it was.
-        set_alias(client, name, PREVIOUS, champion)
-    set_alias(client, name, CHAMPION, version)
+        set_alias(client, name, PREVIOUS, version=champion)
+    set_alias(client, name, CHAMPION, version=version)
     _tag(client, candidate, {DECISION_TAG: PROMOTED})
 
 
@@ -183,6 +183,7 @@ def _judge(
     client: "MlflowClient",
     candidate: "ModelVersion",
     champion: "ModelVersion | None",
+    *,
     params: Params,
     evaluate: Evaluate,
 ) -> tuple[Comparison, Verdict]:
@@ -199,7 +200,7 @@ def _judge(
     if champion is None:
         other = table[table["role"] == "baseline"]
     else:
-        other = table_of(client, champion, str(report["evaluation_key"]), evaluate)
+        other = table_of(client, champion, str(report["evaluation_key"]), evaluate=evaluate)
     comparison = compare(
         own, other, confidence=rules.confidence, num_resamples=rules.num_resamples, seed=params.seed
     )
@@ -217,17 +218,17 @@ def _smoke_tested(client: "MlflowClient", candidate: "ModelVersion", verdict: Ve
 
 def _roll_back(client: "MlflowClient", name: str) -> Rollback:
     aliases = aliases_of(client, name)
-    champion = _version(client, name, aliases, CHAMPION)
-    target = _version(client, name, aliases, PREVIOUS)
+    champion = _version(client, name, CHAMPION, aliases=aliases)
+    target = _version(client, name, PREVIOUS, aliases=aliases)
     is_unfinished = champion.version == target.version
     if not is_unfinished:
         # First of all, or a kill after the move would leave a version that may be promoted again.
         _tag(client, champion, {DECISION_TAG: ROLLED_BACK})
     # A kill after this leaves champion and previous on one version: the same command goes on here.
-    set_alias(client, name, CHAMPION, str(target.version))
+    set_alias(client, name, CHAMPION, version=str(target.version))
     before = _standing(client, name, target.tags.get(PREVIOUS_TAG))
     if before:
-        set_alias(client, name, PREVIOUS, before)
+        set_alias(client, name, PREVIOUS, version=before)
     else:
         client.delete_registered_model_alias(name, PREVIOUS)
     return Rollback(
@@ -251,7 +252,7 @@ def _standing(client: "MlflowClient", name: str, version: str | None) -> str | N
 
 
 def _version(
-    client: "MlflowClient", name: str, aliases: Mapping[str, str], alias: str
+    client: "MlflowClient", name: str, alias: str, *, aliases: Mapping[str, str]
 ) -> "ModelVersion":
     ways_out = {
         CANDIDATE: "run the stage registration first",

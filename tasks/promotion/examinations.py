@@ -22,7 +22,7 @@ REPORT_FILE = "evaluation.json"
 
 
 def table_of(
-    client: "MlflowClient", champion: "ModelVersion", evaluation_key: str, evaluate: Evaluate
+    client: "MlflowClient", champion: "ModelVersion", evaluation_key: str, *, evaluate: Evaluate
 ) -> "pd.DataFrame":
     """The champion's per-prompt table of this examination, made and kept if there is none yet.
 
@@ -48,13 +48,14 @@ def table_of(
             "run the stages evaluation and registration"
         )
         raise DataError(msg)
-    _keep_examination(client, champion, record, table)
+    _keep_examination(client, champion, record=record, table=table)
     return table
 
 
 def _keep_examination(
     client: "MlflowClient",
     version: "ModelVersion",
+    *,
     record: Mapping[str, Any],
     table: "pd.DataFrame",
 ) -> None:

@@ -131,7 +131,9 @@ def reevaluate_champion(
         confidence = params.evaluation.confidence
         drift = drift_between(table["success_rate"].tolist(), rates, confidence=confidence).record()
     with store_errors():
-        run_id = _record(client, params, champion, {"eval": record, "baseline": untrained}, drift)
+        run_id = _record(
+            client, champion, params, records={"eval": record, "baseline": untrained}, drift=drift
+        )
     return Reevaluation(
         model_name=name,
         version=str(champion.version),
@@ -216,8 +218,9 @@ def _registered(champion: "ModelVersion") -> dict[str, float] | None:
 
 def _record(
     client: "MlflowClient",
-    params: Params,
     champion: "ModelVersion",
+    params: Params,
+    *,
     records: Mapping[str, Mapping[str, Any]],
     drift: Mapping[str, float] | None,
 ) -> str:

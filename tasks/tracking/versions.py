@@ -73,7 +73,7 @@ def log_package(
         )
     if not _is_complete(client, model):
         with scratch_folder() as folder:
-            _save_package(package, run, model, folder / "model")
+            _save_package(package, run, model, folder=folder / "model")
             client.log_model_artifacts(model.model_id, str(folder / "model"))
         model = client.finalize_logged_model(model.model_id, "READY")
     _link(client, run.info.run_id, model.model_id)
@@ -140,7 +140,7 @@ def aliases_of(client: "MlflowClient", name: str) -> dict[str, str]:
         raise TrackingError(msg) from None
 
 
-def set_alias(client: "MlflowClient", name: str, alias: str, version: str) -> None:
+def set_alias(client: "MlflowClient", name: str, alias: str, *, version: str) -> None:
     """Leaves the alias on the version; an alias that is there already is not touched."""
     if _aliases(client, name).get(alias) != version:
         client.set_registered_model_alias(name, alias, version)
@@ -215,7 +215,7 @@ def _is_complete(client: "MlflowClient", model: "LoggedModel") -> bool:
     return "MLmodel" in {file.path for file in client.list_logged_model_artifacts(model.model_id)}
 
 
-def _save_package(package: Package, run: "Run", model: "LoggedModel", folder: Path) -> None:
+def _save_package(package: Package, run: "Run", model: "LoggedModel", *, folder: Path) -> None:
     import warnings
 
     from mlflow.models import Model, infer_signature

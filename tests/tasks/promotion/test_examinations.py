@@ -54,7 +54,7 @@ def test_the_examination_of_the_registration_is_found(client, version):
 
 def test_the_table_is_the_attackers_alone_and_nothing_is_examined_again(client, version):
     seen = []
-    table = table_of(client, version, EVALUATION_KEY, examiner(EVALUATION_KEY, seen))
+    table = table_of(client, version, EVALUATION_KEY, evaluate=examiner(EVALUATION_KEY, seen))
 
     assert [] == seen
     assert {"attacker"} == set(table["role"])
@@ -63,8 +63,8 @@ def test_the_table_is_the_attackers_alone_and_nothing_is_examined_again(client, 
 
 def test_an_examination_that_is_missing_is_made_once_and_kept(client, version):
     key, seen = "a1" * 32, []
-    first = table_of(client, version, key, examiner(key, seen))
-    again = table_of(client, version, key, examiner(key, seen))
+    first = table_of(client, version, key, evaluate=examiner(key, seen))
+    again = table_of(client, version, key, evaluate=examiner(key, seen))
 
     assert 1 == len(seen)
     assert (seen[0] / "model.safetensors").is_file()
@@ -75,7 +75,7 @@ def test_an_examination_that_is_missing_is_made_once_and_kept(client, version):
 
 def test_another_examination_than_the_wanted_one_is_refused_and_not_kept(client, version):
     with pytest.raises(DataError, match=r"got evaluation b2b2b2b2b2b2 and now c3c3c3c3c3c3; run"):
-        table_of(client, version, "b2" * 32, examiner("c3" * 32))
+        table_of(client, version, "b2" * 32, evaluate=examiner("c3" * 32))
 
     assert find_examination(client, version, "b2" * 32) is None
     assert find_examination(client, version, "c3" * 32) is None
@@ -84,12 +84,12 @@ def test_another_examination_than_the_wanted_one_is_refused_and_not_kept(client,
 def test_an_examination_whose_report_a_kill_cut_off_is_made_again(client, version):
     key, seen = "d4" * 32, []
     with pytest.raises(Killed):
-        table_of(killed_after(1, of=["log_artifact"]), version, key, examiner(key))
+        table_of(killed_after(1, of=["log_artifact"]), version, key, evaluate=examiner(key))
     folder = f"evaluation/{key[:16]}"
     kept = [Path(file.path).name for file in client.list_artifacts(version.run_id, folder)]
 
     assert [TABLE_FILE] == kept
     assert find_examination(client, version, key) is None
-    table_of(client, version, key, examiner(key, seen))
+    table_of(client, version, key, evaluate=examiner(key, seen))
     assert 1 == len(seen)
     assert find_examination(client, version, key) is not None

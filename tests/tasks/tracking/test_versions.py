@@ -153,12 +153,12 @@ def test_of_two_versions_with_one_key_the_oldest_counts(client, run, version):
 
 def test_an_alias_is_moved_and_left_where_it_is(client, version):
     number = str(version.version)
-    set_alias(client, NAME, CHAMPION, number)
-    set_alias(client, NAME, CANDIDATE, number)
+    set_alias(client, NAME, CHAMPION, version=number)
+    set_alias(client, NAME, CANDIDATE, version=number)
     assert {CHAMPION: number, CANDIDATE: number} == aliases_of(client, NAME)
 
     # A client that would die of a write: there is none.
-    set_alias(killed_after(1, of=["set_registered_model_alias"]), NAME, CANDIDATE, number)
+    set_alias(killed_after(1, of=["set_registered_model_alias"]), NAME, CANDIDATE, version=number)
 
 
 def test_a_model_that_was_never_registered_has_no_aliases(client):
