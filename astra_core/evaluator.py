@@ -35,9 +35,7 @@ class Evaluation:
         """Every figure as ``eval/name``; intervals add ``_low`` and ``_high``."""
         flat = {f"eval/{name}": value for name, value in self.figures.items()}
         for name, interval in self.intervals.items():
-            flat[f"eval/{name}"] = interval.value
-            flat[f"eval/{name}_low"] = interval.low
-            flat[f"eval/{name}_high"] = interval.high
+            flat |= interval.flat(f"eval/{name}")
         return flat
 
     def record(self) -> dict[str, object]:

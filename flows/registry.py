@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from astra_core.files import read_json
+from astra_core.errors import DataError
+from tasks.records.receipt import RECEIPT, RegistrationReceipt
+from tasks.records.reports import read_record
 from tasks.tracking.store import connect, store_errors
-from tasks.tracking.store_check import RECEIPT, check_store, has_store
+from tasks.tracking.store_check import check_store, has_store
 
 ALIASES = ("champion", "candidate", "previous")
 
@@ -22,12 +24,12 @@ def is_registered(receipt: Path = RECEIPT) -> bool:
     from mlflow.exceptions import MlflowException
 
     try:
-        record = read_json(receipt)
-    except (OSError, ValueError):
+        found = read_record(receipt, RegistrationReceipt)
+    except DataError:
         return False
     with store_errors():
         try:
-            connect().get_model_version(record["model_name"], str(record["version"]))
+            connect().get_model_version(found.model_name, found.version)
         except MlflowException as error:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise

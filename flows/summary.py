@@ -1,16 +1,16 @@
 """The end of a run as a person reads it: what was gained, what is registered, what was decided."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from astra_core.files import read_json
+from tasks.records.evaluation import EvaluationRecord, read_evaluation
+from tasks.records.receipt import RECEIPT, RegistrationReceipt
+from tasks.records.reports import read_record
 
 if TYPE_CHECKING:
     from tasks.promotion.decision import PromotionDecision
 
 EVALUATION = Path("reports/evaluation.json")
-RECEIPT = Path("reports/registration.json")
 
 
 def run_summary(
@@ -23,33 +23,26 @@ def run_summary(
     """The lines that end ``astra run``."""
     lines = [""]
     if evaluation.is_file():
-        lines += evaluation_lines(read_json(evaluation))
+        lines += evaluation_lines(read_evaluation(evaluation))
     if receipt.is_file():
-        record = read_json(receipt)
-        lines.append(f"registered     {record['model_name']} version {record['version']}")
+        found = read_record(receipt, RegistrationReceipt)
+        lines.append(f"registered     {found.model_name} version {found.version}")
     lines.append(f"promotion      {decision.summary()}")
     lines.append(f"wall time      {duration(seconds)}")
     lines.append("look           astra ui")
     return lines
 
 
-def evaluation_lines(record: Mapping[str, Any]) -> list[str]:
+def evaluation_lines(record: EvaluationRecord) -> list[str]:
     """Attack success before and after, the gain, and how diverse the probes are."""
-    share = f"{record['confidence']:.0%}" if "confidence" in record else "bootstrap"
-    attacker, baseline = record["attacker"], record["baseline"]
-    before, after = (spelled(role["attack_success_rate"]) for role in (baseline, attacker))
-    diverse = [role["unique_probes"] for role in (baseline, attacker)]
-    gain = spelled(record["lift"])
+    before, after = (record.rate(role).spelled() for role in ("baseline", "attacker"))
+    diverse = [figures["unique_probes"] for figures in (record.baseline, record.attacker)]
+    gain, share = record.lift.spelled(), f"{record.confidence:.0%}"
     return [
         f"attack success {before} untrained, {after} trained",
-        f"gain           {gain} ({share} intervals over {record['num_prompts']} prompts)",
+        f"gain           {gain} ({share} intervals over {record.num_prompts} prompts)",
         f"unique probes  {diverse[0]:.2f} untrained, {diverse[1]:.2f} trained",
     ]
-
-
-def spelled(interval: Mapping[str, float]) -> str:
-    """A value with its interval, as fractions."""
-    return f"{interval['value']:.3f} [{interval['low']:.3f}, {interval['high']:.3f}]"
 
 
 def duration(seconds: float) -> str:

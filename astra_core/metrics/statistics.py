@@ -1,12 +1,14 @@
 """Intervals that honour the unit of resampling: the seed prompt, never the single attempt."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_core.errors import ShapeError
+from astra_core.errors import DataError, ShapeError
 from astra_core.seeding import derive_key, generator
 
 
@@ -18,9 +20,38 @@ class Interval:
     low: float
     high: float
 
+    @classmethod
+    def read(cls, record: Mapping[str, Any]) -> Self:
+        """The interval that ``record`` gave; null, as JSON has what is no number, is NaN.
+
+        Raises:
+            DataError: A key is missing or holds no number.
+        """
+        try:
+            ends = [record[end] for end in ("value", "low", "high")]
+            return cls(*(math.nan if end is None else float(end) for end in ends))
+        except (KeyError, TypeError, ValueError) as error:
+            msg = (
+                "an interval must hold numbers as value, low and high, got "
+                f"{type(error).__name__}; run the evaluation again"
+            )
+            raise DataError(msg) from None
+
     def record(self) -> dict[str, float]:
         """As JSON."""
         return {"value": self.value, "low": self.low, "high": self.high}
+
+    def flat(self, name: str) -> dict[str, float]:
+        """As a chart has it: ``name``, ``name_low`` and ``name_high``."""
+        return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
+    def spelled(self, form: str = ".3f") -> str:
+        """For a person.
+
+        >>> Interval(0.5, 0.25, 0.75).spelled(".1%")
+        '50.0% [25.0%, 75.0%]'
+        """
+        return f"{self.value:{form}} [{self.low:{form}}, {self.high:{form}}]"
 
 
 def bootstrap_mean(

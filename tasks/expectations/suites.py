@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tasks.expectations.findings import BROKEN_TEXT, PERSONAL_DATA
 from tasks.expectations.report import Level
 from tasks.params.schema import ValidationConfiguration
-from tasks.stages.prompts import SPLITS
+from tasks.records.prompt_table import SPLITS
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite

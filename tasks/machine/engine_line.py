@@ -34,7 +34,7 @@ def _training_line() -> str | None:
     from astra_core.training.resume_policy import as_begun
     from astra_core.training.update import learning_plan
     from tasks.params.schema import read_params
-    from tasks.records.tables import read_model_paths
+    from tasks.records.models import read_model_paths
 
     paths = read_model_paths(BASE)
     sizes = [

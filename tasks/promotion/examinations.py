@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from astra_core.errors import DataError
 from astra_core.files import write_json
 from tasks.machine.scratch import scratch_folder
-from tasks.tracking.evidence import evaluation_folder, read_report, read_table
+from tasks.records.reports import read_report
+from tasks.tracking.evidence import evaluation_folder, read_table
 from tasks.tracking.versions import checkpoint_folder
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ from astra_core.errors import DataError
 from astra_core.rollout import Prompt
 from tasks.params.schema import Params
 from tasks.promotion.known_prompts import fingerprint
-from tasks.records.tables import read_prompts
-from tasks.stages.prompts import SPLITS, PromptsFiles, PromptsParams, prepare_prompts
+from tasks.records.prompt_table import SPLITS
+from tasks.records.prompts import read_prompts
+from tasks.stages.prompts import PromptsFiles, PromptsParams, prepare_prompts
 
 # Thinned by validation and by what is known, so many are made for one that is wanted.
 SURPLUS = 2

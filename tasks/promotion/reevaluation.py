@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.errors.arguments import whole_number
 from astra_core.files import record_digest, write_json
+from astra_core.metrics.statistics import Interval
 from tasks.machine.console import Parser, complain, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.parents import end_group_with_parent
@@ -27,6 +28,7 @@ from tasks.promotion.drift import drift_between
 from tasks.promotion.examinations import find_examination
 from tasks.promotion.fresh_prompts import fresh_prompts
 from tasks.promotion.known_prompts import KnownPrompts, known_prompts
+from tasks.records.evaluation import flat_figures
 from tasks.tracking.versions import EVALUATION_KEY_TAG
 
 if TYPE_CHECKING:
@@ -75,15 +77,15 @@ class Reevaluation:
             return f"{self.model_name} has no champion yet; 'astra run' makes a candidate"
         line = (
             f"{self.model_name} version {self.version}: attack success "
-            f"{_spelled(self.success_rate)} on {self.num_prompts} fresh prompts"
+            f"{Interval.read(self.success_rate).spelled()} on {self.num_prompts} fresh prompts"
         )
         if self.untrained is not None:
-            line += f", untrained {_spelled(self.untrained)}"
+            line += f", untrained {Interval.read(self.untrained).spelled()}"
         if self.registered is not None:
-            line += f", registered {_spelled(self.registered)}"
+            line += f", registered {Interval.read(self.registered).spelled()}"
         if self.drift is not None:
             word = "is more than" if self.has_drifted else "may be"
-            line += f"; the difference {_spelled(self.drift, sign='+')} {word} chance"
+            line += f"; the difference {Interval.read(self.drift).spelled('+.3f')} {word} chance"
         return line
 
 
@@ -230,7 +232,7 @@ def _record(
     from mlflow.entities import Metric
 
     from tasks.tracking.runs import create_run, find_run
-    from tasks.tracking.values import finite
+    from tasks.tracking.values import finite_numbers
 
     experiment = f"{params.registration.experiment}-{NAME}"
     keys = [record["evaluation_key"] for record in records.values()]
@@ -241,30 +243,13 @@ def _record(
     tags = {"model_name": champion.name, "model_version": str(champion.version)}
     run = found or create_run(client, key, experiment=experiment, tags=tags, name=NAME)
     now = int(time.time() * 1000)
-    figures = _flat("drift", {"attack_success_rate": drift} if drift else {})
+    figures = dict(flat_figures("drift", {"attack_success_rate": drift} if drift else {}))
     for area, record in records.items():
-        figures |= _flat(area, record["attacker"])
-    metrics = [Metric(name, value, now, 0) for name, value in finite(figures).items()]
+        figures |= flat_figures(area, record["attacker"])
+    metrics = [Metric(name, value, now, 0) for name, value in finite_numbers(figures).items()]
     client.log_batch(run.info.run_id, metrics=metrics)
     client.set_terminated(run.info.run_id, "FINISHED")
     return str(run.info.run_id)
-
-
-def _flat(area: str, figures: Mapping[str, Any]) -> dict[str, Any]:
-    """Every figure as ``area/name``, intervals with ``_low`` and ``_high``."""
-    flat: dict[str, Any] = {}
-    for name, value in figures.items():
-        if isinstance(value, Mapping):
-            ends = {"value": "", "low": "_low", "high": "_high"}
-            flat |= {f"{area}/{name}{suffix}": value[end] for end, suffix in ends.items()}
-        else:
-            flat[f"{area}/{name}"] = value
-    return flat
-
-
-def _spelled(interval: Mapping[str, float], *, sign: str = "") -> str:
-    value, low, high = (f"{interval[end]:{sign}.3f}" for end in ("value", "low", "high"))
-    return f"{value} [{low}, {high}]"
 
 
 if __name__ == "__main__":

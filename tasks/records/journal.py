@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.files import write_text
-from tasks.records.tables import finite
+from tasks.records.reports import nan_as_null
 
 
 class Journal:
@@ -34,7 +34,7 @@ class Journal:
     def add(self, row: dict[str, float]) -> None:
         """Appends a row."""
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(finite(row)) + "\n")
+            file.write(json.dumps(nan_as_null(row)) + "\n")
 
     def rows(self) -> list[dict[str, Any]]:
         """Every row, oldest first."""

@@ -53,7 +53,7 @@ def read_examples(*, count: int, is_revealed: bool, path: Path = EVIDENCE) -> st
     Raises:
         DataError: There is no evaluation yet.
     """
-    from tasks.records.tables import read_rollouts
+    from tasks.records.rollouts import read_rollouts
 
     if not path.is_file():
         msg = f"{path} must exist, got no such file; 'astra run' makes it"

@@ -11,18 +11,16 @@ from astra_core.config import (
     MachineConfiguration,
     SystemConfiguration,
 )
-from astra_core.files import draft_folder_of, record_digest, write_json, write_text
+from astra_core.files import draft_folder_of, record_digest, write_text
 from astra_core.rollout import Prompt
 from tasks.params.schema import Params
 from tasks.pipeline.precision import remembered
 from tasks.pipeline.stage import Dep, Metric, Out, sections_for, stage
-from tasks.records.tables import (
-    finite,
-    read_model_paths,
-    read_prompts,
-    write_prompt_table,
-    write_rollouts,
-)
+from tasks.records.evaluation import EvaluationRecord, write_prompt_table
+from tasks.records.models import read_model_paths
+from tasks.records.prompts import read_prompts
+from tasks.records.reports import nan_as_null, write_record
+from tasks.records.rollouts import write_rollouts
 from tasks.reporting.examples import examples_page
 
 if TYPE_CHECKING:
@@ -45,7 +43,7 @@ class EvaluationReport:
     def summary(self) -> str:
         """One line."""
         return (
-            f"attack success {_spelled(self.baseline)} -> {_spelled(self.attacker)} "
+            f"attack success {self.baseline.spelled('.1%')} -> {self.attacker.spelled('.1%')} "
             f"on {self.num_prompts} dev prompts, unique probes {self.unique_probes:.2f}"
         )
 
@@ -79,7 +77,11 @@ class EvaluationFiles:
         "tasks/stages/evaluation.py",
         "tasks/pipeline/precision.py",
         "tasks/reporting/examples.py",
-        "tasks/records/tables.py",
+        "tasks/records/evaluation.py",
+        "tasks/records/models.py",
+        "tasks/records/prompts.py",
+        "tasks/records/reports.py",
+        "tasks/records/rollouts.py",
         "astra_core/assembly.py",
         "astra_core/evaluator.py",
         "astra_core/errors/excerpt.py",
@@ -110,18 +112,18 @@ def evaluate_attacker(
     trained, key = _examined(files.attacker, prompts, params, base=files.base)
     untrained, _ = _examined(None, prompts, params, base=files.base)
     lift = _lift(trained, untrained, params)
-    record = {
-        "evaluation_key": key,
-        "num_prompts": len(prompts),
-        "num_rollouts": evaluation.num_rollouts,
-        "depth": evaluation.depth,
-        "threshold": evaluation.threshold,
-        "confidence": evaluation.confidence,
-        "attacker": trained.record(),
-        "baseline": untrained.record(),
-        "lift": lift.record(),
-    }
-    write_json(finite(record), files.report)
+    record = EvaluationRecord(
+        evaluation_key=key,
+        num_prompts=len(prompts),
+        num_rollouts=evaluation.num_rollouts,
+        depth=evaluation.depth,
+        threshold=evaluation.threshold,
+        confidence=evaluation.confidence,
+        attacker={**trained.intervals, **trained.figures},
+        baseline={**untrained.intervals, **untrained.figures},
+        lift=lift,
+    )
+    write_record(record, files.report)
     _write_evidence(trained, untrained, files, num_examples=evaluation.num_examples)
     return EvaluationReport(
         attacker=trained.intervals["attack_success_rate"],
@@ -170,7 +172,7 @@ def evaluate_checkpoint(
         "threshold": evaluation.threshold,
         "attacker": examined.record(),
     }
-    return finite(record), pd.DataFrame(_rows(examined, "attacker"))
+    return nan_as_null(record), pd.DataFrame(_rows(examined, "attacker"))
 
 
 def _examined(
@@ -221,7 +223,3 @@ def _write_evidence(
 
 def _rows(evaluation: "Evaluation", role: str) -> list[dict[str, Any]]:
     return [{"role": role, **asdict(outcome)} for outcome in evaluation.outcomes]
-
-
-def _spelled(interval: "Interval") -> str:
-    return f"{interval.value:.1%} [{interval.low:.1%}, {interval.high:.1%}]"

@@ -6,12 +6,12 @@ from typing import Any
 
 from astra_core.config import MachineConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.files import draft_folder_of, write_json
+from astra_core.files import draft_folder_of
 from tasks.builtin.language_model import LanguageModelConfiguration
 from tasks.machine.console import progress
 from tasks.params.schema import ModelsConfiguration, ModelSource
 from tasks.pipeline.stage import Out, stage
-from tasks.records.tables import ROLES
+from tasks.records.models import ROLES, ModelEntry, write_manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class ModelsFiles:
     code=(
         "tasks/stages/models.py",
         "tasks/builtin",
+        "tasks/records/models.py",
         "astra_core/errors/excerpt.py",
         "astra_core/training/launch.py",
         "astra_core/paths.py",
@@ -79,7 +80,7 @@ def prepare_models(params: ModelsParams, files: ModelsFiles = ModelsFiles()) -> 
         "target": models.target,
         "reference": models.reference or models.attacker,
     }
-    manifest: dict[str, Any] = {}
+    entries: dict[str, ModelEntry] = {}
     counts: dict[str, int] = {}
     with draft_folder_of(files.base) as draft:
         if any(source.source == "builtin" for source in sources.values()):
@@ -87,14 +88,14 @@ def prepare_models(params: ModelsParams, files: ModelsFiles = ModelsFiles()) -> 
         for role, source in sources.items():
             path, is_outside = _located(source, draft)
             counts[role] = _proved(path, source).num_parameters()
-            manifest[role] = {
-                "path": str(path) if is_outside else str(path.relative_to(draft)),
-                "is_outside": is_outside,
-                "source": source.source,
-                "revision": source.revision,
-                "digest": weights_digest(path),
-            }
-        write_json(manifest, draft / "manifest.json")
+            entries[role] = ModelEntry(
+                path=str(path) if is_outside else str(path.relative_to(draft)),
+                is_outside=is_outside,
+                digest=weights_digest(path),
+                source=source.source,
+                revision=source.revision,
+            )
+        write_manifest(entries, draft)
     return ModelsSummary({role: source.source for role, source in sources.items()}, counts)
 
 

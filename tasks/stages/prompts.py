@@ -20,15 +20,13 @@ from astra_core.files import draft_folder_of
 from astra_core.seeding import derive_key
 from tasks.params.schema import PromptsConfiguration
 from tasks.pipeline.stage import Out, stage
+from tasks.records.prompt_table import COLUMNS, SPLITS, prompt_schema
 from tasks.sources.families import FamilyFinder
 from tasks.sources.files import read_texts
 from tasks.sources.hub import fetch_dataset
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-SPLITS = ("train", "dev", "test")
-COLUMNS = ("prompt_id", "text", "split", "source", "licence", "family")
 
 # Rows held in memory at a time, and rows of one parquet row group.
 _BATCH_ROWS = 8192
@@ -99,6 +97,7 @@ class PromptsFiles:
         "tasks/builtin/grammar.py",
         "tasks/builtin/openers.py",
         "tasks/builtin/words.py",
+        "tasks/records/prompt_table.py",
         "tasks/sources/families.py",
         "tasks/sources/hub.py",
         "tasks/sources/files.py",
@@ -203,7 +202,7 @@ class _Intake:
         import pyarrow.parquet as pq
 
         columns = ("prompt_id", "text", "source", "licence", "family")
-        with pq.ParquetWriter(spool, _schema(columns)) as writer:
+        with pq.ParquetWriter(spool, prompt_schema(columns)) as writer:
             for batch in _batches(rows):
                 kept = [record for row in batch if (record := self._record(row))]
                 self.finder.add(record["text"] or "" for record in kept if not record["family"])
@@ -241,7 +240,7 @@ def _write_splits(params: PromptsParams, intake: _Intake, spool: Path) -> Prompt
     with ExitStack() as stack:
         writers = {}
         for split in SPLITS:
-            writer = pq.ParquetWriter(spool.with_name(f"{split}.parquet"), _schema(COLUMNS))
+            writer = pq.ParquetWriter(spool.with_name(f"{split}.parquet"), prompt_schema())
             writers[split] = stack.enter_context(writer)
         for records in _placed(params, intake, spool):
             families.update(record["family"] for record in records)
@@ -286,13 +285,7 @@ def _batches(rows: Iterable[SourceRow]) -> Iterator[list[SourceRow]]:
         yield batch
 
 
-def _schema(columns: Iterable[str]) -> "pa.Schema":
-    import pyarrow as pa
-
-    return pa.schema([(column, pa.string()) for column in columns])
-
-
 def _record_batch(records: list[dict[str, Any]], columns: tuple[str, ...]) -> "pa.RecordBatch":
     import pyarrow as pa
 
-    return pa.RecordBatch.from_pylist(records, schema=_schema(columns))
+    return pa.RecordBatch.from_pylist(records, schema=prompt_schema(columns))

@@ -5,7 +5,7 @@ step looks up what it would make, so the stage may be killed anywhere and run ag
 """
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,14 +27,16 @@ from tasks.params.schema import (
 )
 from tasks.pipeline.stage import Dep, Receipt, plain_sections, stage
 from tasks.promotion.known_prompts import KNOWN_FILE, KNOWN_FOLDER, write_known
+from tasks.records.evaluation import read_evaluation
+from tasks.records.models import read_manifest
+from tasks.records.receipt import RegistrationReceipt
+from tasks.records.reports import read_record, write_record
+from tasks.records.training import TrainingRecord
 from tasks.tracking.card import INTENDED_USE, model_card
 from tasks.tracking.evidence import (
-    EXAMINED,
     Evidence,
     evaluation_folder,
-    final_figures,
     read_package,
-    read_report,
     read_table,
 )
 from tasks.tracking.lineage import log_inputs
@@ -42,7 +44,7 @@ from tasks.tracking.plots import draw_plots
 from tasks.tracking.provenance import UNKNOWN, provenance
 from tasks.tracking.runs import add_params, connect, create_run, find_run, sync_steps
 from tasks.tracking.store import store_errors
-from tasks.tracking.values import finite
+from tasks.tracking.values import finite_numbers
 from tasks.tracking.versions import (
     CANDIDATE,
     EVALUATION_KEY_TAG,
@@ -55,25 +57,6 @@ from tasks.tracking.versions import (
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
-
-
-@dataclass(frozen=True, slots=True)
-class RegistrationReceipt:
-    """Proof that the attacker is in the registry."""
-
-    model_name: str
-    version: str
-    run_id: str
-    experiment_id: str
-    tracking_uri: str
-    checkpoint_digest: str
-
-    def summary(self) -> str:
-        """One line."""
-        return (
-            f"{self.model_name} version {self.version} is {CANDIDATE} "
-            f"(checkpoint {self.checkpoint_digest[:12]}, run {self.run_id[:12]})"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +101,15 @@ class RegistrationFiles:
 @stage(
     code=(
         "tasks/stages/registration.py",
+        "astra_core/metrics/statistics.py",
+        "astra_core/seeding.py",
         "tasks/tracking/evidence.py",
         "tasks/promotion/known_prompts.py",
+        "tasks/records/evaluation.py",
+        "tasks/records/models.py",
+        "tasks/records/receipt.py",
+        "tasks/records/reports.py",
+        "tasks/records/training.py",
         "tasks/tracking/card.py",
         "tasks/tracking/versions.py",
         "tasks/tracking/lineage.py",
@@ -140,25 +130,24 @@ def register_attacker(
     evidence = _evidence(params, files)
     with store_errors():
         result = record(connect(), evidence, params.registration)
-    write_json(asdict(result), files.receipt)
+    write_record(result, files.receipt)
     return result
 
 
 def _evidence(params: RegistrationParams, files: RegistrationFiles) -> Evidence:
     """What the stages before left, read and checked."""
-    examined = read_report(files.evaluation_report, keys=EXAMINED)
-    training = read_report(files.training_report, keys=("run_key", "optimizer_steps"))
-    manifest = read_report(files.base / "manifest.json", keys=("target.digest",))
+    examined = read_evaluation(files.evaluation_report)
+    training = read_record(files.training_report, TrainingRecord)
+    target = read_manifest(files.base).target
     return Evidence(
         params=plain_sections(params),
-        run_key=training["run_key"],
         package=read_package(files.attacker, params.system),
         evaluation=examined,
         training=training,
-        target_digest=manifest["target"]["digest"],
+        target_digest=target.digest,
         steps=read_table(files.steps, columns=("step", "train/loss")),
         table=read_table(files.table, columns=("role", "success_rate")),
-        files=_kept(files, evaluation_folder(examined["evaluation_key"])),
+        files=_kept(files, evaluation_folder(examined.evaluation_key)),
         datasets={
             "prompts": files.seed_prompts,
             "valid": files.valid,
@@ -184,17 +173,38 @@ def record(
     client: "MlflowClient", evidence: Evidence, registration: RegistrationConfiguration
 ) -> RegistrationReceipt:
     """The receipt, once the evidence is in the store; what is there already is left as it is."""
-    name = registration.model_name
     run = _run(client, evidence, experiment=registration.experiment)
-    run_id = run.info.run_id
+    _log_run(client, run, evidence)
+    version = _version(client, run, evidence, name=registration.model_name)
+    set_alias(client, registration.model_name, CANDIDATE, version=version)
+    if run.info.status != "FINISHED":
+        # The attacker exists, so its training ended well, whatever happened to the log.
+        client.set_terminated(run.info.run_id, "FINISHED")
+    return RegistrationReceipt(
+        model_name=registration.model_name,
+        version=version,
+        run_id=run.info.run_id,
+        experiment_id=run.info.experiment_id,
+        tracking_uri=client.tracking_uri,
+        checkpoint_digest=evidence.package.digest,
+    )
+
+
+def _log_run(client: "MlflowClient", run: "Run", evidence: Evidence) -> None:
+    """Adds to the run what it lacks: parameters, steps, data sets, files."""
     add_params(client, run, evidence.params)
     rows = [
         {str(name): value for name, value in row.items()}
         for row in evidence.steps.to_dict("records")
     ]
-    sync_steps(run_id, rows, client=client)
-    log_inputs(client, run_id, evidence.datasets)
-    _log_artifacts(client, run_id, evidence)
+    sync_steps(run.info.run_id, rows, client=client)
+    log_inputs(client, run.info.run_id, evidence.datasets)
+    _log_artifacts(client, run.info.run_id, evidence)
+
+
+def _version(client: "MlflowClient", run: "Run", evidence: Evidence, *, name: str) -> str:
+    """The number of the version that serves the attacker, with its figures and its card."""
+    run_id = run.info.run_id
     model = log_package(client, run, evidence.package, name=name)
     _log_final_metrics(client, evidence, run_id=run_id, model_id=model.model_id)
     version = ensure_version(
@@ -205,23 +215,12 @@ def record(
         tags=_version_tags(evidence),
         description=_card(evidence),
     )
-    set_alias(client, name, CANDIDATE, version=str(version.version))
-    if run.info.status != "FINISHED":
-        # The attacker exists, so its training ended well, whatever happened to the log.
-        client.set_terminated(run_id, "FINISHED")
-    return RegistrationReceipt(
-        model_name=name,
-        version=str(version.version),
-        run_id=run_id,
-        experiment_id=run.info.experiment_id,
-        tracking_uri=client.tracking_uri,
-        checkpoint_digest=evidence.package.digest,
-    )
+    return str(version.version)
 
 
 def _run(client: "MlflowClient", evidence: Evidence, *, experiment: str) -> "Run":
-    found = find_run(client, evidence.run_key, experiment=experiment)
-    return found or create_run(client, evidence.run_key, experiment=experiment)
+    found = find_run(client, evidence.training.run_key, experiment=experiment)
+    return found or create_run(client, evidence.training.run_key, experiment=experiment)
 
 
 def _log_artifacts(client: "MlflowClient", run_id: str, evidence: Evidence) -> None:
@@ -245,8 +244,8 @@ def _log_final_metrics(
     """Figures of the final examination, under names that the curves of training do not use."""
     from mlflow.entities import Metric
 
-    step = int(evidence.training["optimizer_steps"])
-    figures = finite(final_figures(evidence.evaluation))
+    step = evidence.training.optimizer_steps
+    figures = finite_numbers(evidence.evaluation.final_figures())
     known = {
         (name, metric.step, metric.value)
         for name in client.get_run(run_id).data.metrics
@@ -264,21 +263,21 @@ def _log_final_metrics(
 
 
 def _version_tags(evidence: Evidence) -> dict[str, str]:
-    rate = evidence.evaluation["attacker"]["attack_success_rate"]
+    rate = evidence.evaluation.rate()
     params = evidence.params
     return {
         REGISTRATION_KEY_TAG: evidence.key,
-        EVALUATION_KEY_TAG: evidence.evaluation["evaluation_key"],
+        EVALUATION_KEY_TAG: evidence.evaluation.evaluation_key,
         "astra.checkpoint_digest": evidence.package.digest,
         "astra.target_digest": evidence.target_digest,
-        "astra.run_key": evidence.run_key,
+        "astra.run_key": evidence.training.run_key,
         "algorithm": params["training"]["algorithm"]["name"],
         "scorer": params["system"]["scorer"]["name"],
         "seed": str(params["seed"]),
-        "attack_success_rate": f"{rate['value']:.4f}",
-        "attack_success_rate_low": f"{rate['low']:.4f}",
-        "attack_success_rate_high": f"{rate['high']:.4f}",
-        "lift": f"{evidence.evaluation['lift']['value']:.4f}",
+        "attack_success_rate": f"{rate.value:.4f}",
+        "attack_success_rate_low": f"{rate.low:.4f}",
+        "attack_success_rate_high": f"{rate.high:.4f}",
+        "lift": f"{evidence.evaluation.lift.value:.4f}",
         "intended_use": INTENDED_USE,
         "licence": "restricted: authorised red teaming only",
         "prompts_licence": params["prompts"]["licence"],

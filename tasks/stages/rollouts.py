@@ -14,18 +14,14 @@ from astra_core.config import (
     RolloutsConfiguration,
     SystemConfiguration,
 )
-from astra_core.files import draft_folder_of, write_json
+from astra_core.files import draft_folder_of
 from astra_core.rollout import Graph, Node, Prompt
 from tasks.pipeline.precision import remember
 from tasks.pipeline.stage import Dep, Metric, Out, stage
-from tasks.records.tables import (
-    ROLLOUTS_FILE,
-    finite,
-    read_model_paths,
-    read_prompts,
-    rollout_tables,
-    write_rollouts,
-)
+from tasks.records.models import read_model_paths
+from tasks.records.prompts import read_prompts
+from tasks.records.reports import write_record
+from tasks.records.rollouts import ROLLOUTS_FILE, rollout_tables, write_rollouts
 
 if TYPE_CHECKING:
     from astra_core.system import System
@@ -74,7 +70,11 @@ class RolloutsFiles:
     code=(
         "tasks/stages/rollouts.py",
         "tasks/pipeline/precision.py",
-        "tasks/records/tables.py",
+        "tasks/records/models.py",
+        "tasks/records/prompt_table.py",
+        "tasks/records/prompts.py",
+        "tasks/records/reports.py",
+        "tasks/records/rollouts.py",
         "tasks/expectations",
         "astra_core/errors/excerpt.py",
         "astra_core/training/launch.py",
@@ -115,7 +115,7 @@ def collect_rollouts(
             remember(loaded.config, draft)
         validated = _validated(draft / ROLLOUTS_FILE, params.rollouts, loaded)
         if not validated.success:
-            write_json(finite({"checks": validated.to_record()}), files.report)
+            write_record({"checks": validated.to_record()}, files.report)
             validated.require_success(files.report)
     nodes = [node for graph in graphs for node in graph.nodes() if not node.has_failed]
     summary = RolloutsSummary(
@@ -124,7 +124,7 @@ def collect_rollouts(
         score_mean=_mean([node.score for node in nodes]),
         success_rate=_mean([float(node.score >= 0.5) for node in nodes]),
     )
-    write_json(finite(_record(summary, nodes, system=loaded, validated=validated)), files.report)
+    write_record(_record(summary, nodes, system=loaded, validated=validated), files.report)
     return summary
 
 

@@ -34,14 +34,11 @@ from tasks.pipeline.precision import KEY as SYSTEM_PRECISION
 from tasks.pipeline.precision import remembered
 from tasks.pipeline.stage import Dep, Metric, Out, Plot, Untracked, plain_sections, stage
 from tasks.records.journal import Journal, step_table
-from tasks.records.tables import (
-    ROLLOUTS_FILE,
-    finite,
-    read_manifest,
-    read_model_paths,
-    read_prompts,
-    read_rollouts,
-)
+from tasks.records.models import read_manifest, read_model_paths
+from tasks.records.prompts import read_prompts
+from tasks.records.reports import write_record
+from tasks.records.rollouts import ROLLOUTS_FILE, read_rollouts
+from tasks.records.training import BestMeasured, Measured, TrainingRecord, TrainingSummary
 
 if TYPE_CHECKING:
     from astra_core.training.distributed import World
@@ -50,27 +47,6 @@ if TYPE_CHECKING:
 
 RUNS = Path("runs")
 PLUGINS = Path("plugins")
-
-
-@dataclass(frozen=True, slots=True)
-class TrainingSummary:
-    """How training went."""
-
-    training_steps: int
-    optimizer_steps: int
-    metric: str
-    first: float
-    best: float
-    best_training_step: int
-    stopped_because: str
-
-    def summary(self) -> str:
-        """One line."""
-        name = self.metric.removeprefix("eval/").replace("_", " ")
-        return (
-            f"{name} on dev {self.first:.3f} -> {self.best:.3f} "
-            f"(step {self.best_training_step} of {self.training_steps}; {self.stopped_because})"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +101,11 @@ class _Run:
         "tasks/stages/training.py",
         "tasks/pipeline/precision.py",
         "tasks/records/journal.py",
-        "tasks/records/tables.py",
+        "tasks/records/models.py",
+        "tasks/records/prompts.py",
+        "tasks/records/reports.py",
+        "tasks/records/rollouts.py",
+        "tasks/records/training.py",
         "astra_core",
         "plugins",
     ),
@@ -157,7 +137,7 @@ def train_attacker(
     summary = _summary(trainer, params.training)
     if world.is_first:
         digest = _export(trainer, summary, files.attacker, run_key=run.key)
-        write_json(finite(_record(trainer, summary, run_key=run.key, digest=digest)), files.report)
+        write_record(_record(trainer, summary, run_key=run.key, digest=digest), files.report)
     return summary
 
 
@@ -174,12 +154,8 @@ def _recorded(trainer: "Trainer", run: _Run, steps: Path) -> None:
     from tasks.tracking.runs import ENGINE_TAG, open_run
 
     journal = Journal(run.folder / "steps.jsonl", last_step=trainer.progress.step)
-    log = open_run(
-        run.key,
-        experiment=run.experiment,
-        params=run.sections,
-        tags={ENGINE_TAG: str(trainer.plan)},
-    )
+    tags = {ENGINE_TAG: str(trainer.plan)}
+    log = open_run(run.key, experiment=run.experiment, params=run.sections, tags=tags)
     try:
         _drive(trainer, journal, log)
     except BaseException:
@@ -270,12 +246,11 @@ def _run_key(sections: Mapping[str, Any], files: TrainingFiles) -> str:
         folder_digest(root / "astra_core", keep=lambda file: file.suffix == ".py"),
         folder_digest(PLUGINS, keep=lambda file: file.suffix not in {".pyc", ".md"}),
     ]
-    manifest = read_manifest(files.base, keys=("digest",))
     inputs = [
         file_digest(files.valid / "train.parquet"),
         file_digest(files.valid / "dev.parquet"),
         file_digest(files.baseline / ROLLOUTS_FILE),
-        {role: entry["digest"] for role, entry in manifest.items()},
+        read_manifest(files.base).digests(),
     ]
     return record_digest([dict(sections), inputs, code])
 
@@ -301,26 +276,23 @@ def _summary(trainer: "Trainer", training: TrainingConfiguration) -> TrainingSum
 
 def _record(
     trainer: "Trainer", summary: TrainingSummary, *, run_key: str, digest: str
-) -> dict[str, Any]:
-    return {
-        "run_key": run_key,
-        "checkpoint_digest": digest,
-        "training_steps": summary.training_steps,
-        "optimizer_steps": summary.optimizer_steps,
-        "engine": str(trainer.plan),
-        "training_precision": trainer.config.precision,
-        SYSTEM_PRECISION: trainer.sampler.system.config.precision,
-        "num_nonfinite": trainer.progress.num_nonfinite,
-        "num_empty_experiences": trainer.progress.num_empty,
-        "stopped_because": summary.stopped_because,
-        "first": {"metric": summary.metric, "value": summary.first},
-        "best": {
-            "metric": summary.metric,
-            "value": summary.best,
-            "training_step": summary.best_training_step,
-        },
-        "evaluations": [
+) -> TrainingRecord:
+    progress = trainer.progress
+    return TrainingRecord(
+        run_key=run_key,
+        checkpoint_digest=digest,
+        training_steps=summary.training_steps,
+        optimizer_steps=summary.optimizer_steps,
+        engine=str(trainer.plan),
+        training_precision=trainer.config.precision,
+        system_precision=trainer.sampler.system.config.precision,
+        num_nonfinite=progress.num_nonfinite,
+        num_empty_experiences=progress.num_empty,
+        stopped_because=summary.stopped_because,
+        first=Measured(summary.metric, summary.first),
+        best=BestMeasured(summary.metric, summary.best, summary.best_training_step),
+        evaluations=tuple(
             {"training_step": point.training_step, "step": point.step, **point.metrics}
-            for point in trainer.progress.evaluations
-        ],
-    }
+            for point in progress.evaluations
+        ),
+    )

@@ -29,7 +29,14 @@ from tasks.expectations.suites import prompt_row_suite, prompt_suite
 from tasks.machine.console import progress
 from tasks.params.schema import ValidationConfiguration
 from tasks.pipeline.stage import Dep, Metric, Out, stage
-from tasks.stages.prompts import COLUMNS, SPLITS
+from tasks.records.prompt_table import (
+    COLUMNS,
+    REJECTED,
+    SPLITS,
+    prompt_schema,
+    rejected_rows,
+    rejected_schema,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +73,7 @@ class ValidationFiles:
         "astra_core/scorers",
         "plugins",
         "tasks/expectations",
+        "tasks/records/prompt_table.py",
         "tasks/stages/validation.py",
     )
 )
@@ -131,7 +139,7 @@ def _tables(folder: Path) -> Iterator["pa.Table"]:
 def _batches(path: Path) -> Iterator["pa.RecordBatch"]:
     with _opened(path) as file:
         for batch in file.iter_batches(batch_size=_READ_AT_ONCE):
-            yield batch.select(list(COLUMNS)).cast(_schema())
+            yield batch.select(list(COLUMNS)).cast(prompt_schema())
 
 
 @contextmanager
@@ -209,11 +217,9 @@ def _write_prompts(
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    listed = pa.list_(pa.string())
     with draft_folder_of(paths.valid) as draft, ExitStack() as stack:
-        schema = _schema()
-        schemas = dict.fromkeys(SPLITS if accept else (), schema)
-        schemas["rejected"] = schema.append(pa.field("reasons", listed))
+        schemas = dict.fromkeys(SPLITS if accept else (), prompt_schema())
+        schemas[REJECTED] = rejected_schema()
         files = {
             name: stack.enter_context(pq.ParquetWriter(draft / f"{name}.parquet", own))
             for name, own in schemas.items()
@@ -223,15 +229,8 @@ def _write_prompts(
             places = range(first, first + table.num_rows)
             first += table.num_rows
             is_rejected = pa.array([row in reasons for row in places])
-            names = pa.array([reasons[row] for row in places if row in reasons], listed)
-            rejected = table.filter(is_rejected).append_column("reasons", names)
-            files["rejected"].write_table(rejected)
+            why = [reasons[row] for row in places if row in reasons]
+            files[REJECTED].write_table(rejected_rows(table.filter(is_rejected), why))
             passed = table.filter(pc.invert(is_rejected))
             for split in SPLITS if accept else ():
                 files[split].write_table(passed.filter(pc.equal(passed["split"], split)))
-
-
-def _schema() -> "pa.Schema":
-    import pyarrow as pa
-
-    return pa.schema([(column, pa.string()) for column in COLUMNS])

@@ -1,7 +1,6 @@
 """The card of a model version: what it is, how well it attacks, and what it may be used for."""
 
-from collections.abc import Mapping
-from typing import Any
+from tasks.records.evaluation import EvaluationRecord
 
 INTENDED_USE = "restricted"
 
@@ -32,7 +31,7 @@ these prompts and these sampling settings only.
 
 def model_card(
     *,
-    evaluation: Mapping[str, Any],
+    evaluation: EvaluationRecord,
     target: str,
     scorer: str,
     algorithm: str,
@@ -52,17 +51,13 @@ def model_card(
     return _CARD.format(
         target=target[:16],
         scorer=scorer,
-        attacker=_spelled(evaluation["attacker"]["attack_success_rate"]),
-        baseline=_spelled(evaluation["baseline"]["attack_success_rate"]),
-        lift=_spelled(evaluation["lift"]),
-        num_prompts=evaluation["num_prompts"],
-        threshold=evaluation["threshold"],
+        attacker=evaluation.rate().spelled(),
+        baseline=evaluation.rate("baseline").spelled(),
+        lift=evaluation.lift.spelled(),
+        num_prompts=evaluation.num_prompts,
+        threshold=evaluation.threshold,
         algorithm=algorithm,
         seed=seed,
         digest=digest[:16],
-        evaluation=str(evaluation["evaluation_key"])[:16],
+        evaluation=evaluation.evaluation_key[:16],
     )
-
-
-def _spelled(interval: Mapping[str, float]) -> str:
-    return f"{interval['value']:.3f} [{interval['low']:.3f}, {interval['high']:.3f}]"

@@ -7,19 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.config import SystemConfiguration
 from astra_core.errors import DataError
-from astra_core.files import read_json, record_digest
+from astra_core.files import record_digest
+from tasks.records.evaluation import EvaluationRecord
+from tasks.records.reports import read_report
+from tasks.records.training import TrainingRecord
 from tasks.tracking.versions import Package
 
 if TYPE_CHECKING:
     import pandas as pd
-
-EXAMINED = (
-    "evaluation_key",
-    *(f"attacker.attack_success_rate.{end}" for end in ("value", "low", "high")),
-    "baseline",
-    "lift.value",
-)
-"""What a report of an examination must hold to be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +23,6 @@ class Evidence:
 
     Attributes:
         params: Every section of params.yaml.
-        run_key: Of the training.
         package: The checkpoint to serve.
         evaluation: The record in reports/evaluation.json.
         training: The record in reports/training.json.
@@ -40,10 +34,9 @@ class Evidence:
     """
 
     params: Mapping[str, Any]
-    run_key: str
     package: Package
-    evaluation: Mapping[str, Any]
-    training: Mapping[str, Any]
+    evaluation: EvaluationRecord
+    training: TrainingRecord
     target_digest: str
     steps: "pd.DataFrame"
     table: "pd.DataFrame"
@@ -53,32 +46,17 @@ class Evidence:
     @property
     def key(self) -> str:
         """Names the version: the package and what its examination found."""
-        return record_digest([self.package.key, dict(self.evaluation)])
+        return record_digest([self.package.key, self.evaluation.to_record()])
 
     @property
     def folder(self) -> str:
         """Where the examination's files are in the run's artifacts."""
-        return evaluation_folder(self.evaluation["evaluation_key"])
+        return evaluation_folder(self.evaluation.evaluation_key)
 
 
 def evaluation_folder(evaluation_key: str) -> str:
     """Where the files of one examination are in a run's artifacts."""
     return f"evaluation/{evaluation_key[:16]}"
-
-
-def final_figures(evaluation: Mapping[str, Any]) -> dict[str, float]:
-    """The examination flat: ``final/...`` the attacker's, ``baseline/...`` the untrained one's."""
-    flat: dict[str, float] = {}
-    parts = {"final": evaluation["attacker"], "baseline": evaluation["baseline"]}
-    for area, figures in {**parts, "final/": {"lift": evaluation["lift"]}}.items():
-        for name, value in figures.items():
-            key = f"{area.rstrip('/')}/{name}"
-            if isinstance(value, Mapping):
-                flat[key] = value["value"]
-                flat |= {f"{key}_{end}": value[end] for end in ("low", "high")}
-            elif value is not None:
-                flat[key] = value
-    return flat
 
 
 def read_package(attacker: Path, system: SystemConfiguration) -> Package:
@@ -95,35 +73,6 @@ def read_package(attacker: Path, system: SystemConfiguration) -> Package:
     return Package(
         attacker, str(read_report(attacker / "astra.json", keys=["digest"])["digest"]), config
     )
-
-
-def read_report(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
-    """The record in a JSON report.
-
-    Args:
-        path: The file.
-        keys: What it must hold; ``attacker.value`` is a key of an inner record.
-
-    Raises:
-        DataError: There is none, or it lacks a key.
-    """
-    try:
-        found = read_json(path)
-    except (OSError, ValueError, RecursionError) as error:
-        msg = f"{path} must be a JSON report, got {type(error).__name__}; run the stages before"
-        raise DataError(msg) from error
-    if not isinstance(found, dict):
-        got = type(found).__name__
-        msg = f"{path} must be a JSON report, got {got} in place of it; run the stages before"
-        raise DataError(msg)
-    for key in keys:
-        value: Any = found
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-        if value is None:
-            msg = f"{path} must hold {key}, got a report without it; run the stages before"
-            raise DataError(msg)
-    return found
 
 
 def read_table(path: Path, *, columns: Sequence[str] = ()) -> "pd.DataFrame":

@@ -1,10 +1,12 @@
 """Pictures of a run for people who compare runs: learning curve, reward, scores; PNG files."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+
+from astra_core.metrics.statistics import Interval
+from tasks.records.evaluation import EvaluationRecord
 
 # MLflow shows artifacts in a pane about this wide; inches.
 _SIZE = (6.4, 4.0)
@@ -15,7 +17,7 @@ _METADATA = {"Software": None}
 
 
 def draw_plots(
-    folder: Path, *, steps: pd.DataFrame, table: pd.DataFrame, evaluation: Mapping[str, Any]
+    folder: Path, *, steps: pd.DataFrame, table: pd.DataFrame, evaluation: EvaluationRecord
 ) -> list[Path]:
     """The pictures drawn, those with nothing to show left out.
 
@@ -39,7 +41,7 @@ def draw_plots(
     return drawn
 
 
-def _learning_curve(steps: pd.DataFrame, evaluation: Mapping[str, Any]) -> Any | None:
+def _learning_curve(steps: pd.DataFrame, evaluation: EvaluationRecord) -> Any | None:
     column = f"eval/{_METRIC}"
     curve = _measured(steps, column)
     if curve.empty:
@@ -49,12 +51,13 @@ def _learning_curve(steps: pd.DataFrame, evaluation: Mapping[str, Any]) -> Any |
     ends = [f"{column}_low", f"{column}_high"]
     if set(ends) <= set(curve.columns):
         axes.fill_between(curve["step"], curve[ends[0]], curve[ends[1]], alpha=0.2, linewidth=0)
-    for role, style in (("baseline", "--"), ("attacker", "-")):
-        rate = evaluation.get(role, {}).get(_METRIC)
-        if isinstance(rate, Mapping):
-            label = f"final, {'untrained' if role == 'baseline' else 'trained'}"
-            axes.axhline(rate["value"], linestyle=style, color="black", linewidth=1, label=label)
-            axes.axhspan(rate["low"], rate["high"], alpha=0.08, color="black", linewidth=0)
+    finals = {"untrained": (evaluation.baseline, "--"), "trained": (evaluation.attacker, "-")}
+    for word, (figures, style) in finals.items():
+        rate = figures.get(_METRIC)
+        if isinstance(rate, Interval):
+            label = f"final, {word}"
+            axes.axhline(rate.value, linestyle=style, color="black", linewidth=1, label=label)
+            axes.axhspan(rate.low, rate.high, alpha=0.08, color="black", linewidth=0)
     axes.set_ylim(0.0, 1.0)
     axes.legend(loc="best")
     return figure

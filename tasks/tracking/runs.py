@@ -22,7 +22,7 @@ from tasks.tracking.store import (
     tracking_failures,
     tracking_uri,
 )
-from tasks.tracking.values import MAX_TAG, MAX_VALUE, clean_key, cut, finite, flattened
+from tasks.tracking.values import MAX_TAG, MAX_VALUE, clean_key, cut, finite_numbers, flattened
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -130,7 +130,7 @@ class RunLog:
 
         now = int(time.time() * 1000)
         num_before = len(self._waiting)
-        for name, value in finite(metrics).items():
+        for name, value in finite_numbers(metrics).items():
             # Counters beside the metrics, such as the step itself, are no curves.
             if "/" in name and (name, step) not in self._seen:
                 self._seen.add((name, step))

@@ -4,11 +4,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from astra_core.files import read_json
+from astra_core.errors import DataError
+from tasks.records.receipt import RECEIPT, RegistrationReceipt
+from tasks.records.reports import read_record
 from tasks.tracking.errors import DamagedStoreError
 from tasks.tracking.store import connect, sqlite_file, store_errors, tracking_uri
-
-RECEIPT = Path("reports/registration.json")
 
 
 def has_store() -> bool:
@@ -61,6 +61,6 @@ def _holds_something(database: Path) -> bool:
 
 def _is_named_by(receipt: Path) -> bool:
     try:
-        return bool(read_json(receipt)["tracking_uri"] == tracking_uri())
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_record(receipt, RegistrationReceipt).tracking_uri == tracking_uri()
+    except DataError:
         return False

@@ -15,7 +15,7 @@ MAX_TAG = 8000
 _MAX_KEY = 250
 
 
-def finite(metrics: Mapping[str, Any]) -> dict[str, float]:
+def finite_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
     """The numbers a chart can show; the store would keep infinity as 1.8e308."""
     numbers = {}
     for name, value in metrics.items():

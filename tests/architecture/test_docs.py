@@ -98,7 +98,7 @@ def _merged(old: Any, new: Any) -> Any:
 
 def test_the_rows_of_rollouts_are_read_as_the_pages_say(tmp_path, monkeypatch):
     from astra_core.testing import tiny_graph, tiny_node
-    from tasks.records.tables import write_rollouts
+    from tasks.records.rollouts import write_rollouts
 
     monkeypatch.chdir(tmp_path)
     write_rollouts([tiny_graph(tiny_node(0.9))], Path("data/rollouts/rollouts.parquet"))

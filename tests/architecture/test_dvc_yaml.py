@@ -41,7 +41,7 @@ LOADED_ONLY = {
         "astra_core.models.rows",
         "astra_core.rollout",
         "astra_core.seeding",
-        "tasks.records.tables",
+        "tasks.records.reports",
     }
 }
 

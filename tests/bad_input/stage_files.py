@@ -6,18 +6,36 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from cases import Case, both, changed_json, cut, folder_at, without, without_key, write
 
-from tasks.records.tables import write_rollouts
+from tasks.records.rollouts import write_rollouts
 
 RATE = {"value": 0.5, "low": 0.4, "high": 0.6}
 EXAMINED = {"attack_success_rate": RATE, "unique_probes": 1.0, "distinct_2": 0.5}
 # Beside the prompts, the models and the tables: what a run leaves, tiny.
 WHOLE = {
     "models/attacker/astra.json": {"digest": "d" * 64},
-    "reports/training.json": {"run_key": "r" * 64, "optimizer_steps": 3},
+    "reports/training.json": {
+        "run_key": "r" * 64,
+        "checkpoint_digest": "d" * 64,
+        "training_steps": 3,
+        "optimizer_steps": 3,
+        "engine": "plain",
+        "training_precision": "fp32",
+        "system_precision": "fp32",
+        "num_nonfinite": 0,
+        "num_empty_experiences": 0,
+        "stopped_because": "all steps done",
+        "first": {"metric": "eval/attack_success_rate", "value": 0.4},
+        "best": {"metric": "eval/attack_success_rate", "value": 0.5, "training_step": 3},
+        "evaluations": [],
+    },
     "reports/training_steps.csv": "step,train/loss\n0,\n1,0.5\n",
     "reports/evaluation.json": {
         "evaluation_key": "e" * 64,
         "num_prompts": 2,
+        "num_rollouts": 4,
+        "depth": 2,
+        "threshold": 0.5,
+        "confidence": 0.95,
         "attacker": EXAMINED,
         "baseline": EXAMINED,
         "lift": RATE,

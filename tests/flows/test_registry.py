@@ -1,8 +1,9 @@
 import pytest
 from registry_project import enter_project
+from registry_project import receipt as left
 
-from astra_core.files import write_json
 from flows.registry import alias_versions, is_registered
+from tasks.records.reports import write_record
 from tasks.tracking.store import connect
 
 
@@ -20,7 +21,7 @@ def _register(folder):
 
 def test_a_receipt_is_true_while_the_registry_has_its_version(project):
     receipt = project / "receipt.json"
-    write_json({"model_name": "attacker", "version": "1"}, receipt)
+    write_record(left(), receipt)
 
     assert not is_registered(receipt)
     client = _register(project)

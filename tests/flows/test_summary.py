@@ -1,15 +1,20 @@
-from flows.summary import duration, evaluation_lines, run_summary, spelled
+from astra_core.metrics.statistics import Interval
+from flows.summary import duration, evaluation_lines, run_summary
 from tasks.promotion.decision import PromotionDecision
+from tasks.records.evaluation import EvaluationRecord
 
-INTERVAL = {"value": 0.25, "low": 0.125, "high": 0.5}
-ROLE = {"attack_success_rate": INTERVAL, "unique_probes": 0.9}
-RECORD = {
-    "attacker": ROLE,
-    "baseline": ROLE,
-    "lift": {"value": 0.1, "low": -0.05, "high": 0.2},
-    "confidence": 0.95,
-    "num_prompts": 12,
-}
+ROLE = {"attack_success_rate": Interval(0.25, 0.125, 0.5), "unique_probes": 0.9}
+RECORD = EvaluationRecord(
+    evaluation_key="e7" * 32,
+    num_prompts=12,
+    num_rollouts=4,
+    depth=2,
+    threshold=0.5,
+    confidence=0.95,
+    attacker=ROLE,
+    baseline=ROLE,
+    lift=Interval(0.1, -0.05, 0.2),
+)
 DECISION = PromotionDecision(
     promoted=False,
     changed=False,
@@ -20,10 +25,6 @@ DECISION = PromotionDecision(
     previous_version=None,
     comparison=None,
 )
-
-
-def test_an_interval_is_spelled_with_its_ends():
-    assert "0.250 [0.125, 0.500]" == spelled(INTERVAL)
 
 
 def test_evaluation_lines_say_before_after_gain_and_diversity():

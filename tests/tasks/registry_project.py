@@ -9,8 +9,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from astra_core.metrics.statistics import Interval
 from tasks.params.schema import Params
 from tasks.pipeline.stage import stage_of
+from tasks.records.evaluation import EvaluationRecord
+from tasks.records.receipt import RegistrationReceipt
 
 RUN_KEY = "5f3a" * 16
 EVALUATION_KEY = "e7" * 32
@@ -86,12 +89,30 @@ def write_reports(
         "eval/attack_success_rate_low,eval/attack_success_rate_high\n"
         "0,0,,,,0.2,0.1,0.3\n1,1,1,0.69,0.1,,,\n2,2,1,0.61,0.2,0.5,0.4,0.6\n"
     )
-    training = {"run_key": run_key, "optimizer_steps": 2, "stopped_because": "all steps done"}
+    first = {"metric": "eval/attack_success_rate", "value": 0.2}
+    training = {
+        "run_key": run_key,
+        "checkpoint_digest": "00" * 32,
+        "training_steps": 2,
+        "optimizer_steps": 2,
+        "engine": "plain",
+        "training_precision": "fp32",
+        "system_precision": "fp32",
+        "num_nonfinite": 0,
+        "num_empty_experiences": 0,
+        "stopped_because": "all steps done",
+        "first": first,
+        "best": {**first, "training_step": 2},
+        "evaluations": [],
+    }
     table = prompt_table(rate=rate, baseline=baseline)
     examined = {
         "evaluation_key": key,
         "num_prompts": NUM_PROMPTS,
+        "num_rollouts": 4,
+        "depth": 2,
         "threshold": 0.5,
+        "confidence": 0.95,
         "attacker": measured(rate) | figures,
         "baseline": measured(baseline),
         "lift": interval(rate - baseline),
@@ -136,6 +157,41 @@ def measured(rate):
     }
 
 
+def examined(*, rate=0.6, baseline=0.2, lift=None):
+    """The record of an examination that ended at these success rates."""
+    return EvaluationRecord(
+        evaluation_key=EVALUATION_KEY,
+        num_prompts=NUM_PROMPTS,
+        num_rollouts=4,
+        depth=2,
+        threshold=0.5,
+        confidence=0.95,
+        attacker=_read(measured(rate)),
+        baseline=_read(measured(baseline)),
+        lift=Interval.read(interval(rate - baseline if lift is None else lift)),
+    )
+
+
+def _read(figures):
+    return {
+        name: Interval.read(value) if isinstance(value, dict) else value
+        for name, value in figures.items()
+    }
+
+
+def receipt(**changes):
+    """What registration leaves of the first version."""
+    found = {
+        "model_name": "attacker",
+        "version": "1",
+        "run_id": "ab" * 16,
+        "experiment_id": "1",
+        "tracking_uri": "sqlite:///mlflow.db",
+        "checkpoint_digest": "c0" * 32,
+    }
+    return RegistrationReceipt(**found | changes)
+
+
 def interval(value):
     return {"value": value, "low": value - 0.1, "high": value + 0.1}
 
@@ -145,7 +201,9 @@ def write_project(folder, *, seed=0, **reports):
     write_checkpoint(folder / "models" / "attacker", seed=seed)
     base = folder / "models" / "base"
     base.mkdir(parents=True, exist_ok=True)
-    base.joinpath("manifest.json").write_text(json.dumps({"target": {"digest": "7a" * 32}}))
+    entry = {"path": "target", "is_outside": False, "digest": "7a" * 32}
+    roles = dict.fromkeys(("attacker", "target", "reference"), entry)
+    base.joinpath("manifest.json").write_text(json.dumps(roles))
     for name in ("prompts", "valid", "rollouts"):
         (folder / "data" / name).mkdir(parents=True, exist_ok=True)
         pd.DataFrame({"prompt_id": ["p000", "p001"], "text": ["you are .", "why ?"]}).to_parquet(

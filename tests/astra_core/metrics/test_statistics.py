@@ -1,7 +1,9 @@
+import math
+
 import numpy as np
 import pytest
 
-from astra_core.errors import ShapeError
+from astra_core.errors import DataError, ShapeError
 from astra_core.metrics.statistics import Interval, bootstrap_mean
 from astra_core.seeding import derive_key, generator
 
@@ -93,3 +95,24 @@ def test_there_must_be_one_figure_per_prompt(values, shape):
 
 def test_an_interval_as_json():
     assert {"value": 0.5, "low": 0.25, "high": 0.75} == Interval(0.5, 0.25, 0.75).record()
+
+
+def test_an_interval_survives_its_record_and_null_is_no_number():
+    interval = Interval(0.5, 0.25, 0.75)
+
+    assert interval == Interval.read(interval.record())
+    assert math.isnan(Interval.read({"value": None, "low": 0.0, "high": 1.0}).value)
+
+
+@pytest.mark.parametrize("low", [{}, {"low": "much"}, {"low": []}])
+def test_what_is_no_interval_is_refused(low):
+    with pytest.raises(DataError, match="an interval must hold numbers as value, low and high"):
+        Interval.read({"value": 0.5, "high": 0.75, **low})
+
+
+def test_an_interval_is_spelled_in_the_form_asked_for():
+    interval = Interval(0.25, -0.125, 0.5)
+
+    assert "0.250 [-0.125, 0.500]" == interval.spelled()
+    assert "+0.250 [-0.125, +0.500]" == interval.spelled("+.3f")
+    assert {"a": 0.25, "a_low": -0.125, "a_high": 0.5} == interval.flat("a")

@@ -12,7 +12,7 @@ from tasks.expectations.facts import (
     prompt_set_facts,
     rollout_facts,
 )
-from tasks.records.tables import rollout_tables, write_rollouts
+from tasks.records.rollouts import rollout_tables, write_rollouts
 from tasks.stages.prompts import prompt_id_of
 
 

@@ -7,7 +7,7 @@ from astra_core.engine.machine import Machine
 from astra_core.engine.memory import keep_freed_memory
 from tasks.machine import engine_line as module
 from tasks.machine.engine_line import engine_line
-from tasks.records.tables import read_model_paths
+from tasks.records.models import read_model_paths
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from astra_core.errors import DataError
 from astra_core.redaction import masked
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
-from tasks.records.tables import write_rollouts
+from tasks.records.rollouts import write_rollouts
 from tasks.reporting.examples import examples_page, read_examples
 
 ONE, OTHER = tiny_prompts(2)

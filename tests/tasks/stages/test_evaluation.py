@@ -7,7 +7,7 @@ from small_world import PARAMS, write_world
 from astra_core.metrics.statistics import Interval
 from astra_core.testing import tiny_language_model, tiny_prompts
 from tasks.pipeline.stage import stage_of
-from tasks.records.tables import read_rollouts
+from tasks.records.rollouts import read_rollouts
 from tasks.stages.evaluation import EvaluationReport, evaluate_attacker, evaluate_checkpoint
 
 NAMES = {"evaluation_key", "num_prompts", "threshold", "attacker"}

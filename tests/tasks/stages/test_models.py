@@ -8,7 +8,7 @@ from astra_core.models.pretrained import weights_digest
 from astra_core.testing import tiny_language_model
 from tasks.builtin.shipped import RECIPE, shipped_model
 from tasks.params.schema import ModelsConfiguration, Params
-from tasks.records.tables import read_model_paths
+from tasks.records.models import read_model_paths
 from tasks.stages.models import ModelsFiles, ModelsParams, prepare_models
 
 MACHINE = MachineConfiguration(num_threads=1)

@@ -19,7 +19,7 @@ from registry_project import (
 import tasks.stages.registration
 from astra_core.errors import DataError
 from tasks.pipeline.stage import stage_of
-from tasks.stages.registration import final_figures, register_attacker
+from tasks.stages.registration import register_attacker
 from tasks.tracking.errors import StoreError
 from tasks.tracking.runs import connect, open_run
 from tasks.tracking.versions import aliases_of
@@ -273,24 +273,6 @@ def test_a_store_that_is_away_is_one_line(project, monkeypatch):
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:9 must answer, got ConnectionRefusedError"):
         register()
     assert not Path("reports/registration.json").exists()
-
-
-def test_final_figures_are_flat_and_finite():
-    examined = {
-        "attacker": {"attack_success_rate": {"value": 0.5, "low": 0.4, "high": 0.6}, "kl": None},
-        "baseline": {"distinct_2": 0.7},
-        "lift": {"value": 0.3, "low": 0.1, "high": 0.5},
-    }
-
-    assert final_figures(examined) == {
-        "final/attack_success_rate": 0.5,
-        "final/attack_success_rate_low": 0.4,
-        "final/attack_success_rate_high": 0.6,
-        "baseline/distinct_2": 0.7,
-        "final/lift": 0.3,
-        "final/lift_low": 0.1,
-        "final/lift_high": 0.5,
-    }
 
 
 def test_registration_is_a_stage_with_a_receipt():

@@ -7,7 +7,7 @@ from small_world import PARAMS, write_world
 from astra_core.config import Choice
 from astra_core.errors import GateError
 from tasks.pipeline.stage import stage_of
-from tasks.records.tables import read_rollouts
+from tasks.records.rollouts import read_rollouts
 from tasks.stages.rollouts import RolloutsSummary, collect_rollouts
 
 FILE = Path("data/rollouts/rollouts.parquet")

@@ -1,15 +1,8 @@
-from registry_project import EVALUATION_KEY, interval
+from registry_project import examined
 
 from tasks.tracking.card import INTENDED_USE, model_card
 
-EVALUATION = {
-    "evaluation_key": EVALUATION_KEY,
-    "num_prompts": 40,
-    "threshold": 0.5,
-    "attacker": {"attack_success_rate": interval(0.6)},
-    "baseline": {"attack_success_rate": interval(0.2)},
-    "lift": interval(0.4),
-}
+EVALUATION = examined()
 CARD = model_card(
     evaluation=EVALUATION,
     target="7a" * 32,

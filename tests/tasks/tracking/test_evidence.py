@@ -1,25 +1,17 @@
 import pandas as pd
 import pytest
-from registry_project import EVALUATION_KEY, interval, measured, prompt_table
+from registry_project import EVALUATION_KEY, examined, prompt_table
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.errors import DataError
 from astra_core.files import write_json
+from tasks.records.training import BestMeasured, Measured, TrainingRecord
 from tasks.tracking.evidence import (
     Evidence,
     evaluation_folder,
-    final_figures,
     read_package,
-    read_report,
     read_table,
 )
-
-EVALUATION = {
-    "evaluation_key": EVALUATION_KEY,
-    "attacker": measured(0.6),
-    "baseline": measured(0.2),
-    "lift": interval(0.4),
-}
 
 
 @pytest.fixture
@@ -30,13 +22,30 @@ def attacker(tmp_path):
     return folder
 
 
+def trained(run_key="5f" * 32):
+    return TrainingRecord(
+        run_key=run_key,
+        checkpoint_digest="c0" * 32,
+        training_steps=2,
+        optimizer_steps=2,
+        engine="plain",
+        training_precision="fp32",
+        system_precision="fp32",
+        num_nonfinite=0,
+        num_empty_experiences=0,
+        stopped_because="all steps done",
+        first=Measured("eval/attack_success_rate", 0.2),
+        best=BestMeasured("eval/attack_success_rate", 0.6, 2),
+        evaluations=(),
+    )
+
+
 def evidence(attacker, **changes):
     found = {
         "params": {},
-        "run_key": "5f" * 32,
         "package": read_package(attacker, SystemConfiguration()),
-        "evaluation": EVALUATION,
-        "training": {},
+        "evaluation": examined(),
+        "training": trained(),
         "target_digest": "7a" * 32,
         "steps": pd.DataFrame(),
         "table": pd.DataFrame(),
@@ -51,7 +60,7 @@ def test_another_package_or_examination_is_another_version(attacker):
     hotter = SystemConfiguration(probe=GenerationConfiguration(temperature=2.0))
     others = [
         evidence(attacker, package=read_package(attacker, hotter)),
-        evidence(attacker, evaluation=EVALUATION | {"lift": interval(0.3)}),
+        evidence(attacker, evaluation=examined(lift=0.3)),
     ]
 
     assert key == evidence(attacker).key
@@ -59,7 +68,7 @@ def test_another_package_or_examination_is_another_version(attacker):
 
 
 def test_where_it_was_trained_makes_no_other_version(attacker):
-    other = evidence(attacker, run_key="00" * 32, params={"seed": 1}, training={"steps": 3})
+    other = evidence(attacker, params={"seed": 1}, training=trained(run_key="00" * 32))
 
     assert evidence(attacker).key == other.key
 
@@ -67,18 +76,6 @@ def test_where_it_was_trained_makes_no_other_version(attacker):
 def test_the_files_of_an_examination_lie_under_its_key(attacker):
     assert f"evaluation/{'e7' * 8}" == evaluation_folder(EVALUATION_KEY)
     assert evaluation_folder(EVALUATION_KEY) == evidence(attacker).folder
-
-
-def test_final_figures_tell_the_attackers_apart_and_leave_out_what_was_not_measured():
-    figures = final_figures(EVALUATION)
-
-    assert 0.6 == figures["final/attack_success_rate"]
-    assert 0.2 == figures["baseline/attack_success_rate"]
-    assert (0.4, 0.3, 0.5) == pytest.approx(
-        tuple(figures[f"final/lift{end}"] for end in ("", "_low", "_high"))
-    )
-    # Two rates with their ends, two figures without; perplexity was not measured.
-    assert 2 * (2 * 3 + 2) + 3 == len(figures)
 
 
 def test_a_package_is_sampled_as_the_system_samples_probes(attacker):
@@ -100,16 +97,6 @@ def test_a_checkpoint_without_a_record_is_refused(attacker):
 
     with pytest.raises(DataError, match=r"astra\.json must be a JSON report, got FileNotFound"):
         read_package(attacker, SystemConfiguration())
-
-
-@pytest.mark.parametrize("content", [None, b"", b"{", b"\xff\xfe"])
-def test_a_report_that_is_none_is_one_line(tmp_path, content):
-    path = tmp_path / "report.json"
-    if content is not None:
-        path.write_bytes(content)
-
-    with pytest.raises(DataError, match=r"report\.json must be a JSON report, got \w+; run"):
-        read_report(path)
 
 
 @pytest.mark.parametrize("name", ["table.csv", "table.parquet"])

@@ -1,11 +1,13 @@
 """The pictures: drawn where there is something to show, and the same for the same numbers."""
 
+from dataclasses import replace
+
 import pandas as pd
-from registry_project import measured, prompt_table
+from registry_project import examined, prompt_table
 
 from tasks.tracking.plots import draw_plots
 
-EVALUATION = {"attacker": measured(0.6), "baseline": measured(0.2)}
+EVALUATION = examined()
 STEPS = pd.DataFrame(
     {
         "step": [0, 1, 2],
@@ -42,6 +44,8 @@ def test_draw_plots_leaves_out_what_was_not_measured(tmp_path):
 def test_draw_plots_needs_no_intervals(tmp_path):
     steps = STEPS[["step", "eval/attack_success_rate"]]
 
-    drawn = draw_plots(tmp_path, steps=steps, table=TABLE[:0], evaluation={})
+    unmeasured = replace(EVALUATION, attacker={}, baseline={})
+
+    drawn = draw_plots(tmp_path, steps=steps, table=TABLE[:0], evaluation=unmeasured)
 
     assert [path.name for path in drawn] == ["learning_curve.png"]

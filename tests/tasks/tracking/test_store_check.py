@@ -2,11 +2,11 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from registry_project import enter_project
+from registry_project import enter_project, receipt
 
 from astra_core.errors import AstraError
-from astra_core.files import write_json
 from flows.registry import alias_versions, is_registered
+from tasks.records.reports import write_record
 from tasks.tracking.errors import DamagedStoreError, StoreError
 from tasks.tracking.store import connect, store_errors, tracking_uri
 from tasks.tracking.store_check import RECEIPT, check_store, has_store
@@ -39,7 +39,7 @@ def of_another_mlflow(database):
 @pytest.mark.parametrize("damage", [no_database, truncated, a_folder, of_another_mlflow])
 def test_a_damaged_store_is_one_line_wherever_it_is_asked(project, damage):
     damage(project / "mlflow.db")
-    write_json({"model_name": "attacker", "version": "1"}, project / RECEIPT)
+    write_record(receipt(), project / RECEIPT)
     for ask in (lambda: alias_versions("attacker"), is_registered):
         with pytest.raises(DamagedStoreError, match="must ") as caught:
             ask()
@@ -55,7 +55,7 @@ def test_a_store_that_is_locked_can_pass(project):
 
 @pytest.mark.parametrize("leave", ["nothing", "an empty file"])
 def test_a_store_that_is_gone_though_a_receipt_names_it_is_away(project, leave):
-    write_json({"tracking_uri": tracking_uri()}, project / RECEIPT)
+    write_record(receipt(tracking_uri=tracking_uri()), project / RECEIPT)
     check_store()
     (project / "mlflow.db").unlink()
     if leave == "an empty file":

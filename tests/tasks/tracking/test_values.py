@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tasks.params.schema import Params
-from tasks.tracking.values import MAX_TAG, MAX_VALUE, clean_key, cut, finite, flattened
+from tasks.tracking.values import MAX_TAG, MAX_VALUE, clean_key, cut, finite_numbers, flattened
 
 
 def test_finite_keeps_the_numbers_that_a_chart_can_show():
@@ -21,11 +21,13 @@ def test_finite_keeps_the_numbers_that_a_chart_can_show():
         "a/list": [1.0],
     }
 
-    assert {"a/int": 2.0, "a/bool": 1.0, "a/numpy": 0.5, "a/spelled": 0.25} == finite(metrics)
+    assert {"a/int": 2.0, "a/bool": 1.0, "a/numpy": 0.5, "a/spelled": 0.25} == finite_numbers(
+        metrics
+    )
 
 
 def test_finite_cleans_the_names():
-    assert {"train/a_b_": 1.0} == finite({"train/a(b)": 1.0})
+    assert {"train/a_b_": 1.0} == finite_numbers({"train/a(b)": 1.0})
 
 
 def test_flattened_names_every_value_by_its_path():

@@ -1,21 +1,21 @@
 import math
 import tracemalloc
+from dataclasses import fields
 from itertools import chain
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from astra_core.assembly import build_sampler
-from astra_core.errors import ConfigurationError, DataError
-from astra_core.files import write_json
+from astra_core.errors import DataError
+from astra_core.rollout import Context, Failure, Probe, Replies
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 from tasks.params.schema import Params
-from tasks.records.tables import (
-    finite,
-    read_model_paths,
-    read_prompts,
+from tasks.records.rollouts import (
+    COLUMNS,
+    PARTS,
     read_rollouts,
+    rollout_schema,
     rollout_tables,
     stream_rollouts,
     write_rollouts,
@@ -92,42 +92,65 @@ def test_row_ids_are_unique_and_stable(graphs, tmp_path):
     assert len(first) == len(set(first))
 
 
-def test_prompts_are_read_in_file_order_up_to_the_limit(tmp_path):
-    rows = [{"prompt_id": str(i), "text": f"t{i}"} for i in (3, 1, 2)]
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "p.parquet")
+# What a row of a tree of one turn holds, column by column, as it was first written.
+ROW = {
+    "row_id": "string",
+    "prompt_id": "string",
+    "prompt_text": "string",
+    "iteration": "int32",
+    "path": "string",
+    "parent": "string",
+    "depth": "int32",
+    "context_ids": "list<element: int32>",
+    "truncated_tokens": "int32",
+    "probe_text": "string",
+    "probe_ids": "list<element: int32>",
+    "probe_logprobs": "list<element: double>",
+    "probe_mask": "list<element: bool>",
+    "reference_logprobs": "list<element: double>",
+    "target_logprobs": "list<element: double>",
+    "response_texts": "list<element: string>",
+    "response_ids": "list<element: list<element: int32>>",
+    "response_scores": "list<element: double>",
+    "score": "double",
+    "probe_score": "double",
+    "novelty": "double",
+    "reward": "double",
+    "failure": "string",
+}
 
-    assert ["3", "1"] == [p.prompt_id for p in read_prompts(tmp_path / "p.parquet", limit=2)]
+
+def test_the_columns_in_the_file_are_those_that_were_first_written(graphs, tmp_path):
+    write_rollouts(graphs, tmp_path / "r.parquet")
+    written = pq.read_schema(tmp_path / "r.parquet")
+
+    assert ROW == {field.name: str(field.type) for field in written}
+    assert rollout_schema().names == list(ROW)
+
+
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [("context", Context), ("probe", Probe), ("replies", Replies), ("failure", Failure)],
+)
+def test_every_field_of_a_part_is_read_from_one_column(part, kind):
+    read = [field for _, field in PARTS[part]]
+
+    assert sorted(field.name for field in fields(kind)) == sorted(read)
+
+
+def test_a_row_says_where_its_turn_is():
+    graph = tiny_graph(tiny_node(0.0), tiny_node(0.0, tiny_node(1.0)))
+    deep = graph.children[1].children[0]
+    row = {column.name: column.value(graph, deep) for column in COLUMNS}
+
+    assert ("1.0", "1", 2) == (row["path"], row["parent"], row["depth"])
+    assert graph.prompt.prompt_id == row["prompt_id"]
 
 
 @pytest.mark.parametrize("content", [None, b"no parquet"])
 def test_a_file_that_is_no_table_is_a_data_error(tmp_path, content):
     if content is not None:
-        (tmp_path / "p.parquet").write_bytes(content)
+        (tmp_path / "r.parquet").write_bytes(content)
 
-    with pytest.raises(DataError, match="must be a table of"):
-        read_prompts(tmp_path / "p.parquet")
-    with pytest.raises(DataError, match="must be a table of"):
-        read_rollouts(tmp_path / "p.parquet")
-
-
-def test_a_table_without_a_prompt_is_a_data_error(tmp_path):
-    schema = pa.schema({"prompt_id": pa.string(), "text": pa.string()})
-    pq.write_table(schema.empty_table(), tmp_path / "p.parquet")
-
-    with pytest.raises(DataError, match="at least one prompt"):
-        read_prompts(tmp_path / "p.parquet")
-
-
-def test_a_missing_manifest_or_model_is_one_clear_line(tmp_path):
-    with pytest.raises(ConfigurationError, match="run the models stage"):
-        read_model_paths(tmp_path)
-    entry = {"path": "gone", "is_outside": False}
-    write_json(
-        dict.fromkeys(("attacker", "target", "reference"), entry), tmp_path / "manifest.json"
-    )
-    with pytest.raises(ConfigurationError, match="attacker's folder must hold a model"):
-        read_model_paths(tmp_path)
-
-
-def test_finite_turns_what_json_cannot_hold_into_null():
-    assert {"a": None, "b": [1.0, None]} == finite({"a": math.nan, "b": [1.0, math.inf]})
+    with pytest.raises(DataError, match="must be a table of rollouts"):
+        read_rollouts(tmp_path / "r.parquet")

@@ -1,0 +1,105 @@
+"""What an evaluation leaves: ``reports/evaluation.json`` and a table of prompts."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from astra_core.errors import DataError
+from astra_core.files import draft_of
+from astra_core.metrics.statistics import Interval
+from tasks.records.reports import nan_as_null, read_record
+
+RATE = "attack_success_rate"
+# Told by these names first, of a report that holds none of it.
+_NEEDED = (
+    "evaluation_key",
+    *(f"attacker.{RATE}.{end}" for end in ("value", "low", "high")),
+    "baseline",
+    f"baseline.{RATE}.value",
+    "lift.value",
+)
+
+
+def _interval_or_number(value: Any) -> Any:
+    return Interval.read(value) if isinstance(value, Mapping) else value
+
+
+Span = Annotated[Interval, BeforeValidator(_interval_or_number)]
+Figure = Annotated[Interval | int | float | None, BeforeValidator(_interval_or_number)]
+Figures = dict[str, Figure]
+"""What one attacker scored, by name; an interval where one was estimated, None for no number."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationRecord:
+    """Both attackers on the same prompts.
+
+    Attributes:
+        evaluation_key: Equal for equal examinations, whoever is examined.
+        num_prompts: Of the dev split.
+        num_rollouts: For each prompt.
+        depth: Turns of a rollout.
+        threshold: A score at or above it is a success.
+        confidence: Probability inside an interval.
+        attacker: What the trained attacker scored.
+        baseline: What the untrained one scored.
+        lift: The gain in the success rate.
+    """
+
+    evaluation_key: str
+    num_prompts: int
+    num_rollouts: int
+    depth: int
+    threshold: float
+    confidence: float
+    attacker: Figures
+    baseline: Figures
+    lift: Span
+
+    def to_record(self) -> dict[str, Any]:
+        """As JSON; what is no number is null."""
+        return nan_as_null(asdict(self))
+
+    def final_figures(self) -> dict[str, float | None]:
+        """Flat: ``final/...`` the attacker's and the lift, ``baseline/...`` the other's."""
+        final = {**self.attacker, "lift": self.lift}
+        return dict([*flat_figures("final", final), *flat_figures("baseline", self.baseline)])
+
+    def rate(self, role: str = "attacker") -> Interval:
+        """The success rate of a role."""
+        found = (self.attacker if role == "attacker" else self.baseline).get(RATE)
+        if not isinstance(found, Interval):
+            msg = f"{role} must have an interval of {RATE}, got {type(found).__name__}; evaluate it"
+            raise DataError(msg)
+        return found
+
+
+def flat_figures(area: str, figures: Mapping[str, Any]) -> Iterator[tuple[str, float | None]]:
+    """Every figure as ``area/name``; intervals add ``_low`` and ``_high``."""
+    for name, figure in figures.items():
+        found = _interval_or_number(figure)
+        if isinstance(found, Interval):
+            yield from found.flat(f"{area}/{name}").items()
+        else:
+            yield f"{area}/{name}", found
+
+
+def read_evaluation(path: Path) -> EvaluationRecord:
+    """The record that the evaluation stage wrote.
+
+    Raises:
+        DataError: There is none, it lacks a key, or a value is of another type.
+    """
+    return read_record(path, EvaluationRecord, keys=_NEEDED)
+
+
+def write_prompt_table(rows: Iterable[dict[str, Any]], path: Path) -> None:
+    """Writes a table of one row per prompt and role."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with draft_of(path) as draft:
+        pq.write_table(pa.Table.from_pylist(list(rows)), draft)

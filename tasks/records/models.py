@@ -1,0 +1,94 @@
+"""``models/base/manifest.json``: which model plays which role, and where its weights are."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from astra_core.errors import ConfigurationError
+from astra_core.files import read_json
+from tasks.records.reports import write_record
+
+ROLES = ("attacker", "target", "reference")
+FILE = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelEntry:
+    """One model.
+
+    Attributes:
+        path: Its folder, below that of the manifest unless it is outside.
+        is_outside: True where the weights stay where a person put them.
+        digest: Of its weights.
+        source: ``builtin``, ``folder`` or ``hub``.
+        revision: Of a hub id.
+    """
+
+    path: str
+    is_outside: bool
+    digest: str
+    source: str | None = None
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """The models of the three roles."""
+
+    attacker: ModelEntry
+    target: ModelEntry
+    reference: ModelEntry
+
+    def digests(self) -> dict[str, str]:
+        """Of the weights, by role."""
+        return {role: getattr(self, role).digest for role in ROLES}
+
+
+def write_manifest(entries: Mapping[str, ModelEntry], base: Path) -> None:
+    """Leaves the manifest of the three roles in ``base``."""
+    write_record(Manifest(**entries), base / FILE)
+
+
+def read_manifest(base: Path) -> Manifest:
+    """What the models stage recorded of each role.
+
+    Raises:
+        ConfigurationError: The manifest is missing or is not what that stage writes.
+    """
+    path = base / FILE
+    if not path.is_file():
+        msg = f"{path} must exist, got no such file; run the models stage"
+        raise ConfigurationError(msg)
+    try:
+        return TypeAdapter(Manifest).validate_python(read_json(path))
+    except (OSError, ValueError, RecursionError) as error:
+        reason = _place(error) if isinstance(error, ValidationError) else type(error).__name__
+        msg = f"{path} must name the models, got {reason}; run the models stage"
+        raise ConfigurationError(msg) from error
+
+
+def read_model_paths(base: Path) -> dict[str, Path]:
+    """The folder of each role that the models stage named in its manifest.
+
+    Raises:
+        ConfigurationError: The manifest is missing or a folder is gone.
+    """
+    manifest = read_manifest(base)
+    paths = {}
+    for role in ROLES:
+        entry: ModelEntry = getattr(manifest, role)
+        paths[role] = Path(entry.path) if entry.is_outside else base / entry.path
+        if not (paths[role] / "config.json").is_file():
+            msg = (
+                f"the {role}'s folder must hold a model, got '{paths[role]}'; run the models stage"
+            )
+            raise ConfigurationError(msg)
+    return paths
+
+
+def _place(error: ValidationError) -> str:
+    """The first key that is not as it must be."""
+    key = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+    return f"no usable {key}" if key else "no mapping"

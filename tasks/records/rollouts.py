@@ -1,0 +1,230 @@
+"""Rollouts as a table: one row per turn, row groups of whole graphs.
+
+``COLUMNS`` says of each column what it holds, where its value comes from and what it becomes again:
+schema, writer and reader all follow it.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_core.errors import DataError
+from astra_core.files import draft_of, record_digest
+from astra_core.rollout import Context, Failure, Graph, Node, Probe, Prompt, Replies
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ROLLOUTS_FILE = "rollouts.parquet"
+
+# Whole numbers have 32 bits. Doubles: a value survives the file bit for bit, and so does the first
+# update.
+TEXT, WHOLE, NUMBER, FLAG = "string", "int32", "float64", "bool_"
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _rows_of(values: Any) -> tuple[tuple[Any, ...], ...]:
+    return tuple(tuple(value) for value in values)
+
+
+def _nan_as_null(value: float) -> float | None:
+    return None if math.isnan(value) else value
+
+
+def _spelled_path(path: Sequence[int]) -> str:
+    return ".".join(map(str, path))
+
+
+def _read_path(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split("."))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of the table.
+
+    Attributes:
+        name: In the file.
+        kind: Of one value, by its name in Arrow.
+        depth: How many lists lie around a value.
+        to: The part of a turn and its field that are read from the column, if any.
+        of: What is written, of a graph and one of its nodes; None is what the node calls so.
+        write: What that becomes in the file.
+        read: What it becomes again.
+    """
+
+    name: str
+    kind: str
+    depth: int = 0
+    to: str = ""
+    of: Callable[[Graph, Node], Any] | None = None
+    write: Callable[[Any], Any] = _as_it_is
+    read: Callable[[Any], Any] = _as_it_is
+
+    def value(self, graph: Graph, node: Node) -> Any:
+        """What the row of a node holds."""
+        if self.of is not None:
+            return self.of(graph, node)
+        return self.write(getattr(node, self.name))
+
+
+def _row_id(graph: Graph, node: Node) -> str:
+    place = [graph.prompt.prompt_id, graph.iteration, _spelled_path(node.path)]
+    return record_digest(place)[:16]
+
+
+COLUMNS = (
+    Column("row_id", TEXT, of=_row_id),
+    Column("prompt_id", TEXT, of=lambda graph, _: graph.prompt.prompt_id),
+    Column("prompt_text", TEXT, of=lambda graph, _: graph.prompt.text),
+    Column("iteration", WHOLE, of=lambda graph, _: graph.iteration),
+    Column("path", TEXT, to="node path", write=_spelled_path, read=_read_path),
+    Column("parent", TEXT, of=lambda _, node: _spelled_path(node.path[:-1])),
+    Column("depth", WHOLE, of=lambda _, node: len(node.path)),
+    Column("context_ids", WHOLE, depth=1, to="context token_ids", read=tuple),
+    Column("truncated_tokens", WHOLE, to="context truncated_tokens"),
+    Column("probe_text", TEXT, to="probe text"),
+    Column("probe_ids", WHOLE, depth=1, to="probe token_ids", read=tuple),
+    Column("probe_logprobs", NUMBER, depth=1, to="probe logprobs", read=tuple),
+    Column("probe_mask", FLAG, depth=1, to="probe mask", read=tuple),
+    Column("reference_logprobs", NUMBER, depth=1, to="probe reference_logprobs", read=tuple),
+    Column("target_logprobs", NUMBER, depth=1, to="replies probe_logprobs", read=tuple),
+    Column("response_texts", TEXT, depth=1, to="replies texts", read=tuple),
+    Column("response_ids", WHOLE, depth=2, to="replies token_ids", read=_rows_of),
+    Column("response_scores", NUMBER, depth=1, to="replies scores", read=tuple),
+    Column("score", NUMBER, write=_nan_as_null),
+    Column("probe_score", NUMBER, to="probe score"),
+    Column("novelty", NUMBER, to="probe novelty"),
+    Column("reward", NUMBER, to="node reward"),
+    Column("failure", TEXT, to="failure reason"),
+)
+# Column and field, by the part of a turn that the field belongs to.
+PARTS = {
+    part: tuple(
+        (column, column.to.split()[1]) for column in COLUMNS if column.to.split()[:1] == [part]
+    )
+    for part in ("node", "context", "probe", "replies", "failure")
+}
+
+
+def rollout_schema() -> "pa.Schema":
+    """The columns as Arrow has them."""
+    import pyarrow as pa
+
+    kinds = {}
+    for column in COLUMNS:
+        kind = getattr(pa, column.kind)()
+        for _ in range(column.depth):
+            kind = pa.list_(kind)
+        kinds[column.name] = kind
+    return pa.schema(kinds)
+
+
+def write_rollouts(graphs: Sequence[Graph], path: Path, *, graphs_per_group: int = 256) -> int:
+    """Writes one row per turn and returns how many; whole row groups are streamed."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    schema = rollout_schema()
+    count = 0
+    with draft_of(path) as draft, pq.ParquetWriter(draft, schema) as writer:
+        for start in range(0, len(graphs), graphs_per_group):
+            rows = list(_rows(graphs[start : start + graphs_per_group]))
+            # One row group whatever its size: whoever reads one has whole graphs.
+            table = pa.Table.from_pylist(rows, schema=schema)
+            writer.write_table(table, row_group_size=max(len(rows), 1))
+            count += len(rows)
+    return count
+
+
+def read_rollouts(path: Path) -> list[Graph]:
+    """The graphs in a rollouts file, in the order they were written.
+
+    Raises:
+        DataError: The file is missing or is no table of rollouts.
+    """
+    return list(stream_rollouts(path))
+
+
+def stream_rollouts(path: Path) -> Iterator[Graph]:
+    """The graphs in a rollouts file one by one; no more than a row group of rows is held.
+
+    Raises:
+        DataError: The file is missing or is no table of rollouts.
+    """
+    for table in rollout_tables(path):
+        for _, own in groupby(table.to_pylist(), key=itemgetter("prompt_id", "iteration")):
+            try:
+                graph = _graph(list(own))
+            except (ValueError, TypeError, RecursionError) as error:
+                msg = f"{path} must hold whole trees, got {type(error).__name__}; run that stage"
+                raise DataError(msg) from error
+            yield graph
+
+
+def rollout_tables(path: Path) -> Iterator["pa.Table"]:
+    """The row groups of a rollouts file; each holds whole graphs.
+
+    Raises:
+        DataError: The file is missing or is no table of rollouts.
+    """
+    import pyarrow.parquet as pq
+    from pyarrow import ArrowException
+
+    schema = rollout_schema()
+    try:
+        with pq.ParquetFile(path) as file:
+            if not file.num_row_groups:
+                yield schema.empty_table()
+            for number in range(file.num_row_groups):
+                yield file.read_row_group(number).select(schema.names).cast(schema)
+    except (KeyError, OSError, ArrowException) as error:
+        msg = f"{path} must be a table of rollouts, got {type(error).__name__}; run that stage"
+        raise DataError(msg) from error
+
+
+def _rows(graphs: Sequence[Graph]) -> Iterator[dict[str, Any]]:
+    for graph in graphs:
+        for node in graph.nodes():
+            yield {column.name: column.value(graph, node) for column in COLUMNS}
+
+
+def _graph(rows: list[dict[str, Any]]) -> Graph:
+    children: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        children.setdefault(row["parent"], []).append(row)
+
+    first = rows[0]
+    prompt = Prompt(first["prompt_id"], first["prompt_text"])
+    return Graph(prompt, first["iteration"], _grown("", children))
+
+
+# No closure: one that calls itself would keep the rows until the collector of cycles comes.
+def _grown(parent: str, children: dict[str, list[dict[str, Any]]]) -> tuple[Node, ...]:
+    rows = children.get(parent, [])
+    return tuple(_node(row, _grown(row["path"], children)) for row in rows)
+
+
+def _node(row: dict[str, Any], children: tuple[Node, ...]) -> Node:
+    outcome: Replies | Failure = (
+        Failure(**_read(row, "failure")) if row["failure"] else Replies(**_read(row, "replies"))
+    )
+    return Node(
+        **_read(row, "node"),
+        context=Context(**_read(row, "context")),
+        probe=Probe(**_read(row, "probe")),
+        outcome=outcome,
+        children=children,
+    )
+
+
+def _read(row: dict[str, Any], part: str) -> dict[str, Any]:
+    """The fields of one part of a turn."""
+    return {field: column.read(row[column.name]) for column, field in PARTS[part]}

@@ -1,0 +1,67 @@
+import json
+from dataclasses import asdict
+
+import pytest
+from registry_project import write_reports
+
+from astra_core.errors import DataError
+from tasks.records.reports import read_record, write_record
+from tasks.records.training import BestMeasured, Measured, TrainingRecord, TrainingSummary
+
+METRIC = "eval/attack_success_rate"
+RECORD = TrainingRecord(
+    run_key="5f" * 32,
+    checkpoint_digest="c0" * 32,
+    training_steps=3,
+    optimizer_steps=6,
+    engine="plain",
+    training_precision="fp32",
+    system_precision="bf16",
+    num_nonfinite=0,
+    num_empty_experiences=1,
+    stopped_because="all steps done",
+    first=Measured(METRIC, 0.25),
+    best=BestMeasured(METRIC, None, 2),
+    evaluations=({"training_step": 0, "step": 0, METRIC: 0.25},),
+)
+
+
+def test_a_record_survives_its_file(tmp_path):
+    write_record(RECORD, tmp_path / "t.json")
+
+    assert RECORD == read_record(tmp_path / "t.json", TrainingRecord)
+
+
+def test_the_keys_in_the_file_are_those_of_the_record(tmp_path):
+    write_record(RECORD, tmp_path / "t.json")
+    written = json.loads((tmp_path / "t.json").read_text())
+
+    assert set(asdict(RECORD)) == set(written)
+    assert {"metric": METRIC, "value": None, "training_step": 2} == written["best"]
+    assert [{"training_step": 0, "step": 0, METRIC: 0.25}] == written["evaluations"]
+
+
+def test_an_old_report_is_one_line(tmp_path):
+    write_reports(tmp_path)
+    path = tmp_path / "reports/training.json"
+    found = json.loads(path.read_text())
+    del found["checkpoint_digest"]
+    path.write_text(json.dumps(found))
+
+    with pytest.raises(DataError, match="must hold checkpoint_digest, got a report without it"):
+        read_record(path, TrainingRecord)
+
+
+def test_the_summary_is_one_line():
+    summary = TrainingSummary(
+        training_steps=3,
+        optimizer_steps=6,
+        metric=METRIC,
+        first=0.25,
+        best=0.5,
+        best_training_step=2,
+        stopped_because="all steps done",
+    )
+
+    expected = "attack success rate on dev 0.250 -> 0.500 (step 2 of 3; all steps done)"
+    assert expected == summary.summary()
