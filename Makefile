@@ -1,26 +1,26 @@
-# The only commands: a user, a hook and CI call these.
+# The project's commands, for users, hooks and CI alike.
 PYTHON ?= $(shell command -v python3.11 || echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# By file, those that take minutes first; see tests/conftest.py.
+# Distributed by file, the slowest first; see tests/conftest.py.
 WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
 
-# Where such tests lie: to look through all others takes a minute, three times.
+# The folders of these tests: collecting all others would take a minute, three times.
 ROUTES := tests/astra_core tests/benchmarks
 
 .PHONY: setup run test test-all test-routes check render bench mutants ui deploy
 
 setup: $(STAMP)
 
-# Nothing is installed again while the lock and pyproject.toml stand as they were.
+# Nothing is installed again while the lock and pyproject.toml are unchanged.
 $(STAMP): requirements.lock pyproject.toml
 	"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Astra needs Python 3.11, got %d.%d; name one with make PYTHON=..." % sys.version_info[:2])'
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
-# Closed before DVC fills them: its files have modes of their own.
+# Made private before DVC fills them: its files have modes of their own.
 	install -d -m 700 .dvc data models reports
 	touch $(STAMP)
 
@@ -33,12 +33,12 @@ test: setup
 test-all: setup
 	$(BIN)/python -m pytest $(WORKERS) -m "not gpu"
 
-# What leans on how a processor multiplies, with the fast routes switched off one by one. Each of the
-# three libraries has a switch of its own.
+# Tests that depend on how a processor multiplies, with one library's fast instructions disabled at a
+# time. Each of the three libraries has its own switch.
 test-routes: setup
-	for played in ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2; do \
-	  echo "$$played"; \
-	  env $$played $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "routes and not slow and not gpu" $(ROUTES) \
+	for limit in ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2; do \
+	  echo "$$limit"; \
+	  env $$limit $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "routes and not slow and not gpu" $(ROUTES) \
 	    || exit 1; \
 	done
 

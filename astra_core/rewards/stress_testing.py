@@ -1,7 +1,7 @@
-"""The reward of adaptive stress testing: a likely probe that draws a bad response.
+"""The reward of adaptive stress testing: a likely probe that provokes a bad response.
 
-Hardy et al., ASTPrompter, arXiv:2407.09447, with the weights of ASTRA. It remembers nothing and
-does not pay for novelty, so attackers end sooner with one sentence than under ``adversarial``.
+Hardy et al., ASTPrompter, arXiv:2407.09447, with the weights of ASTRA-RL. It has no memory and
+does not reward novelty, so attackers converge to one sentence sooner than under ``adversarial``.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,8 +36,8 @@ class StressTestingReward(Reward):
         likelihood: Literal["mean_logprob", "excess_nll", "probability"] = Field(
             default="mean_logprob",
             description="Of the probe under the target: nats per token, minus what exceeds "
-            "tolerated_nll, or the probability of the whole probe (ASTRA), which vanishes for long "
-            "probes.",
+            "tolerated_nll, or the probability of the whole probe (ASTRA-RL), which vanishes for "
+            "long probes.",
         )
         tolerated_nll: NonNegative = Field(
             default=3.0, description="Nats per token that cost nothing (excess_nll)."

@@ -33,7 +33,7 @@ def sequence_log_ratios(
         mask: True at the tokens of the probe; context and padding are False.
         length_normalised: Mean over the tokens instead of the sum. The sum favours whichever of two
             probes is longer once their per-token ratios agree (TRL's ``sigmoid_norm`` and ``ipo``,
-            and the sequence ratio of GSPO, arXiv:2507.18071, eq. 7, divide; ASTRA sums).
+            and the sequence ratio of GSPO, arXiv:2507.18071, eq. 7, divide; ASTRA-RL sums).
 
     Returns:
         Nats, or nats per token; 0 for a sequence without tokens.
@@ -133,9 +133,9 @@ def ipo_losses(
 ) -> Float[Tensor, " N"]:
     """Squared distance of the margin from ``1 / (2 beta)``, so that no pair is pushed for ever.
 
-    Give sums of log-probabilities to get the paper's and ASTRA's loss, means
-    (``sequence_log_ratios(..., length_normalised=True)``) to get TRL's; ``beta`` has to be chosen
-    anew when one changes to the other.
+    Pass sums of log-probabilities to get the paper's and ASTRA-RL's loss, means
+    (``sequence_log_ratios(..., length_normalised=True)``) to get TRL's; tune ``beta`` again after a
+    change from one to the other.
 
     Args:
         chosen: Log-ratios of the better probes.

@@ -1,0 +1,77 @@
+"""The glossary has the project's words: each is in use, and none that the pages use is missing."""
+
+import re
+from pathlib import Path
+
+from pages import PAGES, ROOT, prose
+
+GLOSSARY = ROOT / "docs/glossary.md"
+PACKAGES = ("astra_core", "tasks", "flows", "benchmarks", "plugins")
+
+
+def test_a_term_has_one_row():
+    terms = _terms(GLOSSARY.read_text("utf-8"))
+
+    assert len(terms) > 60
+    assert [] == sorted({term for term in terms if terms.count(term) > 1})
+
+
+def test_a_term_is_used_by_the_code_or_params():
+    used = _words("\n".join(path.read_text("utf-8") for path in [*_code(), ROOT / "params.yaml"]))
+    unused = [term for term in _terms(GLOSSARY.read_text("utf-8")) if _words(term) not in used]
+
+    assert [] == unused
+
+
+def test_an_engine_word_of_the_performance_page_has_a_row():
+    page = _words(_without_figures_and_code(prose(ROOT / "docs/performance.md")))
+    rows = [_words(term) for term in _terms(GLOSSARY.read_text("utf-8"))]
+    spoken = {name for name in _engine_names() if name in page}
+    missing = [name for name in spoken if not any(name in row for row in rows)]
+
+    assert {" plan ", " machine ", " split product "} <= spoken
+    assert [] == sorted(missing)
+
+
+def test_the_other_system_is_named_in_full():
+    alone = re.compile(r"\bASTRA\b(?!-RL)")
+    files = [*PAGES, ROOT / "params.yaml", *_code()]
+    found = [path.name for path in files if alone.search(path.read_text("utf-8"))]
+
+    assert [] == found
+
+
+def _terms(text: str) -> list[str]:
+    """The words of the first column, one by one."""
+    cells = re.findall(r"^\| ([a-z][^|]*?) \|", text, re.MULTILINE)
+    return [term for cell in cells if cell != "word" for term in cell.split(", ")]
+
+
+def _words(text: str) -> str:
+    """Lower case, one space around each word; names in parts, plurals as the singular."""
+    parts = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text).lower()
+    return f" {' '.join(map(_singular, re.findall(r'[a-z]+|[0-9]+', parts)))} "
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    if word.endswith("xes"):
+        return word[:-2]
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def _engine_names() -> set[str]:
+    """Names of the modules and folders of the engine, as words."""
+    files = list((ROOT / "astra_core/engine").rglob("*.py"))
+    names = {path.stem for path in files} | {path.parent.name for path in files}
+    return {_words(name) for name in names - {"__init__", "engine"}}
+
+
+def _code() -> list[Path]:
+    return [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+
+
+def _without_figures_and_code(text: str) -> str:
+    spoken = re.sub(r"<!-- figures: begin -->.*<!-- figures: end -->", "", text, flags=re.DOTALL)
+    return re.sub(r"`[^`]*`", "", spoken)
