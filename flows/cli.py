@@ -1,4 +1,4 @@
-"""The command line ``astra``. A person's mistake is one line on stderr, never a stack trace."""
+"""The command line ``astra``. A user's mistake is one line on stderr, never a traceback."""
 
 import os
 import sys
@@ -12,14 +12,14 @@ import typer
 
 from flows.usage import project_folder, usage_line, working_folder
 
-# Nothing heavier than typer is imported here: `astra --help` answers at once.
+# Only typer is imported here, so that `astra --help` answers at once.
 
 BANNER = (
     "Astra trains an attacker to provoke offensive replies from a language model.\n"
     "Content warning: rollouts hold such text; reports and logs mask it."
 )
 STOPPED = (130, 143)  # by Ctrl-C, by SIGTERM
-# Typer carries click's exceptions in a private module of its own.
+# Typer has click's exceptions in a private module.
 USAGE_ERROR = cast("type[Exception]", typer.BadParameter.__base__)
 port = partial(typer.Option, min=1, max=65_535)
 fresh_seed = partial(typer.Option, min=0, max=2**62)
@@ -46,7 +46,7 @@ def main() -> None:
     except Stopped as error:
         status = exit_status(error)
     if status in STOPPED:
-        complain("stopped; the same command goes on from here")
+        complain("stopped; the same command resumes from here")
     sys.exit(status)
 
 
@@ -65,13 +65,13 @@ def run_command(arguments: Sequence[str]) -> int:
     except SystemExit as error:  # of a plug-in's: typer raises none here
         complain(f"error: {failure_of(error).message}")
         return 1
-    except Exception as error:  # noqa: BLE001 - the boundary to the person
+    except Exception as error:  # noqa: BLE001 - the boundary to the user
         return _explain(error)
     return int(status or 0)
 
 
 def _explain(error: Exception) -> int:
-    """One line for each problem a person can mend; a bug keeps its trace."""
+    """One line for each problem that a user can fix; a bug keeps its traceback."""
     from astra_core.errors import AstraError
     from tasks.pipeline.failures import exit_status, plain
 
@@ -82,7 +82,7 @@ def _explain(error: Exception) -> int:
     from tasks.machine.console import complain
 
     if isinstance(told, StageError):
-        complain("the line above says why; the same command goes on from here")
+        complain("the line above says why; the same command resumes from here")
         return 1
     from tasks.pipeline.boundary import complain_of
 
@@ -119,9 +119,9 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change params.yaml first; repeatable."),
     ] = None,
-    force: Annotated[bool, typer.Option(help="Run also what is up to date.")] = False,
+    force: Annotated[bool, typer.Option(help="Also run stages that are up to date.")] = False,
 ) -> None:
-    """Run the pipeline from prompts to the promotion decision; what is up to date is skipped."""
+    """Run the pipeline from prompts to the promotion decision; skip what is up to date."""
     from flows.settings import change_params
     from tasks.machine.console import say
 
@@ -148,13 +148,13 @@ def _run_training(*, force: bool, started: float) -> None:
 
 @app.command()
 def check() -> None:
-    """Check the whole of params.yaml; loads no weights."""
+    """Check all of params.yaml; loads no weights."""
     _run_tasks("--check")
 
 
 @app.command()
 def doctor() -> None:
-    """Say what on this machine would stop a run."""
+    """List what would stop a run on this machine."""
     _run_tasks("--doctor")
 
 
@@ -207,7 +207,7 @@ def rollback() -> None:
 
 @app.command()
 def examples(
-    reveal: Annotated[bool, typer.Option("--reveal", help="Show the text in clear.")] = False,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many turns.")] = 10,
 ) -> None:
     """Show the turns of the last evaluation that scored highest, masked."""
@@ -222,7 +222,7 @@ def reevaluate(
     seed: Annotated[int | None, fresh_seed(help="Of the fresh prompts; default: today.")] = None,
     file: Annotated[Path | None, typer.Option(help="Prompts from a file instead.")] = None,
 ) -> None:
-    """Examine the champion on prompts it has never met."""
+    """Evaluate the champion on prompts it has never seen."""
     if file is not None and not file.is_file():
         from astra_core.errors import ConfigurationError
 
@@ -233,7 +233,7 @@ def reevaluate(
     with quiet_run():
         from flows.reevaluation import champion_reevaluation
 
-        # Its process has said how it went.
+        # Its process has already printed the error.
         champion_reevaluation(seed=seed, file=file, return_state=True).result()
 
 
@@ -245,9 +245,9 @@ def ui(
     detach: Annotated[bool, typer.Option(help="Leave them running.")] = False,
     stop: Annotated[bool, typer.Option(help="Stop those left running.")] = False,
     login: Annotated[bool, typer.Option(help="Print the link that logs a browser in.")] = False,
-    env: Annotated[bool, typer.Option(help="Print what lets 'prefect' in, for a shell.")] = False,
+    env: Annotated[bool, typer.Option(help="Print shell variables for 'prefect'.")] = False,
 ) -> None:
-    """Start the pages of Prefect and MLflow on this machine, until Ctrl-C."""
+    """Serve Prefect's and MLflow's pages on this machine, until Ctrl-C."""
     from flows.servers.pages import serve_pages, stop_pages, tell_environment, tell_login
 
     if stop:
@@ -264,7 +264,7 @@ def ui(
 
 @app.command()
 def deploy() -> None:
-    """Hand the schedules of prefect.yaml to the running Prefect server."""
+    """Register the schedules of prefect.yaml with the running Prefect server."""
     from flows.orchestration.deployment import deploy_all
     from tasks.machine.console import say
 

@@ -4,11 +4,11 @@ from astra_core.errors import AstraError
 
 
 class StageError(AstraError, RuntimeError):
-    """A stage failed in a way that another try cannot mend."""
+    """A stage failed in a way that a retry cannot fix."""
 
 
 class PassingStageError(StageError):
-    """A stage failed in a way that can pass: a crash, a lost peer, a busy lock."""
+    """A stage failed in a way that a retry may fix: a crash, a lost process, a busy lock."""
 
 
 class StageTimeoutError(StageError):

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 def _can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
-    """A store that did not answer may answer later; whatever else is wrong stays wrong."""
+    """Only a store that did not answer is worth a retry."""
     return isinstance(state.data, StoreError)
 
 
-# The retries stand out here, around the whole: a task that is tried again inside of a Prefect
+# The retries are around the whole transaction: a task that is retried inside a Prefect
 # transaction rolls its siblings back at the first failure and then completes without them.
 @task(
     name="promotion",

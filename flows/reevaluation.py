@@ -1,4 +1,4 @@
-"""The flow that looks after the champion: how does it do on prompts of today?"""
+"""The flow that checks the champion: how does it perform on today's prompts?"""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +26,7 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
 
     Args:
         seed: Of the fresh prompts; by default the day the run was scheduled for, as 20261121, so
-            that a run repeated on another day asks the same prompts.
+            that a run repeated on another day uses the same prompts.
         file: Prompts from a file instead.
 
     Raises:

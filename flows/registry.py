@@ -15,11 +15,11 @@ ALIASES = ("champion", "candidate", "previous")
 def is_registered(receipt: Path = RECEIPT) -> bool:
     """Whether the registry has the version that the receipt names.
 
-    DVC sees the receipt, not the registry: after the database was deleted or changed for another,
-    registration is up to date for DVC and yet undone.
+    DVC sees the receipt, not the registry: after the database was deleted or replaced,
+    registration is up to date for DVC although it is undone.
 
     Raises:
-        TrackingError: The store is away or damaged.
+        TrackingError: The store is unavailable or damaged.
     """
     from mlflow.exceptions import MlflowException
 
@@ -38,10 +38,10 @@ def is_registered(receipt: Path = RECEIPT) -> bool:
 
 
 def alias_versions(model_name: str) -> dict[str, str]:
-    """The version behind each alias that is set; asks for no store that was never made.
+    """The version behind each alias that is set; never creates a store.
 
     Raises:
-        TrackingError: The store is away or damaged.
+        TrackingError: The store is unavailable or damaged.
     """
     from mlflow.exceptions import MlflowException
 

@@ -16,7 +16,7 @@ from tasks.params.yaml_files import check_yaml, load_yaml, read_yaml_text
 
 
 def change_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> list[str]:
-    """One line for each value that changed; the file is written only if the whole of it is usable.
+    """One line for each value that changed; the file is written only if all of it is valid.
 
     Args:
         assignments: Each ``section.key=value``, the value as YAML writes it.
@@ -25,7 +25,7 @@ def change_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> list[
     Raises:
         ConfigurationError: An assignment cannot be read, or params.yaml would not be usable.
     """
-    # Without this reading, tags and repeated keys would be taken along.
+    # Without this check, tags and repeated keys would be kept.
     read_record(path)
     yaml = _round_trip_yaml()
     record = yaml.load(read_yaml_text(path))
@@ -39,7 +39,7 @@ def change_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> list[
 
 
 def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:
-    """What changed in ``record``, or nothing if the value was that already."""
+    """What changed in ``record``, or nothing if it already had the value."""
     key, equals, written = assignment.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts):
@@ -79,8 +79,8 @@ def _value(key: str, written: str, yaml: YAML) -> Any:
 def _round_trip_yaml() -> YAML:
     yaml = YAML(typ="rt")
     yaml.preserve_quotes = True
-    yaml.width = 4096  # never fold a line that a person wrote
-    # Left alone, a null would be written as nothing.
+    yaml.width = 4096  # never wrap a user's line
+    # By default, a null would be written as nothing.
     yaml.representer.add_representer(
         type(None), lambda r, _: r.represent_scalar("tag:yaml.org,2002:null", "null")
     )

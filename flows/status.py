@@ -1,4 +1,4 @@
-"""Where the project stands: which stages would run, and which versions carry an alias."""
+"""The project's state: which stages would run, and which versions have an alias."""
 
 from astra_core.errors import DiskFullError
 from flows.registry import alias_versions
@@ -12,7 +12,7 @@ MAX_REASONS = 3
 
 
 def status_lines() -> list[str]:
-    """One line for each stage, and one for each alias of the registry, or why it is away."""
+    """One line for each stage, and one for each alias of the registry, or why it cannot be read."""
     quiet_libraries()
     changed = changes()
     lines = [stage_line(name, changed.get(name, [])) for name in STAGE_NAMES]
@@ -20,7 +20,7 @@ def status_lines() -> list[str]:
     try:
         versions = alias_versions(model)
     except (TrackingError, DiskFullError) as error:
-        # Whether there is a champion is not known, which is another thing than none.
+        # Whether there is a champion is unknown, which differs from none.
         return [*lines, f"{'champion':<13}away: {error}"]
     lines += [f"{alias:<13}{model} version {version}" for alias, version in versions.items()]
     return lines if "champion" in versions else [*lines, f"{'champion':<13}none yet"]

@@ -1,4 +1,4 @@
-"""The end of a run as a person reads it: what was gained, what is registered, what was decided."""
+"""The lines at the end of a run: the gain, the registered version and the decision."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The flow from params.yaml to a promotion decision; every arrow of the drawing is one line."""
+"""The flow from params.yaml to a promotion decision, one line per stage."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 @flow(name="red-team-training")
 def red_team_training(force: bool = False) -> "PromotionDecision":
-    """Trains, examines, registers and judges an attacker; what is up to date is skipped.
+    """Trains, evaluates, registers and judges an attacker; skips what is up to date.
 
     Args:
-        force: Run also the stages that DVC finds up to date.
+        force: Also run the stages that DVC finds up to date.
 
     Raises:
         ConfigurationError: params.yaml cannot be used; nothing has run.
@@ -59,10 +59,10 @@ def red_team_training(force: bool = False) -> "PromotionDecision":
 
 
 def usable_params() -> Params:
-    """params.yaml, wholly checked, with the environment set for it and libraries hushed.
+    """The checked params.yaml, with its environment set and the libraries' logs silenced.
 
     Raises:
-        ConfigurationError: Says what cannot be used, and the way out.
+        ConfigurationError: Says what is invalid and how to fix it.
         TrackingError: ``MLFLOW_TRACKING_URI`` names no store.
     """
     check_tracking_uri(tracking_uri())
@@ -73,14 +73,14 @@ def usable_params() -> Params:
     try:
         check_params(params)
     except AstraError as error:
-        # What led to it can quote an attack, and Prefect logs the whole chain in clear.
+        # The cause can quote an attack, and Prefect logs the whole chain unmasked.
         raise ConfigurationError(shown_text(error)) from None
     advise(params)
     return params
 
 
 def renew_pipeline(params: Params) -> None:
-    """Writes dvc.yaml anew if params.yaml names other files; DVC would not watch those it lacks."""
+    """Rewrites dvc.yaml if params.yaml names other files; DVC would not track missing ones."""
     wanted = render(params=params)
     is_there = kind_of(PIPELINE_FILE) != "nothing there"
     if not is_there or read_pipeline() != wanted:

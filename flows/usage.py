@@ -1,4 +1,4 @@
-"""What a person typed, and where, in the words of an error; imports nothing heavy."""
+"""Errors about the command line and its folder; imports nothing heavy."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,11 +7,11 @@ MARKER = "params.yaml"
 
 
 def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:
-    """What is wrong with a command line; typer names neither the option nor what it was given.
+    """What is wrong with a command line; typer names neither the option nor its value.
 
     Args:
         error: Typer's own.
-        message: Its words; the help has many lines and stays as it is.
+        message: Its text; the help has many lines and stays unchanged.
         arguments: The command line.
     """
     from astra_core.errors.excerpt import excerpt, shortened

@@ -1,4 +1,4 @@
-"""A worked example: supervised training on probes that people wrote, without a single rollout."""
+"""Example: supervised training on probes that people wrote, without any rollouts."""
 
 import json
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from astra_core.training.trainer import Trainer
 
 
 class LessonsTrainer(Trainer):
-    """Learns to say what was written; one experience is one pass over it.
+    """Learns the written probes; one experience is one pass over them.
 
     For ``sft``, ``expert_iteration`` and every algorithm that learns from ``PolicyStep``.
     """
@@ -36,14 +36,14 @@ class LessonsTrainer(Trainer):
 
 
 class Lessons(Harness):
-    """Offers the same steps as every experience; their order is another in each."""
+    """Returns the same steps as every experience, in a different order each time."""
 
     def __init__(self, harness: Harness, steps: Sequence[PolicyStep]) -> None:
         super().__init__(harness.sampler, harness.algorithm, num_episodes=1)
         self._steps = tuple(steps)
 
     def experience(self, iteration: int, *, graphs: Sequence[Graph] | None = None) -> Experience:
-        """All lessons; rollouts that exist are passed over."""
+        """All lessons; existing rollouts are ignored."""
         del graphs
         return Experience(iteration, (), self._steps, {"rollout/num_steps": len(self._steps)}, 0.0)
 
@@ -52,7 +52,7 @@ def read_lessons(path: Path, attacker: LanguageModel) -> list[PolicyStep]:
     """The lessons of a file as steps of weight 1.
 
     Raises:
-        DataError: The file is missing or a line is no lesson.
+        DataError: The file is missing or a line is not a lesson.
     """
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

@@ -1,4 +1,4 @@
-"""A worked example: a trainer with an examination, windows and a way of saving of its own."""
+"""Example: a trainer with its own evaluation, windows and saving."""
 
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -14,12 +14,12 @@ from astra_core.training.trainer import Trainer
 
 
 class ThoroughTrainer(Trainer):
-    """Judges by the hardest prompts too, accumulates more and more, and keeps every model."""
+    """Also evaluates the hardest prompts, widens its windows over time, and keeps every model."""
 
     metric_names = ("eval/hardest",)
 
     class Options(Section):
-        """What the standard trainer does not know."""
+        """Options that the standard trainer does not have."""
 
         num_hardest: Count = Field(default=5, description="Dev prompts of eval/hardest.")
         widen_every: Count = Field(default=8, description="Training steps per further pass.")
@@ -43,7 +43,7 @@ class ThoroughTrainer(Trainer):
             yield window
 
     def save(self) -> None:
-        """A checkpoint, and beside it the model as any tool can load it."""
+        """Saves a checkpoint, and beside it the model in a format that any tool can load."""
         super().save()
         if self.store is not None and self.world.is_first:
             name = f"model_{self.progress.training_step:06d}"

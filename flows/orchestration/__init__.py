@@ -1,1 +1,1 @@
-"""What Prefect is told: stages as tasks, reports, deployments, lost runs."""
+"""What Prefect runs and shows: stages as tasks, reports, deployments, lost runs."""

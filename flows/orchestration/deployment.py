@@ -1,4 +1,4 @@
-"""Schedules: prefect.yaml handed to a server, and a worker that runs what is due."""
+"""Schedules: registers prefect.yaml with a server and starts a worker for scheduled runs."""
 
 import json
 import os
@@ -20,10 +20,10 @@ from tasks.params.yaml_files import load_yaml, read_yaml_text
 
 
 def deploy_all() -> list[str]:
-    """One line for each deployment of prefect.yaml, now known to the server.
+    """One line for each deployment of prefect.yaml, now registered with the server.
 
     Raises:
-        ServiceError: No server answers, or it did not take them.
+        ServiceError: No server answers, or it did not accept them.
     """
     lines = _deployments()
     environment = _server_environment()
@@ -34,7 +34,7 @@ def deploy_all() -> list[str]:
 
 
 def run_worker() -> int:
-    """The exit status of a worker in front.
+    """The exit status of a worker in the foreground.
 
     Raises:
         ServiceError: No server answers, or a worker runs already.
@@ -54,8 +54,8 @@ def run_worker() -> int:
 def _server_environment() -> dict[str, str]:
     """The environment of Prefect's own commands.
 
-    ``PWD`` is what prefect.yaml names as the folder of its flows; a process started with another
-    working folder would inherit a wrong one.
+    prefect.yaml uses ``PWD`` as the folder of its flows; a process started with another
+    working folder would inherit the wrong value.
     """
     os.environ |= client_environment()
     return {**child_environment({**PRIVATE, **QUIET, **STEADY}), "PWD": str(Path.cwd())}

@@ -1,6 +1,6 @@
-"""Flow runs whose process is gone, for example with the machine's power, and that seem to run on.
+"""Flow runs whose process is gone, for example after a power cut, but that still look running.
 
-Each holds its deployment's one slot, so that every later run of the schedule would be cancelled.
+Each holds its deployment's only slot, so every later run of the schedule would be cancelled.
 """
 
 import os
@@ -14,7 +14,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.states import Crashed
 
-# The kernel's clock, by which a process has its start, and the server's may differ so much.
+# The kernel's clock, which gives a process's start, may differ from the server's by this much.
 CLOCK_S = 2.0
 # A worker starts the process of a pending run within this time.
 START_S = 120.0
@@ -22,12 +22,12 @@ UNDER_WAY = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 
 
 def close_lost_runs(client: SyncPrefectClient | None = None) -> int:
-    """How many runs of deployments were found without a process and are now Crashed.
+    """The number of deployment runs that had lost their process and are now Crashed.
 
-    To be called while no worker runs: a run that a worker is about to start has no process either.
+    Call it while no worker runs: a run that a worker is about to start has no process either.
 
     Args:
-        client: Of the server, not yet entered; by default of the one that the environment names.
+        client: Of the server, not yet entered; by default the server that the environment names.
     """
     states = FlowRunFilterState(type=FlowRunFilterStateType(any_=UNDER_WAY))
     with client or _client() as server:
@@ -39,13 +39,13 @@ def close_lost_runs(client: SyncPrefectClient | None = None) -> int:
 
 
 def has_process(run: FlowRun) -> bool:
-    """Whether the run's own process lives, and not a later one that was given its number."""
+    """Whether the run's own process is alive, not a later one with the same process id."""
     import psutil
 
     pid = run.infrastructure_pid or ""
     if not pid.isdigit() or run.state is None:
         return False
-    # The process reported that it runs; only one that is still to report was begun after its state.
+    # A running process has reported so; only one that has not yet reported starts after its state.
     allowed_s = START_S if run.state.is_pending() else CLOCK_S
     try:
         process = psutil.Process(int(pid))

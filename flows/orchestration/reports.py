@@ -1,4 +1,4 @@
-"""What a flow run leaves in Prefect's pages: the stages as a table, and what the gates found."""
+"""What a flow run shows in Prefect's pages: the stages as a table, and the gates' findings."""
 
 from pathlib import Path
 from types import TracebackType
@@ -41,7 +41,7 @@ class PipelineReport:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        # A person who pressed Ctrl-C does not wait for a page.
+        # After Ctrl-C the user should not have to wait for a page.
         if error is not None and not isinstance(error, Exception):
             return
         try:
@@ -49,7 +49,7 @@ class PipelineReport:
                 key="pipeline-report", table=self.rows(), description="Stages of this run"
             )
         except Exception as problem:  # noqa: BLE001 - must not hide why the run failed
-            complain(f"warning: Prefect took no report: {type(problem).__name__}")
+            complain(f"warning: Prefect did not accept the report: {type(problem).__name__}")
 
 
 def publish_validation(page: Path = VALIDATION_PAGE) -> None:

@@ -1,7 +1,7 @@
-"""A stage as a Prefect task: DVC says whether it must run, a process of its own runs it.
+"""A stage as a Prefect task: DVC decides whether it must run, a separate process runs it.
 
-The states a person sees are Skipped, Completed, Failed and TimedOut, and the message of a failure
-is the stage's own. Prefect caches nothing here: whether an output is up to date is DVC's to say.
+A user sees the states Skipped, Completed, Failed and TimedOut, and the message of a failure
+is the stage's own. Prefect caches nothing here: DVC decides whether an output is up to date.
 """
 
 import subprocess
@@ -54,14 +54,14 @@ def run_stage(
     retry_delay_s: float = 2.0,
     force: bool = False,
 ) -> StageOutcome:
-    """How the stage went, after as many tries as it was worth; never raises for a failed stage.
+    """How the stage went after its last try; never raises for a failed stage.
 
     Args:
         name: A stage of dvc.yaml.
         timeout_s: Limit of one try. A try that reaches it is not repeated.
-        retries: Further tries after a failure that can pass.
-        retry_delay_s: Mean pause before the second try; it doubles with each try.
-        force: Run also what DVC finds up to date.
+        retries: After a failure that a retry may fix.
+        retry_delay_s: Mean delay before the first retry; it doubles with each retry.
+        force: Run it even if DVC finds it up to date.
     """
     attempts = 0
 
@@ -90,7 +90,7 @@ def _run_once(name: str, *, timeout_s: float | None, force: bool) -> State[Any]:
     """The final state of one try; a failure with reasons is raised."""
     if not force and is_current(name):
         say(f"{name:<13}up to date")
-        return Completed(name="Skipped", message="DVC finds nothing changed.")
+        return Completed(name="Skipped", message="DVC found no change.")
     command = stage_command("tasks.pipeline.reproduction", name, *(["--force"] if force else []))
     return run_to_state(name, command, timeout_s=timeout_s)
 
@@ -115,7 +115,7 @@ def run_to_state(name: str, command: Sequence[str], *, timeout_s: float | None) 
 
 
 def _failure(name: str, status: int) -> StageError:
-    """The error that a stage's process left behind."""
+    """The error that a stage's process recorded."""
     failure = failures.read_failure(name)
     if failure is None:
         return PassingStageError(f"stage {name} was cut off with exit status {status}")

@@ -1,7 +1,7 @@
-"""A run whose Prefect server is gone ends within seconds and says so in a line.
+"""A run that loses its Prefect server ends within seconds with one error line.
 
-Prefect tries again for minutes and shows stack traces; what it wanted to report is lost either way,
-while the stages that are done are done: DVC knows them, not the server.
+Prefect retries for minutes and shows tracebacks; its report is lost either way,
+while finished stages stay finished: DVC tracks them, not the server.
 """
 
 import atexit
@@ -16,14 +16,14 @@ from flows.servers.processes import stop_all
 from flows.servers.services import Service
 
 POLL_S = 0.5
-NUM_REFUSALS = 4  # in a row: two seconds in which a server that is started again is not missed
+NUM_REFUSALS = 4  # in a row: two seconds, enough for a server that is restarted
 EXIT_LOST_SERVER = 1
 
 
 def watch(server: Service) -> None:
-    """Ends this process once the server, which is one of this machine, is gone.
+    """Ends this process once the server, which runs on this machine, is gone.
 
-    Prefect reports to the server until the interpreter ends, so until then it is watched.
+    Prefect reports to the server until the interpreter ends, so it is watched until then.
     """
     over = threading.Event()
     atexit.register(over.set)
@@ -41,7 +41,7 @@ def _watch(server: Service, over: threading.Event) -> None:
 
 
 def _refuses(url: str) -> bool:
-    """Whether nobody listens at all; a server that is only slow is not gone."""
+    """Whether nothing listens at the address; a server that is only slow is not gone."""
     address = urlsplit(url)
     try:
         with socket.create_connection((address.hostname, address.port or 80), timeout=POLL_S):
@@ -53,7 +53,7 @@ def _refuses(url: str) -> bool:
 
 
 def _end(server: Service) -> NoReturn:
-    """Stops the stage under way and ends the process past Prefect, which would wait."""
+    """Stops the running stage and exits at once, without Prefect's shutdown, which would wait."""
     screen = os.fdopen(os.dup(2), "w", encoding="utf-8")
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, 1)
@@ -61,7 +61,7 @@ def _end(server: Service) -> NoReturn:
     stop_all()
     screen.write(
         f"error: the Prefect server of this run must keep running, but ended; what is done is kept "
-        f"and the same command goes on from here; see {services.LOGS / server.name}.log\n"
+        f"and the same command resumes from here; see {services.LOGS / server.name}.log\n"
     )
     screen.flush()
     os._exit(EXIT_LOST_SERVER)

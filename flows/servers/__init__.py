@@ -1,1 +1,1 @@
-"""The servers on this machine, who may use them, and what they run in."""
+"""The servers on this machine, access to them, and their environment."""

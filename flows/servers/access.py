@@ -1,8 +1,8 @@
-"""Who may use the Prefect servers that we start: those who can read a file of this project's owner.
+"""Access to the Prefect servers that we start: only for those who can read the owner's secret.
 
-A server on 127.0.0.1 can be reached by every user of the machine and by every page that a browser
-shows. So each server asks for a string: the one that lives as long as a run has one of its own, and
-the one of ``astra ui`` has the project's, in a file for the owner alone.
+Every user of the machine and every page in a browser can reach a server on 127.0.0.1. So each
+server requires a secret: a temporary server has its own, and that of ``astra ui`` has the
+project's, in a file that only the owner can read.
 """
 
 import base64
@@ -18,7 +18,7 @@ LEASES = "prefect.server.concurrency.lease_storage.filesystem"
 
 
 def auth_string(path: Path = FILE) -> str:
-    """The project's string, as ``user:password``; made when it is asked for first."""
+    """The project's secret, as ``user:password``; generated on first use."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.parent.chmod(0o700)
     if not path.is_file():
@@ -28,12 +28,12 @@ def auth_string(path: Path = FILE) -> str:
 
 
 def new_auth_string() -> str:
-    """Another string that nobody can guess; safe in an address."""
+    """A new random secret; safe in a URL."""
     return f"astra:{secrets.token_urlsafe(32)}"
 
 
 def server_variables(url: str, auth: str) -> dict[str, str]:
-    """What Prefect's server at an address without path must find in its environment."""
+    """The environment variables of Prefect's server at a URL without a path."""
     return {
         "PREFECT_API_URL": f"{url}/api",
         # Relative, so that the pages work under every name of this machine.
@@ -48,12 +48,12 @@ def server_variables(url: str, auth: str) -> dict[str, str]:
 
 
 def client_variables(auth: str) -> dict[str, str]:
-    """What a client must find in its environment to be let in."""
+    """The environment variables with which a client may use the server."""
     return {"PREFECT_API_AUTH_STRING": auth}
 
 
 def header() -> dict[str, str]:
-    """The same for a request of our own."""
+    """The HTTP header for the same."""
     auth = os.environ.get("PREFECT_API_AUTH_STRING")
     if not auth:
         return {}
@@ -61,12 +61,12 @@ def header() -> dict[str, str]:
 
 
 def login_link(address: str) -> str:
-    """A link that logs a browser in; what follows ``#`` never leaves the browser."""
+    """A link that logs a browser in; the part after ``#`` never leaves the browser."""
     return f"{address}{LOGIN}#{auth_string()}"
 
 
 def _write_once(auth: str, path: Path) -> None:
-    """Leaves a whole file, readable by the owner alone from its first byte; the first one stays."""
+    """Writes the file atomically, readable only by its owner; an existing file stays."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.partial")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
@@ -76,7 +76,7 @@ def _write_once(auth: str, path: Path) -> None:
             os.fsync(file.fileno())
         path.hardlink_to(draft)
     except FileExistsError:
-        # Another process was faster; both go on with its string.
+        # Another process was faster; both use its secret.
         pass
     finally:
         draft.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Which Prefect server a command uses, and what lets it in there."""
+"""Which Prefect server a command uses, and the credentials for it."""
 
 import os
 import urllib.error
@@ -56,13 +56,13 @@ def require_api_url() -> str:
 
 
 def client_environment(url: str | None = None) -> dict[str, str]:
-    """What a client of a Prefect server that answers must find in its environment.
+    """The environment variables for a client of a Prefect server that answers.
 
     Args:
         url: Of its API; by default that of ``api_url``.
 
     Raises:
-        ServiceError: There is no server, or it does not let us in.
+        ServiceError: There is no server, or it rejects us.
     """
     url = url or require_api_url()
     if own_server(url) is not None:
@@ -87,12 +87,12 @@ def own_server(url: str) -> Service | None:
 
 
 def _lets_in(url: str, headers: Mapping[str, str]) -> bool:
-    """Whether the Prefect server with this API does not refuse who sends these headers."""
+    """Whether the Prefect server with this API accepts these headers."""
     request = urllib.request.Request(f"{url}/admin/version", headers=dict(headers))  # noqa: S310
     try:
         urllib.request.urlopen(request, timeout=10).close()  # noqa: S310 - an address of http
     except urllib.error.HTTPError as error:
         return error.code not in {401, 403}
     except (OSError, urllib.error.URLError):
-        return True  # away or slow is another matter
+        return True  # a missing or slow server is reported elsewhere
     return True

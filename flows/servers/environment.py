@@ -1,4 +1,4 @@
-"""The environment of flows and servers, set before Prefect is imported and read its settings."""
+"""The environment of flows and servers, set before Prefect is imported and reads its settings."""
 
 import io
 import os
@@ -14,7 +14,7 @@ from tasks.machine.environment import PRIVATE, QUIET, STEADY
 if TYPE_CHECKING:
     from flows.servers.services import Service
 
-# Prefect would start a server of its own wherever none is named, and that one lets every page in.
+# Without an address Prefect would start its own server, which accepts requests from any page.
 CLOSED = {"PREFECT_SERVER_EPHEMERAL_ENABLED": "false"}
 OWN = {
     *CLOSED,
@@ -34,13 +34,13 @@ def set_flow_environment() -> None:
 
 @contextmanager
 def quiet_run() -> Iterator[None]:
-    """Around a flow run on a person's terminal: Prefect logs to its pages, not to the screen.
+    """The context of a flow run on a terminal: Prefect logs to its pages, not to the screen.
 
-    Runs at the server of ``astra ui`` if it is up, else at a temporary one. When a server of this
-    machine ends under the run, so does this process.
+    Uses the server of ``astra ui`` if it is running, otherwise a temporary one. If a server on this
+    machine ends during the run, so does this process.
 
     Raises:
-        ConfigurationError: A variable of Prefect's holds what it cannot read.
+        ConfigurationError: A variable of Prefect's is invalid.
         ServiceError: ``PREFECT_API_URL`` names a server that does not answer.
         TrackingError: ``MLFLOW_TRACKING_URI`` names no store.
     """
@@ -63,16 +63,16 @@ def quiet_run() -> Iterator[None]:
             watch(server)
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
-    # Heartbeats tell a server of a lost worker; here they cost a second at the end of each run.
+    # Heartbeats let a server notice a lost worker; here they take a second at the end of each run.
     with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
         yield
 
 
 def _check_prefect_settings() -> None:
-    """Returns if Prefect can read the settings that a person made; it reads them when imported.
+    """Returns if Prefect can read the user's settings, which it does when imported.
 
     Raises:
-        ConfigurationError: One of them cannot be read; Prefect would tell in a stack trace.
+        ConfigurationError: A setting is invalid; Prefect would raise a traceback.
     """
     if not any(name.startswith("PREFECT_") and name not in OWN for name in os.environ):
         # The import takes a second, which a temporary server can use to start.
@@ -80,7 +80,7 @@ def _check_prefect_settings() -> None:
     from pydantic import ValidationError
 
     try:
-        # While it is imported, Prefect prints the very problem that is told below, on many lines.
+        # During the import Prefect prints the problem that is reported below, on many lines.
         with redirect_stderr(io.StringIO()):
             from prefect.settings import get_current_settings
 
@@ -101,7 +101,7 @@ def _start_temporary_server() -> "Service":
     from flows.servers.temporary_server import start_temporary_server
 
     server = start_temporary_server()
-    import mlflow  # noqa: F401 - seconds that promotion need not wait for
+    import mlflow  # noqa: F401 - takes seconds, which promotion then need not wait for
 
     wait_until_ready(server, "/api/health")
     return server

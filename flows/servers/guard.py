@@ -1,8 +1,8 @@
-"""What stands between a browser and our servers; Prefect's of itself lets every page in.
+"""Protects our servers against other pages in the browser; Prefect itself accepts them all.
 
-A page of another site can send requests to 127.0.0.1, and can reach it under its own name once its
-name server says so (DNS rebinding). A server can ask for a string, which such a page does not have;
-this refuses it before it is asked.
+A page of another site can send requests to 127.0.0.1, and with DNS rebinding it can reach it under
+its own name. A server can require a secret, which such a page does not have; the guard rejects the
+request even before that.
 """
 
 from urllib.parse import urlsplit
@@ -17,19 +17,19 @@ from starlette.websockets import WebSocketClose
 from flows.servers.access import HOSTS
 
 POLICY_VIOLATION = 1008
-# Prefect's pages would report to a service that counts clicks, whatever its settings say.
+# Prefect's pages would report to an analytics service, whatever its settings say.
 POLICY = "connect-src 'self' blob: data:; frame-ancestors 'self'"
 
 
 def guard(app: Starlette) -> None:
-    """Lets in only what is addressed to this machine and, from a browser, comes from our pages."""
+    """Accepts only requests addressed to this machine and, from a browser, those of our pages."""
     app.add_middleware(OwnPagesOnly)
-    # Added last, so it is asked first.
+    # Added last, so it runs first.
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(HOSTS), www_redirect=False)
 
 
 class OwnPagesOnly:
-    """Refuses what a browser sends for a page of another origin, sockets included.
+    """Rejects what a browser sends for a page of another origin, including web sockets.
 
     Every request that can change something, and every one that a script can read, names the page's
     origin in a browser; programs name none. Nor may another page show ours in a frame, or
@@ -40,7 +40,7 @@ class OwnPagesOnly:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes the request on, or refuses it."""
+        """Passes the request on, or rejects it."""
         if scope["type"] == "lifespan" or _is_own(Headers(scope=scope)):
             await self._app(scope, receive, _restricted(send))
         elif scope["type"] == "websocket":

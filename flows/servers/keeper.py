@@ -1,7 +1,7 @@
 """``python -m flows.servers.keeper COMMAND``: a command that ends with the process that started us.
 
-For programs of others, which do not know how to do so: MLflow's server, Prefect's worker. Standard
-input is the lifeline.
+For programs that do not do so themselves: MLflow's server, Prefect's worker. Standard input is the
+lifeline.
 """
 
 import os
@@ -21,7 +21,7 @@ def kept(command: Sequence[str]) -> list[str]:
 
 
 def main(command: Sequence[str]) -> int:
-    """Runs the command until it ends, or we are asked to end, or the lifeline does; its status."""
+    """The command's exit status, once it ends, or a signal or the lifeline ends it."""
     stop_on_terminate()
     at_end_of_lifeline(lambda: os.kill(os.getpid(), signal.SIGTERM))
     try:

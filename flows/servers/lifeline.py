@@ -1,7 +1,7 @@
-"""A pipe to the process that started this one; it ends when that process does, however that ends.
+"""A pipe to the process that started this one; it closes when that process ends for any reason.
 
-The kernel closes the other end also after ``kill -9``. What starts us keeps the end it got as the
-``stdin`` of its ``Popen``; other children do not inherit it.
+The kernel closes the other end even after ``kill -9``. The parent keeps its end as the ``stdin`` of
+its ``Popen``; other children do not inherit it.
 """
 
 import os

@@ -1,7 +1,7 @@
 """MLflow's application behind our guard; ``mlflow server --app-name astra`` serves it.
 
-MLflow's own refuses other machines' pages, but takes requests of every page that any program shows
-on any port of this machine.
+MLflow's own check rejects pages of other machines, but accepts those of any program on any port of
+this machine.
 """
 
 from fastapi import FastAPI

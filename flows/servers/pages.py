@@ -1,4 +1,4 @@
-"""``astra ui``: the pages of Prefect and MLflow, in front until Ctrl-C or left running."""
+"""``astra ui``: the pages of Prefect and MLflow, in the foreground until Ctrl-C or detached."""
 
 import sys
 import time
@@ -15,7 +15,7 @@ def serve_pages(*, prefect_port: int, mlflow_port: int, worker: bool, detach: bo
     """Starts the servers and waits, or leaves them running.
 
     Raises:
-        TrackingError: MLflow's store is damaged or away, and no server could show it.
+        TrackingError: MLflow's store is damaged or unavailable, so no server could show it.
         ServiceError: They run already, a port is in use, or one does not start.
     """
     if services.running():
@@ -42,7 +42,7 @@ def serve_pages(*, prefect_port: int, mlflow_port: int, worker: bool, detach: bo
 
 
 def _place(service: Service) -> str:
-    """Where a person looks; a log, unlike a terminal, is not told how to log in."""
+    """The address to open; only a terminal, not a log, gets the login link."""
     if service.name == services.PREFECT and sys.stdout.isatty():
         return login_link(service.url)
     return service.url or "runs what is scheduled"

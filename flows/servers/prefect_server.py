@@ -1,7 +1,7 @@
 """``python -m flows.servers.prefect_server``: Prefect's server behind our guard, on 127.0.0.1.
 
-Does what ``prefect server start`` does, which has no room for a guard. With ``--lifeline`` it ends
-when its standard input does, that is with the process that started it, however that one ends; with
+Like ``prefect server start``, which cannot have a guard. With ``--lifeline`` it ends when its
+standard input closes, that is when the process that started it ends for any reason; with
 ``--lasting`` not before.
 """
 
@@ -22,7 +22,7 @@ from flows.servers.guard import guard
 from flows.servers.lifeline import at_end_of_lifeline
 
 GRACE_S = 3
-# Prefect's pages keep what a person types into their login form under this name.
+# Prefect's pages store the input of their login form under this name.
 LOGIN_PAGE = """<!doctype html>
 <title>Astra</title>
 <script>
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     place.add_argument("--port", type=int)
     place.add_argument("--socket", type=int, help="a descriptor that listens already")
     parser.add_argument("--lifeline", action="store_true", help="end with standard input")
-    parser.add_argument("--lasting", action="store_true", help="be deaf to signals")
+    parser.add_argument("--lasting", action="store_true", help="ignore signals")
     asked = parser.parse_args(arguments)
     # Watched before Prefect is imported, which takes seconds.
     servers: list[uvicorn.Server] = []
@@ -74,14 +74,14 @@ def _configuration() -> uvicorn.Config:
 
 
 async def log_in(_request: object) -> HTMLResponse:
-    """The page that takes the string from its own address into the browser's store."""
+    """The page that copies the secret from its own address into the browser's storage."""
     return HTMLResponse(LOGIN_PAGE, headers={"Cache-Control": "no-store"})
 
 
 class _LastingServer(uvicorn.Server):
-    """Deaf to what asks a process to end.
+    """Ignores the signals that ask a process to end.
 
-    Who stops a whole group or session stops the run too, and that needs its server to the end.
+    A signal to a whole group or session stops the run too, which needs its server until it ends.
     """
 
     @contextmanager
@@ -99,7 +99,7 @@ def _pass(number: int, frame: FrameType | None) -> None:
 
 
 def _end(servers: list[uvicorn.Server]) -> None:
-    """Ends politely if there is a server yet, and then at all."""
+    """Shuts the server down if there is one, then ends the process in any case."""
     if not servers:
         os._exit(0)
     # The kernel's alarm, not a thread's: a busy server on a busy machine may not get to a thread.

@@ -1,4 +1,4 @@
-"""Child processes that never outlive the wish for them."""
+"""Child processes that always end with their parent's need for them."""
 
 import os
 import signal
@@ -23,11 +23,11 @@ class Farewell:
     again_s: float
 
 
-# A stage is asked more than once: what a signal handler raises can be lost in a callback.
+# A stage gets several SIGTERMs: what a signal handler raises can be lost in a callback.
 STAGE = Farewell(grace_s=10.0, again_s=4.0)
 # A server takes a second SIGTERM for SIGKILL, and a worker first ends the flow run it has.
 SERVER = Farewell(grace_s=25.0, again_s=25.0)
-# A keeper says farewell to a server first.
+# A keeper first stops its server in the same way.
 KEEPER = Farewell(grace_s=32.0, again_s=32.0)
 
 KILL_GRACE_S = 5.0
@@ -68,7 +68,7 @@ def run_group(
     finally:
         _under_way.discard(process)
     if status != 0:
-        # What a crashed stage had started is nobody's any more.
+        # Processes that a crashed stage had started have no owner any more.
         _signal_group(process.pid, signal.SIGKILL)
     return status
 
@@ -95,14 +95,14 @@ def stop_group(
         _signal_group(group, signal.SIGKILL)
         if child is not None:
             child.wait()
-        # Killed is not gone: the kernel takes a moment, longer on a machine that swaps.
+        # A killed process takes a moment to disappear, longer on a machine that swaps.
         end = time.monotonic() + KILL_GRACE_S
         while _lives(group, None) and time.monotonic() < end:
             time.sleep(0.01)
 
 
 def stop_all() -> None:
-    """Returns when nothing of what ``run_group`` runs in other threads is left."""
+    """Returns when every process that ``run_group`` runs in other threads has ended."""
     for process in tuple(_under_way):
         stop_group(process.pid, STAGE, child=process)
 
@@ -113,9 +113,9 @@ def stage_command(module: str, *arguments: str) -> list[str]:
 
 
 def child_environment(additions: Mapping[str, str]) -> dict[str, str]:
-    """Our environment, and ``additions`` where they are not set, for a child on our interpreter.
+    """Our environment plus ``additions`` that are not set, for a child with our interpreter.
 
-    DVC gives commands to ``$SHELL``; a plain one makes a stage run alike on every machine.
+    DVC runs commands in ``$SHELL``; a plain one makes a stage run the same on every machine.
     """
     own = {"ASTRA_PYTHON": sys.executable, "SHELL": "/bin/sh"}
     return {**additions, **os.environ, **own}

@@ -45,8 +45,8 @@ class Service:
     Attributes:
         name: Also the name of its log.
         pid: Leads a process group of its own.
-        started: Time stamp that tells the process from a later one of the same number.
-        url: Where a person looks, or nothing.
+        started: Time stamp that distinguishes the process from a later one with the same id.
+        url: The address to open, or nothing.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Service:
     url: str = ""
 
     def is_alive(self) -> bool:
-        """Whether that very process still runs."""
+        """Whether this process, and not a later one with its id, still runs."""
         import psutil
 
         try:
@@ -77,12 +77,12 @@ def start(
     stdin: int = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
 ) -> Service:
-    """The service, started in a group of its own with its output in a log; not yet ready.
+    """The service, started in its own process group with its output in a log; not yet ready.
 
     Args:
         name: Of the service and its log.
         command: The program and its arguments.
-        environment: Variables to set beside ours.
+        environment: Variables to set in addition to ours.
         url: Where it will answer.
         stdin: PIPE for a service that ends when its standard input does, and so with us.
         pass_fds: Descriptors that it inherits.
@@ -158,7 +158,7 @@ def _start_other(
     url: str = "",
     lasting: bool,
 ) -> Service:
-    """A program that knows nothing of lifelines, under a keeper unless it is to stay."""
+    """A program without a lifeline, under a keeper unless it is to stay."""
     if lasting:
         return start(name, command, environment, url=url)
     return start(name, kept(command), environment, url=url, stdin=subprocess.PIPE)
@@ -194,17 +194,17 @@ def answers(url: str) -> bool:
 
 
 def remember(services: Sequence[Service]) -> None:
-    """Leaves the services where other commands find them."""
+    """Records the services where other commands find them."""
     write_json([asdict(service) for service in services], SERVICES)
 
 
 def running() -> list[Service]:
-    """The services that were remembered and still run."""
+    """The services that were recorded and still run."""
     return [service for service in remembered() if service.is_alive()]
 
 
 def remembered() -> list[Service]:
-    """The services that were remembered, whether they run or not."""
+    """The services that were recorded, whether they run or not."""
     if not SERVICES.is_file():
         return []
     try:
@@ -214,7 +214,7 @@ def remembered() -> list[Service]:
 
 
 def _service(entry: Any) -> Service | None:
-    """The service of an entry; none of a damaged one."""
+    """The service of an entry; none if the entry is damaged."""
     found = Service(**entry)
     is_whole = isinstance(found.pid, int) and 0 < found.pid < 1 << 31
     return found if is_whole and isinstance(found.started, int | float) else None
@@ -223,7 +223,7 @@ def _service(entry: Any) -> Service | None:
 def stop(services: Sequence[Service]) -> None:
     """Returns when the services are gone, the last started first; their flow runs end with them.
 
-    Also what one has left behind that was killed itself.
+    Also stops processes that a killed service left behind.
     """
     for service in reversed(services):
         child = forget(service)

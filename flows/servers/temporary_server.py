@@ -1,7 +1,7 @@
-"""The Prefect server that lives as long as one run, where ``astra ui`` runs none.
+"""The Prefect server that lives as long as one run, if ``astra ui`` runs none.
 
-It ends with the run, however that ends: its standard input is a pipe that the kernel closes then.
-Should one hang, the next run finds it in a list and ends it.
+It ends with the run, however the run ends: its standard input is a pipe that the kernel closes.
+If one hangs, the next run finds it in a list and ends it.
 """
 
 import atexit
@@ -22,7 +22,7 @@ from flows.servers.services import Service
 
 NAME = "temporary-server"
 FOLDER = Path(".astra/temporary_servers")
-# It knows that its run is over; who asks it again has waited before, or finds it hanging.
+# It was already asked to end with its run; one that still runs is hanging.
 HURRIED = Farewell(grace_s=1.0, again_s=1.0)
 WAIT_S = 10.0
 
@@ -73,7 +73,7 @@ def stop_temporary_server(server: Service) -> None:
 
 
 def end_leftovers() -> int:
-    """How many servers were found without their run; they are gone now."""
+    """The number of servers that had lost their run and were stopped."""
     ended = 0
     for path, run, server in _remembered():
         if run.is_alive():

@@ -17,7 +17,7 @@ from flows.servers.processes import KEEPER
 pytestmark = pytest.mark.slow
 
 BANNER_LINES = 2
-KEPT = "what is done is kept and the same command goes on from here"
+KEPT = "what is done is kept and the same command resumes from here"
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ def test_a_group_that_is_stopped_ends_with_a_line(project, begin):
 
     errors = [line for line in _screen(project) if not line.startswith("prompts  ")]
     assert 128 + signal.SIGTERM == status
-    assert "stopped; the same command goes on from here" == errors[-1]
+    assert "stopped; the same command resumes from here" == errors[-1]
     assert len(errors) <= 2
     _assert_nothing_stays(project)
 

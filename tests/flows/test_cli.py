@@ -105,7 +105,7 @@ def test_a_stage_error_is_not_told_twice(monkeypatch, capsys):
 
     assert 1 == cli._explain(StageError("its own line"))
     assert (
-        "the line above says why; the same command goes on from here\n" == capsys.readouterr().err
+        "the line above says why; the same command resumes from here\n" == capsys.readouterr().err
     )
 
 
