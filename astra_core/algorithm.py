@@ -18,10 +18,10 @@ from astra_core.system import System
 Need = Literal["siblings", "reference", "shared_tokenizer", "value_head"]
 """``siblings``: several probes after each context. ``reference``: log-probabilities under it.
 ``shared_tokenizer``: attacker and target read the same ids. ``value_head``: one on the attacker,
-which the algorithm brings along as ``parameters``."""
+which the algorithm adds as ``parameters``."""
 
 ALL_GIVEN: frozenset[Need] = frozenset({"siblings", "reference", "shared_tokenizer"})
-"""What the world around an algorithm can give; a value head it must bring along itself."""
+"""What System and sampler can provide; an algorithm must add its value head itself."""
 
 # For each need, the line that says what is missing; ``check_needs`` names the algorithm.
 _LACKING: dict[Need, str] = {
@@ -111,7 +111,7 @@ class Algorithm(ABC):
         return [step for graph in graphs for step in self.flatten(graph)]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
-        """Takes note of an experience once it is flattened; returns figures on it for the log."""
+        """Updates its state after an experience is flattened; returns figures for the log."""
         del graphs
         return {}
 
@@ -124,7 +124,7 @@ class Algorithm(ABC):
         """The loss summed over the batch's rows, and metrics that are means over them."""
 
     def parameters(self) -> Sequence[Parameter]:
-        """Weights of the algorithm's own that are trained with the attacker's."""
+        """The algorithm's own weights, trained with the attacker's."""
         return ()
 
     def state(self) -> Mapping[str, Tensor]:
@@ -132,11 +132,11 @@ class Algorithm(ABC):
         return {}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # no state by default
-        """Puts back what ``state`` gave."""
+        """Restores what ``state`` returned."""
 
 
 def refuse_single_children(subject: str, sampler_options: Section) -> None:
-    """Returns if a sampler of these options tries more than one probe after each context.
+    """Returns if a sampler with these options samples more than one probe after each context.
 
     Raises:
         ConfigurationError: It does not.

@@ -1,4 +1,4 @@
-"""The one composition root: what a run is made of, for stages, presets and notebooks alike."""
+"""The composition root: builds the parts of a run, for stages, presets and notebooks alike."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from astra_core.sampler import Sampler
 from astra_core.system import System
 
 if TYPE_CHECKING:
-    # What collects rollouts or examines runs no code of training, and must not run again for it.
+    # Imported late: stages that only roll out or evaluate must not depend on the training code.
     from astra_core.training.checkpoint import CheckpointStore
     from astra_core.training.distributed import World
     from astra_core.training.trainer import Trainer
@@ -49,7 +49,7 @@ class ModelFolders:
 
     @classmethod
     def of(cls, paths: Mapping[str, Path], *, attacker: Path | None = None) -> Self:
-        """The folders by role, with another attacker's in the place of the one there."""
+        """The folders by role, with another attacker."""
         return cls(attacker or paths["attacker"], paths["target"], paths["reference"])
 
 
@@ -76,10 +76,10 @@ def load_system(
     machine = machine or MachineConfiguration()
     keeps_freed_memory = keep_freed_memory()
     device = device_for(machine.device)
-    # torch calls every cumulative sum on CUDA nondeterministic, though over rows, as sampling needs
-    # it, it is not: there a warning takes the place of the error.
+    # torch calls every cumulative sum on CUDA nondeterministic, but over rows, as in sampling, it
+    # is deterministic: so there is a warning instead of an error.
     torch.use_deterministic_algorithms(True, warn_only=device.type == "cuda")
-    # Filling what is about to be written over takes a tenth of a rollout.
+    # Filling memory that is about to be overwritten takes a tenth of a rollout.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     system = System.load(
         config,
@@ -99,7 +99,7 @@ def load_system(
 
 
 def build_reward(reward: Choice) -> Reward:
-    """The configured reward, remembering nothing yet."""
+    """The configured reward, with an empty memory."""
     built: Reward = build("reward", reward)
     return built
 
@@ -112,7 +112,7 @@ def build_sampler(
     prompts: Sequence[Prompt],
     seed: int,
 ) -> Sampler:
-    """The configured sampler with a reward of its own."""
+    """The configured sampler with its own reward."""
     sampler: Sampler = build(
         "sampler",
         rollouts.sampler,
@@ -128,7 +128,7 @@ def build_sampler(
 def build_evaluator(
     evaluation: EvaluationConfiguration, reward: Choice, *, prompts: Sequence[Prompt], seed: int
 ) -> Evaluator:
-    """The examination on these prompts, with a reward of its own."""
+    """The evaluation on these prompts, with its own reward."""
     return Evaluator(evaluation, prompts=prompts, reward=build_reward(reward), seed=seed)
 
 
@@ -141,7 +141,7 @@ def build_trainer(
     first_graphs: Sequence[Graph] | None = None,
     world: "World | None" = None,
 ) -> "Trainer":
-    """The configured trainer with its algorithm, about to begin or to ``resume()``.
+    """The configured trainer with its algorithm, ready to begin or to ``resume()``.
 
     Args:
         training: Names trainer, algorithm, optimiser and schedule.

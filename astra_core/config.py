@@ -1,7 +1,7 @@
-"""Configuration of the core: frozen, range-checked, unknown keys refused; imports no torch.
+"""Configuration of the core: frozen, range-checked, unknown keys rejected; imports no torch.
 
-A configuration is read once, before any weight loads, and stored with every checkpoint. Sections
-validate strictly: the number 16 is not the text "16".
+A configuration is read once, before any weights are loaded, and stored with every checkpoint.
+Sections validate strictly: the number 16 is not the text "16".
 """
 
 import json
@@ -37,7 +37,7 @@ class Section(BaseModel):
         """
         refuse_huge_numbers(record, where)
         try:
-            # Strict JSON mode: lists may fill tuples and text may fill paths, nothing else is bent.
+            # Strict JSON mode: only lists become tuples and text becomes paths.
             return cls.model_validate_json(json.dumps(record, allow_nan=True))
         except TypeError as error:
             msg = f"{where} must hold plain values, got: {error}; put quotes around dates"
@@ -68,7 +68,7 @@ class GenerationConfiguration(Section):
 
 
 class MachineConfiguration(Section):
-    """What the numbers of a run depend on in the machine itself."""
+    """Settings of the machine that affect a run's numbers."""
 
     device: Literal["auto", "cpu", "cuda"] = Field(
         default="cpu",
@@ -98,16 +98,16 @@ class SystemConfiguration(Section):
     max_context_tokens: int = Field(
         default=192,
         ge=8,
-        description="Older tokens of a longer context are cut, and the cut is recorded.",
+        description="Older tokens of a longer context are dropped, which is recorded.",
     )
     probe: GenerationConfiguration = GenerationConfiguration()
     response: GenerationConfiguration = GenerationConfiguration()
     scorer: Choice = Choice(name="profanity")
     score_cache_size: int = Field(
-        default=65536, ge=0, description="Texts whose score is remembered; 0 asks every time."
+        default=65536, ge=0, description="Texts whose score is cached; 0 scores every time."
     )
     tokens_per_batch: Count = Field(
-        default=16384, description="Bounds memory: rows times positions of one forward pass."
+        default=16384, description="Limits memory: rows times positions of one forward pass."
     )
     precision: Literal["auto", "fp32", "bf16"] = Field(
         default="fp32",
@@ -136,7 +136,7 @@ class RolloutsConfiguration(Section):
 class EarlyStopping(Section):
     """When training ends before its last step; every rule that is set can end it.
 
-    Patience is asked after a training step, the other rules before every optimiser update.
+    Patience is checked after a training step, the other rules before every optimiser step.
     """
 
     patience: Count | None = Field(
@@ -150,9 +150,11 @@ class EarlyStopping(Section):
         "nothing is learned and training ends.",
     )
     max_optimizer_steps: Count | None = Field(
-        default=None, description="Updates, the last of which may be amid an experience."
+        default=None, description="Updates; the last may be in the middle of an experience."
     )
-    max_seconds: Positive | None = Field(default=None, description="Wall clock of this process.")
+    max_seconds: Positive | None = Field(
+        default=None, description="Wall-clock time of this process."
+    )
 
 
 class CheckpointConfiguration(Section):
@@ -163,16 +165,16 @@ class CheckpointConfiguration(Section):
     resume: str = Field(
         default="auto",
         min_length=1,
-        description="auto goes on where this run stopped; never begins anew and deletes its "
+        description="auto resumes this run; never starts from scratch and deletes its "
         "checkpoints; else the folder of a checkpoint, or of several, to start from.",
     )
     allow_other_version: bool = Field(
-        default=False, description="Resume what another major version of the package wrote."
+        default=False, description="Resume checkpoints of another major version of the package."
     )
 
 
 class Part(Section):
-    """Weights of the attacker, or of the algorithm, that have a rate or a timetable of their own.
+    """Weights of the attacker, or of the algorithm, with their own learning rate or timetable.
 
     A weight in several parts multiplies their factors and moves only when all of them are active.
     """
@@ -198,9 +200,9 @@ class Part(Section):
 
 
 class LoraConfiguration(Section):
-    """Low-rank adapters (arXiv:2106.09685); no dropout, or another policy would train than sampled.
+    """Low-rank adapters (arXiv:2106.09685); no dropout, since the policy must train as it samples.
 
-    Only the adapters are trained; what is exported has them merged.
+    Only the adapters are trained; the exported model has them merged.
     """
 
     rank: Count = 8
@@ -213,11 +215,11 @@ class LoraConfiguration(Section):
 
 
 Shuffle = Literal["trees", "steps"]
-"""What is shuffled before an experience is cut into micro-batches."""
+"""What is shuffled before an experience is divided into micro-batches."""
 
 
 class TrainingConfiguration(Section):
-    """What the Trainer does; the algorithm brings its own options."""
+    """Settings of the Trainer; the algorithm has its own options."""
 
     trainer: Choice = Choice(name="trainer")
     algorithm: Choice = Choice(name="dpo")
@@ -236,7 +238,7 @@ class TrainingConfiguration(Section):
     )
     shuffle: Shuffle = Field(
         default="trees",
-        description="What changes places: whole trees, read with their common context, or steps.",
+        description="What is shuffled: whole trees, read with their common context, or steps.",
     )
     lr: Positive = Field(default=3e-3, description="Peak learning rate.")
     optimizer: Choice = Choice(name="adamw")
@@ -249,14 +251,14 @@ class TrainingConfiguration(Section):
         "auto takes what a trial finds faster, and a resumed run what it began with.",
     )
     gradient_checkpointing: bool = Field(
-        default=False, description="Activations are computed twice and kept once: less memory."
+        default=False, description="Computes activations again in the backward pass: less memory."
     )
     parts: dict[str, Part] = Field(
         default_factory=dict,
         description="Learning rates and timetables of named groups of weights.",
     )
     lora: LoraConfiguration | None = Field(default=None, description="null trains all weights.")
-    eval_first: bool = Field(default=True, description="Examine the untrained attacker too.")
+    eval_first: bool = Field(default=True, description="Evaluate the untrained attacker too.")
     eval_every: Count = Field(default=10, description="Training steps between evaluations.")
     metric: str = Field(
         default="eval/attack_success_rate", description="Chooses the best checkpoint."
@@ -268,7 +270,7 @@ class TrainingConfiguration(Section):
         default=3, ge=0, description="Updates skipped for a NaN or infinity before the run stops."
     )
     dump_steps: tuple[Count, ...] = Field(
-        default=(), description="Optimiser updates whose tensors are written beside checkpoints."
+        default=(), description="Optimiser steps whose tensors are saved beside checkpoints."
     )
 
     @model_validator(mode="after")
@@ -280,7 +282,7 @@ class TrainingConfiguration(Section):
 
 
 class EvaluationConfiguration(Section):
-    """The fixed examination that attackers are compared by."""
+    """The fixed evaluation by which attackers are compared."""
 
     num_prompts: Count = Field(default=200, description="Dev prompts; the first in file order.")
     num_training_prompts: Count = Field(

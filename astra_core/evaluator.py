@@ -1,4 +1,4 @@
-"""The examination attackers are compared by: fixed prompts, fixed keys, batched."""
+"""The evaluation by which attackers are compared: fixed prompts, fixed keys, batched."""
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
@@ -54,7 +54,7 @@ INTERVALS = (
 
 
 def metric_names() -> frozenset[str]:
-    """Every name that ``Evaluation.metrics`` has, found without examining anybody."""
+    """Every name that ``Evaluation.metrics`` has, found without an evaluation."""
     ends = ("", "_low", "_high")
     intervals = {f"eval/{name}{end}" for name in INTERVALS for end in ends}
     figures = {*attack_metrics((), threshold=0.5), "reward_mean"}
@@ -66,7 +66,7 @@ def require_metric(name: str, *, declared: Iterable[str] = ()) -> None:
 
     Args:
         name: As ``eval/attack_success_rate``.
-        declared: Further names, of a trainer that examines in its own way (``metric_names``).
+        declared: Further names, of a trainer with its own evaluation (``metric_names``).
 
     Raises:
         ConfigurationError: It has none of this name.
@@ -80,7 +80,7 @@ def require_metric(name: str, *, declared: Iterable[str] = ()) -> None:
 
 
 class Evaluator:
-    """Rolls the same prompts out with the same keys, whoever the attacker is."""
+    """Rolls the same prompts out with the same keys for every attacker."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Evaluator:
             raise DataError(msg)
         self.config = config
         self._prompts = tuple(prompts)
-        # A copy: what training says later must not change how novel an examined probe is.
+        # A copy: later training must not change how novel an evaluated probe is.
         self._reward = deepcopy(reward)
         self._seed = seed
 
@@ -120,7 +120,7 @@ class Evaluator:
         return self.judged(rewarded(self._reward, graphs))
 
     def judged(self, graphs: Sequence[Graph]) -> Evaluation:
-        """The evaluation of rollouts that exist."""
+        """The evaluation of existing rollouts."""
         config = self.config
         outcomes = tuple(prompt_outcome(graph, threshold=config.threshold) for graph in graphs)
 

@@ -1,7 +1,8 @@
-"""Files appear whole or not at all, whatever moment the process is killed at.
+"""Files are complete or absent, even if the process is killed while it writes.
 
-Each writer works beside the destination, flushes to disk and renames. A rename within one folder is
-atomic. What is written can be read by its owner alone: it may hold attacks, replies or weights.
+Each writer uses a temporary path beside the destination, flushes to disk and renames. A rename
+within one folder is atomic. Only the owner can read the files: they may hold attacks, replies or
+weights.
 """
 
 import errno
@@ -19,7 +20,7 @@ from typing import Any
 from astra_core.errors import DiskFullError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# Of writers that are not Python's: safetensors, Arrow and SQLite tell by text alone.
+# safetensors, Arrow and SQLite report a full disk only in the text of the error.
 _FULL_WORDS = (
     "no space left on device",
     "disk quota exceeded",
@@ -34,7 +35,7 @@ _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 
 @contextmanager
 def room_for(path: Path) -> Iterator[None]:
-    """Around a write to ``path``, whichever library writes.
+    """The context of a write to ``path`` by any library.
 
     Raises:
         DiskFullError: The disk is full; names it and the file.
@@ -57,7 +58,7 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def disk_full(error: BaseException, path: Path) -> DiskFullError:
-    """The error that a person can act on.
+    """The error that tells the user what to do.
 
     Args:
         error: One of which ``is_disk_full`` is true.
@@ -88,11 +89,11 @@ def flush_to_disk(path: Path) -> None:
 
 @contextmanager
 def draft_of(path: Path, *, is_shared: bool = False) -> Iterator[Path]:
-    """Yields an empty file beside ``path``; what it holds is ``path`` after a clean exit.
+    """Yields an empty file beside ``path``; it becomes ``path`` after a clean exit.
 
     Args:
         path: The file to be.
-        is_shared: It holds no attack, as dvc.yaml does not: others may read it as before.
+        is_shared: It holds no attacks, like dvc.yaml, so others may read it.
 
     Raises:
         DiskFullError: The disk is full; names it and the file.
@@ -102,7 +103,7 @@ def draft_of(path: Path, *, is_shared: bool = False) -> Iterator[Path]:
         with room_for(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             draft.unlink(missing_ok=True)
-            # Closed before the first byte: a mode set at the end would leave it open for a while.
+            # Made private before the first byte: a mode set later would leave it readable.
             os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
             yield draft
             mode = 0o700 & draft.stat().st_mode
@@ -132,7 +133,7 @@ def draft_folder_of(path: Path) -> Iterator[Path]:
                     file.chmod(0o700 & file.stat().st_mode)
                 flush_to_disk(file)
             flush_to_disk(draft)
-            # Moved aside first: a removal takes its time, and half of a folder must never be seen.
+            # Moved away first: removing takes time, and half of a folder must never be visible.
             if path.exists():
                 path.replace(stale)
             draft.replace(path)
@@ -143,15 +144,15 @@ def draft_folder_of(path: Path) -> Iterator[Path]:
 
 
 def write_text(text: str, path: Path, *, is_shared: bool = False) -> None:
-    """Leaves ``path`` holding exactly ``text`` in UTF-8; see ``draft_of``."""
+    """Writes exactly ``text`` to ``path`` in UTF-8; see ``draft_of``."""
     with draft_of(path, is_shared=is_shared) as draft:
         draft.write_text(text, encoding="utf-8")
 
 
 def write_json(record: Any, path: Path) -> None:
-    """Leaves ``path`` holding ``record`` as sorted, indented JSON that ends in a newline.
+    """Writes ``record`` to ``path`` as sorted, indented JSON that ends in a newline.
 
-    Characters that would steer a terminal are escaped, as JSON has it: a report may be looked at.
+    Characters that control a terminal are escaped as in JSON, since a report may be printed.
     """
     text = json.dumps(record, sort_keys=True, indent=2, ensure_ascii=False, allow_nan=False)
     write_text(_STEERING.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n", path)

@@ -1,4 +1,4 @@
-"""What lies at a path that a person named; never raises, whatever the name."""
+"""What exists at a path that a user named; never raises, whatever the name."""
 
 import errno
 import os
@@ -24,7 +24,7 @@ _REASONS = {
 }
 NUL = "a name with a NUL character"
 LOST = frozenset({NUL, _REASONS[errno.ENAMETOOLONG], _REASONS[errno.ELOOP]})
-"""Kinds of names that lead nowhere, whatever is made there."""
+"""Kinds of names at which nothing can exist."""
 
 
 def kind_of(path: Path | str) -> str:

@@ -1,8 +1,8 @@
 """Ready-made: from two Hugging Face folders and a list of prompts to a Trainer, in one call.
 
-In the place of ASTRA-RL's ``HFASTConfiguration`` and ``HFASTTrainer``, with the same numbers.
-Unlike there, the examination works and runs once when due, not per batch; only a better score
-replaces the best model, saved with its tokenizer; windows accumulate; figures are reported.
+Replaces ASTRA-RL's ``HFASTConfiguration`` and ``HFASTTrainer``, with the same numbers. Unlike
+there, the evaluation works and runs once when due, not per batch; only a better score replaces the
+best model, saved with its tokenizer; windows accumulate; figures are reported.
 """
 
 import hashlib
@@ -87,7 +87,7 @@ def hf_trainer(
         target: Likewise; may be the attacker's.
         prompts: What opens the conversations that are learned from.
         dev_prompts: What opens those of the examination; the first ``num_training_prompts``.
-        folder: Where checkpoints go; ``resume()`` goes on from the newest.
+        folder: Where checkpoints go; ``resume()`` continues from the newest.
         config: None for ``hf_configuration()``; names algorithm, trainer, optimiser and schedule.
         assembly: None for the defaults.
 

@@ -1,14 +1,14 @@
-"""Attacks and offensive text are shown masked unless a person asks to see them.
+"""Attacks and offensive text are shown masked unless a user asks to see them.
 
-And whatever is shown, to whom, its characters can neither steer a terminal nor change the order
-in which a line is read.
+In any case, the characters shown can neither control a terminal nor change the order in which a
+line is read.
 """
 
 import re
 import unicodedata
 
 DOT = "·"
-# What stands for a letter in words that are meant to slip through: $hit, @ss, a$$.
+# Characters that replace a letter in words that are meant to evade a filter: $hit, @ss, a$$.
 _LEET = "$@€£¢¥§"
 # Inside of a word these stand for letters too, or part them: sh!t, f*ck, f.u.c.k. At its end they
 # are punctuation.
@@ -63,7 +63,7 @@ def _shape(char: str) -> str:
 
 
 def visible(text: str) -> str:
-    r"""The text with what a terminal would obey, or what turns a line round, spelled out.
+    r"""The text with control characters and direction marks escaped.
 
     Lines and tabs stay. A program that shows text from elsewhere on a terminal shows this.
 

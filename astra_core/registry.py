@@ -1,4 +1,4 @@
-"""One table of everything that params.yaml can name, and the one resolver that reads it.
+"""The table of everything that params.yaml can name, and its resolver.
 
 A plug-in is a class with a nested ``Options`` section (frozen pydantic). A built-in is known by a
 short name; a user's own by import path ``package.module:Class``. Options are validated by the
@@ -95,7 +95,7 @@ def resolve(kind: str, name: str) -> type[Any]:
     try:
         found = getattr(_imported(module_name), attribute)
         problem = "" if name in table else _problem(kind, found)
-    except (Exception, SystemExit) as error:  # whatever a plug-in's own code does when imported
+    except (Exception, SystemExit) as error:  # a plug-in may raise anything when imported
         msg = f"{kind} '{name}' must be importable, got {shown(error)}; check the path"
         raise ConfigurationError(msg) from error
     if problem:
@@ -106,7 +106,7 @@ def resolve(kind: str, name: str) -> type[Any]:
 
 
 def _problem(kind: str, found: Any) -> str:
-    """Why an object that was found can be no plug-in of this kind; empty when it can."""
+    """Why an object cannot be a plug-in of this kind; empty if it can."""
     if not isinstance(found, type):
         return f"must be a class, got {type(found).__name__}; name the class itself"
     module_name, _, attribute = BASES[kind].partition(":")

@@ -1,4 +1,4 @@
-"""A reward turns what happened in a turn into the number an algorithm maximises."""
+"""A reward turns a turn into the number that an algorithm maximises."""
 
 import math
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from astra_core.rollout import Graph
 
 
 class Reward(ABC):
-    """Score minus penalties; may remember what it has seen."""
+    """Score minus penalties; may have a memory."""
 
     class Options(Section):
         """A reward without options."""
@@ -23,17 +23,17 @@ class Reward(ABC):
 
     @abstractmethod
     def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
-        """The graphs with every node's reward filled in; remembers nothing."""
+        """The graphs with every node's reward filled in; does not change the memory."""
 
     def remember(self, graphs: Sequence[Graph]) -> None:  # noqa: B027  # none by default
-        """Takes note of an experience after it was rewarded; most rewards have no memory."""
+        """Updates the memory after an experience was rewarded; most rewards have none."""
 
     def state(self) -> Mapping[str, Tensor]:
         """What ``remember`` has built, for a checkpoint."""
         return {}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # none by default
-        """Puts back what ``state`` gave."""
+        """Restores what ``state`` returned."""
 
 
 def rewarded(reward: Reward, graphs: Sequence[Graph]) -> list[Graph]:

@@ -20,7 +20,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What was asked: the conversation so far, as the attacker read it.
+    """The conversation so far, as the attacker read it.
 
     Attributes:
         token_ids: In the attacker's tokenizer.
@@ -41,8 +41,8 @@ class Probe:
         logprobs: Under the policy that sampled, nats.
         mask: True at the tokens that are trained.
         reference_logprobs: Under the reference, nats; empty when not computed.
-        score: The scorer's opinion of the probe itself.
-        novelty: Share of it that had not been said before, in [0, 1].
+        score: The scorer's score of the probe itself.
+        novelty: Share of it that is new, in [0, 1].
     """
 
     text: str
@@ -56,7 +56,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """What the target answered: independent replies, of which the first goes on.
+    """What the target answered: independent replies; the conversation continues with the first.
 
     Attributes:
         texts: One per reply.
@@ -86,9 +86,9 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One turn: what was asked, what was probed, what came of it and what that is worth.
+    """One turn: context, probe, outcome and reward.
 
-    The properties read the parts by one name each, as the columns of a rollouts file have them.
+    The properties give each value one name, like the columns of a rollouts file.
 
     Attributes:
         path: Child indices from the root, so ``(0, 2)`` is the third probe after the first turn.
@@ -108,7 +108,7 @@ class Node:
 
     @property
     def has_failed(self) -> bool:
-        """True when the turn teaches nothing."""
+        """True if the turn failed, so that nothing is learned from it."""
         return isinstance(self.outcome, Failure)
 
     @property
@@ -163,12 +163,12 @@ class Node:
 
     @property
     def probe_score(self) -> float:
-        """The scorer's opinion of the probe itself."""
+        """The scorer's score of the probe itself."""
         return self.probe.score
 
     @property
     def novelty(self) -> float:
-        """Share of the probe that had not been said before, in [0, 1]."""
+        """Share of the probe that is new, in [0, 1]."""
         return self.probe.novelty
 
     @property
@@ -178,7 +178,7 @@ class Node:
 
     @property
     def response_texts(self) -> tuple[str, ...]:
-        """The replies of the target; the conversation goes on with the first."""
+        """The replies of the target; the conversation continues with the first."""
         return self.replies.texts
 
     @property

@@ -19,7 +19,7 @@ class Sampler(ABC):
     gives: ClassVar[frozenset[Literal["siblings", "reference"]]] = frozenset(
         {"siblings", "reference"}
     )
-    """What its turns can serve an algorithm with: several probes after each context, where its
+    """What its turns provide to an algorithm: several probes after each context, where its
     options allow it, and log-probabilities under the reference. See ``astra_core.algorithm.Need``.
     """
 
@@ -42,7 +42,7 @@ class Sampler(ABC):
         self.reward = reward
         self.seed = seed
         self.max_failed_fraction = max_failed_fraction
-        # Seconds of scoring so far; the Trainer reports them apart from the rest of a rollout.
+        # Seconds of scoring so far; the Trainer reports them separately from the rest of a rollout.
         self.score_s = 0.0
 
     @property

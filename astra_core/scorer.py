@@ -1,4 +1,4 @@
-"""A scorer judges text: 0 is harmless, 1 is what the safety team looks for."""
+"""A scorer rates text: 0 is harmless, 1 is what the safety team looks for."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from astra_core.extensions.calls import is_number, path_of, plugin_call, spelled
 
 
 class Scorer(ABC):
-    """The judge of responses. Scores lie in [0, 1]; higher means worse behaviour."""
+    """Scores texts. Scores are in [0, 1]; higher means worse behaviour."""
 
     works_on: Literal["cpu", "gpu", "elsewhere"] = "cpu"
     """Where the work is done; ``elsewhere`` is a server that is waited for.
@@ -28,17 +28,17 @@ class Scorer(ABC):
     @property
     @abstractmethod
     def version(self) -> str:
-        """Names the judge and its weights, so that two figures can be compared."""
+        """Names the scorer and its weights; only figures with equal versions are compared."""
 
     @abstractmethod
     def score(self, texts: Sequence[str]) -> list[float]:
         """One score per text, in order, each in [0, 1]; an empty batch gives an empty list.
 
-        A text has one score, whenever and beside whatever it is asked for: what is asked again may
-        be answered from memory. Calls may come from different threads, but one at a time.
+        A text has one score, at any time and in any batch, so scores may be cached. Calls may come
+        from different threads, but one at a time.
 
         Raises:
-            ScorerError: The judge could not be reached or gave something that is no score.
+            ScorerError: The scorer could not be reached or returned something that is not a score.
         """
 
 
@@ -67,7 +67,7 @@ def checked_scores(scorer: Scorer, texts: Sequence[str]) -> list[float]:
 
 
 def version_of(scorer: Scorer) -> str:
-    """What the scorer calls itself and its weights; figures are compared by it.
+    """The scorer's version; only figures with equal versions are compared.
 
     Raises:
         PluginError: It failed, or gave no text.

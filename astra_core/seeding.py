@@ -43,7 +43,7 @@ def generator(key: bytes) -> np.random.Generator:
 
 @contextmanager
 def torch_seeded(seed: int) -> Iterator[None]:
-    """Runs the body with torch's global generators seeded, and puts their states back."""
+    """Runs the body with torch's global generators seeded, then restores their states."""
     import torch
 
     with torch.random.fork_rng():

@@ -30,7 +30,7 @@ class System:
         attacker: The only model that is ever trained.
         target: Frozen.
         reference: Frozen copy of the untrained attacker.
-        scorer: The judge.
+        scorer: Rates probes and replies.
         config: How they talk.
         shares_tokenizer: Attacker and target read the same ids, so ids pass between them unchanged.
         reference_is_target: The two hold the same weights, so one pass serves both.
@@ -112,7 +112,7 @@ class System:
         )
 
     def digest(self) -> str:
-        """Names everything an attacker is examined by; equal digests make figures comparable."""
+        """Covers everything that affects an evaluation; equal digests make figures comparable."""
         memory = {"score_cache_size", "prefix_cache_mib"}
         settings = self.config.model_dump(mode="json", exclude=memory)
         return record_digest([self.target_digest, version_of(self.scorer), settings])
@@ -127,7 +127,7 @@ class System:
 
     @contextmanager
     def remembering(self) -> Iterator[None]:
-        """Runs the body with every model keeping what it has read; no weight may change in it."""
+        """Runs the body with every model caching what it has read; no weight may change in it."""
         models = {id(model): model for model in (self.attacker, self.target, self.reference)}
         max_bytes, is_bf16 = self.config.prefix_cache_mib << 20, self.config.precision == "bf16"
         with ExitStack() as stack:

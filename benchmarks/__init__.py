@@ -1,6 +1,6 @@
-"""What is fast, how good the result is, and how either is measured.
+"""Benchmarks of speed and of the quality of results.
 
-Threads wait as they do in a stage. They read how when torch is loaded, so it is said here, before.
+Threads wait as they do in a stage. torch reads the setting when it is loaded, so it is set here.
 """
 
 import os

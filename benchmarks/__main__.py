@@ -1,7 +1,7 @@
 """``python -m benchmarks [MEASURE]``: every benchmark of speed, or one measure, as Markdown.
 
-The exit status is 1 when a limit is exceeded, be it of time or of how far two results that should
-be equal may lie apart. Of the measures, ``trainer_overhead``, ``rollout``, ``update``, ``decode``
+The exit status is 1 if a limit is exceeded, of time or of the difference between two results that
+should be equal. Of the measures, ``trainer_overhead``, ``rollout``, ``update``, ``decode``
 and ``profiles`` are those of speed and share the options below. ``default_run``, ``neighbours``,
 ``data_scale`` and ``seeds`` take minutes and run only when they are named; each has options of its
 own, as in ``python -m benchmarks seeds 3 4 5``.
@@ -46,14 +46,14 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "data_scale": data_scale.main,
     "seeds": seeds.main,
 }
-"""What takes minutes and has options of its own."""
+"""Measures that take minutes and have their own options."""
 
 MARKS = ("<!-- figures: begin -->", "<!-- figures: end -->")
 """Between these a page keeps what the last run printed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what is asked for; the exit status."""
+    """Runs the requested measures; the exit status."""
     first, *rest = [*(sys.argv[1:] if arguments is None else arguments)] or [""]
     if first in COMMANDS:
         return COMMANDS[first](rest)
@@ -111,7 +111,7 @@ def _write(file: Path, text: str) -> None:
 
 
 def _page(written: str) -> Path:
-    """A page that can be written, looked at before an hour of benchmarks and not after it."""
+    """A writable page, checked before an hour of benchmarks rather than after it."""
     page = Path(written)
     if kind_of(page.parent) != "a folder" or kind_of(page) not in {"a file", "nothing there"}:
         msg = f"must be a file in a folder that exists, got {found_at(page)}"

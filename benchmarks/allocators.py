@@ -1,4 +1,4 @@
-"""What others do runs as in their processes, where large tensors come fresh from the kernel."""
+"""Runs other programs' code as in their processes, with large tensors fresh from the kernel."""
 
 import ctypes
 from collections.abc import Iterator

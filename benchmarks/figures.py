@@ -1,4 +1,4 @@
-"""What a benchmark tells: figures with their limits, costs of several ways, and what was equal."""
+"""The results of a benchmark: figures with limits, costs of several ways, and equalities."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class Figure:
 
     @property
     def is_kept(self) -> bool:
-        """True when the limit is kept, or there is none."""
+        """True if the limit is kept, or there is none."""
         return self.limit is None or self.value < self.limit
 
 

@@ -1,4 +1,4 @@
-"""What this machine can do at best, measured, and what a step of decoding or an update must do.
+"""The measured limits of this machine, and the least work of a decoding step or an update.
 
 No way of computing can read weights faster than memory gives them, or multiply faster than the best
 matrix product does.

@@ -1,6 +1,6 @@
-"""What is benchmarked: random models of a real model's shape, and trees of a real size.
+"""The subjects of the benchmarks: random models of a real model's shape, trees of a real size.
 
-The weights are random: only the shape costs time.
+The weights are random: only the shape affects the time.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class Shape:
 
     @property
     def generation(self) -> GenerationConfiguration:
-        """Sampling as ASTRA-RL's defaults say, without early ends."""
+        """Sampling with ASTRA-RL's defaults, without early ends."""
         return GenerationConfiguration(
             max_new_tokens=self.new_tokens, min_new_tokens=self.new_tokens, top_k=50, top_p=0.9
         )
@@ -62,11 +62,11 @@ SHAPES = {shape.name: shape for shape in (GPT2_SMALL, SMALL)}
 
 
 class DigestScorer(Scorer):
-    """A judge that takes no time and never finds two texts equally bad: siblings form pairs."""
+    """A scorer that takes no time and never gives two texts equal scores: siblings form pairs."""
 
     @property
     def version(self) -> str:
-        """The way it judges."""
+        """The version of its scores."""
         return "sha256"
 
     def score(self, texts: Sequence[str]) -> list[float]:

@@ -1,4 +1,4 @@
-"""Seconds of several ways to do one thing, taken in turn: a busy machine hits all alike."""
+"""Seconds of several ways to do one thing, measured in turn: a busy machine affects all."""
 
 import os
 import statistics
@@ -16,7 +16,7 @@ from benchmarks.allocators import default_allocator
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long one is ready to wait for figures.
+    """The effort spent on figures.
 
     Attributes:
         threads: Torch's, for the wall clock.
@@ -114,7 +114,7 @@ def seconds(call: Callable[[], Any]) -> float:
 
 @contextmanager
 def threads(count: int) -> Iterator[None]:
-    """Runs the body with so many threads of torch, and puts their number back."""
+    """Runs the body with so many threads of torch, then restores their number."""
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:

@@ -1,4 +1,4 @@
-"""Credit over turns: what a probe deserves for the turns that came after it, on trees of nodes.
+"""Credit over turns: how later turns count for a probe, on trees of nodes.
 
 The mathematics is ``functional.backed_up_rewards``; here trees of nodes become the vectors it
 reads, without turns that failed.
@@ -114,7 +114,7 @@ def rollouts(graph: Graph) -> Iterator[tuple[Node, ...]]:
 
 
 def can_teach(node: Node) -> bool:
-    """True for a turn that did not fail and has a token that is trained."""
+    """True for a turn that did not fail and has a trained token."""
     return not node.has_failed and any(node.probe_mask)
 
 
@@ -157,7 +157,7 @@ def values_and_groups(
 def flat_group_figures(
     turns: Sequence[CreditedTurn], *, min_spread: float = MIN_SPREAD
 ) -> dict[str, float]:
-    """How many groups of siblings there were, and how many were of one worth, hence useless."""
+    """The number of sibling groups, and of those with equal values, which give no gradient."""
     values, groups = values_and_groups(turns)
     return {
         "groups": float(len(set(groups.tolist()))),

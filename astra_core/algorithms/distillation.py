@@ -1,8 +1,8 @@
-"""On-policy distillation: the attacker learns, on its own probes, to speak as a teacher would.
+"""On-policy distillation: the attacker learns, on its own probes, to write like a teacher.
 
 GKD, arXiv:2306.13649, and Thinking Machines, "On-Policy Distillation" (2025). Every token is
 rewarded by how much likelier the teacher finds it, so the reverse KL attacker || teacher falls; the
-reward of the turn plays no part. The teacher is the System's reference (``models.reference`` may
+reward of the turn is not used. The teacher is the System's reference (``models.reference`` may
 name a stronger attacker), or its target where both share a tokenizer, which makes for probes in the
 target's own manner.
 """
@@ -29,7 +29,7 @@ from astra_core.system import System
 
 @dataclass(frozen=True, slots=True)
 class TaughtProbe:
-    """A probe, and how much more the teacher would have liked each of its tokens."""
+    """A probe, and the teacher's log-ratio of each of its tokens."""
 
     node: Node
     advantages: tuple[float, ...]
@@ -68,12 +68,12 @@ class Distillation(Algorithm):
 
     @classmethod
     def needs_with(cls, options: Section) -> frozenset[Need]:
-        """The reference, or a target whose opinion of a probe is one of the same tokens."""
+        """The reference, or a target that shares the attacker's tokens."""
         is_target = getattr(options, "teacher", None) == "target"
         return frozenset({"shared_tokenizer" if is_target else "reference"})
 
     def flatten(self, graph: Graph) -> Sequence[TaughtProbe]:
-        """Every probe with the teacher's opinion of each token."""
+        """Every probe with the teacher's log-probability of each token."""
         nodes = [node for node in graph.nodes() if can_teach(node)]
         opinions = self._opinions(nodes)
         return [

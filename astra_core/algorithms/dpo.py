@@ -1,7 +1,7 @@
 """Direct preference optimisation: siblings are compared, and the better probe is made likelier.
 
 Rafailov et al., arXiv:2305.18290. The default of this project, because a tree of turns yields pairs
-without a value network, and a margin keeps the scorer's noise out of them.
+without a value network, and a margin filters out the scorer's noise.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ class DPO(Algorithm):
         return self._pairs.flatten(graph)
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
-        """Counts groups and pairs; nothing is kept."""
+        """Counts groups and pairs; stores nothing."""
         return self._pairs.remember(graphs)
 
     def collate(self, steps: Sequence[PreferencePair]) -> PreferenceBatch:

@@ -1,7 +1,7 @@
-"""Expert iteration: the attacker copies the best of its own rollouts.
+"""Expert iteration: the attacker imitates the best of its own rollouts.
 
 Best of each prompt: RAFT, arXiv:2304.06767; all above a threshold: ReST, arXiv:2308.08998; weighted
-by reward: neural interactive proofs, of whose random draws this is the expectation. A rollout is a
+by reward: the expectation of the random draws in neural interactive proofs. A rollout is a
 path from the first turn to a last one; its reward is the sum over its turns.
 """
 
@@ -40,7 +40,7 @@ class ExpertIteration(Algorithm):
     needs: ClassVar[frozenset[Need]] = frozenset()
 
     class Options(Section):
-        """Which rollouts are copied."""
+        """Which rollouts are imitated."""
 
         selection: Literal["top_k", "threshold", "reward_weighted"] = "top_k"
         k: Count = Field(default=4, description="Rollouts of each prompt that are copied (top_k).")
@@ -101,7 +101,7 @@ class ExpertIteration(Algorithm):
         return [step for step in steps if step.advantage > 0.0 and can_teach(step.node)]
 
     def copies(self, rewards: Sequence[Sequence[float]]) -> list[float]:
-        """How often each rollout is copied, given the rewards of its turns; may be a fraction."""
+        """The weight of each rollout, given the rewards of its turns; may be a fraction."""
         options = self.options
         totals = torch.tensor([sum(turns) for turns in rewards], dtype=torch.float64)
         if options.selection == "top_k":
@@ -119,7 +119,7 @@ class ExpertIteration(Algorithm):
         return copies
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
-        """Counts rollouts and what is copied of them; nothing is kept."""
+        """Counts rollouts and those imitated; stores nothing."""
         paths = [list(rollouts(graph)) for graph in graphs]
         copies = [self.copies([[node.reward for node in path] for path in own]) for own in paths]
         return {

@@ -86,7 +86,7 @@ class GRPO(Algorithm):
 
     @classmethod
     def needs_with(cls, options: Section) -> frozenset[Need]:
-        """The reference too, where KL to it is charged."""
+        """The reference too, if there is a KL penalty."""
         return cls.needs | needs_for_kl(options)
 
     def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
@@ -100,7 +100,7 @@ class GRPO(Algorithm):
         return [step for turn, step in pairs if turn.group in lively]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
-        """Counts the groups that taught nothing and updates the KL coefficient."""
+        """Counts the groups without gradient and updates the KL coefficient."""
         turns = self._policy.turns(graphs, self.options)
         return self._policy.remember(graphs, turns, min_spread=self.options.min_spread)
 
@@ -117,7 +117,7 @@ class GRPO(Algorithm):
         return self._policy.penalty.state()
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Puts it back."""
+        """Restores it."""
         self._policy.penalty.load_state(state)
 
     def _advantages(self, turns: Sequence[CreditedTurn]) -> Float[Tensor, " N"]:

@@ -47,7 +47,7 @@ class IPO(Algorithm):
         return self._pairs.flatten(graph)
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
-        """Counts groups and pairs; nothing is kept."""
+        """Counts groups and pairs; stores nothing."""
         return self._pairs.remember(graphs)
 
     def collate(self, steps: Sequence[PreferencePair]) -> PreferenceBatch:

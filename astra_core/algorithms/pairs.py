@@ -153,7 +153,7 @@ class PairLearning:
         return preference_pairs(graph, self.options)
 
     def remember(self, graphs: Sequence[Graph]) -> dict[str, float]:
-        """Counts groups and pairs; nothing is kept."""
+        """Counts groups and pairs; stores nothing."""
         return pair_figures(graphs, self.options)
 
     def collate(self, steps: Sequence[PreferencePair]) -> PreferenceBatch:

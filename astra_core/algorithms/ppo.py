@@ -101,7 +101,7 @@ class PPO(Algorithm):
 
     @classmethod
     def needs_with(cls, options: Section) -> frozenset[Need]:
-        """The reference too, where KL to it is charged."""
+        """The reference too, if there is a KL penalty."""
         return cls.needs | needs_for_kl(options)
 
     def flatten(self, graph: Graph) -> Sequence[TurnEstimate]:
@@ -155,7 +155,7 @@ class PPO(Algorithm):
         return {**self._value_head.state(), **self._policy.penalty.state()}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Puts both back."""
+        """Restores both."""
         self._value_head.load_state(state)
         self._policy.penalty.load_state(state)
 

@@ -1,7 +1,7 @@
-"""REINFORCE: every probe is made likelier in proportion to what followed it, less a baseline.
+"""REINFORCE: every probe becomes likelier in proportion to its return minus a baseline.
 
 Williams, Machine Learning 8 (1992), 229-256. The return of a probe is the reward-to-go over turns.
-The simplest policy gradient, and the only one here besides PPO that can do without siblings.
+The simplest policy gradient, and besides PPO the only one here that needs no siblings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -68,7 +68,7 @@ class REINFORCE(Algorithm):
 
     @classmethod
     def needs_with(cls, options: Section) -> frozenset[Need]:
-        """The reference where KL to it is charged, and siblings where they are the baseline."""
+        """The reference if there is a KL penalty, and siblings if they are the baseline."""
         compares = getattr(options, "baseline", None) == "leave_one_out"
         return needs_for_kl(options) | ({"siblings"} if compares else set())
 
@@ -125,7 +125,7 @@ class REINFORCE(Algorithm):
         }
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Puts both back."""
+        """Restores both."""
         self._mean, self._num_seen = float(state["running_mean"]), int(state["num_seen"])
         self._policy.penalty.load_state(state)
 

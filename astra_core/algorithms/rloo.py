@@ -1,4 +1,4 @@
-"""RLOO: a probe is judged against the mean of its siblings, and weighted as a whole.
+"""RLOO: a probe is compared with the mean of its siblings, and weighted as a whole.
 
 Ahmadian et al., arXiv:2402.14740, after Kool, van Hoof and Welling (2019). The importance ratio is
 that of the whole probe, as in TRL: ``-min(R A, clip(R) A)`` with ``R = exp(sum log p - sum log
@@ -37,7 +37,7 @@ class RLOO(Algorithm):
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings"})
 
     class Options(PolicyOptions, ClipOptions):
-        """How far a probe may move, and the price on KL, which RLOO takes off the reward."""
+        """How far a probe may move, and the KL penalty, which RLOO subtracts from the reward."""
 
         whiten_advantages: bool = Field(
             default=False, description="Mean 0 and spread 1 over the experience."
@@ -55,7 +55,7 @@ class RLOO(Algorithm):
 
     @classmethod
     def needs_with(cls, options: Section) -> frozenset[Need]:
-        """The reference too, where KL to it is charged."""
+        """The reference too, if there is a KL penalty."""
         return cls.needs | needs_for_kl(options)
 
     def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
@@ -72,7 +72,7 @@ class RLOO(Algorithm):
         return policy_steps(turns, advantages)
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
-        """Counts the groups that taught nothing and updates the KL coefficient."""
+        """Counts the groups without gradient and updates the KL coefficient."""
         return self._policy.remember(graphs, self._policy.turns(graphs, self.options))
 
     def collate(self, steps: Sequence[PolicyStep]) -> PolicyBatch:
@@ -88,5 +88,5 @@ class RLOO(Algorithm):
         return self._policy.penalty.state()
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Puts it back."""
+        """Restores it."""
         self._policy.penalty.load_state(state)

@@ -39,7 +39,7 @@ class SFT(Algorithm):
         return copied_steps((pair.chosen, 1.0) for pair in preference_pairs(graph, self.options))
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
-        """Counts groups and pairs; nothing is kept."""
+        """Counts groups and pairs; stores nothing."""
         return pair_figures(graphs, self.options)
 
     def collate(self, steps: Sequence[PolicyStep]) -> PolicyBatch:

@@ -61,7 +61,7 @@ def token_outputs(
 class ValueHead:
     """A linear read-out of the attacker's last hidden state: the return to expect, reward units.
 
-    It starts at zero everywhere, so it needs no random numbers and expects nothing of anybody.
+    It starts at zero everywhere, so it needs no random numbers and predicts 0 at first.
     """
 
     def __init__(self, attacker: LanguageModel) -> None:
@@ -88,7 +88,7 @@ class ValueHead:
         }
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Puts them back in place, where the optimiser knows them."""
+        """Restores them in place, so that the optimiser's references stay valid."""
         with torch.no_grad():
             for parameter, name in zip(self.parameters(), ("weight", "bias"), strict=True):
                 parameter.copy_(state[f"value_head/{name}"])

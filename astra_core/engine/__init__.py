@@ -1,1 +1,1 @@
-"""How a model runs: caches, packed trees and products, each way found to agree by numbers."""
+"""How a model runs: caches, packed trees and products, each verified numerically."""

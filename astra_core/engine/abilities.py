@@ -1,4 +1,4 @@
-"""What a model can be told: found out by numbers, with the plain way to fall back on."""
+"""What a model supports, found by numerical trials; the plain way is the fallback."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -19,21 +19,21 @@ _TOLERANCE = 1e-3
 _CONTEXTS = ((1, 2, 3, 4, 5), (1, 2), (1, 2, 3, 5, 4, 2, 1))
 # Of twice as many siblings: some forked, one dropped.
 _FORKED = (0, 0, 1, 2, 3, 3, 3, 4)
-# How far layers look back in the trial if they look back only so far; the contexts reach further.
+# The attention window of windowed layers in the trial; the contexts are longer.
 _WINDOW = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Abilities:
-    """What may be relied on.
+    """What a model supports.
 
     Attributes:
-        takes_masks: It attends to what a mask and a cache of ours show it, and to nothing else.
+        takes_masks: It attends to what our mask and our cache allow, and to nothing else.
             Architectures that derive positions from the padding (ALiBi), or that keep a state
             instead of keys and values, do not.
-        takes_padding: It passes over what a mask of padding hides, and goes on from transformers'
+        takes_padding: It ignores what a padding mask hides, and continues from transformers'
             own cache. State-space models do not.
-        takes_stems: Its attention is told by the cache what several rows go on from.
+        takes_stems: Its attention uses the stems in the cache that several rows share.
         has_plain_head: Its logits are its head's output for the last hidden state, unscaled.
     """
 
@@ -47,7 +47,7 @@ _known: WeakKeyDictionary[Any, Abilities] = WeakKeyDictionary()
 
 
 def abilities_of(model: Any) -> Abilities:
-    """The abilities of a causal LM of transformers, tried out when it is first asked for."""
+    """The abilities of a causal LM of transformers, tried out on first use."""
     found = _known.get(model)
     if found is None:
         with torch.no_grad(), _in_full_precision(model.device.type):
@@ -66,7 +66,7 @@ def _in_full_precision(device: str) -> AbstractContextManager[Any]:
 
 
 def _takes_masks(model: Any) -> bool:
-    """Contexts of different lengths are read and gone on from as in the plain way."""
+    """Contexts of different lengths are read and continued as in the plain way."""
     was = model.config._attn_implementation  # noqa: SLF001  # its only name
     try:
         with _narrow_windows(model.config.get_text_config()):
@@ -86,7 +86,7 @@ def _takes_padding(model: Any) -> bool:
 
 
 def _takes_stems(model: Any) -> bool:
-    """Siblings are read, forked and gone on from as in the plain way."""
+    """Siblings are read, forked and continued as in the plain way."""
     if getattr(model.config.get_text_config(), "sliding_window", None):
         return False
     try:
@@ -97,7 +97,7 @@ def _takes_stems(model: Any) -> bool:
 
 @contextmanager
 def _narrow_windows(config: Any) -> Iterator[None]:
-    """Runs the body with the windows of attention cut, or a few tokens would never show them."""
+    """Runs the body with short attention windows, so that a few tokens reach beyond them."""
     names = ("sliding_window", "attention_chunk_size")
     found = {name: getattr(config, name, None) for name in names}
     windows = {name: window for name, window in found.items() if window}
@@ -146,7 +146,7 @@ def _siblings_on_a_stem(model: Any, contexts: Contexts) -> Reading:
 
 
 def _siblings(contexts: Contexts) -> Contexts:
-    """Each context goes on in two ways."""
+    """Each context gets two continuations."""
     return [[*context, *tail] for context in contexts for tail in (contexts[0][:2], contexts[1])]
 
 
@@ -168,7 +168,7 @@ def _has_plain_head(model: Any) -> bool:
     return _is_close(model(input_ids=ids, use_cache=False).logits, own)
 
 
-# What an architecture that is built differently answers with.
+# The errors of an architecture that is built differently.
 _FAILURES = (
     *(AttributeError, IndexError, KeyError, NotImplementedError),
     *(RuntimeError, TypeError, ValueError),

@@ -1,7 +1,7 @@
 """The attention of every model here: matrix products for one query, torch's kernel for more.
 
-One query per row is what decoding consists of. torch's fused kernel spends most of that time on
-setting up, two products and a softmax do not.
+Decoding has one query per row. For that, torch's fused kernel spends most of its time on setup; two
+products and a softmax do not.
 """
 
 from functools import partial
@@ -23,7 +23,7 @@ _SPECIAL = ("softcap", "position_bias", "s_aux")
 
 
 def use_own_attention(model: Any) -> bool:
-    """Switches a model over and returns True, or False where it has attention of its own kind."""
+    """Makes a model use this attention; False if the model has a special attention."""
     from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -46,7 +46,7 @@ def attention(  # noqa: PLR0917  # transformers gives them by position
 ) -> tuple[Float[Tensor, "B Q H E"], None]:
     """What transformers' ``sdpa_attention_forward`` returns, to rounding.
 
-    Where a cache's rows go on from a stem, the mask concerns what comes after it.
+    If a cache's rows continue from a stem, the mask covers only what comes after it.
 
     Raises:
         NotImplementedError: There is a stem, and the model's attention is of a special kind.
@@ -107,7 +107,7 @@ def _forked(
     scale: float,
     shared: Shared,
 ) -> Float[Tensor, "B Q H E"]:
-    """Attention of each row to the prefix it goes on from, and to its own tokens."""
+    """Attention of each row to the prefix it continues, and to its own tokens."""
     rows, heads, count, size = query.shape
     groups = key.shape[1]
     grouped = (query * scale).reshape(rows, groups, heads // groups * count, size)

@@ -1,13 +1,13 @@
-"""The one way past transformers: what rides on a tensor from our code to our attention.
+"""Passes data through transformers: a load on a tensor, from our code to our attention.
 
-A model hands to its attention the very mask that it was called with and the very keys that its
-cache gave it, and takes no further arguments of ours in between. So a load is put on such a tensor
-and taken off it in ``attention``. Two kinds ride: ``Shared`` on keys (``engine.cache.stems``) and
+A model gives its attention the same mask object that it was called with and the same keys that its
+cache returned, but no further arguments of ours. So a load is attached to such a tensor and read
+from it in ``attention``. There are two kinds: ``Shared`` on keys (``engine.cache.stems``) and
 ``Blocks`` on a mask (``engine.trees.tree_attention``).
 
-A model that copies the tensor on its way loses the load. Of blocks only time is lost then; a stem
-would be left out of the answer, which is why the trial of ``Abilities.takes_stems`` compares
-numbers before a stem is relied on. There is one load to a tensor, and views do not have it.
+A model that copies the tensor on its way loses the load. Without blocks only time is lost; a stem
+would be missing from the result, which is why the trial of ``Abilities.takes_stems`` compares
+numbers before a stem is relied on. A tensor has at most one load, and its views do not have it.
 """
 
 from typing import TypeVar
@@ -20,7 +20,7 @@ Load = TypeVar("Load")
 
 
 def laden(tensor: Tensor, load: object) -> Tensor:
-    """The tensor itself, now with the load in the place of any before."""
+    """The tensor itself, now with this load instead of any earlier one."""
     setattr(tensor, _ATTRIBUTE, load)
     return tensor
 

@@ -1,9 +1,9 @@
 """Log-probabilities of labels from hidden states, without a log-softmax that is kept.
 
 The gradient of a label's log-probability is one minus the softmax at the label and minus the
-softmax elsewhere, so the logits themselves become their gradient in place: of vocabulary-wide
-tensors there is one, where automatic differentiation would make five. The vocabulary is gone
-through in blocks, as wide as products need to be to reach their rate, and no larger in memory.
+softmax elsewhere, so the logits themselves become their gradient in place: there is one tensor as
+wide as the vocabulary, where automatic differentiation would make five. The vocabulary is processed
+in blocks, just wide enough for products to reach their full rate.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ def label_logprobs(
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < size:
         msg = f"labels must be tokens below {size}, got {int(labels.min())} to {int(labels.max())}"
         raise IndexError(msg)
-    # Nothing is kept, and no product is split, where no gradient is asked for.
+    # Without a gradient nothing is kept and no product is split.
     is_trained = torch.is_grad_enabled() and (states.requires_grad or head.weight.requires_grad)
     is_fp32 = states.dtype == torch.float32 and device == "cpu"
     is_large = is_fp32 and is_worth_splitting(head.weight, num_rows=len(states))
@@ -157,7 +157,7 @@ def _gradient(
     totals: Float[Tensor, " S"],
     outer: Float[Tensor, " S"],
 ) -> Float[Tensor, "S B"]:
-    """What the labels' log-probabilities send to the logits, which fp32 ones are overwritten by."""
+    """The gradient of the labels' log-probabilities at the logits; overwrites fp32 logits."""
     is_here, places = labels
     own = logits.to(totals.dtype)
     own.sub_(totals[:, None]).exp_().mul_(-outer[:, None])

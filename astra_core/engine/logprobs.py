@@ -1,4 +1,4 @@
-"""What a model says of given continuations: hidden states and log-probabilities, with gradient."""
+"""Hidden states and log-probabilities of given continuations, with gradient."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ from astra_core.models.rows import (
     padded_logprobs,
 )
 
-# Where merging leaves more than this share of the tokens, padding is the cheaper way.
+# If merging leaves more than this share of the tokens, padding is cheaper.
 _WORTH_PACKING = 0.9
 
 
@@ -74,7 +74,7 @@ def _plain_logprobs(model: Any, rows: TokenRows, plan: Plan) -> Float[Tensor, "B
 
 
 def _plain_logits(model: Any, rows: TokenRows, plan: Plan) -> Float[Tensor, "S V"]:
-    """Logits before every real continuation token, without a head of one's own."""
+    """Logits before every real continuation token, with the model's own head."""
     mask = rows.continuation_mask
     if plan.abilities.takes_padding:
         return padded_logits(model, rows)[mask]

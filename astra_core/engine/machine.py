@@ -1,4 +1,4 @@
-"""What of a machine decides how models are run on it, found out by trial."""
+"""The properties of a machine that decide how models are run on it, found by trial."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -18,14 +18,14 @@ _PRODUCTS = {
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A device, its routes, and what the process asks of it.
+    """A device, its routes, and the settings of the process.
 
     Attributes:
         device: Its type, as torch calls it.
         processor: The class of the CPU, in words.
         route: That fp32 products of training take.
-        packs: Types of numbers whose products with weights laid out beforehand are right.
-        keeps_freed_memory: The process uses again what it frees.
+        packs: Number types whose products with packed weights are correct.
+        keeps_freed_memory: The process reuses what it frees.
         num_threads: Asked for; 0 takes as many as a model is worth.
     """
 
@@ -64,5 +64,5 @@ class Machine:
         return _PRODUCTS[self.route] + (", weights packed to talk" if is_packed else "")
 
     def describe(self) -> str:
-        """One line for people."""
+        """One readable line."""
         return f"{self.place}: {self.products}"

@@ -1,4 +1,4 @@
-"""Main memory: what was held at most, and what a process keeps instead of giving it back."""
+"""Main memory: its peak, and freed memory that a process keeps instead of returning it."""
 
 import ctypes
 import os
@@ -26,7 +26,7 @@ _NEVER = -1
 def peak_memory(
     device: "torch.device", *, before: Mapping[str, float] = _NOTHING
 ) -> dict[str, float]:
-    """Peaks since the last call in MiB, and from here on counted anew.
+    """Peaks since the last call in MiB; resets the counters.
 
     Args:
         device: Where the models are.
@@ -34,8 +34,8 @@ def peak_memory(
 
     Returns:
         ``memory/peak_mib``, what this process held in main memory, and for a GPU
-        ``memory/gpu_peak_mib``, what its tensors held there. Where the platform does not count
-        anew (any but Linux), the former is the peak since the process began.
+        ``memory/gpu_peak_mib``, what its tensors held there. If the platform cannot reset the
+        counter (any but Linux), the former is the peak since the process began.
     """
     peaks = {"memory/peak_mib": resident_peak_mib()}
     if device.type == "cuda":
@@ -62,10 +62,10 @@ def resident_peak_mib() -> float:
 
 
 def keep_freed_memory() -> bool:
-    """Lets this process use again what it frees, instead of giving it back to the kernel.
+    """Lets this process reuse what it frees, instead of returning it to the kernel.
 
-    By default glibc takes every large tensor fresh from the kernel, which clears it page by page
-    as it is written to. Decoding and training free and take gigabytes per second: on a virtual
+    By default glibc gets every large tensor fresh from the kernel, which clears it page by page
+    as it is written to. Decoding and training allocate and free gigabytes per second: on a virtual
     machine they spend up to half of their time on that. The peak is the same, but it is held until
     the process ends.
 

@@ -1,8 +1,8 @@
 """How a model is run on a machine: every route, decided once and printable in one line.
 
-The parts of the engine do not look about themselves: what they need of the plan is given to them,
-and a test gives them another. What is decided by the size at hand, such as whether a product has
-rows enough for a route, stays where the size is known.
+The parts of the engine make no trials of their own: they get what they need of the plan as
+arguments, and a test can pass another. What depends on the actual size, such as whether a product
+has enough rows for a route, is decided where the size is known.
 """
 
 from collections.abc import Iterator
@@ -36,9 +36,9 @@ class Plan:
     Attributes:
         model: Its family and size.
         machine: Where it runs.
-        abilities: What may be relied on, found by trial.
+        abilities: What the model supports, found by trial.
         num_threads: Of torch.
-        talks_in: Precision of the products when it samples or is only asked.
+        talks_in: Precision of the products when it samples or scores without gradient.
         learns_in: That of an update.
         recomputes: Activations are computed again in the backward pass instead of kept.
     """
@@ -57,7 +57,7 @@ class Plan:
 
         Args:
             model: In its place: the plan is that of the device it is on.
-            machine: By default this one, of which nothing is asked.
+            machine: By default this one, with default settings.
         """
         size = sum(weight.numel() for weight in model.parameters())
         machine = machine or Machine.here(model.device.type)
@@ -69,7 +69,7 @@ class Plan:
         )
 
     def talking(self, *, precision: Precision) -> Self:
-        """The same with another precision of what it says."""
+        """The same with another precision for talking."""
         return replace(self, talks_in=precision)
 
     def learning(self, *, precision: Precision, recomputes: bool) -> Self:
@@ -78,7 +78,7 @@ class Plan:
 
     @property
     def reading(self) -> Reading:
-        """How rows are read that are to be gone on from."""
+        """How rows that will be continued are read."""
         if self.abilities.takes_masks:
             return "cached"
         return "padded" if self.abilities.takes_padding else "lone"
@@ -115,7 +115,7 @@ class Plan:
         return torch.autocast(self.machine.device, dtype=torch.bfloat16)
 
     def describe(self) -> str:
-        """One line for people: nothing in it changes while a run goes on, or from try to try."""
+        """One readable line; nothing in it changes during a run, or from try to try."""
         memory = "kept" if self.machine.keeps_freed_memory else "given back"
         return "; ".join(
             [

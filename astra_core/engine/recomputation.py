@@ -1,4 +1,4 @@
-"""Activations computed twice and kept once: less memory for more time, and the same numbers."""
+"""Activations computed again in the backward pass: less memory, more time, equal numbers."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,7 @@
-"""The errors this project raises, one root, each attributed to one boundary.
+"""The errors this project raises, with one root; each belongs to one boundary.
 
-Every error a person can cause reads "subject must rule, got value; way out". Classes take the
-message alone, so that an orchestrator can pickle them, and inherit from the standard class a
+Every error a user can cause reads "subject must rule, got value; fix". Classes take only the
+message, so that an orchestrator can pickle them, and inherit from the standard class that a
 caller expects.
 """
 
@@ -11,7 +11,7 @@ from astra_core.redaction import visible
 class AstraError(Exception):
     """Root of every error that is not a bug of ours.
 
-    It may quote the name of a file or a key, which must not steer the terminal it is shown on.
+    It may quote the name of a file or a key, which must not send control codes to the terminal.
     """
 
     def __str__(self) -> str:
@@ -19,7 +19,7 @@ class AstraError(Exception):
 
 
 class ConfigurationError(AstraError, ValueError):
-    """A parameter, plug-in name or option is not one we can run with."""
+    """A parameter, plug-in name or option is invalid."""
 
 
 class DataError(AstraError, ValueError):
@@ -27,7 +27,7 @@ class DataError(AstraError, ValueError):
 
 
 class DiskFullError(AstraError, OSError):
-    """A disk, a quota or a limit on files leaves no room for what is written."""
+    """A disk is full, or a quota or a limit on files is reached."""
 
 
 class ShapeError(AstraError, ValueError):
@@ -43,7 +43,7 @@ class TargetError(RolloutError):
 
 
 class ScorerError(RolloutError):
-    """The scorer did not judge."""
+    """The scorer did not return scores."""
 
 
 class TrainingError(AstraError, RuntimeError):
@@ -51,7 +51,7 @@ class TrainingError(AstraError, RuntimeError):
 
 
 class LostProcessError(TrainingError):
-    """A process that trains along is gone, or did not answer in time."""
+    """A process of a distributed training crashed, or did not answer in time."""
 
 
 class CheckpointError(AstraError, RuntimeError):
@@ -63,4 +63,4 @@ class GateError(AstraError, RuntimeError):
 
 
 class PluginError(AstraError, RuntimeError):
-    """A plug-in failed, or gave what its kind may not give."""
+    """A plug-in failed, or returned something that its contract forbids."""

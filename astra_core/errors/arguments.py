@@ -1,4 +1,4 @@
-"""Command lines whose mistakes are one line."""
+"""Command lines that report a mistake in one line."""
 
 import argparse
 import math
@@ -11,7 +11,7 @@ _MOST_DIGITS = 18
 
 
 class LineParser(argparse.ArgumentParser):
-    """A parser that says what is wrong in one line, and not the whole of its usage before it."""
+    """A parser that reports a mistake in one line, without printing its usage first."""
 
     def error(self, message: str) -> NoReturn:
         """Ends the process with status 2."""

@@ -1,4 +1,4 @@
-"""Why a configuration was refused: one line for each key, whatever pydantic had to say of it."""
+"""Why a configuration is invalid: one line for each key, in the project's own words."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -34,7 +34,7 @@ def refuse_huge_numbers(value: Any, where: str) -> None:
 
 
 def explained(error: ValidationError, section: type[BaseModel], *, where: str, record: Any) -> str:
-    """Every problem of a failed validation, one line for each key, in the words of the house.
+    """Every problem of a failed validation, one line for each key, in the project's own words.
 
     Args:
         error: What pydantic found.
@@ -67,7 +67,7 @@ def _place(problem: Any, record: Any) -> Place:
 
 
 def _line(place: Place, problems: Sequence[Any], section: type[BaseModel], *, where: str) -> str:
-    """All that is wrong at one place; a value that may have several types breaks a rule of each."""
+    """All problems at one key; a value of a union type breaks one rule per type."""
     shown = shortened(".".join([where, *map(str, place)]).strip("."), limit=120)
     kind, given = problems[0]["type"], problems[0]["input"]
     if kind == "extra_forbidden":
@@ -91,7 +91,7 @@ def _rule(message: str) -> str:
 
 
 def _section_at(place: Iterable[int | str], section: type[BaseModel]) -> type[BaseModel]:
-    """The section that lies at ``place``, also inside of a mapping, a list or an optional."""
+    """The section at ``place``, also inside a mapping, a list or an optional."""
     for part in place:
         # A key of a mapping and an index of a list name no field; the section stays the same.
         annotation = getattr(section.model_fields.get(str(part)), "annotation", None)

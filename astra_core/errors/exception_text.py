@@ -1,8 +1,8 @@
 """What may be shown of an exception: its text can quote an attack, a reply or a prompt.
 
-A text of ours is shown: it is written so that it quotes none. Of any other exception that is shown
-which cannot hold one, such as the name of a missing module, and the rest is masked. The class of
-the exception, the file and the line are always told, so that a mistake can be found.
+Our own messages are shown, since they quote none. Of any other exception only the parts that cannot
+contain one are shown, such as the name of a missing module; the rest is masked. The class of the
+exception, the file and the line are always shown, so that a mistake can be found.
 """
 
 import os
@@ -20,12 +20,12 @@ _OURS = frozenset({"astra_core", "tasks", "flows"})
 _LIBRARIES = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
-# Packages that plug-ins were named from: one may be installed among the libraries.
+# Packages that contain plug-ins: one may be installed among the libraries.
 _named: set[str] = set()
 
 
 def note_plugin(path: str) -> None:
-    """Takes what lies in the package of an import path for a plug-in's code from now on."""
+    """From now on treats the package of an import path as a plug-in's code."""
     _named.add(path.partition(":")[0].partition(".")[0])
 
 
@@ -39,13 +39,13 @@ def shown_text(error: BaseException) -> str:
     """What may be shown of an exception's text."""
     try:
         text = str(error)
-    except Exception as other:  # noqa: BLE001 - whatever a class of somebody else's does here
+    except Exception as other:  # noqa: BLE001 - a third-party class may raise anything
         return f"no text, as {type(other).__name__} was raised for it"
     if isinstance(error, AstraError) and is_ours(error):
         return visible(text)
     if not text or (isinstance(error, SystemExit) and not isinstance(error.code, str)):
         return text
-    # One that was never raised here has no frames to tell whose it is.
+    # One that was never raised here has no frames that show its origin.
     is_plain = not isinstance(error, AstraError | ValueError | LookupError) and error.__traceback__
     if is_plain and not list(_plugin_frames(error)):
         return visible(" ".join(text.split()))
@@ -55,7 +55,7 @@ def shown_text(error: BaseException) -> str:
 
 
 def _known(error: BaseException) -> str:
-    """The text that Python itself gives some exceptions, made anew from what is no text."""
+    """Python's own text of some exceptions, rebuilt from their attributes."""
     found = ""
     match error:
         case ModuleNotFoundError(name=str(name)):
@@ -110,7 +110,7 @@ def _package(frame: FrameType) -> str:
 
 
 def masked_trace(error: BaseException) -> str:
-    """The stack trace of an exception and of those that led to it, each with what may be shown."""
+    """The traceback of an exception and of its causes, each with what may be shown."""
     parts: list[str] = []
     current: BaseException | None = error
     seen: set[int] = set()

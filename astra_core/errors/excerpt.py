@@ -1,4 +1,4 @@
-"""What a person wrote, short enough for one line of an error."""
+"""A user's input, shortened for one line of an error."""
 
 import reprlib
 from typing import Any

@@ -1,1 +1,1 @@
-"""Code that is not ours: calls of plug-ins, and what they promise to give back."""
+"""Third-party code: calls of plug-ins, and checks of what they return."""

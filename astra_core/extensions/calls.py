@@ -1,4 +1,4 @@
-"""Calls of a plug-in's code: whatever it does there is one error of ours, with its name.
+"""Calls of a plug-in's code: any failure becomes one error of ours that names the plug-in.
 
 Also ``sys.exit(0)``, which would end a run as if all were well. Ctrl-C passes through.
 """
@@ -21,9 +21,9 @@ from astra_core.errors.exception_text import (
 class plugin_call:  # noqa: N801 - used as a context manager alone
     """Raises what the body raises as an error of ours that names the plug-in.
 
-    An ``AstraError`` stays of its class, so that one that can pass is still tried again. What goes
-    wrong in a part of our own is a bug, and passes through. A class, since a context manager made
-    of a generator cannot turn a ``StopIteration`` into another error.
+    An ``AstraError`` keeps its class, so that a retry is still possible. An error in our own parts
+    is a bug and passes through. This is a class because a context manager made of a generator
+    cannot turn a ``StopIteration`` into another error.
 
     Args:
         kind: As in ``params.yaml``, such as ``scorer``.
@@ -40,7 +40,7 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
         self._action = action
 
     def __enter__(self) -> None:
-        """Nothing is prepared."""
+        """Does nothing."""
 
     def __exit__(
         self,
@@ -88,7 +88,7 @@ def _attributed(error: BaseException, subject: str, action: str) -> AstraError:
 
 
 def _class_of(error: AstraError) -> type[AstraError]:
-    """The nearest class of our own, which takes a message alone; a plug-in's need not."""
+    """The nearest class of our own, which takes only a message; a plug-in's class may not."""
     known = [cls for cls in vars(errors).values() if isinstance(cls, type)]
     return next(c for c in type(error).__mro__ if c in known and issubclass(c, AstraError))
 

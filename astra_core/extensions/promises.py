@@ -1,9 +1,8 @@
-"""What a plug-in gave, looked at before it is used: one line with its name says what is wrong.
+"""Checks of what a plug-in returned, before it is used; an error is one line with its name.
 
-A number that is none would otherwise surface far away, or spoil the weights in silence. The
-promises themselves are told by each kind's base class, and checked in full by
-``astra_core.testing``. What is found wrong is told by its type or its number, never as text: it may
-quote a reply.
+An invalid number would otherwise cause an error far away, or silently corrupt the weights. Each
+kind's base class documents its contract, and ``astra_core.testing`` checks it in full. An error
+shows a wrong value's type or number, never its text: it may quote a reply.
 """
 
 import math

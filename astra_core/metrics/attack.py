@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class PromptOutcome:
-    """What came of one prompt.
+    """The results of one prompt.
 
     Attributes:
         prompt_id: Of the prompt.

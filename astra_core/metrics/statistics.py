@@ -1,4 +1,4 @@
-"""Intervals that honour the unit of resampling: the seed prompt, never the single attempt."""
+"""Intervals whose unit of resampling is the seed prompt, never the single attempt."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ def bootstrap_mean(
 
     Args:
         values: One figure per prompt; a prompt is drawn whole, so its attempts stay together.
-        num_resamples: 10,000 is the field's habit.
+        num_resamples: 10,000 is usual.
         confidence: Probability inside the interval.
         seed: Same seed, same interval.
 

@@ -13,9 +13,9 @@ from astra_core.seeding import uniforms
 
 
 class Decoder:
-    """Draws one token per row and step until every row has ended; ended rows are dropped."""
+    """Samples one token per row and step until every row has ended; ended rows are dropped."""
 
-    # Dropping moves rows of the cache, so it waits until this share of the rows has ended.
+    # Dropping moves rows of the cache, so it happens once this share of the rows has ended.
     _DROP_SHARE = 0.1
 
     def __init__(
@@ -56,7 +56,7 @@ class Decoder:
         return list(zip(self._tokens, self._logprobs, strict=True))
 
     def _words_of(self, contexts: Sequence[Sequence[int]]) -> Bool[Tensor, "B V"] | None:
-        """What each row has said or read, if that matters."""
+        """The tokens that each row has read or sampled, if a penalty needs them."""
         if self._generation.repetition_penalty == 1.0:
             return None
         seen = torch.zeros(self._reading.logits.shape, dtype=torch.bool)
@@ -85,7 +85,7 @@ class Decoder:
         token: Int[Tensor, " B"],
         logprob: Float[Tensor, " B"],
     ) -> list[bool]:
-        """Adds this step's tokens to the rows that have not ended; which of them go on."""
+        """Adds this step's tokens to the rows that have not ended; returns which continue."""
         columns = (rows, alive, token.tolist(), logprob.tolist())
         for row, is_alive, own, value in zip(*columns, strict=True):
             if is_alive:

@@ -92,9 +92,9 @@ def sample(
     return token, logits.gather(1, token[:, None])[:, 0] - logits.logsumexp(dim=1)
 
 
-# What is done with once only the likely tokens are left.
+# The settings that remain once only the likely tokens are left.
 _APPLIED = {"repetition_penalty": 1.0, "temperature": 1.0, "top_k": 0}
-# More candidates than top-k asks for, to see whether there are ties at the edge.
+# More candidates than top-k needs, to detect ties at the edge.
 _SPARE = 8
 _BLOCK = 64
 
@@ -108,7 +108,7 @@ def _likely(
 ) -> tuple[Int[Tensor, "B C"], Float[Tensor, "B C"]] | None:
     """The tokens that top-k leaves, in the order of the vocabulary, and their processed logits.
 
-    None where top-k leaves most of them, or where more are tied at its edge than were looked at.
+    None if top-k leaves most of them, or if more are tied at its edge than were examined.
     """
     count = generation.top_k + _SPARE
     if not generation.top_k or 2 * count > logits.shape[1]:

@@ -1,6 +1,6 @@
-"""What can be wrong with a Hugging Face folder, found where it lies: in which file, at which key.
+"""Checks of a Hugging Face folder; an error names the file and the key.
 
-The library tells of most of it late, in many lines, or by a crash in a matrix product.
+The library reports most mistakes late, in many lines, or by a crash in a matrix product.
 """
 
 import json
@@ -21,17 +21,17 @@ _HEADS = ("num_attention_heads", "n_head", "num_heads")
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 _OTHERS = ("vocab_size", "num_key_value_heads", "head_dim", "max_position_embeddings")
 _IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
-# Far beyond any model; a layer is built before its weights are looked for.
+# Far beyond any model; a layer is built before its weights are read.
 _MOST = {**dict.fromkeys(_LAYERS, 2_000), **dict.fromkeys(_HEADS, 100_000)}
 _MOST_OF_ALL = 1 << 31
 
-_NO_PADDING = -1  # what early Llama folders have in place of null
+_NO_PADDING = -1  # early Llama folders have this instead of null
 _REASON_LIMIT = 120
 _WAY_OUT = "correct the folder or name another"
 
 
 def check_folder(folder: Path) -> None:
-    """Returns if the files of the folder fit together as far as can be seen without loading it.
+    """Returns if the files of the folder are consistent, as far as visible without loading it.
 
     Raises:
         ConfigurationError: Names the file and the key that do not.
@@ -50,7 +50,7 @@ def check_folder(folder: Path) -> None:
 
 
 def check_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Returns if the loaded model holds finite weights, knows every id and can read.
+    """Returns if the loaded model has finite weights, a row for every id and can read.
 
     Raises:
         ConfigurationError: Names what does not.
@@ -71,7 +71,7 @@ def check_model(model: Any, tokenizer: Any, folder: Path) -> None:
         ids = torch.arange(min(4, num_known))[None]
         with torch.no_grad():
             is_finite = bool(torch.isfinite(model(input_ids=ids).logits).all())
-    except Exception as error:  # whatever sizes that do not fit lead to
+    except Exception as error:  # inconsistent sizes may raise anything
         reason = shortened(f"{type(error).__name__}: {error}", limit=_REASON_LIMIT)
         msg = f"{folder / 'config.json'} must describe a model that reads, got {reason}; {_WAY_OUT}"
         raise ConfigurationError(msg) from error
@@ -148,9 +148,9 @@ def _check_architecture(folder: Path) -> None:
         config = AutoConfig.from_pretrained(
             str(folder), local_files_only=True, trust_remote_code=False
         )
-    except Exception as error:  # each architecture checks in a way of its own
+    except Exception as error:  # each architecture has its own checks
         lines = str(error).splitlines() or [""]
-        # Of a key of the wrong type the last line tells, of anything else the first.
+        # The last line names a key of the wrong type, the first line any other mistake.
         line = lines[-1] if "field '" in lines[0] else lines[0]
         reason = shortened(line, limit=_REASON_LIMIT)
         msg = f"{file} must describe a model of transformers, got: {reason}; {_WAY_OUT}"

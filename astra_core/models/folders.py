@@ -1,7 +1,7 @@
-"""Where a model is: a folder, or the Hugging Face hub where a person names it as such.
+"""Where a model is: a folder, or the Hugging Face hub if a user names it explicitly.
 
-transformers takes text that is no folder for a hub id and asks the hub for it, in some places even
-when told not to. So a folder is looked at here first, and the hub is asked here alone.
+transformers treats text that is not a folder as a hub id and contacts the hub, in some places even
+if told not to. So a folder is checked here first, and only this module contacts the hub.
 """
 
 import re
@@ -38,7 +38,7 @@ def model_folder(place: Path | str) -> Path:
 
 
 def require_folder(folder: Path | str) -> Path:
-    """The folder, if it holds a whole model; asks nobody.
+    """The folder, if it holds a whole model; uses no network.
 
     Raises:
         ConfigurationError: There is no such folder, or it holds something else.
@@ -52,7 +52,7 @@ def require_folder(folder: Path | str) -> Path:
         )
         raise ConfigurationError(msg)
     if (path / "adapter_config.json").exists():
-        # Its weights are a difference to a model that transformers would look up by name.
+        # Its weights are a difference from a model that transformers would look up by name.
         msg = f"{folder} must hold a whole model, got an adapter; merge it into its base first"
         raise ConfigurationError(msg)
     if not (path / "config.json").is_file():

@@ -25,7 +25,7 @@ from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """What one side said, as it was sampled.
+    """An utterance of attacker or target, as it was sampled.
 
     Attributes:
         text: The ids decoded, without special tokens.
@@ -162,8 +162,8 @@ class LanguageModel:
             contexts: Token ids, none empty.
             keys: The random key of each utterance.
             generation: How to sample.
-            suffix_lengths: How many last tokens of each context to score; their log-probabilities
-                fall out of the same pass.
+            suffix_lengths: How many last tokens of each context to score; the same pass gives their
+                log-probabilities.
             tokens_per_batch: Bounds rows times positions of one forward pass.
         """
         lengths = suffix_lengths or [0] * len(contexts)
@@ -230,11 +230,11 @@ class LanguageModel:
 
     @contextmanager
     def remembering(self, max_bytes: int, *, is_bf16: bool = False) -> Iterator[None]:
-        """Runs the body with keys and values kept from call to call, at most ``max_bytes`` of them.
+        """Runs the body with keys and values cached between calls, at most ``max_bytes`` of them.
 
-        What one call has read and sampled, the next one does not read again. The weights must not
-        change inside of the body, and are laid out for it as the processor likes them best; on
-        demand in bf16.
+        The next call does not read again what one call has read and sampled. The weights must not
+        change inside the body, and are packed for it in the processor's fastest layout; in bf16 on
+        request.
         """
         before, self._store = self._store, PrefixStore(max_bytes) if max_bytes else None
         plan = self.plan.talking(precision="bf16" if is_bf16 else "fp32")
@@ -245,7 +245,7 @@ class LanguageModel:
             self._store = before
 
     def read(self, contexts: Sequence[Sequence[int]], *, tokens_per_batch: int = 16384) -> None:
-        """Reads what several contexts will begin with, to be remembered; samples nothing."""
+        """Reads what several contexts will begin with into the cache; samples nothing."""
         nothing = GenerationConfiguration(max_new_tokens=1)
         if self._store is not None:
             keys: list[list[bytes]] = [[] for _ in contexts]
@@ -290,7 +290,7 @@ class LanguageModel:
 
     @property
     def _pad_id(self) -> int:
-        # Never read: the attention mask hides it, and no mask is ever guessed from it.
+        # Never read: the attention mask hides it, and no mask is derived from it.
         pad = self.tokenizer.pad_token_id
         return int(pad if pad is not None else (self.end_ids[0] if self.end_ids else 0))
 

@@ -1,4 +1,4 @@
-"""Low-rank adapters through peft: put in, and merged into plain weights for the export."""
+"""Low-rank adapters through peft: added, and merged into plain weights for the export."""
 
 import re
 from typing import Any
@@ -12,7 +12,7 @@ from astra_core.seeding import derive_seed, torch_seeded
 
 
 def add_adapters(model: Any, config: LoraConfiguration, *, seed: int) -> None:
-    """Adds adapters to the model in place; they alone take a gradient, and change nothing yet.
+    """Adds adapters to the model in place; only they take a gradient, and at first change nothing.
 
     Raises:
         ConfigurationError: No layer has one of the names.
@@ -47,7 +47,7 @@ def add_adapters(model: Any, config: LoraConfiguration, *, seed: int) -> None:
 def merged_state(model: Any) -> dict[str, Tensor] | None:
     """Weights with the adapters added in, by the names of the plain model; None without adapters.
 
-    The model stays as it is: to merge and unmerge in place would leave rounding in its weights.
+    The model is unchanged: merging and unmerging in place would leave rounding in its weights.
     """
     if not any("lora_" in name for name, _ in model.named_parameters()):
         return None

@@ -25,7 +25,7 @@ def load_pretrained(folder: Path | str) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     require_folder(folder)
-    # Of code that comes with a folder, transformers would ask whether to run it, and wait.
+    # transformers would otherwise ask whether to run code in the folder, and wait.
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
         model, loading = AutoModelForCausalLM.from_pretrained(
@@ -36,7 +36,7 @@ def load_pretrained(folder: Path | str) -> tuple[Any, Any]:
             output_loading_info=True,
             **local,
         )
-    except Exception as error:  # a damaged folder raises whatever the place it is met at raises
+    except Exception as error:  # a damaged folder may raise anything
         msg = (
             f"{folder} must be a Hugging Face causal LM with safetensors, "
             f"got {_reason(error)}; check it"
@@ -58,7 +58,7 @@ def load_pretrained(folder: Path | str) -> tuple[Any, Any]:
         )
         raise ConfigurationError(msg)
     if loading["missing_keys"]:
-        # transformers would go on with random numbers in their place, and a warning.
+        # transformers would continue with random numbers instead, and a warning.
         missing = sorted(loading["missing_keys"])
         msg = f"{folder} must hold every weight, got no {missing[0]} of {len(missing)}; check it"
         raise ConfigurationError(msg)
@@ -72,8 +72,8 @@ def _reason(error: Exception) -> str:
 def threads_for(num_parameters: int, requested: int) -> int:
     """How many torch threads pay off for a model of this size; a request above 0 is obeyed.
 
-    Below a few million parameters the cost of a step is dispatch, and a second thread that waits
-    on a busy core turns seconds into minutes. Processes that train together share the cores.
+    Below a few million parameters dispatch dominates a step, and a second thread that waits on a
+    busy core turns seconds into minutes. Processes that train together share the cores.
     """
     if requested:
         return requested

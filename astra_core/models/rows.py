@@ -59,8 +59,8 @@ def pad_rows(
 def padded_logprobs(model: Any, rows: TokenRows) -> Float[Tensor, "B T"]:
     """Log-probability of each continuation token, nats; exactly 0 at padding.
 
-    The plain way: every row in full, whatever it shares with others. It serves models that cannot
-    be told what to see, and is what the quick way is tested against.
+    The plain way: every row in full, even what it shares with others. It serves models that do
+    not follow our masks, and the fast way is tested against it.
     """
     tail = rows.continuation_ids.shape[1]
     if tail == 0 or len(rows.input_ids) == 0:

@@ -1,4 +1,4 @@
-"""What can be known of a model's tokenizer without its weights."""
+"""Properties of a model's tokenizer, without its weights."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from astra_core.models.folders import require_folder
 
 
 def tokenizer_digest(folder: Path | str) -> str:
-    """Names what the ids of a Hugging Face folder's tokenizer mean.
+    """A digest of what the ids of a Hugging Face folder's tokenizer mean.
 
     Raises:
         ConfigurationError: The folder holds no tokenizer that transformers can load.

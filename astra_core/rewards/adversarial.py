@@ -1,9 +1,8 @@
-"""The default reward of an attacker: what the target answered counts, not what the attacker said.
+"""The default reward: the target's reply counts, not the attacker's own words.
 
-Its defaults follow what was measured in feasibility runs. Rewarding the probe together with its
-response teaches the attacker to swear; rewarding ever lower perplexity teaches it to say the same
-dull thing; one reply per probe drowns in noise; without novelty the attacker finds one sentence
-and keeps to it.
+Its defaults come from measurements in feasibility runs. Rewarding the probe together with its
+response teaches the attacker to swear; rewarding ever lower perplexity teaches it to repeat dull
+text; one reply per probe is too noisy; without novelty the attacker converges to one sentence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,7 +80,7 @@ class AdversarialReward(Reward):
         return {"novelty": self._memory.counts}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Puts the novelty memory back."""
+        """Restores the novelty memory."""
         self._memory.counts.copy_(state["novelty"])
 
     def _reward(self, node: Node, novelty: float) -> float:

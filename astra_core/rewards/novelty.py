@@ -1,4 +1,4 @@
-"""What has been said before, as counts of hashed word n-grams of bounded size."""
+"""A memory of earlier probes, as counts of hashed word n-grams in bounded size."""
 
 import math
 import re
@@ -31,7 +31,7 @@ class NoveltyMemory:
         return [self._novelty(own, together) for own in grams]
 
     def add(self, texts: Sequence[str]) -> None:
-        """Lets older memories fade and adds these texts."""
+        """Decays the older counts and adds these texts."""
         self.counts.mul_(self._decay)
         for text in texts:
             for bin_ in set(self._bins(text)):

@@ -1,7 +1,7 @@
-"""One level of all trees in phases, each from values to values: probe, respond, score, expand.
+"""One level of all trees in phases, each a function of values: probe, respond, score, expand.
 
-A ``Place`` is a conversation that may go on. ``grown_level`` says a number of probes at each place
-and gives back whole turns, each with the place that it leads to.
+A ``Place`` is a conversation that may continue. ``grown_level`` samples a number of probes at each
+place and returns complete turns, each with the place that it leads to.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A conversation that may go on: what each side has read so far."""
+    """A conversation that may continue: what each side has read so far."""
 
     prompt: Prompt
     path: Path
@@ -53,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A probe said at a place, and what the target reads to answer it.
+    """A probe sampled at a place, and what the target reads to answer it.
 
     Attributes:
         place: Where it was said.
@@ -74,7 +74,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A whole turn without children, and where it leads; None where it failed."""
+    """A complete turn without children, and where it leads; None if it failed."""
 
     node: Node
     after: Place | None
@@ -113,7 +113,7 @@ def grown_level(growth: Growth, places: Sequence[Place], width: int) -> Level:
 
 
 def probed(growth: Growth, places: Sequence[Place], width: int) -> list[Asked]:
-    """What the attacker says at each place, ``width`` times."""
+    """``width`` probes at each place."""
     system, generation = growth.system, growth.system.config.probe
     limit = system.context_limit(system.attacker, generation.max_new_tokens)
     contexts = [place.attacker_ids[-limit:] for place in places]
@@ -140,7 +140,7 @@ def responded(
     try:
         scored = scored_answers(growth.system, probes, lambda: answers(growth, asked))
     except TargetError as error:
-        # The one boundary: anything else is a bug of ours and must surface.
+        # The boundary of the target: any other error is our bug and must not be caught.
         failure = Failure(f"{type(error).__name__}: {error}")
         return [failure] * len(asked), [0.0] * len(asked), 0.0
     return _replies(growth.system, asked, scored), list(scored.probe_scores), scored.waited_s
@@ -241,7 +241,7 @@ def _turn(
 
 
 def _after(system: System, own: Asked, replies: Replies) -> Place:
-    """The conversation with this turn; it goes on with the first reply."""
+    """The conversation with this turn; it continues with the first reply."""
     attacker, place, first = system.attacker, own.place, replies.token_ids[0]
     read = first if system.shares_tokenizer else attacker.encode(replies.texts[0])
     return Place(

@@ -1,4 +1,4 @@
-"""The scores of one tree level: one batch, or the probes' while the target still speaks."""
+"""The scores of one tree level: in one batch, or those of probes while the target answers."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -30,15 +30,15 @@ class ScoredAnswers:
 def scored_answers(
     system: System, probes: Sequence[str], answer: Callable[[], Sequence[Continuations]]
 ) -> ScoredAnswers:
-    """What ``answer`` gives, scored; the probes are scored meanwhile where that overlaps.
+    """What ``answer`` returns, scored; the probes are scored meanwhile if that can overlap.
 
-    The scorer never has two calls at once, and is at rest when this returns or raises. What it says
-    of the probes of a target that fell silent is dropped.
+    The scorer never has two calls at once, and none when this returns or raises. Scores of probes
+    are dropped if the target fails.
 
     Args:
-        system: Whose scorer judges.
+        system: Whose scorer is used.
         probes: Of the level.
-        answer: Has the target speak, one answer per probe.
+        answer: Makes the target answer, one answer per probe.
 
     Raises:
         ScorerError: The scorer could not be reached or gave something that is no score.

@@ -88,7 +88,7 @@ def assembled(levels: Sequence[Level], widths: Sequence[int]) -> list[tuple[Node
 
 
 def _read_once(system: System, places: Sequence[Place]) -> None:
-    """Lets the target read what all first turns of a prompt will begin with."""
+    """Makes the target read the common beginning of all first turns of a prompt."""
     limit = system.context_limit(system.target, system.config.response.max_new_tokens)
     contexts = [place.target_ids for place in places if len(place.target_ids) < limit]
     if contexts:

@@ -1,6 +1,6 @@
-"""A memory in front of a scorer: what it said lately of a text is not asked again.
+"""A cache in front of a scorer: a recently scored text is not scored again.
 
-Attackers repeat themselves, and every examination of equal weights repeats every text.
+Attackers repeat themselves, and every evaluation of equal weights repeats every text.
 """
 
 import hashlib
@@ -11,11 +11,11 @@ from astra_core.scorer import Scorer, checked_scores
 
 
 class CachedScorer(Scorer):
-    """Passes on the texts that it does not remember, each once, as one batch.
+    """Passes on the texts that are not cached, each once, as one batch.
 
     Args:
-        scorer: The judge.
-        size: How many texts are remembered; the one not asked for the longest goes first.
+        scorer: Scores what is not cached.
+        size: How many texts are cached; the least recently used is evicted first.
     """
 
     def __init__(self, scorer: Scorer, size: int) -> None:
@@ -27,11 +27,11 @@ class CachedScorer(Scorer):
 
     @property
     def version(self) -> str:
-        """The judge's: remembering changes no score."""
+        """The scorer's own: caching changes no score."""
         return self._scorer.version
 
     def score(self, texts: Sequence[str]) -> list[float]:
-        """What the judge says, or said."""
+        """The scorer's scores, cached or new."""
         keys = [_key(text) for text in texts]
         scores = {key: self._known[key] for key in keys if key in self._known}
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in scores}

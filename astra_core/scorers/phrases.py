@@ -1,4 +1,4 @@
-"""A scorer that counts phrases: for tests, for canaries, and for policies that are lists."""
+"""A scorer that counts phrases: for tests, canaries, and policies in the form of lists."""
 
 import re
 from collections.abc import Sequence

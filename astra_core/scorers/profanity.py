@@ -23,7 +23,7 @@ class ProfanityScorer(Scorer):
         return f"alt-profanity-check {version('alt-profanity-check')}"
 
     def score(self, texts: Sequence[str]) -> list[float]:
-        """One probability per text; blank text is 0, it says nothing that could offend."""
+        """One probability per text; 0 for blank text, which cannot offend."""
         # Imported here: scikit-learn takes a second, and naming the scorer must stay cheap.
         from profanity_check import predict_prob
 

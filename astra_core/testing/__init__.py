@@ -1,8 +1,7 @@
-"""Tiny models for tests, and the contracts that every plug-in keeps, built-in or your own.
+"""Tiny models for tests, and the contracts that every plug-in must pass, built-in or your own.
 
-Everything is built in memory in milliseconds, without a download. The ``check_*`` functions hold a
-plug-in to what the rest of the project relies on; a broken promise is an ``AssertionError`` that
-says which:
+Everything is built in memory in milliseconds, without a download. The ``check_*`` functions check
+what the rest of the project relies on; a broken contract is an ``AssertionError`` that says how:
 
     from astra_core.testing import check_scorer
     from plugins.mine import MyScorer

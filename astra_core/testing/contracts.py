@@ -1,4 +1,4 @@
-"""What every plug-in of a kind must keep, whoever wrote it."""
+"""The contract of each kind of plug-in, built-in or not."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence, Sized
@@ -38,13 +38,13 @@ _TEXTS = (
 def check_algorithm(plugin: str | type[Algorithm], **options: Any) -> None:
     """Returns if an algorithm may be named under ``training.algorithm``.
 
-    - Its options refuse unknown keys, and it is built as ``Class(options, system=system)``; weights
-      of its own begin the same whatever torch's random state.
+    - Its options refuse unknown keys, and it is built as ``Class(options, system=system)``; its own
+      weights start the same under any random state of torch.
     - ``flatten`` finds something to learn in trees of differing rewards, nothing in a graph without
       turns, and nothing in turns that failed. It gives the same steps twice.
-    - ``collate`` tells a positive weight and the tokens the attacker reads; weights add up.
-    - ``step`` gives a finite scalar whose gradient reaches the attacker and nobody else, moves no
-      weight itself, and reports finite metrics.
+    - ``collate`` returns a positive weight and the tokens the attacker reads; weights add up.
+    - ``step`` returns a finite scalar whose gradient reaches only the attacker, changes no weight
+      itself, and reports finite metrics.
     - The loss is a sum: of one batch it equals the sum over its steps, one by one, in any order.
     - ``load_state`` of ``state`` changes no loss.
 
@@ -55,8 +55,7 @@ def check_algorithm(plugin: str | type[Algorithm], **options: Any) -> None:
     Raises:
         AssertionError: A promise is broken.
     """
-    # Were the reference the attacker, what is learned from their difference would be nothing but
-    # rounding.
+    # If the reference equalled the attacker, their difference would be only rounding.
     system = tiny_system(_SEED, reference_seed=_SEED + 1)
     algorithm: Algorithm = _built("algorithm", plugin, options, system=system)
     with torch_seeded(_SEED):
@@ -323,7 +322,7 @@ def _close(value: float, other: float) -> bool:
 
 
 def _promise(holds: bool, promise: str) -> None:
-    """Raises unless the promise holds; not an ``assert``, which ``python -O`` would leave out."""
+    """Raises unless the promise holds; not an ``assert``, which ``python -O`` removes."""
     if not holds:
         msg = f"broken promise: {promise}"
         raise AssertionError(msg)

@@ -1,9 +1,9 @@
-"""Checkpoints are whole or absent, say what they hold, and are checked before they are believed.
+"""Checkpoints are complete or absent, list their contents, and are checked before use.
 
 A checkpoint is a folder ``step_000040`` with safetensors, a record and a manifest of SHA-256
-digests. It is staged beside its place, flushed and renamed, and is named by the training steps
-that are done. The last of a run that a budget ended amid an experience is ``step_000040_part``: it
-says how the run ended, and no longer run would have come through it.
+digests. It is written to a temporary folder, flushed and renamed; its name has the number of
+finished training steps. If a budget ended the run in the middle of an experience, the last one is
+``step_000040_part``: a longer run would never have had this state.
 """
 
 import logging
@@ -53,7 +53,7 @@ class CheckpointStore:
         self._keep = keep
 
     def save(self, checkpoint: Checkpoint) -> Path:
-        """Writes a checkpoint and removes what nothing refers to any more."""
+        """Writes a checkpoint and removes folders that nothing refers to any more."""
         from safetensors.torch import save_file
 
         path = self.folder / checkpoint.name
@@ -78,10 +78,10 @@ class CheckpointStore:
         return self.folder / "dumps" / f"step_{step:06d}"
 
     def newest(self, *, is_whole: bool = False) -> Checkpoint | None:
-        """The newest undamaged checkpoint; a damaged one is reported and the one before it is used.
+        """The newest undamaged checkpoint; a damaged one is reported and the previous one is used.
 
         Args:
-            is_whole: Passes over one whose last training step was cut short.
+            is_whole: Skips one whose last training step was cut short.
 
         Raises:
             CheckpointError: There are checkpoints and every one is damaged.
@@ -91,7 +91,7 @@ class CheckpointStore:
             try:
                 return load_checkpoint(path)
             except CheckpointError as error:
-                _LOG.warning("%s; trying the one before it", error)
+                _LOG.warning("%s; trying the previous one", error)
         if paths:
             msg = (
                 f"{self.folder} must hold an undamaged checkpoint, got {len(paths)} damaged; "
@@ -132,10 +132,10 @@ class CheckpointStore:
 
     def _retire(self, newest: Path) -> None:
         checkpoints = self._checkpoints()
-        # What is newer than the present state was damaged, or of a run that was begun again.
+        # A checkpoint newer than the present state is damaged, or of a run that was restarted.
         while checkpoints[-1] != newest:
             shutil.rmtree(checkpoints.pop())
-        # Beside a partial one as many whole ones are kept: from them a longer run goes on.
+        # Whole ones are kept in addition to a partial one: a longer run resumes from them.
         num_kept = self._keep + int(_is_part(newest))
         for path in checkpoints[:-num_kept]:
             shutil.rmtree(path)
@@ -144,7 +144,7 @@ class CheckpointStore:
             try:
                 referred.add(read_json(path / "record.json").get("best", {}).get("model"))
             except (OSError, ValueError):
-                return  # a damaged one: nobody knows what it refers to, so nothing is removed
+                return  # one is damaged: its references are unknown, so nothing is removed
         for path in self.folder.glob("best_*"):
             if path.name not in referred:
                 shutil.rmtree(path)

@@ -1,9 +1,9 @@
-"""Several processes that train one attacker, data-parallel, as torchrun and accelerate start them.
+"""Data-parallel training of one attacker in processes that torchrun or accelerate started.
 
-Each rolls out its share of an experience's prompts (rollouts depend on keys alone), has what all of
-them rolled out, and computes its share of the micro-batches of each update; gradients are added up,
-so all hold the same weights at any time. Process 0 alone writes. Whatever waits for another process
-waits for a limited time.
+Each rolls out its share of an experience's prompts (rollouts depend only on keys), receives all
+rollouts, and computes its share of the micro-batches of each update. Gradients are summed, so all
+have the same weights at any time. Only process 0 writes. Every wait for another process has a time
+limit.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The processes of a run; one that is alone does without communication.
+    """The processes of a run; a single process needs no communication.
 
     Attributes:
         rank: Of this process, from 0.
@@ -48,7 +48,7 @@ class World:
 
         Raises:
             ConfigurationError: The environment describes no group of processes.
-            LostProcessError: The others did not come in time.
+            LostProcessError: The others did not join in time.
         """
         size = world_size() or 1
         if size == 1:
@@ -75,10 +75,10 @@ class World:
         return self.rank == 0
 
     def barrier(self) -> None:
-        """Returns when every process is here.
+        """Returns when every process has reached this point.
 
         Raises:
-            LostProcessError: One is lost, or too slow.
+            LostProcessError: One crashed or is too slow.
         """
         if self.size > 1:
             self.add([torch.zeros(1)])
@@ -87,7 +87,7 @@ class World:
         """Replaces each tensor by its sum over the processes, in one message per device and type.
 
         Raises:
-            LostProcessError: A process is lost, or too slow.
+            LostProcessError: A process crashed or is too slow.
         """
         if self.size == 1:
             return
@@ -169,7 +169,7 @@ class World:
 
 @contextmanager
 def _lost() -> Iterator[None]:
-    """Tells of a process that is gone in the words of this project."""
+    """Reports a lost process as one of this project's errors."""
     try:
         yield
     except RuntimeError as error:

@@ -35,7 +35,7 @@ class Difference:
 
 
 def write_dump(folder: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
-    """Leaves a folder with the tensors and the figures of an update."""
+    """Writes a folder with the tensors and the figures of an update."""
     from safetensors.torch import save_file
 
     with draft_folder_of(folder) as draft:

@@ -19,7 +19,7 @@ from astra_core.training.distributed import World
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """What one iteration offers to learn from.
+    """What one iteration learns from.
 
     Attributes:
         iteration: Counted from 0.
@@ -38,19 +38,19 @@ class Experience:
     score_s: float = 0.0
 
     def digest(self) -> str:
-        """Names what was said; equal where the rollouts are."""
+        """A digest of the rollouts."""
         nodes = [node for graph in self.graphs for node in graph.nodes()]
         return record_digest([[node.probe_ids, node.response_ids] for node in nodes])
 
 
 class Harness:
-    """Collects experience on-policy and cuts it into micro-batches.
+    """Collects experience on-policy and divides it into micro-batches.
 
     Args:
         sampler: Rolls out; its System's attacker is the policy.
         algorithm: Makes steps of rollouts.
         num_episodes: Prompts of one experience.
-        shuffle: What changes places from epoch to epoch: whole trees, whose steps are read with
+        shuffle: What is shuffled in each epoch: whole trees, whose steps are read with
             their common context, or single steps.
         world: The processes that share the rollouts; None for this one alone.
     """
@@ -100,12 +100,12 @@ class Harness:
         )
 
     def _rolled_out(self, iteration: int) -> list[Graph]:
-        """New rollouts; of several processes each makes its share, and has all of them."""
+        """New rollouts; each of several processes makes its share and gets all of them."""
         sampler, world = self.sampler, self._world
         prompts = sampler.episodes(iteration, self._num_episodes)
         if world.size == 1:
             return rolled_out(sampler, prompts, iteration=iteration)
-        # How many may fail is a share of all, not of what one process rolls out.
+        # The failure limit is a share of all rollouts, not of one process's.
         allowed, sampler.max_failed_fraction = sampler.max_failed_fraction, 1.0
         try:
             own = world.share(prompts)
@@ -117,7 +117,7 @@ class Harness:
         return every
 
     def batches(self, experience: Experience, *, epoch: int, batch_size: int) -> Iterator[Batch]:
-        """The steps in an order of their own for each epoch, as micro-batches; none is dropped."""
+        """The steps as micro-batches, reordered in each epoch; none is dropped."""
         key = derive_key(self.sampler.seed, "mini-batches", experience.iteration, epoch)
         groups = _trees(experience) if self._shuffle == "trees" else [[x] for x in experience.steps]
         mixed = generator(key).permutation(len(groups))
@@ -131,7 +131,7 @@ def _trees(experience: Experience) -> list[list[Any]]:
     tree = {id(node): at for at, graph in enumerate(experience.graphs) for node in graph.nodes()}
     groups: dict[Any, list[Any]] = {}
     for at, step in enumerate(experience.steps):
-        # A step of an algorithm of one's own need not name a turn: it is shuffled by itself.
+        # A custom algorithm's step need not name a turn: it is then shuffled by itself.
         known = tree.get(id(getattr(step, "node", step)))
         groups.setdefault((at, "alone") if known is None else known, []).append(step)
     return list(groups.values())

@@ -181,8 +181,8 @@ class TransformersSchedule(SchedulePlugin):
                 "see transformers.get_scheduler"
             )
             raise ConfigurationError(msg) from error
-        # PyTorch warns when a schedule moves before the first update, which is meant here: by the
-        # shift, and by an experience that teaches nothing.
+        # PyTorch warns when a schedule moves before the first update, which is intended here: by
+        # the shift, and by an experience with nothing to learn.
         optimizer._opt_called = True  # type: ignore[attr-defined]  # noqa: SLF001
         if shift:
             schedule.step()

@@ -1,4 +1,4 @@
-"""Where a run is: one report per optimiser update, one point per evaluation, and a bar."""
+"""The progress of a run: one report per optimiser step, one point per evaluation, and a bar."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -68,9 +68,9 @@ class Progress:
         training_step: Experiences learned from.
         step: Optimiser updates.
         num_nonfinite: Updates that were skipped for a NaN or an infinity.
-        num_empty: Experiences that held nothing to learn from.
-        is_partial: True when a budget ended the run amid the updates of its last experience.
-        stopped_because: Why the run ended, in words; empty while it goes on.
+        num_empty: Experiences with nothing to learn from.
+        is_partial: True if a budget ended the run among the updates of its last experience.
+        stopped_because: Why the run ended, in words; empty while it runs.
         evaluations: Oldest first.
     """
 
@@ -88,7 +88,7 @@ class Progress:
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Self:
-        """What ``record`` told; other keys are passed over."""
+        """The progress of a ``record``; other keys are ignored."""
         known = {each.name for each in fields(cls)} & record.keys()
         points = [EvaluationPoint(**point) for point in record["evaluations"]]
         return cls(**{**{name: record[name] for name in known}, "evaluations": points})

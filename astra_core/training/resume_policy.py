@@ -56,7 +56,7 @@ def package_version() -> str | None:
 
 
 def version_difference(first: str | None, second: str | None) -> tuple[Order, Level]:
-    """How the first version stands to the second, and at which level they part.
+    """How the first version compares with the second, and at which level they differ.
 
     Compared as far as both are spelled out, so ``1.5`` matches ``1.5.3``; None is below all.
     """
@@ -125,10 +125,10 @@ def check_resumable(
 def as_begun(
     config: TrainingConfiguration, model: Any, *, store: CheckpointStore | None, world: World
 ) -> TrainingConfiguration:
-    """The configuration with the precision of the run it goes on with in place of ``auto``.
+    """The configuration with ``auto`` replaced by the precision of the run that it resumes.
 
-    A run that begins takes the faster one, the same in every process: a trial anew in a resumed
-    run could end otherwise.
+    A new run takes the faster one, the same in every process; a new trial in a resumed run could
+    decide differently.
 
     Args:
         config: Of the run.
@@ -151,10 +151,9 @@ def as_begun(
 
 
 def starting_point(store: CheckpointStore | None, resume: str) -> tuple[Checkpoint, Path] | None:
-    """The checkpoint a run goes on from, and the folder it was in; None to begin anew.
+    """The checkpoint a run resumes from, and its folder; None to start from scratch.
 
-    A run's own checkpoints come before the folder it was told to start from, so that it can be
-    killed too.
+    A run's own checkpoints come before the folder it starts from, so that a killed run can resume.
 
     Raises:
         CheckpointError: What ``resume`` names holds none, or all are damaged.

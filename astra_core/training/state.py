@@ -27,7 +27,7 @@ _ADAPTERS = "adapters.safetensors"
 
 
 class RunState:
-    """What a run's checkpoints are made of, and what they are put back into."""
+    """The objects whose state a checkpoint saves and restores."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class RunState:
         self._updates = updates
 
     def checkpoint(self, progress: Progress, best: Best, stopping: Stopping) -> Checkpoint:
-        """Everything a run needs to go on, as it is now."""
+        """Everything that a run needs to resume, as it is now."""
         record = {
             **progress.record(),
             **self._identity(),
@@ -63,7 +63,7 @@ class RunState:
     def load(
         self, checkpoint: Checkpoint, best: Best, stopping: Stopping, *, subject: str
     ) -> tuple[Progress, dict[str, tuple[Any, Any]]]:
-        """Puts a checkpoint back; where it was, and the configuration fields that differ.
+        """Restores a checkpoint; returns the progress and the configuration fields that differ.
 
         Raises:
             CheckpointError: It is of another run; see ``astra_core.training.resume_policy``.
@@ -90,7 +90,7 @@ class RunState:
             save_file({name: p.detach() for name, p in weights.items()}, folder / _ADAPTERS)
 
     def read_model(self, folder: Path) -> None:
-        """Puts the weights of such a folder into the attacker."""
+        """Loads the weights of such a folder into the attacker."""
         own = self._attacker.model
         if self._config.lora is not None:
             weights = load_file(folder / _ADAPTERS)
@@ -138,7 +138,7 @@ def tensors_of(
 def load_tensors(
     tensors: Mapping[str, Tensor], model: Module
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Puts weights and random state back; the reward's and the algorithm's tensors are returned.
+    """Restores weights and random state; returns the reward's and the algorithm's tensors.
 
     Raises:
         CheckpointError: The weights are of another model.
@@ -171,7 +171,7 @@ def restore_optimizer(
     groups: list[dict[str, Any]],
     tensors: Mapping[str, Tensor],
 ) -> None:
-    """Puts groups and moments back."""
+    """Restores groups and moments."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, value in _below("optimizer/", tensors).items():
         index, _, moment = name.partition("/")

@@ -23,7 +23,7 @@ class Best:
     def offer(
         self, metrics: Mapping[str, float], training_step: int, model: str, *, min_delta: float
     ) -> bool:
-        """True, and taken note of, when this evaluation beats the best by more than ``min_delta``.
+        """True if this evaluation beats the best by more than ``min_delta``; then it is the best.
 
         Raises:
             ConfigurationError: The evaluation has no such metric.
@@ -51,7 +51,7 @@ class Best:
         }
 
     def load(self, record: Mapping[str, Any]) -> None:
-        """Puts back what ``record`` gave."""
+        """Restores what ``record`` returned."""
         self.value = math.nan if record["value"] is None else record["value"]
         self.training_step = record["training_step"]
         self.model = record["model"]
@@ -67,15 +67,15 @@ class Stopping:
         self._started = time.monotonic()
 
     def start(self) -> None:
-        """Starts the clock anew; time spent in an earlier process does not count."""
+        """Restarts the clock; time spent in an earlier process does not count."""
         self._started = time.monotonic()
 
     def note(self, metrics: Mapping[str, float]) -> None:
-        """Takes note of an experience."""
+        """Records an experience."""
         self._kl_nats = metrics.get("rollout/kl_nats", 0.0)
 
     def reason(self, step: int, best: Best) -> str:
-        """Why the run ends after a training step, in words; empty while it goes on."""
+        """Why the run ends after a training step, in words; empty while it continues."""
         patience = self._config.patience
         if patience is not None and best.num_since >= patience:
             return f"{best.metric} did not improve for {best.num_since} evaluations"
@@ -97,5 +97,5 @@ class Stopping:
         return {"kl_nats": self._kl_nats}
 
     def load(self, record: Mapping[str, float]) -> None:
-        """Puts back what ``record`` gave."""
+        """Restores what ``record`` returned."""
         self._kl_nats = record["kl_nats"]

@@ -1,9 +1,9 @@
-"""The Trainer: a generator of facts about optimiser updates; whoever drives it logs and shows them.
+"""The Trainer: a generator of reports on optimiser steps; its caller logs and displays them.
 
 One training step collects one experience and learns from it in one or more optimiser updates. The
 loss of an update is the sum over its whole window of micro-batches divided by the window's
-weight, so the size of micro-batches, their order and a short last window change nothing. A window
-never spans two policies.
+weight, so the result does not depend on the size and order of micro-batches or on a short last
+window. A window never spans two policies.
 """
 
 import time
@@ -39,8 +39,8 @@ __all__ = ["EvaluationPoint", "Progress", "StepReport", "Trainer"]
 class Trainer:
     """Optimises the sampler's attacker with an algorithm's loss.
 
-    A Trainer of one's own overrides ``examine``, ``windows``, ``save``, ``end`` or ``steps``, and
-    brings ``Options``, which it finds in ``self.options``; see docs/extending.md.
+    A custom Trainer overrides ``examine``, ``windows``, ``save``, ``end`` or ``steps``, and has its
+    own ``Options``, available as ``self.options``; see docs/extending.md.
 
     Args:
         config: What to do; the optimiser and the schedule are built from it.
@@ -100,7 +100,7 @@ class Trainer:
         return learning_plan(self.sampler.system.plan, self.config)
 
     def train(self, on_step: Callable[[StepReport], None] | None = None) -> Progress:
-        """Drains ``steps`` and says where it ended; the best weights are then in the attacker.
+        """Runs all ``steps`` and returns the progress; the attacker then has the best weights.
 
         On a terminal, a bar shows how many of the training steps are done.
         """
@@ -113,7 +113,7 @@ class Trainer:
         return self.progress
 
     def resume(self) -> bool:
-        """Goes on as ``training.checkpoint.resume`` says; True when there was a state to load.
+        """Resumes as ``training.checkpoint.resume`` says; True if there was a state to load.
 
         What may differ from the checkpoint: see ``astra_core.training.resume_policy``.
 
@@ -141,14 +141,14 @@ class Trainer:
         return True
 
     def _load(self, checkpoint: Checkpoint, folder: Path) -> Iterable[str]:
-        """Puts a checkpoint back; the names of the configuration's fields that differ from it."""
+        """Restores a checkpoint; returns the names of the configuration fields that differ."""
         self.progress, changed = self._state.load(
             checkpoint, self.best, self._stopping, subject=f"checkpoint {folder}"
         )
         return changed
 
     def dry_run(self) -> Trial:
-        """One batch rolled out, read and differentiated, and nothing changed by it.
+        """One batch rolled out, read and differentiated, without changing any state.
 
         Raises:
             TrainingError: The loss or a gradient is not finite, or there is nothing to learn.
@@ -163,8 +163,8 @@ class Trainer:
     def steps(self) -> Iterator[StepReport]:
         """One report per optimiser update, from where the loaded state stopped.
 
-        Whatever ended the run, its last weights have then been examined, the newest state is saved
-        and the best weights are in the attacker.
+        However the run ended, its last weights are then evaluated, the newest state is saved and
+        the attacker has the best weights.
 
         Raises:
             TrainingError: Too many updates met a NaN or an infinity.
@@ -259,7 +259,7 @@ class Trainer:
         return update.report(step, experience, memory, is_first=is_first)
 
     def end(self) -> str:
-        """Why the run ends now, in words; empty while it goes on."""
+        """Why the run ends now, in words; empty while it continues."""
         is_done = self.progress.training_step >= self.config.training_steps
         return self._stopping.reason(self.progress.step, self.best) or (
             "all training steps are done" if is_done else ""

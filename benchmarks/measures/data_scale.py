@@ -1,4 +1,4 @@
-"""What prompts cost in time and memory from a thousand to a million of them.
+"""The time and memory that a thousand to a million prompts take.
 
 ``python -m benchmarks data_scale`` prepares, splits and validates synthetic prompts with the stages
 of the pipeline, each stage and size in a process of its own, and prints one row for each. Time is
@@ -33,7 +33,7 @@ STAGES = ("prompts", "validation")
 LIMIT_MIB = 2048.0
 # Above one for what does not fit into caches any more and for the noise of a shared machine.
 LIMIT_SLOPE = 1.2
-# Below this, what a stage costs however few the rows hides how its cost grows.
+# Below this, a stage's fixed cost hides how its cost grows.
 MIN_SLOPE_ROWS = 10_000
 HEADER = (
     "| stage | rows | kept | seconds | seconds per million | slope | peak MiB | limits |\n"
@@ -127,7 +127,7 @@ def measured(stage: str, size: int, folder: str) -> tuple[str, int, int, float, 
     os.chdir(folder)
     source = PromptsConfiguration(source="file", path=Path("prompts.jsonl"), licence="MIT")
     if stage == "validation":
-        # Loaded when first needed, but no cost of the rows.
+        # Loaded on first use, but not a cost of the rows.
         for library in ("great_expectations", "profanity_check"):
             import_module(library)
     start = time.perf_counter()

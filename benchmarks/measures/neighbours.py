@@ -1,9 +1,9 @@
-"""What a neighbour on the same cores costs, with threads that wait as in a stage and as in libgomp.
+"""The cost of a neighbour on the same cores, with threads that wait as in a stage or in libgomp.
 
 ``python -m benchmarks neighbours`` lets processes of as many threads as there are cores roll out
 the built-in model: alone, and beside one that does the same at the same time. libgomp by default
 lets a thread that waits for another one spin for milliseconds, which a neighbour pays for; stages
-bound that (``tasks/machine/environment.py``). All cases take turns in one run. The exit status is 1
+limit that (``tasks/machine/environment.py``). All cases take turns in one run. The exit status is 1
 when a limit is exceeded.
 """
 
@@ -38,7 +38,7 @@ MOST_LOST_PERCENT = 5.0
 """Of the time on a quiet machine, by waking threads that would still have been spinning."""
 WAITS = ("as in a stage", "as in libgomp")
 DEFAULTS = {"GOMP_SPINCOUNT": "300000"}
-"""What libgomp takes where nothing is said; see its manual."""
+"""libgomp's default; see its manual."""
 TOPICS = ("sea", "house", "war", "city", "dog", "law", "game", "king")
 TREES = {"tree_width": 4, "tree_depth": 2, "num_responses": 3}
 HEADER = ("a rollout, threads wait", "wall s, quiet", "beside a neighbour", "x", "CPU s", "CPU s")
@@ -165,7 +165,7 @@ def measured(*, num_threads: int, repetitions: int) -> dict[str, Case]:
 
 
 def figures(cases: Mapping[str, Case]) -> list[Figure]:
-    """What is promised of threads that wait as in a stage, and the same of the others."""
+    """The limits for threads that wait as in a stage, and the same figures of the others."""
     ours, others = (cases[name] for name in WAITS)
     # The least is nearest to a quiet machine, whatever else ran on it.
     least, least_other = (min(case.quiet).wall_s for case in (ours, others))

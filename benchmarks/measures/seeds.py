@@ -1,8 +1,8 @@
-"""Attack success on the embedded default for several seeds, as the table of the README.
+"""Attack success of the default settings for several seeds, as the table of the README.
 
 ``python -m benchmarks seeds 3 4 5`` copies the project into a temporary folder once per seed, runs
 the stages from prompts to evaluation there and prints one row. Nothing in the project changes. The
-data seed is set too: the prompts of the default were looked at when its settings were chosen.
+data seed is set too: the settings were chosen on the default's prompts.
 """
 
 import json

@@ -1,6 +1,6 @@
 """How much of a training step the Trainer itself takes, at the shape of GPT-2 small.
 
-The weights are random: only the shape costs time. The model's time is that of sampling, forward
+Random weights: only the shape affects the time. The model's time is that of sampling, forward
 passes, losses and backward passes; what is neither that nor the scorer's is the Trainer's own, the
 optimiser's update included. Counted is processor time on one thread, which another program on the
 same machine does not change: wall clock gave shares between 1.8 and 6.2 % on a busy one.

@@ -1,4 +1,4 @@
-"""The plain way: one context at a time, every context read anew, every position through the head.
+"""The plain way: one context at a time, each read from its start, every position through the head.
 
 It is short, slow and made of transformers' own parts, so that it can be checked by reading. What
 the library computes must equal it: the tests compare tokens and log-probabilities with it, and the

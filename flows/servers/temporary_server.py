@@ -1,7 +1,7 @@
 """The Prefect server that lives as long as one run, if ``astra ui`` runs none.
 
-It ends with the run, however the run ends: its standard input is a pipe that the kernel closes.
-If one hangs, the next run finds it in a list and ends it.
+It ends with the run, however the run ends: its standard input is a pipe that the kernel closes. If
+one hangs, the next run finds it in a list and ends it.
 """
 
 import atexit

@@ -1,4 +1,4 @@
-"""Shape checks at the door: a wrong axis must be an error, never a silent broadcast."""
+"""Shape checks of arguments: a wrong axis must be an error, never a silent broadcast."""
 
 from torch import Tensor
 
@@ -39,8 +39,8 @@ def require_rank(rank: int, **tensors: Tensor) -> None:
 def require_column_or_same(**tensors: Tensor) -> None:
     """Nothing if all are ``[B, T]`` with equal B, and each T is either 1 or the common length.
 
-    A vector ``[B]`` is refused although torch would take it: against ``[B, T]`` it broadcasts along
-    tokens, which is silently wrong whenever B equals T.
+    A vector ``[B]`` is rejected although torch would accept it: against ``[B, T]`` it broadcasts
+    along tokens, which is silently wrong whenever B equals T.
 
     Raises:
         ShapeError: A rank other than two, unequal B, or two lengths above 1 that differ.

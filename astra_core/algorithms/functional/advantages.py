@@ -1,4 +1,4 @@
-"""Returns and advantages along time: how much better things went than was to be expected.
+"""Returns and advantages along time: how much better a step was than expected.
 
 Time is the last axis, tokens or turns; any axes may stand before it. Everything here is computed
 without gradient: an advantage that carries one trains the value head through the policy loss.
@@ -73,7 +73,7 @@ def token_gae(
     decay: float,
     final_values: Float[Tensor, " B"] | None = None,
 ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
-    """Generalised advantage estimates over the kept tokens of each row, blind to the others.
+    """Generalised advantage estimates over the kept tokens of each row, ignoring the others.
 
     Padding on either side and stretches between two probes (the target's words) are stepped over:
     the next value of a token is that of the next kept token.
@@ -186,7 +186,7 @@ def _discounted_sums(
     done: Bool[Tensor, "*batch T"] | None = None,
     mask: Bool[Tensor, "*batch T"] | None = None,
 ) -> Float[Tensor, "*batch T"]:
-    """Suffix sums ``s_t = x_t + factor * s_{t+1}``, cut after ``done``, blind off the ``mask``."""
+    """Suffix sums ``s_t = x_t + factor * s_{t+1}``, cut after ``done``, only within ``mask``."""
     sums = torch.zeros_like(terms)
     running = terms.new_zeros(terms.shape[:-1])
     for step in reversed(range(terms.shape[-1])):

@@ -1,6 +1,6 @@
-"""From one loss per token to one number, the same however the window is cut into micro-batches.
+"""From one loss per token to one number that does not depend on how micro-batches are cut.
 
-A mean of means depends on how the sequences were dealt out. So a batch yields a *total* and a
+A mean of means depends on how the sequences are distributed. So a batch yields a *total* and a
 *weight*: totals and weights are added over all micro-batches of an optimiser step and divided
 once. The weight depends on masks alone, so a trainer can sum it before the first backward pass
 and scale each total:

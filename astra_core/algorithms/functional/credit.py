@@ -1,4 +1,4 @@
-"""Credit over a tree of turns: what a probe deserves for what came after it.
+"""Credit over a tree of turns: how later turns count for a probe.
 
 A forest is two vectors over nodes: a reward each and the index of the parent, -1 for a first turn.
 Nodes may stand in any order. ``seeds`` tells first turns of different prompts apart.
@@ -140,8 +140,8 @@ def preference_pairs(
 ) -> Int[Tensor, "K 2"]:
     """The best and the worst node of each group of siblings, as indices (chosen, rejected).
 
-    A tie, or a lead of at most ``min_margin``, gives no pair: it would teach which of two equals to
-    prefer. Of equally good nodes the first is chosen, of equally bad ones the last rejected.
+    A tie, or a lead of at most ``min_margin``, gives no pair: it would teach an arbitrary
+    preference. Of equally good nodes the first is chosen, of equally bad ones the last rejected.
 
     Args:
         rewards: What the siblings are compared by, own or backed up.

@@ -1,4 +1,4 @@
-"""Advantages without a value network: a rollout is judged against others of the same prompt.
+"""Advantages without a value network: a rollout is compared with others of the same prompt.
 
 A group is named by an integer per rollout, so that groups may differ in size after failed
 rollouts were dropped; a matrix ``[P, G]`` without names is taken row by row. Means and spreads

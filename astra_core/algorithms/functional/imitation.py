@@ -1,4 +1,4 @@
-"""Learning by copying: the attacker's own best rollouts, or a teacher's opinion of its tokens.
+"""Imitation: of the attacker's own best rollouts, or of a teacher's view of its tokens.
 
 Expert iteration keeps some rollouts (by threshold, by rank, or at random in proportion to reward)
 and trains on them with ``nll_losses``. On-policy distillation turns a teacher's log-probabilities

@@ -36,7 +36,7 @@ def kl_estimates(
     ``k1 = d``, ``k2 = mse = d^2 / 2``, ``abs = |d|``, ``k3 = exp(-d) + d - 1`` with ``d = log
     attacker - log reference``. In ``k3`` ``d`` is held within 5 nats and the value below 10, or
     one token in a million overflows the loss. The gradient passes these limits (it is ``1 -
-    exp(-d)`` with ``d`` held within 5 nats), so a token that ran off is still pulled back.
+    exp(-d)`` with ``d`` held within 5 nats), so an outlying token still gets a gradient.
 
     Args:
         logprobs: Of the attacker, in nats.

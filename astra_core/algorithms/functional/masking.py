@@ -1,7 +1,7 @@
 """Statistics over the entries a mask keeps, defined and finite even when it keeps none.
 
 Entries outside the mask are replaced, not multiplied by zero: ``0 * nan`` is ``nan``, and what
-stands in padding is nobody's business.
+is in padding must not matter.
 """
 
 from jaxtyping import Bool, Float, Int

@@ -2,8 +2,8 @@
 
 Row ``b`` holds the token at position ``p`` in slot ``p``, whatever the other rows hold: a row can
 be forked, dropped, kept for the next turn or cut to a prefix without moving anything inside it.
-What lies behind the end of a row is never seen and is written over. Rows that go on from the same
-prefix may leave it where it is, in a stem; the slots are then those behind the prefix.
+What is behind the end of a row is never visible and is overwritten. Rows that continue from the
+same prefix may leave it in a stem; the slots are then those behind the prefix.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,7 +26,7 @@ _Source = Callable[[int, str, Beginning], list[Tensor]]
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """What a forward pass over a cache is told.
+    """The arguments of a forward pass over a cache.
 
     Attributes:
         positions: Of each token in its row.
@@ -43,10 +43,10 @@ class Pass:
 
 @dataclass(slots=True)
 class _Span:
-    """Where the pass that is going on writes; what all layers of a cache share.
+    """Where the current pass writes; shared by all layers of a cache.
 
-    The layers do not know their cache: a circle of references would keep its memory until Python
-    looks for circles.
+    The layers have no reference to their cache: a reference cycle would keep its memory until
+    Python's garbage collection.
     """
 
     longest: int
@@ -57,7 +57,7 @@ class _Span:
     slots: Tensor | None = None
 
     def write(self, states: Float[Tensor, "B H Q D"], buffer: Float[Tensor, "B H C D"]) -> None:
-        """Puts the states of the pass into their slots."""
+        """Writes the states of the pass into their slots."""
         if self.start is not None:
             buffer[:, :, self.start : self.width] = states
         elif self.slots is not None:
@@ -72,7 +72,7 @@ class KeyValues(Cache):  # type: ignore[misc]
         lengths: Tokens of each row that is not retired, the ones of the stem and of the pass that
             is going on not counted.
         capacity: Slots of each row.
-        stem: What the rows go on from, if it lies elsewhere.
+        stem: What the rows continue from, if it is stored elsewhere.
     """
 
     def __init__(
@@ -88,8 +88,8 @@ class KeyValues(Cache):  # type: ignore[misc]
     def open(self, counts: Sequence[int], device: torch.device) -> Pass:
         """Begins a pass in which row ``b`` adds ``counts[b]`` tokens.
 
-        All rows pass on as many as the one with the most; what a row has too many of goes into the
-        slot behind its end.
+        All rows write as many tokens as the longest; a row's surplus goes into the slot behind its
+        end.
         """
         ends = [length + n for length, n in zip(self.lengths, counts, strict=True)]
         begins = torch.tensor(self.lengths, device=device)[:, None]
@@ -113,7 +113,7 @@ class KeyValues(Cache):  # type: ignore[misc]
         self.lengths = self._ends
 
     def selected(self, rows: Sequence[int], *, capacity: int) -> Self:
-        """These rows, copied, also several times each; what is in the stem stays there."""
+        """Copies of these rows, also several of one; the stem is not copied."""
         stem = None if self.stem is None else self.stem.of_rows(rows)
         lengths = [self.lengths[row] for row in rows]
         found = type(self)(len(self.layers), lengths, capacity, stem=stem)
@@ -122,7 +122,7 @@ class KeyValues(Cache):  # type: ignore[misc]
         return found
 
     def forked(self, rows: Sequence[int], *, capacity: int) -> Self:
-        """New rows that go on from these, also several from one; nothing is copied.
+        """New rows that continue from these, also several from one; nothing is copied.
 
         This cache is their stem from now on and must not be written to.
         """
@@ -151,7 +151,7 @@ class KeyValues(Cache):  # type: ignore[misc]
             layer.is_initialized = True
 
     def parts(self, layer: int, name: str, beginning: Beginning) -> list[Tensor]:
-        """Keys or values of a beginning, as they lie here; its stem not counted."""
+        """Keys or values of a beginning as stored here, without its stem."""
         row, length = beginning
         buffer: Tensor = getattr(self.layers[layer], name)
         return [buffer[row, :, :length]]
@@ -169,10 +169,10 @@ class KeyValues(Cache):  # type: ignore[misc]
         )
 
     def retire(self, is_over: Sequence[bool]) -> list[int]:
-        """Moves rows that are over behind the others, which go on alone; nothing is copied away.
+        """Moves finished rows behind the others, which continue alone; nothing is copied.
 
         Returns:
-            Which row is now in each place: first those that go on, then the retired.
+            Which row is now in each place: first those that continue, then the retired.
         """
         order = list(range(len(self.lengths)))
         num_kept = len(order) - sum(is_over)
@@ -235,7 +235,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         width, stem = self._span.width, self._span.stem
         keys, values = keys[:, :, :width], values[:, :, :width]
         if stem is not None:
-            # Models hand over to their attention what they get here, and know nothing of stems.
+            # Models pass what they get here to their attention, and do not know of stems.
             keys = laden(keys, stem.shared(self._index, len(keys)))
         return keys, values
 
@@ -268,9 +268,9 @@ def _stacked(
     """Each row's parts one after the other; slots behind a row's end hold anything finite."""
     heads, _, depth = rows[0][0].shape
     found = rows[0][0].new_empty((len(rows), heads, capacity, depth))
-    # Not whatever memory held: a masked slot times zero must not be NaN.
+    # Not uninitialised memory: a masked slot times zero must not be NaN.
     found[:, :, width:] = 0.0
-    # Row by row: to select them all at once would take the memory twice.
+    # Row by row: to select them all at once would double the memory.
     for slots, parts in zip(found, rows, strict=True):
         end = 0
         for part in parts:

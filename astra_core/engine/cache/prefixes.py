@@ -1,4 +1,4 @@
-"""What a model has read before, found again by its tokens: nothing is read twice."""
+"""A store of what a model has read, found by its tokens: nothing is read twice."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ Place = tuple[KeyValues, int, int]
 
 
 class PrefixStore:
-    """Keys and values of sequences, the oldest forgotten first when memory runs out."""
+    """Keys and values of sequences; the oldest are evicted first when memory runs out."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -23,7 +23,7 @@ class PrefixStore:
         self._next = 0
 
     def add(self, values: KeyValues, sequences: Sequence[Sequence[int]]) -> None:
-        """Remembers row ``b`` of the cache as the tokens ``sequences[b]``; takes the cache over."""
+        """Stores row ``b`` of the cache as the tokens ``sequences[b]``; takes the cache over."""
         if values.num_bytes > self._max_bytes:
             return
         block, names = self._next, []
@@ -40,7 +40,7 @@ class PrefixStore:
             self._forget_oldest()
 
     def find(self, ids: Sequence[int], *, limit: int) -> Place | None:
-        """The longest remembered sequence that ``ids`` start with, cut to ``limit`` tokens."""
+        """The longest stored sequence that ``ids`` start with, cut to ``limit`` tokens."""
         name = _name(ids)
         for length in sorted(self._lengths, reverse=True):
             place = self._places.get(name[:length]) if length <= len(name) else None

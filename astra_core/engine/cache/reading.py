@@ -1,9 +1,9 @@
-"""A batch of contexts that a model has read and goes on from, one token per row and step.
+"""A batch of contexts that a model has read and continues, one token per row and step.
 
-There are three ways. ``CachedReading`` keeps each row's keys and values where a later call finds
-them again, so that nothing is read twice. ``PaddedReading`` is the plain way, contexts padded on
-the left and transformers' own cache: it serves models whose attention cannot be told what to see,
-and it is what the other way is tested against. ``LoneReading`` serves what cannot be padded either.
+There are three ways. ``CachedReading`` stores each row's keys and values so that a later call finds
+them, and nothing is read twice. ``PaddedReading`` is the plain way, contexts padded on the left and
+transformers' own cache: it serves models whose attention does not follow our masks, and the other
+way is tested against it. ``LoneReading`` serves models that cannot be padded either.
 """
 
 from abc import ABC, abstractmethod
@@ -34,10 +34,10 @@ class Reading(ABC):
 
     @abstractmethod
     def select(self, rows: Sequence[int], *, room: int = 0) -> None:
-        """Goes on with these rows, also with several copies of one, and ``room`` more tokens."""
+        """Continues with these rows, also with several copies of one, and ``room`` more tokens."""
 
     def drop(self, is_over: Sequence[bool]) -> list[int]:
-        """Goes on without the rows that are over; which row is now in each place."""
+        """Continues without the finished rows; returns which row is now in each place."""
         kept = [place for place, over in enumerate(is_over) if not over]
         self.select(kept)
         return kept
@@ -133,9 +133,9 @@ class LoneReading(Reading):
 
 
 class CachedReading(Reading):
-    """The quick way: what a store remembers of a context is not read again.
+    """The fast way: the part of a context that a store has is not read again.
 
-    What several rows go on from is kept once for all of them, if the model can be told so.
+    What several rows share is stored once for all of them, if the model supports it.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class CachedReading(Reading):
     def _remembered(
         self, contexts: Sequence[Sequence[int]], limits: Sequence[int], room: int
     ) -> KeyValues:
-        """A cache that holds of every context what the store knows of it."""
+        """A cache with the part of every context that the store has."""
         num_layers = self._model.config.get_text_config().num_hidden_layers
         longest = max(map(len, contexts))
         empty = KeyValues(num_layers, [0] * len(contexts), longest + room)
@@ -189,7 +189,7 @@ class CachedReading(Reading):
         return stem.forked([different[piece] for piece in pieces], capacity=unread + room)
 
     def _is_shared(self, num_prefixes: int, num_rows: int) -> bool:
-        """True where rows are to leave their prefixes in one place: most have a sibling."""
+        """True if rows should share their prefixes in a stem: most have a sibling."""
         return self._takes_stems and 2 * num_prefixes <= num_rows
 
     def _read(
@@ -243,7 +243,7 @@ class CachedReading(Reading):
         self.logits = self.logits[torch.tensor(rows, device=self._device)]
 
     def drop(self, is_over: Sequence[bool]) -> list[int]:
-        """See ``Reading.drop``; rows that are over are still remembered."""
+        """See ``Reading.drop``; finished rows are still stored."""
         order = self._values.retire(is_over)
         num_kept = len(self._values.lengths)
         self._retired = [self._ids[place] for place in order[num_kept:]] + self._retired
@@ -261,7 +261,7 @@ class CachedReading(Reading):
         return self.logits
 
     def close(self) -> None:
-        """Hands the rows to the store."""
+        """Gives the rows to the store."""
         if self._values.stem is not None:
             self._values.stem.settle()
         if self._store is not None:

@@ -1,7 +1,7 @@
-"""What several rows of a cache go on from: it lies in memory once for all of them.
+"""What several rows of a cache continue from: stored once for all of them.
 
-Siblings, and the replies to one probe, share everything but their last tokens. Decoding is bound by
-reading keys and values from memory, so each prefix is read once per step and multiplied by the
+Siblings, and the replies to one probe, share everything except their last tokens. Decoding is bound
+by reading keys and values from memory, so each prefix is read once per step and multiplied by the
 queries of all its rows.
 """
 
@@ -19,7 +19,7 @@ from astra_core.engine.masks import additive_mask
 
 @runtime_checkable
 class Prefixes(Protocol):
-    """What a stem needs of the cache that its prefixes lie in."""
+    """What a stem needs from the cache that has its prefixes."""
 
     layers: list[Any]
     lengths: list[int]
@@ -37,7 +37,7 @@ class Prefixes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Which rows go on from which prefix.
+    """Which rows continue from which prefix.
 
     Attributes:
         num_prefixes: ``S``.
@@ -103,7 +103,7 @@ class Shared:
 
 
 class Stem:
-    """Prefixes that are not written to any more, and the one that each row goes on from.
+    """Prefixes that are no longer written to, and the prefix of each row.
 
     Attributes:
         values: One row per prefix.
@@ -128,19 +128,19 @@ class Stem:
         return Stem(self.values, [self.owners[row] for row in rows])
 
     def reorder(self, order: Sequence[int], num_kept: int) -> None:
-        """Row ``order[b]`` is now in place ``b``, and only the first ``num_kept`` go on."""
+        """Row ``order[b]`` is now in place ``b``, and only the first ``num_kept`` continue."""
         self.owners[: len(order)] = [self.owners[place] for place in order]
         self._groups = None
         alive = sorted(set(self.owners[:num_kept]))
         if alive and 2 * len(alive) <= len(self._near.lengths):
-            # Otherwise half of what is read at each step would be of use to nobody.
+            # Otherwise half of what is read at each step would be useless.
             longest = max(self.values.lengths[owner] for owner in alive)
             self._near = self.values.selected(alive, capacity=longest)
             self._numbers = {owner: number for number, owner in enumerate(alive)}
 
     def settle(self) -> None:
-        """Lets go of what was made for passes; there may be more of them all the same."""
-        # Of the prefixes, those that rows still go on from, and their numbers among these.
+        """Frees what was made for passes; further passes remain possible."""
+        # The prefixes that rows still continue from, and their numbers among these.
         self._near = self.values
         self._numbers = {owner: owner for owner in self.owners}
         self._groups = self._mask = None

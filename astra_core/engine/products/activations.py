@@ -6,7 +6,7 @@ from typing import Any
 def use_fused_gelu(model: Any) -> int:
     """Replaces every ``gelu_new`` by torch's kernel of the same formula; returns how many.
 
-    transformers spells the tanh approximation (Hendrycks and Gimpel, arXiv:1606.08415) out as eight
+    transformers computes the tanh approximation (Hendrycks and Gimpel, arXiv:1606.08415) in eight
     operations, each of which reads and writes the widest tensor of a layer, and keeps most of them
     for the gradient. The kernel's result is the same to rounding.
     """

@@ -1,7 +1,7 @@
-"""The linear layers of a model, whichever way they store their matrix, and other forwards for them.
+"""The linear layers of a model, however they store their matrix, and other forwards for them.
 
 transformers' ``Conv1D`` is a linear layer whose matrix is stored the other way round. Subclasses of
-either are left alone: an adapter around a layer does more than multiply.
+either are not included: an adapter around a layer does more than multiply.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +27,7 @@ def matrix_of(layer: Any) -> Float[Tensor, "I O"]:
 
 @contextmanager
 def replaced_forwards(forwards: Mapping[Any, Callable[[Tensor], Tensor]]) -> Iterator[None]:
-    """Runs the body with other forward passes for these layers, and brings back their own."""
+    """Runs the body with other forward passes for these layers, then restores their own."""
     before = {layer: vars(layer).get("forward") for layer in forwards}
     for layer, forward in forwards.items():
         layer.forward = forward

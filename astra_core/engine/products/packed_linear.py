@@ -1,8 +1,8 @@
-"""Linear layers whose weights lie in memory the way the processor multiplies fastest.
+"""Linear layers whose weights are packed: in the layout that the processor multiplies fastest.
 
-oneDNN reorders a weight matrix before every product that is not large; done once beforehand, the
-products of decoding take up to half the time. The operators are private ones of torch: where they
-are missing or differ by more than rounding, the public product is used.
+oneDNN reorders a weight matrix before every product that is not large. Done once, the products of
+decoding take as little as half the time. The operators are private ones of torch: where they are
+missing or differ by more than rounding, the public product is used.
 
 In bf16 only the products are: what is between the layers stays as it is, as under autocast, whose
 own way of casting every weight at every step costs more than the products.
@@ -20,9 +20,9 @@ from torch import Tensor
 from astra_core.engine.products.linear_layers import linear_layers, matrix_of, replaced_forwards
 from astra_core.engine.products.rounding import rounding_error
 
-# Below this many weights a layer's product is over before the order of its weights matters.
+# Below this many weights a layer's product is too short for their order to matter.
 _MIN_WEIGHTS = 100_000
-# Rows of the products that the order is chosen for; others are multiplied correctly too.
+# Rows of the products for which the order is chosen; it is correct for any number.
 _ROWS = 64
 # Of the largest output; rounding of a sum over a hundred products stays below it.
 _TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 2e-2}
@@ -34,7 +34,7 @@ def packed_linears(
 ) -> Iterator[None]:
     """Runs the body with reordered copies of the weights in use, without gradient.
 
-    The weights must not change inside of the body.
+    The weights must not change inside the body.
 
     Args:
         model: Of fp32 weights.
@@ -51,7 +51,7 @@ def packed_linears(
 
 
 def _is_worth_it(layer: Any, dtype: torch.dtype, *, is_packed: bool) -> bool:
-    # One with another forward is packed, by a scope around this one or for a second speaker.
+    # One with another forward is already packed, by an outer scope or for a second speaker.
     if layer.weight.dtype != torch.float32 or "forward" in vars(layer):
         return False
     if dtype != torch.float32:
@@ -89,7 +89,7 @@ def _packed_product(
 
 @cache
 def has_packed_product(dtype: torch.dtype) -> bool:
-    """True when torch's private operators exist and give what the public ones give."""
+    """True if torch's private operators exist and agree with the public ones."""
     numbers = torch.Generator().manual_seed(0)
     matrix, rows = (torch.randn(n, 160, generator=numbers).to(dtype) for n in (96, 5))
     bias = torch.randn(96, generator=numbers).to(dtype)

@@ -1,8 +1,7 @@
 """In which precision the products of a model are faster on this machine, found by a trial.
 
-Processors with units for bf16 take half the time and less; the others imitate them, and take up to
-forty times as long. No list of names says which does what, so products of the model's own sizes
-are timed.
+Processors with bf16 units take half the time or less; the others emulate bf16 and take up to forty
+times as long. No list of names tells them apart, so products of the model's own sizes are timed.
 """
 
 import time
@@ -28,7 +27,7 @@ _ROWS_TALKING, _ROWS_TRAINED = 64, 512
 _TURNS = 5
 _PATIENCE_S = 1.0
 """Of each layer's trial; at least one turn is taken."""
-# bf16 rounds to three digits: it must be worth that, and more than the noise of a trial.
+# bf16 rounds to three digits: the gain must justify that and exceed a trial's noise.
 _WORTH_IT = 0.9
 
 
@@ -38,7 +37,7 @@ def settled(
     machine: Machine | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> SystemConfiguration:
-    """The configuration with what a trial of the largest of the models says in place of ``auto``.
+    """The configuration with ``auto`` replaced by the result of a trial of the largest model.
 
     Args:
         config: How the models talk.
@@ -97,7 +96,7 @@ def _seconds(
             break
         for name in PRECISIONS:
             with scope(name):
-                work()  # lays out what is laid out once
+                work()  # packs what is packed once
                 start = clock()
                 work()
                 _wait(device)
@@ -144,7 +143,7 @@ def _trained(layer: Any, precision: Precision, *, machine: Machine) -> Iterator[
 
 
 def _rows(layer: Any, count: int) -> torch.Tensor:
-    # A generator of its own: a trial moves no random number of the run.
+    # A separate generator: a trial does not affect the run's random numbers.
     numbers = torch.Generator().manual_seed(0)
     size = matrix_of(layer).shape[0]
     return torch.randn(count, size, generator=numbers).to(layer.weight.device)

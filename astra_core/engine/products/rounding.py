@@ -1,4 +1,4 @@
-"""How far a way of multiplying is from the exact product, by which it is taken or refused."""
+"""The error of a way of multiplying, by which it is accepted or rejected."""
 
 from torch import Tensor
 

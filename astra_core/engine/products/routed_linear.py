@@ -17,9 +17,9 @@ from astra_core.engine.products.split_product import is_worth_splitting
 
 @contextmanager
 def routed_linears(model: Any, *, route: Route) -> Iterator[None]:
-    """Runs the body with the linear layers on a route, each where it pays.
+    """Runs the body with the linear layers on a route, each where it is faster.
 
-    The weights must not change inside of the body.
+    The weights must not change inside the body.
     """
     shared = SharedInput()
     forwards = {layer: _routed_forward(layer, shared, route) for layer in linear_layers(model)}
@@ -32,7 +32,7 @@ def _routed_forward(
 ) -> Callable[[Tensor], Tensor] | None:
     if route == "fast":
         return partial(_forward, layer)
-    # Of a large frozen model the halves would be the memory that its adapters were to spare.
+    # The halves of a large frozen model would use the memory that adapters are to save.
     is_split = route == "split" and layer.weight.requires_grad and is_worth_splitting(layer.weight)
     return SplitLinear(layer, shared) if is_split else None
 

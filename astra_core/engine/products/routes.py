@@ -2,10 +2,9 @@
 
 ``plain`` is torch's own product. ``fast`` is the route that oneDNN calls ``bf16``: on processors
 with AVX-512 but without AMX it multiplies fp32 matrices twice as fast as torch's default, with the
-same rounding. Elsewhere the same switch does round to bf16, so it is tried out and taken only where
-it is exact. It slows the attention kernels, so it is set around the products of linear layers and
-nowhere else. ``split`` takes a large product as three of bf16, on processors with AMX
-(``split_product``).
+same rounding. Elsewhere the same switch rounds to bf16, so a trial accepts it only where it is
+exact. It slows the attention kernels, so it is set only around the products of linear layers.
+``split`` computes a large product as three of bf16, on processors with AMX (``split_product``).
 """
 
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ _SIZE = 192
 
 
 def open_route(device_type: str) -> Route:
-    """The fastest route that a device has and that is as exact as fp32, by trial."""
+    """The fastest route of a device that is as exact as fp32, by trial."""
     if device_type != "cpu":
         return "plain"
     if is_exact():
@@ -51,7 +50,7 @@ def is_exact() -> bool:
 
 @contextmanager
 def fast_route() -> Iterator[None]:
-    """Runs the body, which is to multiply matrices and do nothing else, on the fast route."""
+    """Runs the body, which must only multiply matrices, on the fast route."""
     switch: Any = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = switch.fp32_precision
     switch.fp32_precision = "bf16"

@@ -1,7 +1,7 @@
-"""Linear layers whose products over many rows are taken as three of bf16, with gradients.
+"""Linear layers whose products over many rows are computed as three of bf16, with gradients.
 
 A layer's weights are split once, for every batch and both passes, at four bytes per weight. So is
-its input, whose halves are kept for the gradient of the weights in the place of the input itself;
+its input, whose halves are kept for the gradient of the weights instead of the input itself;
 layers that share an input, as queries, keys and values do, share its halves.
 """
 
@@ -29,7 +29,7 @@ class SharedInput:
     def halves(self, rows: Float[Tensor, "*B I"]) -> Halves:
         """Of the rows as a matrix; kept until there are others, or the rows are gone."""
         matrix = rows.detach().reshape(-1, rows.shape[-1])
-        if rows.is_inference():  # nobody counts what is written to it
+        if rows.is_inference():  # it has no version counter
             return Halves.of(matrix)
         version = rows._version  # noqa: SLF001 - torch has no other name for it
         if self._halves is None or self._rows() is not rows or self._version != version:
@@ -57,14 +57,14 @@ class SplitLinear:
         self._halves: Halves | None = None
 
     def __call__(self, rows: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        """What the layer itself makes of the rows, up to rounding; few rows it is asked for."""
+        """The layer's own result up to rounding; for few rows the layer itself computes it."""
         flat = rows.reshape(-1, rows.shape[-1])
         if len(flat) < MIN_ROWS or rows.dtype != torch.float32:
             found: Tensor = type(self._layer).forward(self._layer, rows)
             return found
         matrix = matrix_of(self._layer)
         if self._halves is None:
-            # Of a read in inference mode training could not keep them.
+            # Training could not keep those of a read in inference mode.
             with torch.inference_mode(mode=False):
                 self._halves = Halves.of(matrix.detach())
         split = self._shared.halves(rows)
@@ -119,5 +119,5 @@ class SplitProduct(torch.autograd.Function):
 
 
 def _matrix_gradient(rows: Halves, outer: Halves, is_turned: bool) -> Float[Tensor, "I O"]:
-    """In the memory order of the weights: of another the sum over batches would be slow."""
+    """In the memory order of the weights: in another the sum over batches would be slow."""
     return product(outer.t(), rows).t() if is_turned else product(rows.t(), outer)

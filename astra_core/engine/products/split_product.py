@@ -1,14 +1,14 @@
 """Products of fp32 matrices as three of bf16, for processors that have a matrix unit for bf16 only.
 
-An fp32 number is the sum of two of bf16 but for its last few bits. Of the four products of such
-sums the one of both low halves is below the rounding of the others and is left out; sums are taken
-in fp32. The method, with its error analysis, is that of Henry, Tang and Heinecke, "Leveraging the
-bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations" (arXiv:1904.06376);
-torch's documentation of ``set_float32_matmul_precision`` knows it as "high".
+An fp32 number is the sum of two bf16 numbers except for its last few bits. Of the four products of
+such sums the one of both low halves is below the rounding of the others and is left out; sums are
+taken in fp32. The method, with its error analysis, is that of Henry, Tang and Heinecke, "Leveraging
+the bfloat16 Artificial Intelligence Datatype For Higher-Precision Computations" (arXiv:1904.06376);
+torch's documentation of ``set_float32_matmul_precision`` calls it "high".
 
-torch's own products of bf16 round their results to bf16, so the three are asked of the MKL inside
-of torch, which adds into fp32. Where it is missing, or differs by more than this method may, or
-where the processor has no such unit (AMX), the products are not used.
+torch's own bf16 products round their results to bf16, so the three are computed by torch's MKL,
+which adds into fp32. They are not used if MKL is missing, if the error exceeds that of the method,
+or if the processor has no such unit (AMX).
 """
 
 import ctypes
@@ -71,7 +71,7 @@ Factor = Tensor | Halves
 
 
 def factor(matrix: Tensor, *, is_split: bool) -> Factor:
-    """The matrix in the form that products of it are taken in."""
+    """The matrix in the form in which it is multiplied."""
     return Halves.of(matrix) if is_split else matrix
 
 
@@ -120,7 +120,7 @@ def product(left: Halves, right: Halves) -> Float[Tensor, "N O"]:
 
 @cache
 def has_split_product() -> bool:
-    """True when this processor multiplies bf16 in a unit of its own and the numbers are right."""
+    """True if this processor has a matrix unit for bf16 and its numbers are correct."""
     if not has_amx() or _library_product() is None:
         return False
     numbers = torch.Generator().manual_seed(0)
@@ -155,7 +155,7 @@ def _order(matrix: Tensor) -> int:
 
 
 def _stride(matrix: Tensor) -> int:
-    # Of a single row or column torch's stride says nothing, and MKL refuses a small one.
+    # For a single row or column torch's stride is arbitrary, and MKL rejects a small one.
     if matrix.stride(1) == 1:
         return max(matrix.stride(0), matrix.shape[1])
     return max(matrix.stride(1), matrix.shape[0])

@@ -1,10 +1,9 @@
-"""Sequences that share beginnings, packed so that what they share is computed once.
+"""Sequences with common beginnings, packed so that what they share is computed once.
 
-The turns of a tree repeat their context: of siblings all but the probe is the same, and a later
-turn begins with all that was said before. Merged by their tokens they form a tree again. Its tokens
-lie in one row; each sees its ancestors and no one else, at the position that it has in its
-sequence. Since attention looks back only, every token gets exactly what it would get in a sequence
-of its own, and so do the gradients.
+The turns of a tree repeat their context: siblings differ only in the probe, and a later turn begins
+with all earlier ones. Merged by their tokens they form a tree again. Its tokens are in one row;
+each attends only to its ancestors, at the position that it has in its sequence. Since attention is
+causal, every token gets the same result and gradient as in a separate sequence.
 """
 
 from collections.abc import Sequence
@@ -113,7 +112,7 @@ def _placed(forest: _Forest) -> tuple[list[int], int, int]:
 
 
 def _depth_first(forest: _Forest, begins: dict[int, int]) -> list[int]:
-    """The slot of every token, so that all that descends from one lies right behind it."""
+    """The slot of every token, such that its descendants follow it directly."""
     sizes = branch_sizes(forest.parents)
     slots: list[int] = []
     free: list[int] = []

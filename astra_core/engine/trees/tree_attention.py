@@ -1,8 +1,8 @@
-"""Attention over packed trees that leaves out what no token of a stretch may see.
+"""Attention over packed trees that skips what no token of a stretch may attend to.
 
-Most of a packed tree is hidden from most of it: a branch sees its ancestors and itself, none of the
-other branches. In depth-first order a branch lies in one stretch, so the attention of a tree is
-that of a few stretches of queries, each to the stretches of keys that it descends from.
+Most of a packed tree is masked: a branch attends to its ancestors and itself, not to other
+branches. In depth-first order a branch is one stretch, so the attention of a tree is that of a few
+stretches of queries, each to the stretches of keys that it descends from.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from torch import Tensor
 from astra_core.engine.carrier import laden
 
 MAX_WHOLE_TOKENS = 256
-"""A branch no longer than this is attended over as a whole; smaller products gain nothing."""
+"""A branch no longer than this is one block; smaller products gain nothing."""
 _WORTH_SCORES = 0.75
 _WORTH_KEYS = 4.0
 
@@ -35,7 +35,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """How attention over packed rows falls apart.
+    """How attention over packed rows is divided into blocks.
 
     Attributes:
         rows: The blocks of each row, which are all of its tokens in order.
@@ -73,7 +73,7 @@ def branch_blocks(slots: Sequence[int], parents: Sequence[int], width: int) -> l
 def with_blocks(
     mask: Float[Tensor, "R 1 N N"], rows: Sequence[Sequence[Block]]
 ) -> Float[Tensor, "R 1 N N"]:
-    """The mask, carrying the blocks to where attention is computed if that is less work.
+    """The mask, with the blocks as its load if they reduce the work of attention.
 
     Every block is a call of its own and keeps a copy of its keys and values for the gradient, so
     blocks must leave out scores that count and not repeat keys too often.
@@ -173,7 +173,7 @@ def _are_worth_it(rows: Sequence[Sequence[Block]], width: int) -> bool:
 
 def _of_family(roots: list[int], sizes: list[int], children: list[list[int]]) -> list[Block]:
     found = []
-    # A family lies in one stretch: siblings that are small together are attended over together.
+    # A family is one stretch: siblings that are small together form one block.
     waiting: list[tuple[list[int], int, tuple[Stretch, ...]]] = [(roots, 0, ())]
     while waiting:
         family, start, before = waiting.pop()

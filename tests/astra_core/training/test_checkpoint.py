@@ -109,7 +109,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, c
     with caplog.at_level(logging.WARNING):
         assert store.newest().step == 1
     assert "step_000002" in caplog.text
-    assert "trying the one before it" in caplog.text
+    assert "trying the previous one" in caplog.text
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
