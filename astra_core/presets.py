@@ -85,8 +85,8 @@ def hf_trainer(
         attacker: Hugging Face folder, or ``hub:owner/name@revision`` for one of the hub, which is
             asked for nothing else; its frozen copy is the reference.
         target: Likewise; may be the attacker's.
-        prompts: What opens the conversations that are learned from.
-        dev_prompts: What opens those of the examination; the first ``num_training_prompts``.
+        prompts: Open the conversations that are learned from.
+        dev_prompts: Open the conversations of the evaluation; the first ``num_training_prompts``.
         folder: Where checkpoints go; ``resume()`` continues from the newest.
         config: None for ``hf_configuration()``; names algorithm, trainer, optimiser and schedule.
         assembly: None for the defaults.

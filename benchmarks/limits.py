@@ -96,7 +96,7 @@ def rollout_works(model: Any, shape: Shape, num_trees: int) -> Iterator[Work]:
         for own in (new / 2, new + new / 2):
             step = decoding_work(model, shape, batch_size=rows, context_tokens=shared / rows + own)
             yield Work(new * step.num_bytes, new * step.flops)
-        # Every row goes on from a probe and a reply of its own, and cousins share what is older.
+        # Every row continues from its own probe and reply, and cousins share what is older.
         shared += rows * 2 * new
         num_probes += rows * new
         # The target reads every probe; the attacker reads the replies that a probe follows.

@@ -85,7 +85,7 @@ def renew_pipeline(params: Params) -> None:
     is_there = kind_of(PIPELINE_FILE) != "nothing there"
     if not is_there or read_pipeline() != wanted:
         write_text(wanted, PIPELINE_FILE, is_shared=True)
-        say(f"{PIPELINE_FILE.name:<13}written anew, as params.yaml and the stages ask")
+        say(f"{PIPELINE_FILE.name:<13}rewritten to match params.yaml and the stages")
 
 
 def stage_runner(

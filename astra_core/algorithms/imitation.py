@@ -1,4 +1,4 @@
-"""Learning by copying: weighted probes, and the likelihood of them."""
+"""Imitation: weighted probes, and their likelihood."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ def copied_steps(copies: Iterable[tuple[Node, float]]) -> list[PolicyStep]:
 def copied_batch(
     steps: Sequence[PolicyStep], system: System, *, aggregation: CopyAggregation
 ) -> PolicyBatch:
-    """Probes as rows; one copied twice counts twice, also in what the loss is divided by."""
+    """Probes as rows; one with weight two counts twice, also in the divisor of the loss."""
     batch = collated(steps, system, aggregation=aggregation)
     shares = aggregation_weights(batch.mask, mode=aggregation).sum(-1)
     return replace(batch, weight=float((shares * batch.advantages[:, 0]).sum()))

@@ -1,4 +1,4 @@
-"""The pull to the reference: a price on KL, in the reward or in the loss, fixed or adaptive.
+"""The pull to the reference: a KL penalty, in the reward or in the loss, fixed or adaptive.
 
 In the reward it lowers the return of probes the reference would not have said, with the
 log-probabilities of sampling time. In the loss it is differentiated at every update. There ``k2``
@@ -29,10 +29,10 @@ from astra_core.rollout import Graph, Node
 
 
 class KLOptions(Section):
-    """Where KL to the reference is charged, and how much."""
+    """Where the KL penalty applies, and how large it is."""
 
     kl: Literal["none", "reward", "loss"] = Field(
-        default="none", description="Where KL to the reference is charged."
+        default="none", description="Where the KL penalty applies."
     )
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
     kl_coefficient: NonNegative = Field(default=0.05, description="Reward units per nat; at first.")
@@ -57,7 +57,7 @@ class KLOptions(Section):
 
 
 def needs_for_kl(options: Section) -> frozenset[Need]:
-    """A price on KL needs the reference's log-probabilities."""
+    """A KL penalty needs the reference's log-probabilities."""
     is_charged = isinstance(options, KLOptions) and options.kl != "none"
     return frozenset({"reference"}) if is_charged else frozenset()
 
@@ -70,11 +70,11 @@ class KLPenalty:
         self.coefficient = options.kl_coefficient
 
     def reward(self, node: Node) -> float:
-        """The node's reward, less the KL of its whole probe if that is charged there."""
+        """The node's reward, minus the KL penalty of its whole probe if that is in the reward."""
         return node.reward - sum(self.token_costs(node))
 
     def token_costs(self, node: Node) -> list[float]:
-        """What each trained token costs in the reward; zeros if KL is charged elsewhere."""
+        """The penalty of each trained token in the reward; zeros if it is not in the reward."""
         if self._options.kl != "reward":
             return [0.0] * len(node.probe_ids)
         estimates = kl_estimates(
@@ -91,7 +91,7 @@ class KLPenalty:
     def losses(
         self, logprobs: Float[Tensor, "B T"], reference_logprobs: Float[Tensor, "B T"]
     ) -> Float[Tensor, "B T"] | None:
-        """What each token adds to the loss; None if KL is charged elsewhere."""
+        """The penalty of each token in the loss; None if it is not in the loss."""
         if self._options.kl != "loss":
             return None
         estimator = self._options.kl_estimator
@@ -113,7 +113,7 @@ class KLPenalty:
                     kl,
                     target=options.kl_target_nats,
                     horizon=options.kl_horizon,
-                    # Beyond one horizon a single experience could turn the sign.
+                    # Beyond one horizon a single experience could change the sign.
                     num_samples=min(len(nodes), int(options.kl_horizon) or 1),
                 )
             )
@@ -126,7 +126,7 @@ class KLPenalty:
         return {"kl_coefficient": torch.tensor(self.coefficient, dtype=torch.float64)}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Puts the coefficient back."""
+        """Restores the coefficient."""
         if "kl_coefficient" in state:
             self.coefficient = float(state["kl_coefficient"])
 

@@ -1,6 +1,6 @@
 """The skeleton of preference learning: pairs from a tree of turns, rows of them, and a loss.
 
-An algorithm says which loss over two log-ratios it takes; ``PairLearning`` does the rest.
+An algorithm chooses a loss over two log-ratios; ``PairLearning`` does the rest.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -56,7 +56,7 @@ class PairOptions(PairSelection):
 
 @dataclass(frozen=True, slots=True)
 class PreferencePair:
-    """Two probes after one context; the first drew the higher reward."""
+    """Two probes after one context; the first got the higher reward."""
 
     chosen: Node
     rejected: Node
@@ -64,7 +64,7 @@ class PreferencePair:
 
     @property
     def node(self) -> Node:
-        """The turn that tells its tree."""
+        """The turn that identifies its tree."""
         return self.chosen
 
 

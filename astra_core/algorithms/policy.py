@@ -121,7 +121,7 @@ class PolicyGradient:
         system: Whose attacker learns.
         surrogate: From log-probabilities and a batch to losses.
         aggregation: How tokens are counted.
-        penalty: The price on KL to the reference.
+        penalty: On the KL to the reference.
     """
 
     system: System
@@ -137,7 +137,7 @@ class PolicyGradient:
         return cls(system, surrogate, options.aggregation, KLPenalty(options))
 
     def turns(self, graphs: Sequence[Graph], credit: CreditOptions) -> list[CreditedTurn]:
-        """Every turn that can be learned from, its KL paid where that is charged in the reward."""
+        """Every turn that can be learned from, with the KL penalty if it is in the reward."""
         return credited_turns(graphs, credit, reward=self.penalty.reward)
 
     def remember(
@@ -147,7 +147,7 @@ class PolicyGradient:
         *,
         min_spread: float = MIN_SPREAD,
     ) -> dict[str, float]:
-        """Counts the groups of these turns that taught nothing and moves the KL coefficient."""
+        """Counts the groups of these turns without gradient and moves the KL coefficient."""
         figures = flat_group_figures(turns, min_spread=min_spread)
         return {**figures, **self.penalty.remember(graphs)}
 

@@ -1,4 +1,4 @@
-"""PPO: a value head says what was to be expected, and a clipped ratio bounds each update.
+"""PPO: a value head predicts the return, and a clipped ratio bounds each update.
 
 Schulman et al., arXiv:1707.06347. Advantages are estimated token by token (GAE, arXiv:1506.02438):
 time runs through a probe, the reward of a turn stands at its last token, and on along the

@@ -47,7 +47,7 @@ class ScorerError(RolloutError):
 
 
 class TrainingError(AstraError, RuntimeError):
-    """Training cannot go on, for example after too many non-finite losses."""
+    """Training cannot continue, for example after too many non-finite losses."""
 
 
 class LostProcessError(TrainingError):

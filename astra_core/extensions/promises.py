@@ -33,7 +33,7 @@ from astra_core.training.progress import StepReport
 
 
 class Examiner(Protocol):
-    """What of a trainer its examination needs."""
+    """The part of a trainer that evaluation uses."""
 
     config: TrainingConfiguration
     evaluator: Evaluator | None
@@ -44,7 +44,7 @@ class Examiner(Protocol):
 
 
 class Stepper(Protocol):
-    """What of a trainer its stream of reports needs."""
+    """The part of a trainer that yields reports."""
 
     def steps(self) -> Iterator[StepReport]:
         """One report per update."""
@@ -173,7 +173,7 @@ def built_schedule(config: TrainingConfiguration, optimizer: torch.optim.Optimiz
 
 
 def examined(trainer: Examiner) -> dict[str, float]:
-    """The figures of the trainer's examination, among them the one that it is judged by.
+    """The figures of the trainer's evaluation, including the one that chooses the best.
 
     Raises:
         PluginError: It failed, or gave something else.
@@ -185,7 +185,7 @@ def examined(trainer: Examiner) -> dict[str, float]:
     figures, metric = figures_of("trainer", trainer, given, action="examine"), trainer.config.metric
     if metric not in figures:
         msg = (
-            f"training.metric must be a figure of the examination, got '{metric}'; "
+            f"training.metric must be a figure of the evaluation, got '{metric}'; "
             f"there are {sorted(figures)}"
         )
         raise ConfigurationError(msg)

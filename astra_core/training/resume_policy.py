@@ -9,7 +9,7 @@ field                              may it differ  why
 training_steps                     yes            done updates stay; a schedule that reads it
                                                   follows the new length from here on
 early_stopping.*, max_nonfinite_*  yes            they say when to end, not what to learn; a run
-                                                  that a budget ended amid an experience goes on
+                                                  that a budget ended in mid-experience resumes
                                                   from that experience's start
 checkpoint.*, dump_steps           yes            they say what is written
 eval_every, eval_first             yes            they say when to look
@@ -179,7 +179,7 @@ def whole_before(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
     found = CheckpointStore(folder).newest(is_whole=True)
     if found is None:
         msg = (
-            f"checkpoint {folder / checkpoint.name} must have a whole one beside it to go on from, "
+            f"checkpoint {folder / checkpoint.name} must have a whole one beside it to resume, "
             "got none; start a new run or restore training.early_stopping"
         )
         raise CheckpointError(msg)
@@ -195,7 +195,7 @@ def _named(path: Path) -> tuple[Checkpoint, Path]:
             return found, folder
     msg = (
         f"training.checkpoint.resume must name a folder with a checkpoint, got '{path}'; "
-        "auto goes on where this run stopped"
+        "auto resumes where this run stopped"
     )
     raise CheckpointError(msg)
 

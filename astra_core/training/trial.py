@@ -1,4 +1,4 @@
-"""A dry run: whether one batch goes through, before a long run is paid for."""
+"""A dry run: whether one batch works, before an expensive long run."""
 
 import math
 import resource
@@ -41,7 +41,7 @@ class Trial:
 def tried(
     harness: Harness, updates: Updates, *, graphs: Sequence[Graph] | None, batch_size: int
 ) -> Trial:
-    """One batch rolled out, read and differentiated; weights and memories stay as they are.
+    """One batch rolled out, read and differentiated; weights and memories are unchanged.
 
     Raises:
         TrainingError: The loss or a gradient is not finite, or there is nothing to learn.

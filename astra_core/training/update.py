@@ -1,7 +1,7 @@
 """One optimiser update: a window of micro-batches becomes one change of the trained weights.
 
 The loss of a window is the sum over its micro-batches, on all processes, divided by the window's
-weight, so the size and order of micro-batches and the number of processes change nothing.
+weight, so the result does not depend on micro-batches or the number of processes.
 """
 
 import math
@@ -44,7 +44,7 @@ class Update:
     def report(
         self, step: int, experience: Experience, memory: Mapping[str, float], *, is_first: bool
     ) -> StepReport:
-        """What to tell of it; ``is_first`` charges it with the experience's own seconds."""
+        """Its report; ``is_first`` adds the experience's own seconds."""
         return StepReport(
             step=step,
             training_step=experience.iteration + 1,
@@ -162,7 +162,7 @@ class Updates:
     def gradients(
         self, window: Sequence[Batch], *, training_step: int
     ) -> tuple[float, dict[str, float]]:
-        """Leaves the window's gradients in the active weights; the loss and the metrics' means."""
+        """Puts the window's gradients into the active weights; returns loss and mean metrics."""
         weight = sum(batch.weight for batch in window) or 1.0
         totals = {"": 0.0}
         with self.plan.learns(self._attacker.model):
@@ -184,7 +184,7 @@ class Updates:
         gradients = [weight.grad for weight in weights if weight.grad is not None]
         norm = torch.nn.utils.get_total_norm(gradients)
         limit = self._config.max_grad_norm or math.inf
-        # torch's own clipping multiplies by 1 below the limit: a pass over all gradients for
+        # torch's own clipping multiplies by 1 below the limit: a useless pass over all
         # nothing. The margin is the one it divides with.
         if float(norm) + 1e-6 > limit:
             torch.nn.utils.clip_grads_with_norm_(weights, limit, norm)
@@ -199,7 +199,7 @@ class Updates:
         return trained_weights(self._attacker.model, self._algorithm.parameters())
 
     def _clear_inactive(self, training_step: int) -> None:
-        """Gradients of frozen weights are dropped, not kept for the day they thaw."""
+        """Drops the gradients of frozen weights, so that none remain when they become active."""
         parts = self._config.parts
         self._active_groups = []
         for group in self.optimizer.param_groups:

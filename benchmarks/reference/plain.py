@@ -187,7 +187,7 @@ def _scored(system: System, nodes: list[Node]) -> list[Node]:
 
 
 def _next(plan: _Plan, place: _Place, node: Node) -> _Place:
-    """The conversation after a turn; it goes on with the first reply."""
+    """The conversation after a turn; it continues with the first reply."""
     system, attacker, reply = plan.system, plan.system.attacker, node.response_ids[0]
     own = reply if system.shares_tokenizer else attacker.encode(node.response_texts[0])
     return _Place(

@@ -64,7 +64,7 @@ def test_dvc_yaml_follows_the_files_that_params_name(tmp_path, monkeypatch, caps
 
     assert render(params=params) == Path("dvc.yaml").read_text(encoding="utf-8")
     assert "mine.txt" in Path("dvc.yaml").read_text(encoding="utf-8")
-    assert "dvc.yaml     written anew" in capsys.readouterr().out
+    assert "dvc.yaml     rewritten" in capsys.readouterr().out
     renew_pipeline(params)
     assert "" == capsys.readouterr().out
 

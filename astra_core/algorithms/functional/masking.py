@@ -42,7 +42,7 @@ def masked_mean(
     Raises:
         ShapeError: ``mask`` has another shape than ``values``.
     """
-    # A row without tokens is legal (the target refused at once); 0/0 here would poison the batch.
+    # A row without tokens is legal (the target refused at once); 0/0 would make the batch NaN.
     return masked_sum(values, mask, dim=dim) / masked_count(mask, dim=dim).clamp(min=1)
 
 
@@ -54,7 +54,7 @@ def masked_variance(
     Args:
         values: Any shape.
         mask: True where a value counts.
-        ddof: Taken off the number of values: 0 is the population variance, 1 Bessel's.
+        ddof: Subtracted from the number of values: 0 is the population variance, 1 Bessel's.
 
     Raises:
         ShapeError: ``mask`` has another shape than ``values``.
@@ -70,7 +70,7 @@ def masked_whiten(
 
     Entries outside the mask go through the same map, so the shape stays and nothing may be read
     into them. When the kept values hardly differ, or fewer than two are kept, the result is
-    exactly zero everywhere: dividing by a spread that is only rounding would invent a signal.
+    exactly zero everywhere: dividing by a spread that is only rounding would amplify noise.
 
     Args:
         values: Any shape, any unit.

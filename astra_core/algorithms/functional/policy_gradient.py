@@ -3,8 +3,8 @@
 Each takes log-ratios ``log attacker - log sampling policy`` rather than two sets of
 log-probabilities. So token-level and sequence-level importance weights are one function: pass
 ``logprobs - old_logprobs`` for the first, and ``sequence_log_ratios(...,
-length_normalised=True)[:, None]`` for the second. Advantages never carry a gradient. What is made
-of the tokens is the business of ``aggregation``.
+length_normalised=True)[:, None]`` for the second. Advantages never carry a gradient.
+``aggregation`` reduces the tokens.
 """
 
 import torch
@@ -57,7 +57,7 @@ def clipped_surrogate(
         clip_low: How far the ratio may fall for a bad token, in (0, 1).
         clip_high: How far it may rise for a good one; above ``clip_low`` in DAPO ("clip higher").
         dual_clip: Bounds the objective of a bad token from below by ``dual_clip * A``, for ratios
-            that ran off; above 1, or None for the plain objective.
+            that are far off; above 1, or None for the plain objective.
 
     Raises:
         ConfigurationError: A clip lies outside its range.
@@ -132,10 +132,10 @@ def truncated_surrogate(
 ) -> Float[Tensor, "B T"]:
     """REINFORCE weighted by the capped importance ratio: ``-stop(min(r, max_ratio)) A log p``.
 
-    Unlike in ``clipped_surrogate`` every token keeps some gradient, also one beyond the cap.
+    Unlike in ``clipped_surrogate`` every token keeps some gradient, even beyond the cap.
 
     Args:
-        logprobs: Of the attacker, in nats; the only way the gradient takes.
+        logprobs: Of the attacker, in nats; only these carry the gradient.
         log_ratios: Attacker over sampling policy, in nats, per token or per sequence.
         advantages: Per token, or one column for the whole sequence.
         max_ratio: Largest weight, absolute and not a distance from 1; positive.

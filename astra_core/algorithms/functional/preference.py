@@ -1,4 +1,4 @@
-"""Losses that learn from pairs: one probe that did better than its sibling, and that sibling.
+"""Losses over pairs: a probe and a sibling that did worse.
 
 Every loss takes log-ratios ``log attacker(probe) - log reference(probe)``, in nats, one per
 sequence, and returns one loss per pair, so that a trainer sums over its whole window and divides
@@ -74,7 +74,7 @@ def cdpo_losses(
     beta: float,
     label_smoothing: float,
 ) -> Float[Tensor, " N"]:
-    """DPO that believes a share ``label_smoothing`` of the pairs to be the wrong way round.
+    """DPO that assumes a share ``label_smoothing`` of the pairs to be flipped.
 
     ``-(1 - e) log sigmoid(beta h) - e log sigmoid(-beta h)``: the loss turns at
     ``sigmoid(beta h) = 1 - e``, so a pair already told apart that well is left alone.
@@ -131,7 +131,7 @@ def robust_dpo_losses(
 def ipo_losses(
     chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
 ) -> Float[Tensor, " N"]:
-    """Squared distance of the margin from ``1 / (2 beta)``, so that no pair is pushed for ever.
+    """Squared distance of the margin from ``1 / (2 beta)``, so that no pair is pushed without end.
 
     Pass sums of log-probabilities to get the paper's and ASTRA-RL's loss, means
     (``sequence_log_ratios(..., length_normalised=True)``) to get TRL's; tune ``beta`` again after a
@@ -177,7 +177,7 @@ def hinge_losses(
 
 @dataclass(frozen=True, slots=True)
 class PreferenceMetrics:
-    """What a pair loss is doing, one entry per pair and without gradient; average them as you log.
+    """Diagnostics of a pair loss, one entry per pair and without gradient; average them to log.
 
     Attributes:
         chosen_rewards: Implicit reward ``beta * log-ratio`` of the better probe.
@@ -195,7 +195,7 @@ class PreferenceMetrics:
 def preference_metrics(
     chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
 ) -> PreferenceMetrics:
-    """Implicit rewards of both sides and how often they order the pair rightly.
+    """Implicit rewards of both sides and how often they order the pair correctly.
 
     Raises:
         ConfigurationError: ``beta`` is not positive.

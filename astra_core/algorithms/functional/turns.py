@@ -1,4 +1,4 @@
-"""Generalised advantages over the tokens of a probe and on over the turns that follow it."""
+"""Generalised advantages over the tokens of a probe and the turns that follow it."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -25,13 +25,13 @@ def tree_gae(
     """Advantages of every probe token of a forest of turns, and returns for the value head.
 
     Time runs through the kept tokens of a probe and on to those of the next turn. The reward of a
-    turn stands at its last kept token. Where several turns follow, what comes next is their mean.
+    turn is at its last kept token. Where several turns follow, what comes next is their mean.
     Along a single path, with ``turn_discount`` equal to ``discount``, this is ``token_gae`` over
     the whole path.
 
     Args:
         turn_rewards: Of each turn, in reward units.
-        token_rewards: Of each token besides, such as minus the price of its KL.
+        token_rewards: Of each token besides, such as minus its KL penalty.
         values: Predicted before each token.
         mask: True at the tokens the attacker chose. A turn without any passes on its worth.
         parents: Index of the turn before, -1 for a first turn.
