@@ -3,7 +3,7 @@
 import bad_plugins as bad
 import pytest
 
-from astra_core.errors import ConfigurationError, DataError
+from astra_core.errors import ConfigurationError, DataError, exception_text
 from astra_core.errors.exception_text import (
     is_ours,
     masked_trace,
@@ -13,6 +13,12 @@ from astra_core.errors.exception_text import (
 )
 from astra_core.files import flush_to_disk, read_json
 from astra_core.registry import resolve
+
+
+@pytest.fixture(autouse=True)
+def _no_plugin_is_known(monkeypatch):
+    """Other tests of this process name modules of the standard library as plug-ins."""
+    monkeypatch.setattr(exception_text, "_named", set())
 
 
 def caught(act):
