@@ -14,7 +14,7 @@ from astra_core.algorithms.functional import token_entropies
 from astra_core.engine.logprobs import continuation_states, token_logits, token_logprobs
 from astra_core.engine.plan import Plan
 from astra_core.models.language_model import LanguageModel
-from astra_core.models.rows import TokenRows, batches_within, pad_rows
+from astra_core.models.rows import TokenRows, row_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +102,14 @@ class ValueHead:
         tokens_per_batch: int,
     ) -> list[tuple[float, ...]]:
         """The value before each continuation token and, as the last entry, after all of them."""
-        costs = [len(c) + len(a) for c, a in zip(contexts, continuations, strict=True)]
         found: list[tuple[float, ...]] = [()] * len(contexts)
-        for chunk in batches_within(costs, costs, tokens_per_batch):
-            rows = pad_rows(
-                [contexts[i] for i in chunk],
-                [continuations[i] for i in chunk],
-                pad_id=0,
-                device=self._attacker.device,
-            )
+        for chunk, rows in row_batches(
+            contexts,
+            continuations,
+            pad_id=0,
+            device=self._attacker.device,
+            tokens_per_batch=tokens_per_batch,
+        ):
             output = token_outputs(self._attacker.model, rows, plan=self._attacker.plan)
             before, after = self(output.states).tolist(), self(output.final_states).tolist()
             for index, own, last in zip(chunk, before, after, strict=True):

@@ -19,7 +19,7 @@ from astra_core.files import record_digest
 from astra_core.models.decoder import Decoder
 from astra_core.models.lora import merged_state
 from astra_core.models.pretrained import load_pretrained
-from astra_core.models.rows import batches_within, pad_rows
+from astra_core.models.rows import batches_within, row_batches
 from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
 
 
@@ -268,15 +268,14 @@ class LanguageModel:
         tokens_per_batch: int = 16384,
     ) -> list[tuple[float, ...]]:
         """Log-probability of every continuation token given its context, nats, without gradient."""
-        costs = [len(c) + len(a) for c, a in zip(contexts, continuations, strict=True)]
         found: list[tuple[float, ...]] = [()] * len(contexts)
-        for chunk in batches_within(costs, costs, tokens_per_batch):
-            rows = pad_rows(
-                [contexts[i] for i in chunk],
-                [continuations[i] for i in chunk],
-                pad_id=self._pad_id,
-                device=self.device,
-            )
+        for chunk, rows in row_batches(
+            contexts,
+            continuations,
+            pad_id=self._pad_id,
+            device=self.device,
+            tokens_per_batch=tokens_per_batch,
+        ):
             logprobs = token_logprobs(self.model, rows, plan=self.plan).tolist()
             for index, row in zip(chunk, logprobs, strict=True):
                 found[index] = tuple(row[: len(continuations[index])])

@@ -56,6 +56,21 @@ def pad_rows(
     return TokenRows(ids, mask, positions, ids[:, width:], mask[:, width:].bool())
 
 
+def row_batches(
+    contexts: Sequence[Sequence[int]],
+    continuations: Sequence[Sequence[int]],
+    *,
+    pad_id: int,
+    device: torch.device | str,
+    tokens_per_batch: int,
+) -> Iterator[tuple[list[int], TokenRows]]:
+    """Rows for one forward pass each, with the indices of the pairs that they hold."""
+    costs = [len(c) + len(a) for c, a in zip(contexts, continuations, strict=True)]
+    for chunk in batches_within(costs, costs, tokens_per_batch):
+        own = [contexts[i] for i in chunk], [continuations[i] for i in chunk]
+        yield chunk, pad_rows(*own, pad_id=pad_id, device=device)
+
+
 def padded_logprobs(model: Any, rows: TokenRows) -> Float[Tensor, "B T"]:
     """Log-probability of each continuation token, nats; exactly 0 at padding.
 

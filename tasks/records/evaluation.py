@@ -38,7 +38,7 @@ class EvaluationRecord:
     """Both attackers on the same prompts.
 
     Attributes:
-        evaluation_key: Equal for equal examinations, whoever is examined.
+        evaluation_key: Equal for equal examinations of any attacker.
         num_prompts: Of the dev split.
         num_rollouts: For each prompt.
         depth: Turns of a rollout.

@@ -137,7 +137,7 @@ def write_rollouts(graphs: Sequence[Graph], path: Path, *, graphs_per_group: int
     with draft_of(path) as draft, pq.ParquetWriter(draft, schema) as writer:
         for start in range(0, len(graphs), graphs_per_group):
             rows = list(_rows(graphs[start : start + graphs_per_group]))
-            # One row group whatever its size: whoever reads one has whole graphs.
+            # One row group whatever its size, so that a reader of one has whole graphs.
             table = pa.Table.from_pylist(rows, schema=schema)
             writer.write_table(table, row_group_size=max(len(rows), 1))
             count += len(rows)

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from astra_core.engine.logprobs import token_logprobs
-from astra_core.models.rows import batches_within, pad_rows
+from astra_core.models.rows import batches_within, pad_rows, row_batches
 from astra_core.testing import tiny_language_model
 
 pytestmark = pytest.mark.routes
@@ -123,3 +123,13 @@ def test_rows_are_no_wider_than_their_longest_and_positions_skip_padding():
 
     assert [[0, 1, 2, 6, 7], [3, 4, 5, 8, 0]] == rows.input_ids.tolist()
     assert [[0, 0, 1, 2, 3], [0, 1, 2, 3, 3]] == rows.position_ids.tolist()
+
+
+def test_row_batches_hold_every_pair_once_within_the_budget():
+    contexts, continuations = [[1, 2, 3], [4], [5, 6]], [[7], [8, 9], [10]]
+    batches = list(row_batches(contexts, continuations, pad_id=0, device="cpu", tokens_per_batch=6))
+
+    assert [0, 1, 2] == sorted(index for chunk, _ in batches for index in chunk)
+    assert 1 < len(batches)
+    for chunk, rows in batches:
+        assert [contexts[i] + continuations[i] for i in chunk] == rows.sequences()
