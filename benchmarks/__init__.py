@@ -3,9 +3,6 @@
 Threads wait as they do in a stage. torch reads the setting when it is loaded, so it is set here.
 """
 
-import os
+from tasks.machine.thread_waits import set_thread_waits
 
-from tasks.machine.environment import THREADS
-
-for _name, _value in THREADS.items():
-    os.environ.setdefault(_name, _value)
+set_thread_waits(0)

@@ -2,9 +2,9 @@
 
 ``python -m benchmarks neighbours`` lets processes of as many threads as there are cores roll out
 the built-in model: alone, and beside one that does the same at the same time. libgomp by default
-lets a thread that waits for another one spin for milliseconds, which a neighbour pays for; stages
-limit that (``tasks/machine/environment.py``). All cases take turns in one run. The exit status is 1
-when a limit is exceeded.
+lets a thread that waits for another one spin for milliseconds, which both pay for; stages limit
+that by whether they start beside a neighbour (``tasks/machine/thread_waits.py``). All cases take
+turns in one run. The exit status is 1 when a limit is exceeded.
 """
 
 import argparse
@@ -30,13 +30,17 @@ from astra_core.system import System
 from benchmarks.figures import Figure, markdown, table
 from benchmarks.processor import machine
 from tasks.builtin.shipped import FOLDER, PACKAGE
-from tasks.machine.environment import THREADS
+from tasks.machine.thread_waits import FREE
 
 MOST_BESIDE_A_NEIGHBOUR = 2.2
 """Times the quiet time; two on the same cores take twice as long where neither wastes any."""
 MOST_LOST_PERCENT = 5.0
 """Of the time on a quiet machine, by waking threads that would still have been spinning."""
-WAITS = ("as in a stage", "as in libgomp")
+STAGE, LATER, LIBGOMP = WAITS = (
+    "as in a stage",
+    "as in a stage that was there first",
+    "as in libgomp",
+)
 DEFAULTS = {"GOMP_SPINCOUNT": "300000"}
 """libgomp's default; see its manual."""
 TOPICS = ("sea", "house", "war", "city", "dog", "law", "game", "king")
@@ -62,7 +66,7 @@ class Case:
 
     Attributes:
         quiet: Alone.
-        busy: Beside a neighbour that waits in the same way.
+        busy: Beside a neighbour that started alone.
     """
 
     quiet: Sequence[Spent]
@@ -149,30 +153,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def measured(*, num_threads: int, repetitions: int) -> dict[str, Case]:
     """A case for each of ``WAITS``; they take turns."""
-    environments = [{**os.environ, **settings} for settings in (THREADS, DEFAULTS)]
-    cases: dict[str, Case] = {name: Case([], []) for name in WAITS}
+    unset = {name: value for name, value in os.environ.items() if name not in FREE}
+    found: dict[str, list[tuple[Spent, Spent]]] = {name: [] for name in WAITS}
     with ExitStack() as stack:
-        pairs = {
-            name: [stack.enter_context(Worker(num_threads, own)) for _ in range(2)]
-            for name, own in zip(WAITS, environments, strict=True)
-        }
+
+        def start(**settings: str) -> Worker:
+            return stack.enter_context(Worker(num_threads, {**unset, **settings}))
+
+        first, neighbour = start(), start()
+        with neighbour.busy():
+            second = start()
+        default, other = start(**DEFAULTS), start(**DEFAULTS)
         for _ in range(repetitions):
-            for name, (worker, neighbour) in pairs.items():
-                cases[name].quiet.append(worker.rolled_out())  # type: ignore[attr-defined]
-                with neighbour.busy():
-                    cases[name].busy.append(worker.rolled_out())  # type: ignore[attr-defined]
-    return cases
+            quiet = first.rolled_out()
+            found[STAGE].append((quiet, _beside(neighbour, second)))
+            found[LATER].append((quiet, _beside(neighbour, first)))
+            found[LIBGOMP].append((default.rolled_out(), _beside(other, default)))
+    return {name: Case(*zip(*pairs, strict=True)) for name, pairs in found.items()}
+
+
+def _beside(neighbour: Worker, worker: Worker) -> Spent:
+    with neighbour.busy():
+        return worker.rolled_out()
 
 
 def figures(cases: Mapping[str, Case]) -> list[Figure]:
     """The limits for threads that wait as in a stage, and the same figures of the others."""
-    ours, others = (cases[name] for name in WAITS)
+    ours, others = cases[STAGE], cases[LIBGOMP]
     # The least is nearest to a quiet machine, whatever else ran on it.
     least, least_other = (min(case.quiet).wall_s for case in (ours, others))
     lost = 100.0 * (least / least_other - 1.0)
     return [
-        Figure(f"beside a neighbour, {WAITS[0]}", ours.ratio, "x", MOST_BESIDE_A_NEIGHBOUR),
-        Figure(f"beside a neighbour, {WAITS[1]}", others.ratio, "x"),
+        Figure(f"beside a neighbour, {STAGE}", ours.ratio, "x", MOST_BESIDE_A_NEIGHBOUR),
+        *(
+            Figure(f"beside a neighbour, {name}", cases[name].ratio, "x")
+            for name in (LATER, LIBGOMP)
+        ),
         Figure("lost on a quiet machine", lost, "%", MOST_LOST_PERCENT),
     ]
 

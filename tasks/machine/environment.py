@@ -24,16 +24,7 @@ QUIET: Mapping[str, str] = {
     "TQDM_DISABLE": "1",
     "GIT_PYTHON_REFRESH": "quiet",
 }
-THREADS: Mapping[str, str] = {
-    # How often a thread of libgomp, torch's on Linux, looks for work before it sleeps: for some
-    # tenths of a millisecond. By default it is 300,000 times, after every short product of a small
-    # model, and on a shared core the one it waits for cannot work meanwhile. At 1,000 a quiet
-    # machine loses a quarter by waking threads; see benchmarks/measures/neighbours.py.
-    "GOMP_SPINCOUNT": "4000",
-}
-"""How threads wait; read when torch is loaded. Benchmarks set the same."""
 STEADY: Mapping[str, str] = {
-    **THREADS,
     "TOKENIZERS_PARALLELISM": "false",
     "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # deterministic matrix products on a GPU
     "MPLBACKEND": "Agg",

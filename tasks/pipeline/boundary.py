@@ -22,6 +22,7 @@ from astra_core.training.launch import own_rank, world_size
 from tasks.machine.console import complain, libraries_to, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.processes import run_together
+from tasks.machine.thread_waits import set_thread_waits
 from tasks.params.checks import check_params
 from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
@@ -114,6 +115,8 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
     """The stage and the whole of params.yaml, checked, with the environment set for them."""
     params = read_params()
     set_environment(params)
+    if "machine" in stage.params:
+        set_thread_waits(params.machine.num_threads)
     quiet_libraries()
     check_params(params)
     if "system" in stage.params:

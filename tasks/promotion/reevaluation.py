@@ -20,6 +20,7 @@ from tasks.machine.console import Parser, complain, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.parents import end_group_with_parent
 from tasks.machine.privacy import keep_private
+from tasks.machine.thread_waits import set_thread_waits
 from tasks.params.checks import check_params
 from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
@@ -173,6 +174,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         params = read_params()
         set_environment(params)
+        set_thread_waits(params.machine.num_threads)
         quiet_libraries()
         check_params(params)
         advise(params)

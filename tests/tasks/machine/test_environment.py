@@ -1,10 +1,8 @@
 import os
-import subprocess
-import sys
 
 import pytest
 
-from tasks.machine.environment import THREADS, needs_hub, set_environment, stage_environment
+from tasks.machine.environment import needs_hub, set_environment, stage_environment
 from tasks.params.schema import Params
 
 HUB_PROMPTS = {"source": "hub", "dataset": "owner/name", "revision": "a" * 40}
@@ -43,18 +41,3 @@ def test_what_is_set_already_is_left_alone(monkeypatch):
     set_environment(Params())
 
     assert {"mine"} == {os.environ[name] for name in stage_environment(Params())}
-
-
-def test_how_threads_wait_is_bounded_before_torch_is_loaded():
-    assert THREADS.items() <= stage_environment(Params()).items()
-    code = (
-        "import sys, os; from tasks.machine.environment import THREADS, set_environment;"
-        "from tasks.params.schema import Params; set_environment(Params());"
-        "print('torch' in sys.modules, *(os.environ[name] for name in THREADS))"
-    )
-    free = {name: value for name, value in os.environ.items() if name not in THREADS}
-    told = subprocess.run(
-        [sys.executable, "-c", code], env=free, capture_output=True, text=True, check=True
-    ).stdout
-
-    assert ["False", *THREADS.values()] == told.split()
