@@ -157,7 +157,7 @@ def test_a_run_that_is_killed_ends_as_if_it_had_not_been(tmp_path):
 
 @pytest.mark.slow
 def test_a_run_may_be_killed_at_any_moment_at_which_it_writes(tmp_path):
-    found = killed_at_every(1, tmp_path)
+    found = killed_at_every(3, tmp_path)
 
     assert {signal.SIGKILL} == set(found["signals"])
     assert [] == found["wrong"]

@@ -200,7 +200,7 @@ def test_a_stage_that_is_killed_leaves_the_outputs_of_one_that_was_not(tmp_path)
 
 @pytest.mark.slow
 def test_a_stage_may_be_killed_at_any_moment_at_which_it_writes(tmp_path):
-    _check_killed(_killed(tmp_path, stride=5))
+    _check_killed(_killed(tmp_path, stride=17))
 
 
 def test_no_best_checkpoint_is_written_as_null():
