@@ -1,11 +1,11 @@
 """What the flow asks the model registry: is the receipt still true, and who is champion."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from astra_core.errors import DataError
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
+from tasks.tracking.registered import aliases_in, has_version
 from tasks.tracking.store import connect, store_errors
 from tasks.tracking.store_check import check_store, has_store
 
@@ -21,20 +21,12 @@ def is_registered(receipt: Path = RECEIPT) -> bool:
     Raises:
         TrackingError: The store is unavailable or damaged.
     """
-    from mlflow.exceptions import MlflowException
-
     try:
         found = read_record(receipt, RegistrationReceipt)
     except DataError:
         return False
     with store_errors():
-        try:
-            connect().get_model_version(found.model_name, found.version)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                raise
-            return False
-    return True
+        return has_version(connect(), found.model_name, found.version)
 
 
 def alias_versions(model_name: str) -> dict[str, str]:
@@ -43,17 +35,9 @@ def alias_versions(model_name: str) -> dict[str, str]:
     Raises:
         TrackingError: The store is unavailable or damaged.
     """
-    from mlflow.exceptions import MlflowException
-
     check_store()
     if not has_store():
         return {}
     with store_errors():
-        try:
-            model = connect().get_registered_model(model_name)
-        except MlflowException as error:
-            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                raise
-            return {}
-        aliases: Mapping[str, object] = model.aliases
-    return {alias: str(aliases[alias]) for alias in ALIASES if alias in aliases}
+        aliases = aliases_in(connect(), model_name)
+    return {alias: aliases[alias] for alias in ALIASES if alias in aliases}

@@ -8,6 +8,7 @@ from astra_core.errors import DataError
 from astra_core.files import write_json
 from tasks.machine.scratch import scratch_folder
 from tasks.records.reports import read_report
+from tasks.tracking.artifacts import fetched, kept_files
 from tasks.tracking.evidence import evaluation_folder, read_table
 from tasks.tracking.versions import checkpoint_folder
 
@@ -77,18 +78,8 @@ def find_examination(
     Raises:
         DataError: They cannot be read.
     """
-    import mlflow.artifacts
-
-    place = evaluation_folder(evaluation_key)
-    files = {Path(file.path).name for file in client.list_artifacts(str(version.run_id), place)}
-    if not {TABLE_FILE, REPORT_FILE} <= files:
+    place, run_id = evaluation_folder(evaluation_key), str(version.run_id)
+    if not {TABLE_FILE, REPORT_FILE} <= kept_files(client, run_id, place):
         return None
-    # Without a folder of ours MLflow would make one, even of local files, and leave it behind.
-    with scratch_folder() as folder:
-        fetched = mlflow.artifacts.download_artifacts(
-            run_id=version.run_id,
-            artifact_path=place,
-            dst_path=str(folder),
-            tracking_uri=client.tracking_uri,
-        )
-        return read_report(Path(fetched) / REPORT_FILE), read_table(Path(fetched) / TABLE_FILE)
+    with fetched(client, run_id, place) as folder:
+        return read_report(folder / REPORT_FILE), read_table(folder / TABLE_FILE)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_core.files import write_text
-from tasks.machine.scratch import scratch_folder
+from tasks.tracking.artifacts import fetched, kept_files
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -88,20 +88,10 @@ def known_prompts(client: "MlflowClient", name: str, *, valid: Path) -> KnownPro
 
 def _kept(client: "MlflowClient", run_id: str) -> frozenset[str] | None:
     """The fingerprints that a registration kept in its run, or None if it kept none."""
-    import mlflow.artifacts
-
-    place = f"{KNOWN_FOLDER}/{KNOWN_FILE}"
-    if place not in {file.path for file in client.list_artifacts(run_id, KNOWN_FOLDER)}:
+    if KNOWN_FILE not in kept_files(client, run_id, KNOWN_FOLDER):
         return None
-    # Without a folder of ours MLflow would make one and leave it behind.
-    with scratch_folder() as folder:
-        path = mlflow.artifacts.download_artifacts(
-            run_id=run_id,
-            artifact_path=place,
-            dst_path=str(folder),
-            tracking_uri=client.tracking_uri,
-        )
-        return frozenset(Path(path).read_text(encoding="utf-8").split())
+    with fetched(client, run_id, f"{KNOWN_FOLDER}/{KNOWN_FILE}") as path:
+        return frozenset(path.read_text(encoding="utf-8").split())
 
 
 def _is_invisible(char: str) -> bool:

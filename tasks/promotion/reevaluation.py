@@ -30,6 +30,8 @@ from tasks.promotion.examinations import find_examination
 from tasks.promotion.fresh_prompts import fresh_prompts
 from tasks.promotion.known_prompts import KnownPrompts, known_prompts
 from tasks.records.evaluation import flat_figures
+from tasks.tracking.figures import log_figures
+from tasks.tracking.registered import version_behind
 from tasks.tracking.versions import EVALUATION_KEY_TAG
 
 if TYPE_CHECKING:
@@ -114,7 +116,7 @@ def reevaluate_champion(
     with ExitStack() as fetched:
         with store_errors():
             client = connect()
-            champion = _champion(client, name, CHAMPION)
+            champion = version_behind(client, name, CHAMPION)
             if champion is None:
                 return Reevaluation(name)
             weights = fetched.enter_context(checkpoint_folder(client, champion))
@@ -191,17 +193,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _champion(client: "MlflowClient", name: str, alias: str) -> "ModelVersion | None":
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return client.get_model_version_by_alias(name, alias)
-    except MlflowException as error:
-        if error.error_code in {"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"}:
-            return None
-        raise
-
-
 def _registered_rates(client: "MlflowClient", champion: "ModelVersion") -> list[float]:
     """The success rate of each prompt at registration; none if its table is gone."""
     found = find_examination(client, champion, champion.tags.get(EVALUATION_KEY_TAG, ""))
@@ -229,12 +220,7 @@ def _record(
     drift: Mapping[str, float] | None,
 ) -> str:
     """The run that holds the records; the same champion on the same prompts is recorded once."""
-    import time
-
-    from mlflow.entities import Metric
-
     from tasks.tracking.runs import create_run, find_run
-    from tasks.tracking.values import finite_numbers
 
     experiment = f"{params.registration.experiment}-{NAME}"
     keys = [record["evaluation_key"] for record in records.values()]
@@ -244,12 +230,10 @@ def _record(
         return str(found.info.run_id)
     tags = {"model_name": champion.name, "model_version": str(champion.version)}
     run = found or create_run(client, key, experiment=experiment, tags=tags, name=NAME)
-    now = int(time.time() * 1000)
     figures = dict(flat_figures("drift", {"attack_success_rate": drift} if drift else {}))
     for area, record in records.items():
         figures |= flat_figures(area, record["attacker"])
-    metrics = [Metric(name, value, now, 0) for name, value in finite_numbers(figures).items()]
-    client.log_batch(run.info.run_id, metrics=metrics)
+    log_figures(client, run.info.run_id, figures)
     client.set_terminated(run.info.run_id, "FINISHED")
     return str(run.info.run_id)
 

@@ -4,7 +4,6 @@ Registering the same checkpoint with the same evaluation again finds everything 
 step looks up what it would make, so the stage may be killed anywhere and run again.
 """
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,12 +38,12 @@ from tasks.tracking.evidence import (
     read_package,
     read_table,
 )
+from tasks.tracking.figures import log_figures
 from tasks.tracking.lineage import log_inputs
 from tasks.tracking.plots import draw_plots
 from tasks.tracking.provenance import UNKNOWN, provenance
 from tasks.tracking.runs import add_params, connect, create_run, find_run, sync_steps
 from tasks.tracking.store import store_errors
-from tasks.tracking.values import finite_numbers
 from tasks.tracking.versions import (
     CANDIDATE,
     EVALUATION_KEY_TAG,
@@ -242,24 +241,13 @@ def _log_final_metrics(
     client: "MlflowClient", evidence: Evidence, *, run_id: str, model_id: str
 ) -> None:
     """Figures of the final examination, under names that the curves of training do not use."""
-    from mlflow.entities import Metric
-
-    step = evidence.training.optimizer_steps
-    figures = finite_numbers(evidence.evaluation.final_figures())
-    known = {
-        (name, metric.step, metric.value)
-        for name in client.get_run(run_id).data.metrics
-        if name in figures
-        for metric in client.get_metric_history(run_id, name)
-    }
-    now = int(time.time() * 1000)
-    new = [
-        Metric(name, value, now, step, model_id=model_id, run_id=run_id)
-        for name, value in figures.items()
-        if (name, step, value) not in known
-    ]
-    if new:
-        client.log_batch(run_id, metrics=new)
+    log_figures(
+        client,
+        run_id,
+        evidence.evaluation.final_figures(),
+        step=evidence.training.optimizer_steps,
+        model_id=model_id,
+    )
 
 
 def _version_tags(evidence: Evidence) -> dict[str, str]:

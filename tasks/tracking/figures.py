@@ -1,0 +1,46 @@
+"""Figures of a run, each recorded once however often a killed registration starts again."""
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tasks.tracking.values import finite_numbers
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+def log_figures(
+    client: "MlflowClient",
+    run_id: str,
+    figures: Mapping[str, Any],
+    *,
+    step: int = 0,
+    model_id: str | None = None,
+) -> None:
+    """Records those of the figures that are finite and that the run does not have at this step.
+
+    Args:
+        client: Of the tracker.
+        run_id: The run.
+        figures: By name; what is no finite number is left out.
+        step: Optimiser steps done.
+        model_id: The logged model that they are of.
+    """
+    from mlflow.entities import Metric
+
+    finite = finite_numbers(figures)
+    known = {
+        (name, metric.step, metric.value)
+        for name in client.get_run(run_id).data.metrics
+        if name in finite
+        for metric in client.get_metric_history(run_id, name)
+    }
+    now = int(time.time() * 1000)
+    new = [
+        Metric(name, value, now, step, model_id=model_id, run_id=run_id)
+        for name, value in finite.items()
+        if (name, step, value) not in known
+    ]
+    if new:
+        client.log_batch(run_id, metrics=new)

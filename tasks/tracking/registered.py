@@ -1,0 +1,41 @@
+"""What the registry holds of a model, where none of it may be there."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+Found = TypeVar("Found")
+
+# MLflow says the second of an alias that no version has.
+_ABSENT = frozenset({"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"})
+
+
+def version_behind(client: "MlflowClient", name: str, alias: str) -> "ModelVersion | None":
+    """The version that the alias stands for, if there is one."""
+    return _if_there(client.get_model_version_by_alias, name, alias)
+
+
+def has_version(client: "MlflowClient", name: str, version: str) -> bool:
+    """Whether the registry has this version."""
+    return _if_there(client.get_model_version, name, version) is not None
+
+
+def aliases_in(client: "MlflowClient", name: str) -> dict[str, str]:
+    """Version by alias; empty where there is no such model."""
+    model = _if_there(client.get_registered_model, name)
+    aliases = {} if model is None else dict(model.aliases)
+    return {alias: str(version) for alias, version in aliases.items()}
+
+
+def _if_there(ask: Callable[..., Found], *names: str) -> Found | None:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return ask(*names)
+    except MlflowException as error:
+        if error.error_code not in _ABSENT:
+            raise
+        return None
