@@ -10,8 +10,11 @@ from torch import Tensor
 from torch.nn import Parameter
 from torch.nn.functional import linear
 
-from astra_core.algorithms.functional import token_entropies
-from astra_core.engine.logprobs import continuation_states, token_logits, token_logprobs
+from astra_core.engine.logprobs import (
+    continuation_states,
+    token_logprobs,
+    token_logprobs_and_entropies,
+)
 from astra_core.engine.plan import Plan
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import TokenRows, row_batches
@@ -46,11 +49,11 @@ def token_outputs(
     plan = plan or Plan.of(model)
     states = continuation_states(model, rows, plan=plan)
     mask = rows.continuation_mask
-    logprobs = token_logprobs(model, rows, states=states, plan=plan)
-    entropies = logprobs.new_zeros(len(logprobs), 0)
     if with_entropies:
-        logits = token_logits(model, rows, states=states, plan=plan)
-        entropies = logprobs.new_zeros(mask.shape).masked_scatter(mask, token_entropies(logits))
+        logprobs, entropies = token_logprobs_and_entropies(model, rows, states=states, plan=plan)
+    else:
+        logprobs = token_logprobs(model, rows, states=states, plan=plan)
+        entropies = logprobs.new_zeros(len(logprobs), 0)
     # Row i has its last token in place num_tokens[i].
     ends = mask.sum(dim=1)
     states = states.float()

@@ -54,6 +54,24 @@ def label_logprobs(
         route: Of the plan, for products in fp32.
         max_kept_logits: More are not kept for the gradient.
     """
+    states, products = prepared(head, states, labels, route=route, max_kept_logits=max_kept_logits)
+    found: Tensor = _LabelLogprobs.apply(states, head.weight, head.bias, labels, products)  # type: ignore[no-untyped-call]
+    return found
+
+
+def prepared(
+    head: torch.nn.Linear,
+    states: Float[Tensor, "S H"],
+    labels: Int[Tensor, " S"],
+    *,
+    route: Route,
+    max_kept_logits: int,
+) -> tuple[Float[Tensor, "S H"], "Products"]:
+    """The states in the type that is computed in, and how the products are taken.
+
+    Raises:
+        IndexError: A label is no token.
+    """
     device = states.device.type
     if torch.is_autocast_enabled(device):
         states = states.to(torch.get_autocast_dtype(device))
@@ -65,17 +83,15 @@ def label_logprobs(
     is_trained = torch.is_grad_enabled() and (states.requires_grad or head.weight.requires_grad)
     is_fp32 = states.dtype == torch.float32 and device == "cpu"
     is_large = is_fp32 and is_worth_splitting(head.weight, num_rows=len(states))
-    products = _Products(
+    return states, Products(
         is_kept=is_trained and len(labels) * size <= max_kept_logits,
         is_split=route == "split" and is_trained and is_large,
         is_fast=route == "fast" and is_fp32,
     )
-    found: Tensor = _LabelLogprobs.apply(states, head.weight, head.bias, labels, products)  # type: ignore[no-untyped-call]
-    return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Products:
+class Products:
     """How one call takes its products, and whether it keeps them for the gradient."""
 
     is_kept: bool
@@ -83,14 +99,17 @@ class _Products:
     is_fast: bool
 
     def factor(self, matrix: Tensor, dtype: torch.dtype) -> Factor:
+        """One side of a product, in ``dtype``."""
         return factor(matrix.to(dtype), is_split=self.is_split)
 
     def route(self) -> AbstractContextManager[None]:
+        """In which the products are taken."""
         return fast_route() if self.is_fast else nullcontext()
 
     def logits(
         self, known: Factor, rows: Factor, bias: Float[Tensor, " B"] | None
     ) -> Float[Tensor, "S B"]:
+        """Logits of a block of the vocabulary."""
         kind = "cpu" if isinstance(known, Halves) else known.device.type
         with self.route(), torch.autocast(kind, enabled=False):
             logits = multiply(known, rows.t())
@@ -105,18 +124,18 @@ class _LabelLogprobs(torch.autograd.Function):
         weight: Float[Tensor, "V H"],
         bias: Float[Tensor, " V"] | None,
         labels: Int[Tensor, " S"],
-        products: _Products,
+        products: Products,
     ) -> Float[Tensor, " S"]:
         dtype = torch.promote_types(states.dtype, torch.float32)
         chosen = states.new_zeros(len(labels), dtype=dtype)
         totals = torch.full_like(chosen, -torch.inf)
         known, kept = products.factor(states, states.dtype), []
-        for block in _vocabulary_blocks(weight, len(labels)):
+        for block in vocabulary_blocks(weight, len(labels)):
             rows = products.factor(weight[block], states.dtype)
             logits = products.logits(known, rows, None if bias is None else bias[block])
             own = logits.to(dtype)
             totals = torch.logaddexp(totals, own.logsumexp(dim=1))
-            is_here, places = _within(labels, block)
+            is_here, places = within(labels, block)
             chosen = torch.where(is_here, own.gather(1, places)[:, 0], chosen)
             kept += [logits] if products.is_kept else []
         ctx.save_for_backward(states, weight, bias, labels, totals)
@@ -131,15 +150,15 @@ class _LabelLogprobs(torch.autograd.Function):
         of_states = torch.zeros_like(states, dtype=totals.dtype)
         of_weight = torch.empty_like(weight) if ctx.needs_input_grad[1] else None
         of_bias = None if bias is None else torch.empty_like(bias)
-        products: _Products = ctx.products
+        products: Products = ctx.products
         known, kept = products.factor(states, states.dtype), iter(ctx.kept)
         ctx.kept = []
-        for block in _vocabulary_blocks(weight, len(labels)):
+        for block in vocabulary_blocks(weight, len(labels)):
             rows = products.factor(weight[block], states.dtype)
             logits = next(kept, None)
             if logits is None:
                 logits = products.logits(known, rows, None if bias is None else bias[block])
-            logits = _gradient(logits, _within(labels, block), totals=totals, outer=outer)
+            logits = _gradient(logits, within(labels, block), totals=totals, outer=outer)
             sent = factor(logits, is_split=products.is_split)
             with products.route():
                 of_states += multiply(sent, rows)
@@ -165,13 +184,14 @@ def _gradient(
     return own.to(logits.dtype)
 
 
-def _within(labels: Int[Tensor, " S"], block: slice) -> tuple[Tensor, Tensor]:
+def within(labels: Int[Tensor, " S"], block: slice) -> tuple[Tensor, Tensor]:
     """Which labels lie in a block of the vocabulary, and their column there; 0 for the others."""
     is_here = (labels >= block.start) & (labels < block.stop)
     return is_here, ((labels - block.start) * is_here)[:, None]
 
 
-def _vocabulary_blocks(weight: Float[Tensor, "V H"], num_rows: int) -> Iterator[slice]:
+def vocabulary_blocks(weight: Float[Tensor, "V H"], num_rows: int) -> Iterator[slice]:
+    """Rows of the vocabulary that are multiplied at a time."""
     rows = max(num_rows, 1)
     widest = max(_NARROWEST, _MAX_LOGITS_PER_BLOCK // rows)
     return _slices(len(weight), min(widest, max(_MIN_BLOCK, _LOGITS_PER_BLOCK // rows)))

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from astra_core.engine.distributions import collision_logprobs, label_logprobs_and_entropies
 from astra_core.engine.head import label_logprobs
 from astra_core.engine.masks import attention_masks
 from astra_core.engine.plan import Plan
@@ -54,6 +55,70 @@ def token_logprobs(
     return values.new_zeros(mask.shape).masked_scatter(mask, values)
 
 
+def token_logprobs_and_entropies(
+    model: Any,
+    rows: TokenRows,
+    *,
+    states: Float[Tensor, "B T+1 H"] | None = None,
+    plan: Plan | None = None,
+) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+    """What ``token_logprobs`` gives, and the entropy of the distribution each token was drawn from.
+
+    Args:
+        model: A causal LM of transformers.
+        rows: Contexts and continuations.
+        states: What ``continuation_states`` gave, if it is known.
+        plan: How the model is run; by default ``Plan.of`` it.
+
+    Returns:
+        Nats, both with gradient; exactly 0 at padding.
+    """
+    mask, plan = rows.continuation_mask, plan or Plan.of(model)
+    head = _plain_head(model, plan)
+    if not mask.any():
+        chosen = entropies = padded_logprobs(model, rows)[mask]
+    elif head is None:
+        logs = _shares(model, rows, states=states, plan=plan)
+        chosen = logs.gather(1, rows.continuation_ids[mask][:, None])[:, 0]
+        entropies = -(logs.exp() * logs).sum(dim=1)
+    else:
+        states = continuation_states(model, rows, plan=plan) if states is None else states
+        own, labels = states[:, :-1][mask], rows.continuation_ids[mask]
+        chosen, entropies = label_logprobs_and_entropies(head, own, labels, route=plan.route)
+    blank = chosen.new_zeros(mask.shape)
+    return blank.masked_scatter(mask, chosen), blank.masked_scatter(mask, entropies)
+
+
+def token_logprobs_and_collisions(
+    model: Any, rows: TokenRows, *, plan: Plan | None = None
+) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+    """What ``token_logprobs`` gives, and the log of the sum of squared probabilities at each token.
+
+    Args:
+        model: A causal LM of transformers.
+        rows: Contexts and continuations.
+        plan: How the model is run; by default ``Plan.of`` it.
+
+    Returns:
+        Nats; the second is without gradient and 0 at padding. It is the log of the mean probability
+        of what the model draws itself.
+    """
+    mask, plan = rows.continuation_mask, plan or Plan.of(model)
+    head = _plain_head(model, plan)
+    if not mask.any():
+        logprobs = padded_logprobs(model, rows)
+        return logprobs, torch.zeros_like(logprobs)
+    if head is None:
+        logprobs = token_logprobs(model, rows, plan=plan)
+        with torch.no_grad():
+            values = (2.0 * _shares(model, rows, states=None, plan=plan)).logsumexp(dim=1)
+    else:
+        states = continuation_states(model, rows, plan=plan)
+        logprobs = token_logprobs(model, rows, states=states, plan=plan)
+        values = collision_logprobs(head, states[:, :-1][mask], route=plan.route)
+    return logprobs, values.new_zeros(mask.shape).masked_scatter(mask, values)
+
+
 def token_logits(
     model: Any, rows: TokenRows, *, states: Float[Tensor, "B T+1 H"], plan: Plan | None = None
 ) -> Float[Tensor, "S V"]:
@@ -63,6 +128,26 @@ def token_logits(
         logits: Tensor = model.get_output_embeddings()(states[:, :-1][mask])
         return logits.float()
     return _plain_logits(model, rows, plan).float()
+
+
+def _plain_head(model: Any, plan: Plan) -> torch.nn.Linear | None:
+    """The output layer if it only multiplies; an adapter around it does more."""
+    head = model.get_output_embeddings()
+    is_plain = plan.abilities.has_plain_head and type(head) is torch.nn.Linear
+    return head if is_plain else None
+
+
+def _shares(
+    model: Any, rows: TokenRows, *, states: Float[Tensor, "B T+1 H"] | None, plan: Plan
+) -> Float[Tensor, "S V"]:
+    """Log-probabilities of the whole vocabulary, where the head does more than multiply."""
+    if plan.abilities.has_plain_head:
+        states = continuation_states(model, rows, plan=plan) if states is None else states
+        logits = token_logits(model, rows, states=states, plan=plan)
+    else:
+        logits = _plain_logits(model, rows, plan).float()
+    # A barred token has probability 0, and 0 * -inf is nan.
+    return logits.log_softmax(dim=1).clamp(min=torch.finfo(logits.dtype).min)
 
 
 def _plain_logprobs(model: Any, rows: TokenRows, plan: Plan) -> Float[Tensor, "B T"]:

@@ -189,7 +189,7 @@ def test_label_logprobs_of_nothing_are_nothing():
 )
 def test_blocks_are_wide_for_few_rows_and_bounded_in_memory_for_many(rows, columns):
     weight = torch.empty(60_000, 1, device="meta")
-    blocks = list(head_module._vocabulary_blocks(weight, rows))
+    blocks = list(head_module.vocabulary_blocks(weight, rows))
 
     assert slice(0, columns) == blocks[0]
     assert 60_000 == blocks[-1].stop

@@ -12,6 +12,8 @@ from astra_core.engine.logprobs import (
     continuation_states,
     token_logits,
     token_logprobs,
+    token_logprobs_and_collisions,
+    token_logprobs_and_entropies,
 )
 from astra_core.engine.recomputation import recomputed
 from astra_core.models.rows import pad_rows, padded_logits, padded_logprobs
@@ -188,3 +190,73 @@ def test_gradients_under_autocast_reach_fp32_weights():
     assert {torch.float32} == {weight.grad.dtype for weight in model.parameters()}
     cosine = torch.nn.functional.cosine_similarity(expected, found, dim=0)
     assert float(cosine) > 0.999
+
+
+# Logits that are asked of a head are in fp32.
+NEAR = {"check_dtype": False, "rtol": 1e-5, "atol": 1e-5}
+
+
+class Doubled(torch.nn.Linear):
+    """A head that does more than multiply, so that its logits must be asked of it."""
+
+    def forward(self, states):
+        return 2.0 * super().forward(states)
+
+
+def with_a_head_of_its_own(model):
+    head = model.get_output_embeddings()
+    own = Doubled(head.in_features, head.out_features, bias=False).to(head.weight)
+    own.weight = torch.nn.Parameter(head.weight.detach().clone())
+    model.set_output_embeddings(own)
+    return model
+
+
+def padded_distribution(model, rows):
+    """Log-probabilities of the whole vocabulary before each token, every row in full."""
+    logs = padded_logits(model, rows).log_softmax(dim=-1)
+    return logs, rows.continuation_mask
+
+
+@pytest.mark.parametrize("adapt", [lambda model: model, with_a_head_of_its_own])
+@pytest.mark.parametrize("name", FORESTS)
+def test_entropies_and_collisions_of_packed_trees_are_those_of_padded_rows(name, adapt):
+    model, rows = adapt(tiny_model("gpt2").double()), pad_rows(*FORESTS[name], pad_id=0)
+    logs, mask = padded_distribution(model, rows)
+    expected = -(logs.exp() * logs).sum(dim=-1) * mask
+    logprobs, entropies = token_logprobs_and_entropies(model, rows)
+    same, collisions = token_logprobs_and_collisions(model, rows)
+
+    torch.testing.assert_close(expected, entropies, **NEAR)
+    squares = (2.0 * logs).logsumexp(dim=-1) * mask
+    torch.testing.assert_close(squares.detach(), collisions, **NEAR)
+    assert not collisions.requires_grad
+    for found in (logprobs, same):
+        torch.testing.assert_close(token_logprobs(model, rows), found, **NEAR)
+
+
+@pytest.mark.parametrize("adapt", [lambda model: model, with_a_head_of_its_own])
+def test_the_gradient_of_entropies_of_packed_trees_is_that_of_padded_rows(adapt):
+    model, rows = adapt(tiny_model("gpt2").double()), rows_of_many_sizes()
+
+    def padded(model, rows):
+        logs, mask = padded_distribution(model, rows)
+        return -(logs.exp() * logs).sum(dim=-1) * mask
+
+    def packed(model, rows):
+        return token_logprobs_and_entropies(model, rows)[1]
+
+    loss, gradient = value_and_gradient(model, padded, rows)
+    own, found = value_and_gradient(model, packed, rows)
+
+    assert float(gradient.abs().max()) > 0.0
+    torch.testing.assert_close(loss, own, **NEAR)
+    torch.testing.assert_close(
+        gradient, found, check_dtype=False, rtol=1e-5, atol=1e-5 * float(gradient.abs().max())
+    )
+
+
+def test_where_nothing_is_said_there_are_neither_entropies_nor_collisions():
+    model, rows = tiny_model("gpt2"), pad_rows([(4, 5)], [()], pad_id=0)
+
+    for find in (token_logprobs_and_entropies, token_logprobs_and_collisions):
+        assert [(1, 0)] * 2 == [tuple(found.shape) for found in find(model, rows)]
