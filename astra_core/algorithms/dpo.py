@@ -5,54 +5,37 @@ without a value network, and a margin filters out the scorer's noise.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import ClassVar, Literal, Self
+from typing import ClassVar
 
 from jaxtyping import Float
-from pydantic import Field, model_validator
 from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Need
-from astra_core.algorithms.functional import preference
-from astra_core.algorithms.pairs import (
-    PairLearning,
-    PairLosses,
-    PairOptions,
-    PreferenceBatch,
-    PreferencePair,
-)
+from astra_core.algorithms.pair_losses import PairLossOptions, pair_losses
+from astra_core.algorithms.pairs import PairLearning, PreferenceBatch, PreferencePair
 from astra_core.rollout import Graph
 from astra_core.system import System
 
 
 class DPO(Algorithm):
-    """Sigmoid, conservative, robust or hinge loss over pairs of siblings."""
+    """One loss over pairs of siblings, the sigmoid by default, or a weighted sum of several."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings", "reference"})
 
-    class Options(PairOptions):
+    class Options(PairLossOptions):
         """Which pairs, and which loss over them."""
-
-        loss: Literal["sigmoid", "conservative", "robust", "hinge"] = "sigmoid"
-        label_smoothing: float = Field(
-            default=0.0,
-            ge=0.0,
-            lt=0.5,
-            description="Share of pairs believed to be the wrong way round.",
-        )
-
-        @model_validator(mode="after")
-        def _smoothing_has_an_effect(self) -> Self:
-            if self.label_smoothing and self.loss not in {"conservative", "robust"}:
-                msg = "label_smoothing must be 0 unless loss is conservative or robust"
-                raise ValueError(msg)
-            return self
 
     options: Options
 
     def __init__(self, options: Options, *, system: System) -> None:
         super().__init__(options, system=system)
-        self._pairs = PairLearning(system, options, _losses(options))
+        self._pairs = PairLearning(
+            system,
+            options,
+            pair_losses(options),
+            copy_weight=options.terms.get("sft", 0.0),
+            is_weighted=options.on_policy_weights,
+        )
 
     def flatten(self, graph: Graph) -> Sequence[PreferencePair]:
         """Pairs of siblings, breadth first."""
@@ -69,14 +52,3 @@ class DPO(Algorithm):
     def step(self, batch: PreferenceBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
         """The chosen loss, summed over the pairs."""
         return self._pairs.step(batch)
-
-
-def _losses(options: DPO.Options) -> PairLosses:
-    beta, smoothing = options.beta, options.label_smoothing
-    table: dict[str, PairLosses] = {
-        "sigmoid": partial(preference.dpo_losses, beta=beta),
-        "conservative": partial(preference.cdpo_losses, beta=beta, label_smoothing=smoothing),
-        "robust": partial(preference.robust_dpo_losses, beta=beta, label_smoothing=smoothing),
-        "hinge": partial(preference.hinge_losses, beta=beta),
-    }
-    return table[options.loss]

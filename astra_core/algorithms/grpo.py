@@ -1,6 +1,6 @@
 """GRPO: siblings are standardised against each other, and a clipped ratio bounds each update.
 
-DeepSeekMath, arXiv:2402.03300. Its descendants are options: ``scale_by_spread: false`` with
+DeepSeekMath, arXiv:2402.03300. Its descendants are options: ``scale: none`` with
 ``aggregation: constant_length`` is Dr. GRPO (arXiv:2503.20783); ``token_mean``, ``clip_high: 0.28``
 and ``drop_flat_groups`` are DAPO (arXiv:2503.14476); ``ratio: sequence`` with ``sequence_mean`` is
 GSPO (arXiv:2507.18071), whose clips are of the order 3e-4.
@@ -18,19 +18,20 @@ from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.credit import CreditedTurn, values_and_groups
 from astra_core.algorithms.functional import (
     MIN_SPREAD,
+    AdvantageScale,
     group_advantages,
     group_advantages_over_runs,
 )
 from astra_core.algorithms.kl_penalty import needs_for_kl
 from astra_core.algorithms.policy import (
-    ClipOptions,
     PolicyBatch,
     PolicyGradient,
     PolicyOptions,
     PolicyStep,
-    clipped,
+    RatioLevel,
     policy_steps,
 )
+from astra_core.algorithms.surrogates import SurrogateOptions, surrogate_of
 from astra_core.config import Positive, Section
 from astra_core.rollout import Graph
 from astra_core.system import System
@@ -41,7 +42,7 @@ class GRPO(Algorithm):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings"})
 
-    class Options(PolicyOptions, ClipOptions):
+    class Options(PolicyOptions, SurrogateOptions):
         """How groups are compared, and how far a token may move."""
 
         compare: Literal["siblings", "conversations"] = Field(
@@ -49,8 +50,10 @@ class GRPO(Algorithm):
             description="A probe with those after the same context, or with all of its prompt: "
             "what grew from one first probe is then a run, and runs weigh alike (NexRL).",
         )
-        scale_by_spread: bool = Field(
-            default=True, description="False only centres, so that groups keep their own scale."
+        scale: AdvantageScale = Field(
+            default="group",
+            description="Centred returns are divided by the spread of their group, by that of the "
+            "whole experience, or by nothing, so that groups keep their own scale.",
         )
         min_spread: Positive = Field(
             default=MIN_SPREAD, description="A group whose returns spread no more teaches nothing."
@@ -62,14 +65,18 @@ class GRPO(Algorithm):
         ratio: Literal["token", "sequence"] = Field(
             default="token", description="Of each token, or the geometric mean over the probe."
         )
-        dual_clip: float | None = Field(
-            default=None, gt=1.0, description="Bounds the loss of a bad token; 3 is usual."
-        )
 
         @model_validator(mode="after")
         def _conversations_are_scaled(self) -> Self:
-            if self.compare == "conversations" and not self.scale_by_spread:
-                msg = "scale_by_spread must be true when compare is 'conversations'"
+            if self.compare == "conversations" and self.scale != "group":
+                msg = "scale must be 'group' when compare is 'conversations'"
+                raise ValueError(msg)
+            return self
+
+        @model_validator(mode="after")
+        def _a_sequence_is_clipped(self) -> Self:
+            if self.ratio == "sequence" and self.surrogate != "clip":
+                msg = f"ratio must be 'token' when surrogate is '{self.surrogate}'"
                 raise ValueError(msg)
             return self
 
@@ -77,11 +84,8 @@ class GRPO(Algorithm):
 
     def __init__(self, options: Options, *, system: System) -> None:
         super().__init__(options, system=system)
-        surrogate = clipped(
-            options,
-            level="token" if options.ratio == "token" else "sequence_mean",
-            dual_clip=options.dual_clip,
-        )
+        level: RatioLevel = "token" if options.ratio == "token" else "sequence_mean"
+        surrogate = surrogate_of(options, level=level)
         self._policy = PolicyGradient.of(options, system=system, surrogate=surrogate)
 
     @classmethod
@@ -91,7 +95,15 @@ class GRPO(Algorithm):
 
     def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
         """Every turn, compared with its siblings."""
-        turns = self._policy.turns([graph], self.options)
+        return self._steps([graph])
+
+    def flatten_all(self, graphs: Sequence[Graph]) -> list[PolicyStep]:
+        """Every turn, compared with its siblings; ``batch`` scales by the whole experience."""
+        is_whole = self.options.scale == "batch"
+        return self._steps(graphs) if is_whole else super().flatten_all(graphs)
+
+    def _steps(self, graphs: Sequence[Graph]) -> list[PolicyStep]:
+        turns = self._policy.turns(graphs, self.options)
         steps = policy_steps(turns, self._advantages(turns))
         if not self.options.drop_flat_groups:
             return steps
@@ -131,6 +143,6 @@ class GRPO(Algorithm):
         return group_advantages(
             values,
             groups,
-            scale_by_spread=options.scale_by_spread,
+            scale=options.scale,
             min_spread=options.min_spread,
         )

@@ -19,6 +19,8 @@ from astra_core.algorithm import Need
 from astra_core.algorithms.credit import can_teach
 from astra_core.algorithms.functional import (
     adaptive_coefficient,
+    clipped_rewards,
+    importance_weighted_kl,
     kl_estimates,
     kl_penalised_rewards,
     stepped_coefficient,
@@ -29,12 +31,20 @@ from astra_core.rollout import Graph, Node
 
 
 class KLOptions(Section):
-    """Where the KL penalty applies, and how large it is."""
+    """What counts of a reward, where the KL penalty applies, and how large it is."""
 
+    clip_reward: Positive | None = Field(
+        default=None, description="Holds a turn's own reward within minus this and this."
+    )
     kl: Literal["none", "reward", "loss"] = Field(
         default="none", description="Where the KL penalty applies."
     )
     kl_estimator: Literal["k1", "k2", "k3"] = "k3"
+    kl_importance_weighted: bool = Field(
+        default=False,
+        description="In the loss: each token's KL times its ratio to the policy that sampled, "
+        "which makes value and gradient unbiased after the first update too (DeepSeek-V3.2).",
+    )
     kl_coefficient: NonNegative = Field(default=0.05, description="Reward units per nat; at first.")
     kl_control: Literal["fixed", "proportional", "stepped"] = Field(
         default="fixed",
@@ -55,6 +65,16 @@ class KLOptions(Section):
             raise ValueError(msg)
         return self
 
+    @model_validator(mode="after")
+    def _a_weight_has_something_to_weigh(self) -> Self:
+        if self.kl_importance_weighted and (self.kl != "loss" or self.kl_estimator == "k2"):
+            msg = (
+                "kl_importance_weighted must be false unless kl is 'loss' with kl_estimator 'k1' "
+                "or 'k3'; k2 has the gradient of the KL without a weight only"
+            )
+            raise ValueError(msg)
+        return self
+
 
 def needs_for_kl(options: Section) -> frozenset[Need]:
     """A KL penalty needs the reference's log-probabilities."""
@@ -71,7 +91,16 @@ class KLPenalty:
 
     def reward(self, node: Node) -> float:
         """The node's reward, minus the KL penalty of its whole probe if that is in the reward."""
-        return node.reward - sum(self.token_costs(node))
+        earned, costs = self.account(node)
+        return earned - sum(costs)
+
+    def account(self, node: Node) -> tuple[float, list[float]]:
+        """The node's own reward, clipped if that is asked for, and what each token costs."""
+        limit = self._options.clip_reward
+        if limit is None:
+            return node.reward, self.token_costs(node)
+        own = torch.tensor([node.reward], dtype=torch.float64)
+        return float(clipped_rewards(own, limit=limit)), self.token_costs(node)
 
     def token_costs(self, node: Node) -> list[float]:
         """The penalty of each trained token in the reward; zeros if it is not in the reward."""
@@ -89,13 +118,19 @@ class KLPenalty:
         return costs
 
     def losses(
-        self, logprobs: Float[Tensor, "B T"], reference_logprobs: Float[Tensor, "B T"]
+        self,
+        logprobs: Float[Tensor, "B T"],
+        reference_logprobs: Float[Tensor, "B T"],
+        behaviour_logprobs: Float[Tensor, "B T"],
     ) -> Float[Tensor, "B T"] | None:
         """The penalty of each token in the loss; None if it is not in the loss."""
         if self._options.kl != "loss":
             return None
         estimator = self._options.kl_estimator
-        return self.coefficient * kl_estimates(logprobs, reference_logprobs, estimator=estimator)
+        estimates = kl_estimates(logprobs, reference_logprobs, estimator=estimator)
+        if self._options.kl_importance_weighted:
+            estimates = importance_weighted_kl(estimates, logprobs - behaviour_logprobs)
+        return self.coefficient * estimates
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Moves the coefficient by the KL these probes had; returns what it is now."""

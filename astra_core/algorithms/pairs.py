@@ -21,8 +21,12 @@ from astra_core.algorithms.credit import (
     values_and_groups,
 )
 from astra_core.algorithms.functional.preference import preference_metrics, sequence_log_ratios
+from astra_core.algorithms.functional.preference_variants import (
+    copied_pair_losses,
+    on_policy_weights,
+)
 from astra_core.config import NonNegative, Positive
-from astra_core.engine.logprobs import token_logprobs
+from astra_core.engine.logprobs import token_logprobs, token_logprobs_and_collisions
 from astra_core.models.rows import TokenRows, pad_rows
 from astra_core.rollout import Graph, Node
 from astra_core.system import System
@@ -142,11 +146,15 @@ class PairLearning:
         system: Whose attacker learns.
         options: Which pairs, and how their log-ratios are counted.
         losses: Over two log-ratios; what tells the algorithms apart.
+        copy_weight: Of the chosen probes' negative log-likelihood beside them; 0 adds none.
+        is_weighted: Whether pairs weigh by how likely the attacker itself finds them (WPO).
     """
 
     system: System
     options: PairOptions
     losses: PairLosses
+    copy_weight: float = 0.0
+    is_weighted: bool = False
 
     def flatten(self, graph: Graph) -> list[PreferencePair]:
         """Pairs of siblings, breadth first."""
@@ -169,6 +177,8 @@ class PairLearning:
             self.losses,
             beta=options.beta,
             length_normalised=options.length_normalised,
+            copy_weight=self.copy_weight,
+            is_weighted=self.is_weighted,
         )
 
 
@@ -179,19 +189,51 @@ def preference_loss(
     *,
     beta: float,
     length_normalised: bool,
+    copy_weight: float = 0.0,
+    is_weighted: bool = False,
 ) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
-    """The summed loss of a batch and its metrics, for any loss over two log-ratios."""
-    attacker = system.attacker
-    logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
+    """The summed loss of a batch and its metrics, for any loss over two log-ratios.
+
+    Args:
+        system: Whose attacker learns.
+        batch: Pairs.
+        losses: Over the log-ratios of both sides.
+        beta: Of the implicit rewards that are logged.
+        length_normalised: Log-ratios per token instead of summed.
+        copy_weight: Of the chosen probes' negative log-likelihood per token, which is added.
+        is_weighted: Multiplies each pair's loss by ``on_policy_weights`` of its two sides.
+    """
+    logprobs, weights = _read(system, batch, is_weighted=is_weighted)
     ratios = sequence_log_ratios(
         logprobs, batch.reference_logprobs, batch.mask, length_normalised=length_normalised
     )
     chosen, rejected = ratios.chunk(2)
     metrics = preference_metrics(chosen.detach(), rejected.detach(), beta=beta)
     num_pairs = max(len(chosen), 1)
-    return losses(chosen, rejected).sum(), {
+    own, figures = losses(chosen, rejected), dict[str, float]()
+    if weights is not None:
+        figures["pair_weight"] = float(weights.sum()) / num_pairs
+        own = own * weights
+    if copy_weight:
+        copied = copied_pair_losses(logprobs.chunk(2)[0], batch.mask.chunk(2)[0])
+        figures["copied_nll_nats"] = float(copied.detach().sum()) / num_pairs
+        own = own + copy_weight * copied
+    return own.sum(), {
+        **figures,
         "reward_accuracy": float(metrics.accuracies.sum()) / num_pairs,
         "reward_margin": float(metrics.margins.sum()) / num_pairs,
         "chosen_reward": float(metrics.chosen_rewards.sum()) / num_pairs,
         "rejected_reward": float(metrics.rejected_rewards.sum()) / num_pairs,
     }
+
+
+def _read(
+    system: System, batch: PreferenceBatch, *, is_weighted: bool
+) -> tuple[Float[Tensor, "B T"], Float[Tensor, " N"] | None]:
+    """Log-probabilities under the attacker, and the weight of each pair if there is one."""
+    model, plan = system.attacker.model, system.attacker.plan
+    if not is_weighted:
+        return token_logprobs(model, batch.rows, plan=plan), None
+    logprobs, collisions = token_logprobs_and_collisions(model, batch.rows, plan=plan)
+    chosen, rejected = on_policy_weights(logprobs, collisions, batch.mask).chunk(2)
+    return logprobs, chosen * rejected

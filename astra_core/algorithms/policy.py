@@ -25,15 +25,13 @@ from astra_core.algorithms.functional import (
     Aggregation,
     aggregate,
     aggregation_weight,
-    clipped_surrogate,
     importance_ratios,
-    is_clipped,
     kl_estimates,
     sequence_log_ratios,
 )
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty
-from astra_core.config import Positive, Section
-from astra_core.engine.logprobs import token_logprobs
+from astra_core.config import NonNegative
+from astra_core.engine.logprobs import token_logprobs, token_logprobs_and_entropies
 from astra_core.models.rows import TokenRows, pad_rows
 from astra_core.rollout import Graph, Node
 from astra_core.system import System
@@ -50,13 +48,9 @@ class PolicyOptions(CreditOptions, KLOptions):
         description="All tokens alike, the mean or the sum within each probe and then over probes, "
         "or the sum divided by the longest a probe may be.",
     )
-
-
-class ClipOptions(Section):
-    """How far an update may move what it learns from."""
-
-    clip_low: float = Field(default=0.2, gt=0.0, lt=1.0)
-    clip_high: Positive = 0.2
+    entropy_coefficient: NonNegative = Field(
+        default=0.0, description="Reward units per nat of a token's entropy."
+    )
 
 
 class AdvantageStep(Protocol):
@@ -122,19 +116,27 @@ class PolicyGradient:
         surrogate: From log-probabilities and a batch to losses.
         aggregation: How tokens are counted.
         penalty: On the KL to the reference.
+        entropy_coefficient: Of the bonus for an attacker that stays undecided; 0 computes none.
     """
 
     system: System
     surrogate: Surrogate
     aggregation: Aggregation
     penalty: KLPenalty
+    entropy_coefficient: float = 0.0
 
     @classmethod
     def of(
         cls, options: PolicyOptions, *, system: System, surrogate: Surrogate
     ) -> "PolicyGradient":
         """The skeleton as the options have it."""
-        return cls(system, surrogate, options.aggregation, KLPenalty(options))
+        return cls(
+            system,
+            surrogate,
+            options.aggregation,
+            KLPenalty(options),
+            entropy_coefficient=options.entropy_coefficient,
+        )
 
     def turns(self, graphs: Sequence[Graph], credit: CreditOptions) -> list[CreditedTurn]:
         """Every turn that can be learned from, with the KL penalty if it is in the reward."""
@@ -156,10 +158,15 @@ class PolicyGradient:
         return collated(steps, self.system, aggregation=self.aggregation)
 
     def step(self, batch: PolicyBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
-        """The surrogate and the KL penalty, summed over the batch."""
-        attacker = self.system.attacker
-        logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
-        return self.loss(logprobs, batch)
+        """The surrogate, the KL penalty and the entropy bonus, summed over the batch."""
+        model, plan = self.system.attacker.model, self.system.attacker.plan
+        if self.entropy_coefficient == 0.0:
+            return self.loss(token_logprobs(model, batch.rows, plan=plan), batch)
+        logprobs, entropies = token_logprobs_and_entropies(model, batch.rows, plan=plan)
+        loss, figures = self.loss(logprobs, batch)
+        bonus = aggregate(entropies, batch.mask, mode=self.aggregation, max_length=1).total
+        figures["entropy_nats"] = mean_of(entropies, batch)
+        return loss - self.entropy_coefficient * bonus, figures
 
     def loss(
         self, logprobs: Float[Tensor, "B T"], batch: PolicyBatch
@@ -170,21 +177,6 @@ class PolicyGradient:
             logprobs, losses, batch, aggregation=self.aggregation, penalty=self.penalty
         )
         return loss, {**moved, **figures}
-
-
-def clipped(clips: ClipOptions, *, level: RatioLevel, dual_clip: float | None = None) -> Surrogate:
-    """The clipped surrogate over ratios of this level, with the share of tokens held back."""
-    bounds = {"clip_low": clips.clip_low, "clip_high": clips.clip_high}
-
-    def surrogate(
-        logprobs: Float[Tensor, "B T"], batch: PolicyBatch
-    ) -> tuple[Float[Tensor, "B #T"], Mapping[str, float]]:
-        ratios = log_ratios(logprobs, batch, level=level)
-        losses = clipped_surrogate(ratios, batch.advantages, **bounds, dual_clip=dual_clip)
-        is_held = is_clipped(ratios, batch.advantages, **bounds).expand_as(batch.mask)
-        return losses, {"clipped": mean_of(is_held, batch)}
-
-    return surrogate
 
 
 def policy_steps(
@@ -277,7 +269,7 @@ def policy_loss(
     """The summed loss of a batch with its KL penalty, and how far the attacker has moved."""
     summed = aggregate(losses.expand_as(batch.mask), batch.mask, mode=aggregation, max_length=1)
     total = summed.total
-    pull = penalty.losses(logprobs, batch.reference_logprobs)
+    pull = penalty.losses(logprobs, batch.reference_logprobs, batch.behaviour_logprobs)
     if pull is not None:
         total = total + aggregate(pull, batch.mask, mode=aggregation, max_length=1).total
     now = logprobs.detach()

@@ -25,14 +25,8 @@ from astra_core.algorithms.functional import (
     value_losses,
 )
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty, needs_for_kl
-from astra_core.algorithms.policy import (
-    ClipOptions,
-    PolicyBatch,
-    PolicyGradient,
-    clipped,
-    mean_of,
-    padded,
-)
+from astra_core.algorithms.policy import PolicyBatch, PolicyGradient, mean_of, padded
+from astra_core.algorithms.surrogates import SurrogateOptions, surrogate_of
 from astra_core.algorithms.turn_estimates import TurnEstimate, turn_estimates
 from astra_core.algorithms.value_head import TokenOutputs, ValueHead, token_outputs
 from astra_core.config import NonNegative, Positive, Probability, Section
@@ -64,7 +58,7 @@ class PPO(Algorithm):
 
     needs: ClassVar[frozenset[Need]] = frozenset({"value_head"})
 
-    class Options(KLOptions, ClipOptions):
+    class Options(KLOptions, SurrogateOptions):
         """Advantages, clips and the weights of value loss and entropy."""
 
         discount: Probability = Field(default=1.0, description="Of the next token in a probe.")
@@ -77,9 +71,6 @@ class PPO(Algorithm):
         )
         whiten_advantages: bool = Field(
             default=True, description="Mean 0 and spread 1 over the tokens of the experience."
-        )
-        dual_clip: float | None = Field(
-            default=None, gt=1.0, description="Bounds the loss of a bad token; 3 is usual."
         )
         value_coefficient: NonNegative = Field(default=0.1, description="Weight of the value loss.")
         value_clip: Positive | None = Field(
@@ -94,7 +85,7 @@ class PPO(Algorithm):
 
     def __init__(self, options: Options, *, system: System) -> None:
         super().__init__(options, system=system)
-        surrogate = clipped(options, level="token", dual_clip=options.dual_clip)
+        surrogate = surrogate_of(options, level="token")
         penalty = KLPenalty(options)
         self._policy = PolicyGradient(system, surrogate, options.aggregation, penalty)
         self._value_head = ValueHead(system.attacker)
@@ -115,7 +106,7 @@ class PPO(Algorithm):
             graphs,
             self.system,
             self._value_head,
-            costs=self._policy.penalty.token_costs,
+            account=self._policy.penalty.account,
             is_cut=options.final_turn == "truncated",
             discount=options.discount,
             turn_discount=options.turn_discount,

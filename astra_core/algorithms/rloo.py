@@ -18,14 +18,13 @@ from astra_core.algorithms.credit import values_and_groups
 from astra_core.algorithms.functional import Aggregation, leave_one_out, masked_whiten
 from astra_core.algorithms.kl_penalty import needs_for_kl
 from astra_core.algorithms.policy import (
-    ClipOptions,
     PolicyBatch,
     PolicyGradient,
     PolicyOptions,
     PolicyStep,
-    clipped,
     policy_steps,
 )
+from astra_core.algorithms.surrogates import ClipOptions, clipped
 from astra_core.config import Section
 from astra_core.rollout import Graph
 from astra_core.system import System

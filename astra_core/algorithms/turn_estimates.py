@@ -35,7 +35,7 @@ def turn_estimates(
     system: System,
     value_head: ValueHead,
     *,
-    costs: Callable[[Node], Sequence[float]],
+    account: Callable[[Node], tuple[float, Sequence[float]]],
     is_cut: bool,
     discount: float,
     turn_discount: float,
@@ -47,7 +47,7 @@ def turn_estimates(
         graphs: Rewarded.
         system: Whose attacker sampled them.
         value_head: Read with the weights as they are, hence before the first update.
-        costs: What each token of a probe costs besides, reward units.
+        account: What a turn earns at its end and what each token of its probe costs, reward units.
         is_cut: Whether the value after the last turn counts as its future.
         discount: See ``functional.tree_gae``.
         turn_discount: See there.
@@ -62,10 +62,11 @@ def turn_estimates(
         tokens_per_batch=budget,
     )
     values = [own[:-1] for own in predicted]
+    accounts = [account(node) for node in nodes]
     width = max((len(own) for own in values), default=0)
     advantages, returns = tree_gae(
-        torch.tensor([node.reward for node in nodes]),
-        -padded([costs(node) for node in nodes], width),
+        torch.tensor([earned for earned, _ in accounts]),
+        -padded([costs for _, costs in accounts], width),
         padded(values, width),
         padded([node.probe_mask for node in nodes], width).bool(),
         grown.parents,

@@ -1,8 +1,8 @@
-"""Shape checks of arguments: a wrong axis must be an error, never a silent broadcast."""
+"""Checks of arguments: a wrong axis or a NaN must be an error, never a silent result."""
 
 from torch import Tensor
 
-from astra_core.errors import ShapeError
+from astra_core.errors import DataError, ShapeError
 
 
 def require_same_shape(**tensors: Tensor) -> None:
@@ -55,3 +55,23 @@ def require_column_or_same(**tensors: Tensor) -> None:
                 f"got {tuple(tensor.shape)}; give one row per sequence and 1 or T columns"
             )
             raise ShapeError(msg)
+
+
+def require_finite(**tensors: Tensor) -> None:
+    """Nothing if no entry is NaN or infinite.
+
+    A comparison with a NaN is false, so that it would be ranked somewhere, or make its whole group
+    count as flat; an infinite one makes the others' mean infinite.
+
+    Raises:
+        DataError: One entry is.
+    """
+    for name, tensor in tensors.items():
+        wrong = ~tensor.detach().isfinite().flatten()
+        if bool(wrong.any()):
+            place = int(wrong.nonzero()[0])
+            msg = (
+                f"{name} must be finite, got {float(tensor.flatten()[place])} at place {place}; "
+                "leave out what has no number"
+            )
+            raise DataError(msg)

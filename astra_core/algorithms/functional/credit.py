@@ -12,7 +12,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
+from astra_core.algorithms.functional._shapes import (
+    require_finite,
+    require_rank,
+    require_same_shape,
+)
 from astra_core.errors import ConfigurationError, DataError
 
 Backup = Literal["max", "mean", "leaf_mean"]
@@ -46,7 +50,8 @@ def backed_up_rewards(
 
     Raises:
         ConfigurationError: An unknown ``how``, ``discount`` outside [0, 1] or ``horizon`` below 1.
-        DataError: ``parents`` holds an index that does not exist, or a cycle.
+        DataError: ``parents`` holds an index that does not exist, or a cycle, or a reward is NaN or
+            infinite.
         ShapeError: The two do not share one shape ``[N]``.
 
     Source:
@@ -55,6 +60,7 @@ def backed_up_rewards(
     _check_backup(how, discount=discount, horizon=horizon)
     require_rank(1, rewards=rewards)
     require_same_shape(rewards=rewards, parents=parents)
+    require_finite(rewards=rewards)
     by_depth = levels(parents)
     own = rewards.detach()
     children = (parents >= 0).nonzero().flatten()
@@ -104,6 +110,27 @@ def _inherited(
         return worth.scatter_reduce(0, parents, values, "amax", include_self=False)
     total = shares.new_zeros(num_nodes).index_add(0, parents, shares)
     return worth.index_add(0, parents, shares * values) / total.clamp(min=1)
+
+
+def clipped_rewards(rewards: Float[Tensor, " N"], *, limit: float) -> Float[Tensor, " N"]:
+    """Rewards held within ``-limit`` and ``limit``, so that no single one decides an update.
+
+    Args:
+        rewards: Of each turn by itself, before any penalty.
+        limit: In reward units; positive.
+
+    Raises:
+        ConfigurationError: ``limit`` is not positive.
+        DataError: A reward is NaN or infinite.
+
+    Source:
+        Mnih et al., DQN, Nature 518 (2015), methods; of RLOO in TRL (``reward_clip_range``).
+    """
+    if not limit > 0:
+        msg = f"limit must be positive, got {limit}; 1.0 holds rewards within -1 and 1"
+        raise ConfigurationError(msg)
+    require_finite(rewards=rewards)
+    return rewards.clamp(-limit, limit)
 
 
 def sibling_groups(
@@ -156,6 +183,7 @@ def preference_pairs(
 
     Raises:
         ConfigurationError: ``min_margin`` is negative.
+        DataError: A reward is NaN or infinite.
         ShapeError: The two do not share one shape ``[N]``.
     """
     if min_margin < 0:
@@ -163,6 +191,7 @@ def preference_pairs(
         raise ConfigurationError(msg)
     require_rank(1, rewards=rewards)
     require_same_shape(rewards=rewards, groups=groups)
+    require_finite(rewards=rewards)
     worth = rewards.detach().double().tolist()
     members: dict[int, list[int]] = defaultdict(list)
     for node, group in enumerate(groups.tolist()):

@@ -6,20 +6,29 @@ are computed in float64: equal float32 rewards then have a spread of exactly zer
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
+from astra_core.algorithms.functional._shapes import (
+    require_finite,
+    require_rank,
+    require_same_shape,
+)
 from astra_core.algorithms.functional.masking import MIN_SPREAD
+from astra_core.errors import ConfigurationError
+
+AdvantageScale = Literal["group", "batch", "none"]
+"""What centred rewards are divided by: the spread of their group, that of all, or nothing."""
 
 
 def group_advantages(
     rewards: Float[Tensor, "*shape"],
     groups: Int[Tensor, "*shape"] | None = None,
     *,
-    scale_by_spread: bool = True,
+    scale: AdvantageScale = "group",
     min_spread: float = MIN_SPREAD,
 ) -> Float[Tensor, "*shape"]:
     """Rewards standardised within each group of rollouts.
@@ -33,7 +42,9 @@ def group_advantages(
     Args:
         rewards: Score minus penalties, one per finished rollout.
         groups: Any integers, equal for rollouts of one prompt. None: the last axis is the group.
-        scale_by_spread: False only centres, so that easy and hard prompts keep their own scale.
+        scale: ``group`` divides by the spread of each group. ``batch`` divides by that of all
+            rewards given, centres included, so that a group that hardly differs is not blown up.
+            ``none`` only centres, so that easy and hard prompts keep their own scale.
         min_spread: In reward units.
 
     Returns:
@@ -41,15 +52,23 @@ def group_advantages(
         zero up to rounding.
 
     Raises:
+        ConfigurationError: An unknown ``scale``.
+        DataError: A reward is NaN or infinite.
         ShapeError: ``groups`` has another shape, or is missing and ``rewards`` is not ``[P, G]``.
 
     Source:
-        DeepSeekMath, arXiv:2402.03300, section 4.1.2; not scaling: Dr. GRPO, arXiv:2503.20783.
+        DeepSeekMath, arXiv:2402.03300, section 4.1.2; not scaling: Dr. GRPO, arXiv:2503.20783; by
+        the batch: Lite PPO, arXiv:2508.08221.
     """
+    if scale not in ("group", "batch", "none"):
+        msg = f"scale must be 'group', 'batch' or 'none', got {scale!r}; see AdvantageScale"
+        raise ConfigurationError(msg)
     index = _group_index(rewards, groups)
-    moments = _moments(rewards.detach().double().flatten(), index)
+    values = rewards.detach().double().flatten()
+    moments = _moments(values, index)
     spread = moments.spread[index]
-    advantages = moments.centred / (spread.clamp(min=min_spread) if scale_by_spread else 1)
+    whole = _moments(values, torch.zeros_like(index)).spread if scale == "batch" else spread
+    advantages = moments.centred / (1 if scale == "none" else whole.clamp(min=min_spread))
     kept = advantages.where(spread > min_spread, torch.zeros_like(advantages))
     return kept.to(rewards.dtype).reshape(rewards.shape)
 
@@ -77,6 +96,7 @@ def group_advantages_over_runs(
         means differ by ``min_spread`` or less, exact zeros.
 
     Raises:
+        DataError: A reward is NaN or infinite.
         ShapeError: The three do not share one shape ``[B]``.
 
     Source:
@@ -111,6 +131,7 @@ def leave_one_out(
         Advantages in reward units, without gradient; 0 for a rollout without siblings.
 
     Raises:
+        DataError: A reward is NaN or infinite.
         ShapeError: ``groups`` has another shape, or is missing and ``rewards`` is not ``[P, G]``.
 
     Source:
@@ -132,6 +153,7 @@ def num_flat_groups(
     """Number of groups that teach nothing: one rollout only, or a spread of at most ``min_spread``.
 
     Raises:
+        DataError: A reward is NaN or infinite.
         ShapeError: ``groups`` has another shape, or is missing and ``rewards`` is not ``[P, G]``.
     """
     index = _group_index(rewards, groups)
@@ -140,7 +162,12 @@ def num_flat_groups(
 
 
 def mean_baseline_advantages(rewards: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
-    """Rewards minus the batch's mean, without gradient; empty for an empty batch."""
+    """Rewards minus the batch's mean, without gradient; empty for an empty batch.
+
+    Raises:
+        DataError: A reward is NaN or infinite.
+    """
+    require_finite(rewards=rewards)
     if rewards.numel() == 0:
         return rewards.detach()
     return rewards.detach() - rewards.detach().mean()
@@ -156,7 +183,11 @@ def running_mean(rewards: Float[Tensor, " B"], *, mean: float, num_seen: int) ->
         rewards: The new ones.
         mean: Of the rewards seen before; anything when there were none.
         num_seen: How many these were.
+
+    Raises:
+        DataError: A new reward is NaN or infinite; the mean would be lost for good.
     """
+    require_finite(rewards=rewards)
     total = num_seen + rewards.numel()
     if rewards.numel() == 0:
         return mean, total
@@ -176,6 +207,7 @@ class _Moments:
 
 
 def _moments(values: Float[Tensor, " B"], index: Int[Tensor, " B"]) -> _Moments:
+    require_finite(rewards=values)
     num_groups = int(index.max()) + 1 if index.numel() else 0
     count = torch.bincount(index, minlength=num_groups)
     zeros = values.new_zeros(num_groups)

@@ -9,7 +9,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
+from astra_core.algorithms.functional._shapes import (
+    require_finite,
+    require_rank,
+    require_same_shape,
+)
 from astra_core.algorithms.functional.advantages import n_step_returns, reward_to_go
 from astra_core.errors import ConfigurationError
 
@@ -21,9 +25,13 @@ def threshold_selection(rewards: Float[Tensor, " N"], *, threshold: float) -> Bo
         rewards: One per rollout, summed over its turns.
         threshold: In reward units; a reward equal to it is kept.
 
+    Raises:
+        DataError: A reward is NaN or infinite.
+
     Source:
         Expert iteration as in NIP; ReST, arXiv:2308.08998, section 3.
     """
+    require_finite(rewards=rewards)
     return rewards >= threshold
 
 
@@ -36,6 +44,7 @@ def top_k_selection(rewards: Float[Tensor, " N"], *, k: int) -> Bool[Tensor, " N
 
     Raises:
         ConfigurationError: ``k`` is negative.
+        DataError: A reward is NaN or infinite.
         ShapeError: ``rewards`` is not ``[N]``.
 
     Source:
@@ -45,6 +54,7 @@ def top_k_selection(rewards: Float[Tensor, " N"], *, k: int) -> Bool[Tensor, " N
         msg = f"k must not be negative, got {k}; 0 keeps nothing"
         raise ConfigurationError(msg)
     require_rank(1, rewards=rewards)
+    require_finite(rewards=rewards)
     best = rewards.sort(descending=True, stable=True).indices[:k]
     selected = torch.zeros_like(rewards, dtype=torch.bool)
     selected[best] = True
@@ -66,6 +76,7 @@ def reward_weighted_probabilities(
 
     Raises:
         ConfigurationError: ``exploration`` is negative.
+        DataError: A reward is NaN or infinite.
         ShapeError: ``rewards`` is not ``[N]``.
 
     Source:
@@ -75,6 +86,7 @@ def reward_weighted_probabilities(
         msg = f"exploration must not be negative, got {exploration}; 0.01 is the usual mass"
         raise ConfigurationError(msg)
     require_rank(1, rewards=rewards)
+    require_finite(rewards=rewards)
     if rewards.numel() == 0:
         return rewards.detach()
     floor = rewards.min() if minimum is None else minimum

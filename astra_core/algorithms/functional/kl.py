@@ -6,6 +6,7 @@ is that of ``grad log p``, zero. ``k2`` has the right gradient on-policy, ``k3``
 variance in its value (Tang and Munos, arXiv:2506.09477).
 """
 
+import math
 from collections.abc import Callable
 from typing import Final, Literal
 
@@ -13,7 +14,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, zeros_like
 
 from astra_core.algorithms.functional._shapes import require_same_shape
-from astra_core.errors import ConfigurationError
+from astra_core.algorithms.functional.policy_gradient import importance_ratios
+from astra_core.errors import ConfigurationError, DataError
 
 KLEstimator = Literal["k1", "k2", "k3", "abs", "mse"]
 """``mse`` is another name of ``k2``, the one NexRL's users know; ``abs`` estimates no KL."""
@@ -55,6 +57,29 @@ def kl_estimates(
         raise ConfigurationError(msg)
     require_same_shape(logprobs=logprobs, reference_logprobs=reference_logprobs)
     return _ESTIMATORS[estimator](logprobs - reference_logprobs.detach())
+
+
+def importance_weighted_kl(
+    kl: Float[Tensor, "B T"], log_ratios: Float[Tensor, "B T"]
+) -> Float[Tensor, "B T"]:
+    """Estimates per token, each times how much likelier its token has become since it was sampled.
+
+    ``r kl`` with ``r = exp(log_ratios)``: under the policy that sampled, its mean is that of the
+    estimate under the attacker. The gradient flows through both factors, and with ``k1`` or ``k3``
+    its mean is the gradient of the KL divergence too, also off-policy.
+
+    Args:
+        kl: From ``kl_estimates``, in nats, with gradient.
+        log_ratios: Attacker over the policy that sampled, in nats, held within 20.
+
+    Raises:
+        ShapeError: The two do not share one shape.
+
+    Source:
+        DeepSeek-V3.2, arXiv:2512.02556, section 3.1 (unbiased KL estimate).
+    """
+    require_same_shape(kl=kl, log_ratios=log_ratios)
+    return importance_ratios(log_ratios) * kl
 
 
 def kl_penalised_rewards(
@@ -103,11 +128,13 @@ def adaptive_coefficient(
 
     Raises:
         ConfigurationError: ``target`` or ``horizon`` is not positive.
+        DataError: ``kl`` is NaN or infinite.
 
     Source:
         Ziegler et al., arXiv:1909.08593, on choosing beta dynamically.
     """
     _check_positive(target=target, horizon=horizon)
+    _check_finite(kl)
     error = max(-0.2, min(0.2, kl / target - 1))
     return coefficient * (1 + error * num_samples / horizon)
 
@@ -127,11 +154,13 @@ def stepped_coefficient(
     Raises:
         ConfigurationError: ``target`` is not positive, ``tolerance`` below 1 or ``factor`` not
             above 1.
+        DataError: ``kl`` is NaN or infinite.
 
     Source:
         Schulman et al., arXiv:1707.06347, section 4.
     """
     _check_positive(target=target)
+    _check_finite(kl)
     if tolerance < 1 or factor <= 1:
         msg = (
             f"tolerance must be at least 1 and factor above 1, got {tolerance} and {factor}; "
@@ -178,3 +207,10 @@ def _check_positive(**numbers: float) -> None:
         if not number > 0:
             msg = f"{name} must be positive, got {number}; a fixed coefficient needs none"
             raise ConfigurationError(msg)
+
+
+def _check_finite(kl: float) -> None:
+    # Of a NaN min and max take the other argument: the coefficient would rise without a reason.
+    if not math.isfinite(kl):
+        msg = f"kl must be finite, got {kl}; look for log-probabilities of minus infinity"
+        raise DataError(msg)

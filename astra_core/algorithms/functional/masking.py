@@ -7,7 +7,7 @@ is in padding must not matter.
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, zeros_like
 
-from astra_core.algorithms.functional._shapes import require_same_shape
+from astra_core.algorithms.functional._shapes import require_finite, require_same_shape
 
 MIN_SPREAD = 1e-4
 """In units of the values; rounding of equal rewards must not be blown up to unit size.
@@ -78,8 +78,11 @@ def masked_whiten(
         min_spread: Standard deviation, in units of the values, at or below which all become zero.
 
     Raises:
+        DataError: A kept value is NaN or infinite; all of them would become zero.
         ShapeError: ``mask`` has another shape than ``values``.
     """
+    require_same_shape(values=values, mask=mask)
+    require_finite(values=values.where(mask, zeros_like(values)))
     spread = masked_variance(values, mask).sqrt()
     # The divisor is kept away from 0 as well as the result: autograd sees both sides of `where`.
     whitened = (values - masked_mean(values, mask)) / spread.clamp(min=min_spread)

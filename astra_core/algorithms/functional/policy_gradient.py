@@ -104,6 +104,25 @@ def is_clipped(
     return rose_too_far | fell_too_far
 
 
+def is_dual_clipped(
+    log_ratios: Float[Tensor, "B #T"], advantages: Float[Tensor, "B #T"], *, dual_clip: float
+) -> Bool[Tensor, "B #T"]:
+    """True for a bad token that ran off, whose objective the dual clip bounds: no gradient either.
+
+    Args:
+        log_ratios: Attacker over sampling policy, in nats.
+        advantages: Per token, or one column for the whole sequence.
+        dual_clip: As in ``clipped_surrogate``.
+
+    Raises:
+        ConfigurationError: ``dual_clip`` is not above 1.
+        ShapeError: The two do not fit each other.
+    """
+    _check_dual_clip(dual_clip)
+    require_column_or_same(log_ratios=log_ratios, advantages=advantages)
+    return (advantages < 0) & (importance_ratios(log_ratios.detach()) > dual_clip)
+
+
 def importance_sampling_surrogate(
     log_ratios: Float[Tensor, "B #T"], advantages: Float[Tensor, "B #T"]
 ) -> Float[Tensor, "B #T"]:
@@ -235,6 +254,10 @@ def _check_clips(clip_low: float, clip_high: float, dual_clip: float | None) -> 
     if not clip_high > 0:
         msg = f"clip_high must be positive, got {clip_high}; 0.2 is usual"
         raise ConfigurationError(msg)
+    _check_dual_clip(dual_clip)
+
+
+def _check_dual_clip(dual_clip: float | None) -> None:
     if dual_clip is not None and not dual_clip > 1:
         msg = f"dual_clip must be above 1, got {dual_clip}; 3.0 is usual, None turns it off"
         raise ConfigurationError(msg)

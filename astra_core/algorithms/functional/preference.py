@@ -13,9 +13,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from astra_core.algorithms.functional._pairs import (
+    margins,
+    require_label_smoothing,
+    scaled_margins,
+)
 from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
 from astra_core.algorithms.functional.masking import masked_mean, masked_sum
-from astra_core.errors import ConfigurationError
 
 
 def sequence_log_ratios(
@@ -64,7 +68,7 @@ def dpo_losses(
     Source:
         Rafailov et al., arXiv:2305.18290, eq. 7.
     """
-    return -logsigmoid(_scaled_margins(chosen, rejected, beta))
+    return -logsigmoid(scaled_margins(chosen, rejected, beta))
 
 
 def cdpo_losses(
@@ -92,9 +96,9 @@ def cdpo_losses(
     Source:
         Mitchell, https://ericmitchell.ai/cdpo.pdf, eq. 3 (conservative DPO).
     """
-    _check_label_smoothing(label_smoothing)
-    margins = _scaled_margins(chosen, rejected, beta)
-    return -(1 - label_smoothing) * logsigmoid(margins) - label_smoothing * logsigmoid(-margins)
+    require_label_smoothing(label_smoothing)
+    scaled = scaled_margins(chosen, rejected, beta)
+    return -(1 - label_smoothing) * logsigmoid(scaled) - label_smoothing * logsigmoid(-scaled)
 
 
 def robust_dpo_losses(
@@ -122,9 +126,9 @@ def robust_dpo_losses(
     Source:
         Chowdhury, Kini and Natarajan, arXiv:2403.00409 (robust DPO).
     """
-    _check_label_smoothing(label_smoothing)
-    margins = _scaled_margins(chosen, rejected, beta)
-    clean = -(1 - label_smoothing) * logsigmoid(margins) + label_smoothing * logsigmoid(-margins)
+    require_label_smoothing(label_smoothing)
+    scaled = scaled_margins(chosen, rejected, beta)
+    clean = -(1 - label_smoothing) * logsigmoid(scaled) + label_smoothing * logsigmoid(-scaled)
     return clean / (1 - 2 * label_smoothing)
 
 
@@ -152,7 +156,7 @@ def ipo_losses(
     Source:
         Azar et al., arXiv:2310.12036, eq. 17.
     """
-    return (_margins(chosen, rejected, beta) - 1 / (2 * beta)).square()
+    return (margins(chosen, rejected, beta) - 1 / (2 * beta)).square()
 
 
 def hinge_losses(
@@ -172,7 +176,7 @@ def hinge_losses(
     Source:
         SLiC, arXiv:2305.10425, on log-ratios as in RSO, arXiv:2309.06657.
     """
-    return (1 - _scaled_margins(chosen, rejected, beta)).relu()
+    return (1 - scaled_margins(chosen, rejected, beta)).relu()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,36 +208,10 @@ def preference_metrics(
     Source:
         Rafailov et al., arXiv:2305.18290, section 4 (the partition function cancels in the margin).
     """
-    margins = _scaled_margins(chosen, rejected, beta).detach()
+    scaled = scaled_margins(chosen, rejected, beta).detach()
     return PreferenceMetrics(
         chosen_rewards=beta * chosen.detach(),
         rejected_rewards=beta * rejected.detach(),
-        margins=margins,
-        accuracies=(margins > 0).to(margins.dtype),
+        margins=scaled,
+        accuracies=(scaled > 0).to(scaled.dtype),
     )
-
-
-def _scaled_margins(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float
-) -> Float[Tensor, " N"]:
-    return beta * _margins(chosen, rejected, beta)
-
-
-def _margins(
-    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float
-) -> Float[Tensor, " N"]:
-    if not beta > 0:
-        msg = f"beta must be positive, got {beta}; 0.1 is the usual start"
-        raise ConfigurationError(msg)
-    require_rank(1, chosen=chosen)
-    require_same_shape(chosen=chosen, rejected=rejected)
-    return chosen - rejected
-
-
-def _check_label_smoothing(label_smoothing: float) -> None:
-    if not 0 <= label_smoothing < 0.5:
-        msg = (
-            f"label_smoothing must lie in [0, 0.5), got {label_smoothing}; "
-            "at one half a label says nothing"
-        )
-        raise ConfigurationError(msg)

@@ -4,7 +4,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
+from astra_core.algorithms.functional._shapes import (
+    require_finite,
+    require_rank,
+    require_same_shape,
+)
 from astra_core.algorithms.functional.advantages import token_gae
 from astra_core.algorithms.functional.credit import levels
 from astra_core.errors import ConfigurationError
@@ -46,7 +50,8 @@ def tree_gae(
 
     Raises:
         ConfigurationError: A discount or the decay lies outside [0, 1].
-        DataError: ``parents`` holds an index that does not exist, or a cycle.
+        DataError: ``parents`` holds an index that does not exist, or a cycle, or the reward of a
+            turn is NaN or infinite.
         ShapeError: The tensors do not fit each other.
 
     Source:
@@ -89,6 +94,7 @@ def _check_turns(
 ) -> None:
     require_rank(1, turn_rewards=turn_rewards)
     require_same_shape(turn_rewards=turn_rewards, parents=parents, final_values=final_values)
+    require_finite(turn_rewards=turn_rewards)
     if not 0 <= turn_discount <= 1:
         msg = f"turn_discount must lie in [0, 1], got {turn_discount}; 1 looks at all turns alike"
         raise ConfigurationError(msg)

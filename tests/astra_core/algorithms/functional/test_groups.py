@@ -66,11 +66,11 @@ def test_a_matrix_is_grouped_by_rows():
     assert fn.num_flat_groups(rewards) == 1
 
 
-@pytest.mark.parametrize("scale_by_spread", [True, False])
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
 @pytest.mark.parametrize("size", [2, 3, 5, 64])
-def test_group_advantages_are_exactly_zero_for_equal_rewards(scale_by_spread, size):
+def test_group_advantages_are_exactly_zero_for_equal_rewards(scale, size):
     rewards = torch.tensor([[0.1], [0.7]]).expand(2, size)
-    advantages = fn.group_advantages(rewards, scale_by_spread=scale_by_spread)
+    advantages = fn.group_advantages(rewards, scale=scale)
 
     assert torch.equal(torch.zeros(2, size), advantages)
     assert torch.equal(torch.zeros(2, size), fn.group_advantages(rewards, min_spread=0.0))
@@ -94,7 +94,7 @@ def test_not_scaling_keeps_the_reward_unit():
 
     torch.testing.assert_close(
         torch.tensor([[-0.1, 0.1], [-0.4, 0.4]]),
-        fn.group_advantages(rewards, scale_by_spread=False),
+        fn.group_advantages(rewards, scale="none"),
     )
 
 

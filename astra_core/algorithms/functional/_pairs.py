@@ -1,0 +1,68 @@
+"""What all losses over pairs check and compute first."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
+from astra_core.errors import ConfigurationError
+
+
+def scaled_margins(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float
+) -> Float[Tensor, " N"]:
+    """``beta`` times the log-ratio of the better probe minus that of its sibling."""
+    return beta * margins(chosen, rejected, beta)
+
+
+def margins(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float
+) -> Float[Tensor, " N"]:
+    """The log-ratio of the better probe minus that of its sibling, nats.
+
+    Raises:
+        ConfigurationError: ``beta`` is not positive.
+        ShapeError: The two sides do not share one shape ``[N]``.
+    """
+    require_pairs(chosen, rejected, beta)
+    return chosen - rejected
+
+
+def scaled_sides(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float
+) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+    """Both log-ratios times ``beta``: the implicit rewards of the two probes.
+
+    Raises:
+        ConfigurationError: ``beta`` is not positive.
+        ShapeError: The two sides do not share one shape ``[N]``.
+    """
+    require_pairs(chosen, rejected, beta)
+    return beta * chosen, beta * rejected
+
+
+def require_pairs(chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float) -> None:
+    """Returns if the two sides are one number per pair, and ``beta`` is positive.
+
+    Raises:
+        ConfigurationError: ``beta`` is not positive.
+        ShapeError: The two sides do not share one shape ``[N]``.
+    """
+    if not beta > 0:
+        msg = f"beta must be positive, got {beta}; 0.1 is the usual start"
+        raise ConfigurationError(msg)
+    require_rank(1, chosen=chosen)
+    require_same_shape(chosen=chosen, rejected=rejected)
+
+
+def require_label_smoothing(label_smoothing: float) -> None:
+    """Returns if it is a share of flipped pairs that a loss can correct.
+
+    Raises:
+        ConfigurationError: It is not.
+    """
+    if not 0 <= label_smoothing < 0.5:
+        msg = (
+            f"label_smoothing must lie in [0, 0.5), got {label_smoothing}; "
+            "at one half a label says nothing"
+        )
+        raise ConfigurationError(msg)

@@ -1,0 +1,270 @@
+"""More losses over pairs: of the margin, or of each side of a pair by itself.
+
+As in ``preference``, each takes log-ratios in nats, one per sequence, and returns one loss per
+pair. The losses of the margin see only how far the two are apart. Those of the sides also say where
+each has to go: whether the better probe itself must become likelier than under the reference.
+"""
+
+import math
+
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from astra_core.algorithms.functional._pairs import (
+    require_label_smoothing,
+    require_pairs,
+    scaled_margins,
+    scaled_sides,
+)
+from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
+from astra_core.algorithms.functional.masking import masked_mean
+from astra_core.errors import ConfigurationError
+
+DISCOPOP_TEMPERATURE = 0.05
+"""Of the mixture of two losses in DiscoPOP, arXiv:2406.08414, eq. 5."""
+
+
+def exo_losses(
+    chosen: Float[Tensor, " N"],
+    rejected: Float[Tensor, " N"],
+    *,
+    beta: float,
+    label_smoothing: float,
+) -> Float[Tensor, " N"]:
+    """Reverse KL from the attacker's preference to the label, of which a share is flipped.
+
+    With ``s = sigmoid(beta h)``: ``s log(s / (1 - e)) + (1 - s) log((1 - s) / e)``. It is 0 at
+    ``s = 1 - e`` and seeks that mode, where ``cdpo_losses``, the forward KL, covers both.
+
+    Args:
+        chosen: Log-ratios of the better probes.
+        rejected: Log-ratios of their siblings.
+        beta: Strength of the pull to the reference; positive.
+        label_smoothing: Probability of a flipped pair, in (0, 0.5).
+
+    Raises:
+        ConfigurationError: ``beta`` or ``label_smoothing`` lies outside its range.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        Ji et al., EXO, arXiv:2402.00856, eq. 16.
+    """
+    require_label_smoothing(label_smoothing)
+    if label_smoothing == 0:
+        msg = "label_smoothing must be above 0 for exo, got 0; 0.001 is usual"
+        raise ConfigurationError(msg)
+    scaled = scaled_margins(chosen, rejected, beta)
+    right = scaled.sigmoid() * (logsigmoid(scaled) - math.log1p(-label_smoothing))
+    wrong = (-scaled).sigmoid() * (logsigmoid(-scaled) - math.log(label_smoothing))
+    return right + wrong
+
+
+def discopop_losses(
+    chosen: Float[Tensor, " N"],
+    rejected: Float[Tensor, " N"],
+    *,
+    beta: float,
+    temperature: float = DISCOPOP_TEMPERATURE,
+) -> Float[Tensor, " N"]:
+    """A mixture of logistic and exponential loss that was found by search.
+
+    With ``m = sigmoid(beta h / temperature)``: ``-(1 - m) log sigmoid(beta h) + m exp(-beta h)``.
+    Where the pair is the wrong way round it is DPO; from about ``beta h = temperature`` on it is
+    the exponential loss. Not convex.
+
+    Args:
+        chosen: Log-ratios of the better probes.
+        rejected: Log-ratios of their siblings.
+        beta: Strength of the pull to the reference; positive.
+        temperature: Over how much of ``beta h`` one passes into the other; in (0, 1).
+
+    Raises:
+        ConfigurationError: ``beta`` or ``temperature`` lies outside its range.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        Lu et al., DiscoPOP, arXiv:2406.08414, eq. 5.
+    """
+    if not 0 < temperature < 1:
+        msg = f"temperature must lie in (0, 1), got {temperature}; 0.05 is the paper's"
+        raise ConfigurationError(msg)
+    scaled = scaled_margins(chosen, rejected, beta)
+    cold = scaled / temperature
+    # One exponential of a sum: far out sigmoid is 0 and exp infinite, and their product nan.
+    exponential = (logsigmoid(cold) - scaled).exp()
+    return exponential - (-cold).sigmoid() * logsigmoid(scaled)
+
+
+def nca_losses(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
+) -> Float[Tensor, " N"]:
+    """Noise contrastive alignment: each side is told from the reference by itself.
+
+    ``-log sigmoid(beta c) - (log sigmoid(-beta c) + log sigmoid(-beta r)) / 2`` with the log-ratios
+    ``c`` and ``r`` of the two. Unlike DPO it keeps the better probe from becoming less likely.
+
+    Args:
+        chosen: Log-ratios of the better probes.
+        rejected: Log-ratios of their siblings.
+        beta: Strength of the pull to the reference; positive.
+
+    Raises:
+        ConfigurationError: ``beta`` is not positive.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        Chen et al., NCA, arXiv:2402.05369, eq. 11, for pairs.
+    """
+    good, bad = scaled_sides(chosen, rejected, beta)
+    return -logsigmoid(good) - 0.5 * logsigmoid(-good) - 0.5 * logsigmoid(-bad)
+
+
+def bco_losses(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
+) -> Float[Tensor, " N"]:
+    """Binary classifier: better probes above the reference, their siblings below.
+
+    ``-log sigmoid(beta c) - log sigmoid(-beta r)``, an upper bound of DPO's loss. Without the
+    paper's reward shift, a mean over earlier batches, as TRL's ``bco_pair``.
+
+    Args:
+        chosen: Log-ratios of the better probes.
+        rejected: Log-ratios of their siblings.
+        beta: Strength of the pull to the reference; positive.
+
+    Raises:
+        ConfigurationError: ``beta`` is not positive.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        Jung et al., BCO, arXiv:2404.04656, eq. 8.
+    """
+    good, bad = scaled_sides(chosen, rejected, beta)
+    return -logsigmoid(good) - logsigmoid(-bad)
+
+
+def sppo_losses(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
+) -> Float[Tensor, " N"]:
+    """Squared distances: of the better log-ratio from ``1 / (2 beta)``, of the other from minus it.
+
+    The hard form, in which a winner wins with certainty.
+
+    Args:
+        chosen: Log-ratios of the better probes.
+        rejected: Log-ratios of their siblings.
+        beta: Half the inverse of where each is to go, in nats; positive.
+
+    Returns:
+        Squared nats.
+
+    Raises:
+        ConfigurationError: ``beta`` is not positive.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        Wu et al., SPPO, arXiv:2405.00675, eq. 4.7 with probabilities 1 and 0.
+    """
+    require_pairs(chosen, rejected, beta)
+    goal = 0.5 / beta
+    return (chosen - goal).square() + (rejected + goal).square()
+
+
+def apo_zero_losses(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
+) -> Float[Tensor, " N"]:
+    """Anchored: better probes up and their siblings down, each from where the reference has it.
+
+    ``sigmoid(-beta c) + sigmoid(beta r)``, for pairs whose winner beats the attacker's usual probe.
+
+    Args:
+        chosen: Log-ratios of the better probes.
+        rejected: Log-ratios of their siblings.
+        beta: Strength of the pull to the reference; positive.
+
+    Raises:
+        ConfigurationError: ``beta`` is not positive.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        D'Oosterlinck et al., APO, arXiv:2408.06266, eq. 7.
+    """
+    good, bad = scaled_sides(chosen, rejected, beta)
+    return (-good).sigmoid() + bad.sigmoid()
+
+
+def apo_down_losses(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
+) -> Float[Tensor, " N"]:
+    """Anchored: both down, the sibling further.
+
+    ``sigmoid(beta c) + sigmoid(-beta (c - r))``, for pairs whose winner is worse than the
+    attacker's usual probe.
+
+    Args:
+        chosen: Log-ratios of the better probes.
+        rejected: Log-ratios of their siblings.
+        beta: Strength of the pull to the reference; positive.
+
+    Raises:
+        ConfigurationError: ``beta`` is not positive.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        D'Oosterlinck et al., APO, arXiv:2408.06266, eq. 8.
+    """
+    good, bad = scaled_sides(chosen, rejected, beta)
+    return good.sigmoid() + (bad - good).sigmoid()
+
+
+def on_policy_weights(
+    logprobs: Float[Tensor, "B T"],
+    collision_logprobs: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+) -> Float[Tensor, " B"]:
+    """How likely each sequence is for the attacker as it is, relative to what it draws itself.
+
+    ``exp(mean over tokens of log p - log sum p^2)``: 1 where the attacker is as sure of these
+    tokens as of its own. A pair's loss is multiplied by the weights of both its sides.
+
+    Args:
+        logprobs: Of the attacker, in nats.
+        collision_logprobs: Log of the sum over the vocabulary of squared probabilities, where each
+            token was drawn.
+        mask: True at the tokens of the probe.
+
+    Returns:
+        Positive weights without gradient; 1 for a sequence without tokens.
+
+    Raises:
+        ShapeError: The three do not share one shape ``[B, T]``.
+
+    Source:
+        Zhou et al., WPO, arXiv:2406.11827, eq. 2 and section 3.2 (sampled alignment).
+    """
+    require_rank(2, logprobs=logprobs)
+    require_same_shape(logprobs=logprobs, collision_logprobs=collision_logprobs, mask=mask)
+    return masked_mean((logprobs - collision_logprobs).detach(), mask, dim=-1).exp()
+
+
+def copied_pair_losses(
+    logprobs: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"]
+) -> Float[Tensor, " B"]:
+    """Negative log-likelihood per token of each sequence, to be added for the better probes.
+
+    Args:
+        logprobs: Of the attacker, in nats; the gradient flows through these.
+        mask: True at the tokens of the probe.
+
+    Returns:
+        Nats per token; 0 for a sequence without tokens.
+
+    Raises:
+        ShapeError: The two do not share one shape ``[B, T]``.
+
+    Source:
+        Pang et al., iterative reasoning preference optimisation, arXiv:2404.19733, eq. 2.
+    """
+    require_rank(2, logprobs=logprobs)
+    return -masked_mean(logprobs, mask, dim=-1)

@@ -1,0 +1,49 @@
+"""A surrogate without a hard clip: a gate that closes smoothly as the ratio leaves 1."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from astra_core.algorithms.functional._shapes import require_column_or_same
+from astra_core.algorithms.functional.policy_gradient import importance_ratios
+from astra_core.errors import ConfigurationError
+
+
+def soft_surrogate(
+    log_ratios: Float[Tensor, "B T"],
+    advantages: Float[Tensor, "B #T"],
+    *,
+    temperature_good: float,
+    temperature_bad: float,
+) -> Float[Tensor, "B T"]:
+    """``-(4 / t) sigmoid(t (r - 1)) A``: at ``r = 1`` the policy gradient, further off less of it.
+
+    The gradient's weight is ``4 s (1 - s)`` times the ratio with ``s = sigmoid(t (r - 1))``: 1 at
+    ``r = 1``, and never exactly 0 as beyond a clip.
+
+    Args:
+        log_ratios: Attacker over sampling policy, in nats, per token.
+        advantages: Per token, or one column for the whole sequence.
+        temperature_good: ``t`` where the advantage is positive; a larger one closes sooner.
+        temperature_bad: ``t`` elsewhere; larger, since raising all other tokens is less stable.
+
+    Raises:
+        ConfigurationError: A temperature is not positive.
+        ShapeError: The two do not fit each other.
+
+    Source:
+        Gao et al., SAPO, arXiv:2511.20347, eq. 5 and 6.
+    """
+    for name, value in (
+        ("temperature_good", temperature_good),
+        ("temperature_bad", temperature_bad),
+    ):
+        if not value > 0:
+            msg = f"{name} must be positive, got {value}; 1.0 and 1.05 are the paper's"
+            raise ConfigurationError(msg)
+    require_column_or_same(log_ratios=log_ratios, advantages=advantages)
+    gain = advantages.detach()
+    good, bad = (gain.new_tensor(value) for value in (temperature_good, temperature_bad))
+    temperature = torch.where(gain > 0, good, bad)
+    gate = (temperature * (importance_ratios(log_ratios) - 1)).sigmoid()
+    return -4 / temperature * gate * gain

@@ -1,0 +1,137 @@
+"""Which loss over pairs of siblings: one, or a weighted sum of several."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Literal, Self
+
+from jaxtyping import Float
+from pydantic import Field, model_validator
+from torch import Tensor
+
+from astra_core.algorithms.functional import Divergence, divergence_scores
+from astra_core.algorithms.functional import preference as plain
+from astra_core.algorithms.functional import preference_variants as variants
+from astra_core.algorithms.pairs import PairLosses, PairOptions
+from astra_core.config import Positive
+
+PairLoss = Literal[
+    "sigmoid",
+    "conservative",
+    "robust",
+    "hinge",
+    "ipo",
+    "exo",
+    "discopop",
+    "nca",
+    "bco",
+    "sppo",
+    "apo_zero",
+    "apo_down",
+]
+PairTerm = Literal[PairLoss, "sft"]
+# The first three read label_smoothing; of these and the others below the score may be another.
+_SMOOTHED = frozenset({"conservative", "robust", "exo"})
+_OF_A_MARGIN = _SMOOTHED | {"sigmoid", "hinge", "discopop", "sft"}
+
+
+class PairLossOptions(PairOptions):
+    """Which pairs, and which loss over them."""
+
+    loss: PairLoss | dict[PairTerm, Positive] = Field(
+        default="sigmoid",
+        description="One loss, or the weights of several; sft is the chosen probe's negative "
+        "log-likelihood per token.",
+    )
+    label_smoothing: float = Field(
+        default=0.0,
+        ge=0.0,
+        lt=0.5,
+        description="Share of pairs believed to be the wrong way round.",
+    )
+    divergence: Divergence = Field(
+        default="reverse_kl", description="From the reference; what margins are measured by."
+    )
+    divergence_alpha: float = Field(
+        default=0.5, gt=0.0, lt=1.0, description="Of alpha: from reverse_kl at 0 to forward_kl."
+    )
+    on_policy_weights: bool = Field(
+        default=False,
+        description="A pair counts as far as the attacker, as it is, would say both probes (WPO).",
+    )
+
+    @property
+    def terms(self) -> Mapping[str, float]:
+        """The weight of every loss."""
+        if isinstance(self.loss, str):
+            return {self.loss: 1.0}
+        return {str(name): weight for name, weight in self.loss.items()}
+
+    @model_validator(mode="after")
+    def _there_is_a_loss_over_pairs(self) -> Self:
+        if not set(self.terms) - {"sft"}:
+            msg = "loss must name a loss over pairs; to imitate alone, choose the algorithm sft"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _smoothing_has_an_effect(self) -> Self:
+        if self.label_smoothing and not _SMOOTHED & set(self.terms):
+            msg = "label_smoothing must be 0 unless loss is conservative, robust or exo"
+            raise ValueError(msg)
+        if not self.label_smoothing and "exo" in self.terms:
+            msg = "label_smoothing must be above 0 when loss is exo; 0.001 is usual"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _a_divergence_has_margins(self) -> Self:
+        if self.divergence != "alpha" and self.divergence_alpha != 0.5:
+            msg = "divergence_alpha must be left out unless divergence is 'alpha'"
+            raise ValueError(msg)
+        others = sorted(set(self.terms) - _OF_A_MARGIN)
+        if self.divergence != "reverse_kl" and (others or self.length_normalised):
+            subject = f"loss is '{others[0]}'" if others else "length_normalised is true"
+            msg = f"divergence must be 'reverse_kl' when {subject}"
+            raise ValueError(msg)
+        return self
+
+
+def pair_losses(options: PairLossOptions) -> PairLosses:
+    """The losses over pairs, summed with their weights; ``sft`` is not among them."""
+    table = _table(options)
+    terms = [(table[name], weight) for name, weight in options.terms.items() if name != "sft"]
+    of_one = terms[0][0] if isinstance(options.loss, str) else _summed(terms)
+    if options.divergence == "reverse_kl":
+        return of_one
+    score = partial(
+        divergence_scores, divergence=options.divergence, alpha=options.divergence_alpha
+    )
+    return lambda chosen, rejected: of_one(score(chosen), score(rejected))
+
+
+def _summed(terms: list[tuple[PairLosses, float]]) -> PairLosses:
+    def losses(chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
+        total = chosen.new_zeros(chosen.shape)
+        for loss, weight in terms:
+            total = total + weight * loss(chosen, rejected)
+        return total
+
+    return losses
+
+
+def _table(options: PairLossOptions) -> dict[str, PairLosses]:
+    beta, smoothing = options.beta, options.label_smoothing
+    return {
+        "sigmoid": partial(plain.dpo_losses, beta=beta),
+        "conservative": partial(plain.cdpo_losses, beta=beta, label_smoothing=smoothing),
+        "robust": partial(plain.robust_dpo_losses, beta=beta, label_smoothing=smoothing),
+        "hinge": partial(plain.hinge_losses, beta=beta),
+        "ipo": partial(plain.ipo_losses, beta=beta),
+        "exo": partial(variants.exo_losses, beta=beta, label_smoothing=smoothing),
+        "discopop": partial(variants.discopop_losses, beta=beta),
+        "nca": partial(variants.nca_losses, beta=beta),
+        "bco": partial(variants.bco_losses, beta=beta),
+        "sppo": partial(variants.sppo_losses, beta=beta),
+        "apo_zero": partial(variants.apo_zero_losses, beta=beta),
+        "apo_down": partial(variants.apo_down_losses, beta=beta),
+    }
