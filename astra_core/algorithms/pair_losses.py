@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from jaxtyping import Float
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 from torch import Tensor
 
 from astra_core.algorithms.functional import Divergence, divergence_scores
@@ -29,6 +29,18 @@ PairLoss = Literal[
     "apo_down",
 ]
 PairTerm = Literal[PairLoss, "sft"]
+
+
+def _one_or_several(given: Any) -> str:
+    """Which of the two was meant, so that an error names its rules alone."""
+    return "several" if isinstance(given, dict) else "one"
+
+
+PairLossChoice = Annotated[
+    Annotated[PairLoss, Tag("one")] | Annotated[dict[PairTerm, Positive], Tag("several")],
+    Discriminator(_one_or_several),
+]
+"""One loss, or the weights of several."""
 # The first three read label_smoothing; of these and the others below the score may be another.
 _SMOOTHED = frozenset({"conservative", "robust", "exo"})
 _OF_A_MARGIN = _SMOOTHED | {"sigmoid", "hinge", "discopop", "sft"}
@@ -37,7 +49,7 @@ _OF_A_MARGIN = _SMOOTHED | {"sigmoid", "hinge", "discopop", "sft"}
 class PairLossOptions(PairOptions):
     """Which pairs, and which loss over them."""
 
-    loss: PairLoss | dict[PairTerm, Positive] = Field(
+    loss: PairLossChoice = Field(
         default="sigmoid",
         description="One loss, or the weights of several; sft is the chosen probe's negative "
         "log-likelihood per token.",

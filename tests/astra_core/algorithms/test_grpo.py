@@ -20,7 +20,7 @@ def test_siblings_are_standardised_with_the_sample_spread(make_algorithm):
 
 
 def test_without_division_groups_keep_their_scale(make_algorithm):
-    found = advantages(make_algorithm("grpo", scale_by_spread=False))
+    found = advantages(make_algorithm("grpo", scale="none"))
 
     assert [-0.3, -0.1, 0.4] == pytest.approx(found)
 
@@ -34,9 +34,10 @@ def test_conversations_weigh_alike_however_many_turns_they_have(make_algorithm):
     assert expected == pytest.approx(advantages(algorithm, graph))
 
 
-def test_conversations_are_always_scaled(make_algorithm):
-    with pytest.raises(ConfigurationError, match="scale_by_spread must be true"):
-        make_algorithm("grpo", compare="conversations", scale_by_spread=False)
+@pytest.mark.parametrize("scale", ["none", "batch"])
+def test_conversations_are_always_scaled(scale, make_algorithm):
+    with pytest.raises(ConfigurationError, match="scale must be 'group'"):
+        make_algorithm("grpo", compare="conversations", scale=scale)
 
 
 def test_flat_groups_stay_with_advantage_zero_or_are_dropped(make_algorithm):
@@ -69,7 +70,7 @@ def loss_at(algorithm, log_ratios, reward):
 
 def test_clips_and_ratio_levels_by_hand(make_algorithm):
     far = math.log(2.0)
-    plain = {"scale_by_spread": False}
+    plain = {"scale": "none"}
     # Advantage 0.5 for reward 1, -0.5 for reward 0; ratios 2, 1, 1.
     token = make_algorithm("grpo", **plain)
     assert -0.5 * (1.2 + 1 + 1) / 3 == pytest.approx(loss_at(token, (far, 0, 0), 1.0), rel=1e-4)

@@ -21,7 +21,7 @@ def test_no_penalty_leaves_reward_and_loss_alone():
     free = penalty()
 
     assert 1.0 == free.reward(node_with_kl(3.0))
-    assert free.losses(torch.zeros(1, 1), torch.ones(1, 1)) is None
+    assert free.losses(torch.zeros(1, 1), torch.ones(1, 1), torch.ones(1, 1)) is None
     assert {} == free.remember([tiny_graph(node_with_kl(3.0))]) == free.state()
 
 
@@ -31,7 +31,7 @@ def test_in_the_reward_a_probe_pays_for_its_kl_at_sampling_time(estimator, kl):
     priced = penalty(kl="reward", kl_estimator=estimator, kl_coefficient=0.5)
 
     assert 1.0 - 0.5 * kl == pytest.approx(priced.reward(node_with_kl(2.0)))
-    assert priced.losses(torch.zeros(1, 1), torch.ones(1, 1)) is None
+    assert priced.losses(torch.zeros(1, 1), torch.ones(1, 1), torch.ones(1, 1)) is None
 
 
 def test_tokens_that_are_not_trained_cost_nothing():
@@ -45,7 +45,7 @@ def test_tokens_that_are_not_trained_cost_nothing():
 def test_in_the_loss_the_kl_is_differentiated():
     priced = penalty(kl="loss", kl_estimator="k2", kl_coefficient=0.5)
     logprobs = torch.tensor([[-1.0]], requires_grad=True)
-    priced.losses(logprobs, torch.tensor([[-3.0]])).sum().backward()
+    priced.losses(logprobs, torch.tensor([[-3.0]]), torch.tensor([[-9.0]])).sum().backward()
 
     # 0.5 * d^2 / 2 has the gradient 0.5 * d.
     assert 1.0 == float(logprobs.grad)

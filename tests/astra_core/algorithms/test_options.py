@@ -17,13 +17,26 @@ PRICE = [
     ({"kl": "none"}, {"kl": "reward"}),
     ({**KL, "kl_estimator": "k3"}, {"kl_estimator": "k2"}),
     (KL, {"kl_coefficient": 0.5}),
+    (KL, {"kl_importance_weighted": True}),
+    ({}, {"clip_reward": 0.1}),
     (MOVING, {"kl_control": "stepped"}),
     (MOVING, {"kl_target_nats": 100.0}),
     (MOVING, {"kl_horizon": 400.0}),
 ]
+WARM = [({}, {"entropy_coefficient": 0.1})]
 COUNT = [({"aggregation": "token_mean"}, {"aggregation": "sequence_sum"})]
 COPY = [({}, {"aggregation": "sequence_mean"})]
 CLIP = [({}, {"clip_low": 0.01}), ({}, {"clip_high": 0.01})]
+SOFT = {"surrogate": "sapo"}
+BOUNDS = [
+    *CLIP,
+    ({}, {"dual_clip": 1.01}),
+    ({}, {"surrogate": "cispo"}),
+    ({"surrogate": "cispo"}, {"max_ratio": 0.9}),
+    ({}, SOFT),
+    (SOFT, {"temperature_good": 2.0}),
+    (SOFT, {"temperature_bad": 2.0}),
+]
 PAIRS = [
     ({}, {"pairs": "all"}),
     ({}, {"margin": 0.3}),
@@ -32,45 +45,59 @@ PAIRS = [
     ({"backup": "mean"}, {"discount": 0.1}),
     ({"pairs": "all", "backup": "mean"}, {"horizon": 1}),
 ]
+LOSSES = ("hinge", "ipo", "discopop", "nca", "bco", "sppo", "apo_zero", "apo_down")
 PREFERENCE = [*PAIRS, ({}, {"beta": 0.5}), ({}, {"length_normalised": True})]
 CHANGES = {
-    "dpo": [*PREFERENCE, ({}, {"loss": "hinge"}), ({"loss": "robust"}, {"label_smoothing": 0.2})],
+    "dpo": [
+        *PREFERENCE,
+        *(({}, {"loss": loss}) for loss in LOSSES),
+        ({}, {"loss": {"sigmoid": 2.0}}),
+        ({"loss": {"sigmoid": 1.0}}, {"loss": {"sigmoid": 1.0, "sft": 0.2}}),
+        ({"loss": {"sigmoid": 1.0}}, {"loss": {"sigmoid": 1.0, "bco": 0.2}}),
+        ({"loss": "robust"}, {"label_smoothing": 0.2}),
+        ({"label_smoothing": 0.1, "loss": "robust"}, {"loss": "exo"}),
+        ({"label_smoothing": 0.1, "loss": "exo"}, {"label_smoothing": 0.2}),
+        *(({}, {"divergence": other}) for other in ("forward_kl", "jensen_shannon", "alpha")),
+        ({"divergence": "alpha"}, {"divergence_alpha": 0.1}),
+        ({}, {"on_policy_weights": True}),
+    ],
     "ipo": PREFERENCE,
     "reinforce": [
         *CREDIT,
         *PRICE,
         *COUNT,
+        *WARM,
         *(({}, {"baseline": baseline}) for baseline in ("none", "leave_one_out")),
         ({}, {"importance": "none"}),
         ({}, {"max_ratio": 0.9}),
     ],
-    "rloo": [*CREDIT, *PRICE, *COUNT, *CLIP, ({}, {"whiten_advantages": True})],
+    "rloo": [*CREDIT, *PRICE, *COUNT, *WARM, *CLIP, ({}, {"whiten_advantages": True})],
     "grpo": [
         *CREDIT,
         *PRICE,
         *COUNT,
-        *CLIP,
-        ({}, {"scale_by_spread": False}),
+        *WARM,
+        *BOUNDS,
+        ({}, {"scale": "none"}),
+        ({}, {"scale": "batch"}),
         ({}, {"compare": "conversations"}),
         ({}, {"min_spread": 0.3}),
         ({}, {"drop_flat_groups": True}),
         ({}, {"ratio": "sequence"}),
-        ({}, {"dual_clip": 1.01}),
     ],
     "ppo": [
         *PRICE,
         *COUNT,
-        *CLIP,
+        *WARM,
+        *BOUNDS,
         ({}, {"discount": 0.9}),
         ({}, {"turn_discount": 0.5}),
         ({}, {"decay": 0.5}),
         ({}, {"final_turn": "terminated"}),
         ({}, {"whiten_advantages": False}),
-        ({}, {"dual_clip": 1.01}),
         ({}, {"value_coefficient": 0.5}),
         ({}, {"value_clip": 0.01}),
         ({}, {"value_clip": None}),
-        ({}, {"entropy_coefficient": 0.1}),
     ],
     "expert_iteration": [
         *COPY,

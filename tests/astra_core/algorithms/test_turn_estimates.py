@@ -19,12 +19,12 @@ def expecting(value, system=SYSTEM):
 
 
 def nothing(node):
-    return [0.0] * len(node.probe_ids)
+    return node.reward, [0.0] * len(node.probe_ids)
 
 
-def estimates(*graphs, value=0.0, costs=nothing, is_cut=False, **changes):
+def estimates(*graphs, value=0.0, account=nothing, is_cut=False, **changes):
     return turn_estimates(
-        graphs, SYSTEM, expecting(value), costs=costs, is_cut=is_cut, **WHOLE | changes
+        graphs, SYSTEM, expecting(value), account=account, is_cut=is_cut, **WHOLE | changes
     )
 
 
@@ -47,7 +47,9 @@ def test_the_discount_is_of_the_next_token():
 
 
 def test_costs_are_paid_at_their_tokens():
-    (found,) = estimates(tiny_graph(tiny_node(1.0)), costs=lambda _: [0.1, 0.2, 0.4])
+    (found,) = estimates(
+        tiny_graph(tiny_node(1.0)), account=lambda node: (node.reward, [0.1, 0.2, 0.4])
+    )
 
     assert [0.3, 0.4, 0.6] == pytest.approx(found.advantages)
 

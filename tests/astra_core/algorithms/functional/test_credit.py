@@ -234,3 +234,18 @@ def test_options_out_of_range_are_refused():
         fn.preference_pairs(rewards, parents, min_margin=-0.1)
     with pytest.raises(ShapeError, match="parents must have the shape of rewards"):
         unchecked.backed_up_rewards(rewards, torch.tensor([-1, 0]), discount=1.0, how="max")
+
+
+def test_rewards_are_held_within_the_limit_on_either_side():
+    rewards = torch.tensor([-3.0, -0.5, 0.0, 0.5, 0.6])
+
+    assert [-0.5, -0.5, 0.0, 0.5, 0.5] == fn.clipped_rewards(rewards, limit=0.5).tolist()
+
+
+@pytest.mark.parametrize("limit", [0.0, -1.0, float("nan")])
+def test_a_limit_that_is_not_positive_is_refused(limit):
+    with pytest.raises(ConfigurationError) as caught:
+        fn.clipped_rewards(torch.zeros(1), limit=limit)
+
+    expected = f"limit must be positive, got {limit}; 1.0 holds rewards within -1 and 1"
+    assert expected == str(caught.value)

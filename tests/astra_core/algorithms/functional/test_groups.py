@@ -1,13 +1,14 @@
 import math
 from inspect import unwrap
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astra_core.algorithms import functional as fn
-from astra_core.errors import ShapeError
+from astra_core.errors import ConfigurationError, ShapeError
 
 LAWS = settings(max_examples=30, derandomize=True, deadline=None)
 SEEDS = st.integers(0, 2**31)
@@ -235,3 +236,33 @@ def test_running_mean_does_not_depend_on_the_batches(rewards, cut):
 def test_leave_one_out_keeps_the_precision_of_the_rewards():
     for dtype in (torch.float32, torch.float64):
         assert dtype == fn.leave_one_out(torch.tensor([[1.0, 2.0]], dtype=dtype)).dtype
+
+
+def test_scaled_by_the_batch_a_group_keeps_its_size_beside_the_others():
+    rewards = np.array([[0.0, 0.2], [0.0, 0.8], [3.0, 3.0]])
+    # Each group is centred; the spread is that of all six, their means included.
+    expected = (rewards - rewards.mean(axis=1, keepdims=True)) / rewards.std(ddof=1)
+
+    found = fn.group_advantages(torch.tensor(rewards), scale="batch")
+    assert expected.flatten().tolist() == pytest.approx(found.flatten().tolist())
+    # Of one group alone it is the group's own spread.
+    one = torch.tensor([[0.1, 0.5, 0.9]])
+    torch.testing.assert_close(fn.group_advantages(one), fn.group_advantages(one, scale="batch"))
+
+
+def test_a_flat_group_teaches_nothing_at_any_scale_and_the_least_spread_bounds_the_batchs():
+    rewards = torch.tensor([[0.0, 0.2], [0.5, 0.5 + 1e-6]])
+    for scale in ("group", "batch", "none"):
+        assert [0.0, 0.0] == fn.group_advantages(rewards, scale=scale)[1].tolist()
+    # Squares of 0, 2, 1, 1 about 1 add up to 2: the spread of all is sqrt(2/3), below the least.
+    spread = torch.tensor([[0.0, 2.0], [1.0, 1.0]])
+    found = fn.group_advantages(spread, scale="batch", min_spread=1.0)
+    assert [[-1.0, 1.0], [0.0, 0.0]] == found.tolist()
+
+
+def test_an_unknown_scale_is_refused():
+    with pytest.raises(ConfigurationError) as caught:
+        unwrap(fn.group_advantages)(torch.zeros(1, 2), scale="all")
+
+    expected = "scale must be 'group', 'batch' or 'none', got 'all'; see AdvantageScale"
+    assert expected == str(caught.value)

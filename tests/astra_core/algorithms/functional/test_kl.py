@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from astra_core.algorithms import functional as fn
 from astra_core.algorithms.functional import kl as unchecked
-from astra_core.errors import ConfigurationError, ShapeError
+from astra_core.errors import ConfigurationError, DataError, ShapeError
 
 LAWS = settings(max_examples=50, derandomize=True, deadline=None)
 NEXRL_NAMES = {"kl": "k1", "low_var_kl": "k3"}
@@ -193,3 +193,54 @@ def test_stepped_coefficient_refuses_a_step_that_goes_nowhere(options):
 def test_kl_of_unequal_shapes_is_refused():
     with pytest.raises(ShapeError, match="reference_logprobs must have the shape"):
         unchecked.kl_estimates(torch.zeros(2, 3), torch.zeros(2, 1), estimator="k1")
+
+
+# Three tokens: the policy that sampled, the attacker by its logits, and the reference.
+SAMPLED = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+REFERENCE = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k3"])
+def test_weighted_by_the_ratio_value_and_gradient_are_those_of_the_divergence(estimator):
+    logits = torch.tensor([0.1, -0.4, 0.2], dtype=torch.float64, requires_grad=True)
+    logprobs = logits.log_softmax(-1)
+    divergence = (logprobs.exp() * (logprobs - REFERENCE.log())).sum()
+    (expected,) = torch.autograd.grad(divergence, logits)
+
+    own = logits.log_softmax(-1)[None]
+    kl = fn.kl_estimates(own, REFERENCE.log()[None], estimator=estimator)
+    weighted = fn.importance_weighted_kl(kl, own - SAMPLED.log())
+    # The mean over what the older policy samples, exactly.
+    mean = (SAMPLED * weighted[0]).sum()
+    (found,) = torch.autograd.grad(mean, logits)
+
+    assert divergence.item() == pytest.approx(mean.item())
+    torch.testing.assert_close(expected, found)
+
+
+def test_without_the_weight_neither_is():
+    logits = torch.tensor([0.1, -0.4, 0.2], dtype=torch.float64, requires_grad=True)
+    logprobs = logits.log_softmax(-1)
+    divergence = (logprobs.exp() * (logprobs - REFERENCE.log())).sum()
+    mean = (SAMPLED * fn.kl_estimates(logprobs, REFERENCE.log(), estimator="k3")).sum()
+
+    assert divergence.item() != pytest.approx(mean.item(), rel=0.05)
+
+
+def test_on_policy_the_weight_is_one_and_far_off_it_is_held():
+    kl, ratios = torch.full((1, 3), 2.0), torch.tensor([[0.0, 100.0, -100.0]])
+    expected = [2.0, 2.0 * math.exp(20.0), 2.0 * math.exp(-20.0)]
+
+    assert expected == pytest.approx(fn.importance_weighted_kl(kl, ratios)[0].tolist())
+
+
+@pytest.mark.parametrize("kl", [math.nan, math.inf, -math.inf])
+def test_a_kl_that_is_no_number_moves_no_coefficient(kl):
+    message = f"kl must be finite, got {kl}; look for log-probabilities of minus infinity"
+    for move in (
+        lambda: fn.adaptive_coefficient(0.1, kl, target=1.0, horizon=10.0, num_samples=1),
+        lambda: fn.stepped_coefficient(0.1, kl, target=1.0),
+    ):
+        with pytest.raises(DataError) as caught:
+            move()
+        assert message == str(caught.value)

@@ -59,6 +59,33 @@ def test_is_clipped_is_where_the_gradient_vanishes():
         assert torch.equal(expected, held)
 
 
+def test_dual_clipped_tokens_are_bad_and_ran_off():
+    ratios, signs = log(5.0, 5.0, 2.9, 0.1), row(-1.0, 1.0, -1.0, -1.0)
+    log_ratios = ratios.requires_grad_()
+    held = fn.is_dual_clipped(log_ratios, signs, dual_clip=3.0)
+    fn.clipped_surrogate(log_ratios, signs, **CLIP, dual_clip=3.0).sum().backward()
+
+    assert [[True, False, False, False]] == held.tolist()
+    # No gradient: the first by the dual clip, the second and the last by the plain one.
+    assert [[0.0, 0.0, 2.9]] == [pytest.approx(log_ratios.grad[0, :3].tolist())]
+    # A ratio at the bound itself still moves.
+    edge = row(1.0).exp().item()
+    assert [[False]] == fn.is_dual_clipped(row(1.0), row(-1.0), dual_clip=edge).tolist()
+    # One advantage stands for all tokens.
+    assert [[True, True, False]] == fn.is_dual_clipped(
+        log(5.0, 4.0, 1.0), row(-1.0), dual_clip=3.0
+    ).tolist()
+
+
+def test_an_advantage_of_zero_is_not_dual_clipped_and_a_dual_clip_of_one_is_refused():
+    assert [[False]] == fn.is_dual_clipped(log(5.0), row(0.0), dual_clip=3.0).tolist()
+    with pytest.raises(ConfigurationError) as caught:
+        fn.is_dual_clipped(log(5.0), row(1.0), dual_clip=1.0)
+    assert "dual_clip must be above 1, got 1.0; 3.0 is usual, None turns it off" == str(
+        caught.value
+    )
+
+
 def test_a_ratio_at_the_clip_itself_still_moves():
     # 1 + 1e-20 is 1: the ratio of an unmoved policy lies exactly on both clips.
     edge = {"clip_low": 1e-20, "clip_high": 1e-20}

@@ -15,12 +15,15 @@ from astra_core.algorithms.functional import (
     aggregation,
     ast_reward,
     credit,
+    divergences,
     groups,
     imitation,
     kl,
     masking,
     policy_gradient,
     preference,
+    preference_variants,
+    soft_clipping,
     turns,
 )
 from astra_core.errors import ShapeError
@@ -83,15 +86,25 @@ def unfitting(name, first, *, wanted, got):
 GAE = {"discount": 1.0, "decay": 1.0}
 WEIGHTS = {"likelihood_weight": 1.0, "joint_weight": 1.0, "response_weight": 1.0}
 CLIPS = {"clip_low": 0.2, "clip_high": 0.2}
+BETA = {"beta": 0.1}
+SOFT = {"temperature_good": 1.0, "temperature_bad": 1.0}
 SMOOTHED = {"beta": 0.1, "label_smoothing": 0.1}
 PAIRS = [
-    Guarded(preference.dpo_losses, "chosen rejected", {"beta": 0.1}, VECTOR),
+    Guarded(preference.dpo_losses, "chosen rejected", BETA, VECTOR),
     Guarded(preference.cdpo_losses, "chosen rejected", SMOOTHED, VECTOR),
     Guarded(preference.robust_dpo_losses, "chosen rejected", SMOOTHED, VECTOR),
-    Guarded(preference.ipo_losses, "chosen rejected", {"beta": 0.1}, VECTOR),
-    Guarded(preference.hinge_losses, "chosen rejected", {"beta": 0.1}, VECTOR),
-    Guarded(preference.preference_metrics, "chosen rejected", {"beta": 0.1}, VECTOR),
+    Guarded(preference.ipo_losses, "chosen rejected", BETA, VECTOR),
+    Guarded(preference.hinge_losses, "chosen rejected", BETA, VECTOR),
+    Guarded(preference.preference_metrics, "chosen rejected", BETA, VECTOR),
+    Guarded(preference_variants.exo_losses, "chosen rejected", SMOOTHED, VECTOR),
+    *(
+        Guarded(getattr(preference_variants, f"{name}_losses"), "chosen rejected", BETA, VECTOR)
+        for name in ("discopop", "nca", "bco", "sppo", "apo_zero", "apo_down")
+    ),
 ]
+WEIGHTS_OF_PAIRS = Guarded(
+    preference_variants.on_policy_weights, "logprobs collision_logprobs mask"
+)
 LOG_RATIOS = Guarded(preference.sequence_log_ratios, "logprobs other_logprobs mask")
 MASKED = [
     Guarded(masking.masked_sum, "values mask"),
@@ -103,6 +116,7 @@ LIKELIHOODS = [
     Guarded(ast_reward.sequence_probability, "logprobs mask"),
     Guarded(ast_reward.mean_logprob, "logprobs mask"),
     Guarded(ast_reward.excess_nll, "logprobs mask", {"tolerated": 1.0}),
+    Guarded(preference_variants.copied_pair_losses, "logprobs mask"),
 ]
 TOKEN_GAE = Guarded(advantages.token_gae, "rewards values mask", GAE)
 RETURNS = Guarded(advantages.reward_to_go, "rewards done mask", {"discount": 1.0})
@@ -116,7 +130,9 @@ OVER_RUNS = Guarded(groups.group_advantages_over_runs, "rewards groups runs", sh
 SAME_SHAPE = [
     *PAIRS,
     LOG_RATIOS,
+    WEIGHTS_OF_PAIRS,
     *MASKED,
+    Guarded(kl.importance_weighted_kl, "kl log_ratios"),
     Guarded(
         ast_reward.ast_rewards, "likelihoods joint_scores response_scores", WEIGHTS, shape=VECTOR
     ),
@@ -162,6 +178,8 @@ def test_a_mask_that_would_broadcast_over_log_probabilities_is_refused(guarded):
 RANKS = [
     *PAIRS,
     LOG_RATIOS,
+    WEIGHTS_OF_PAIRS,
+    Guarded(divergences.divergence_scores, "log_ratios", {"divergence": "alpha"}, VECTOR),
     *LIKELIHOODS,
     TOKEN_GAE,
     BACKED_UP,
@@ -193,7 +211,9 @@ COLUMNS = [
     Guarded(policy_gradient.reinforce_surrogate, "logprobs advantages"),
     Guarded(policy_gradient.clipped_surrogate, "log_ratios advantages", CLIPS),
     Guarded(policy_gradient.is_clipped, "log_ratios advantages", CLIPS),
+    Guarded(policy_gradient.is_dual_clipped, "log_ratios advantages", {"dual_clip": 3.0}),
     Guarded(policy_gradient.importance_sampling_surrogate, "log_ratios advantages"),
+    Guarded(soft_clipping.soft_surrogate, "log_ratios advantages", SOFT),
     Guarded(
         policy_gradient.truncated_surrogate, "logprobs log_ratios advantages", {"max_ratio": 2.0}
     ),
