@@ -1,8 +1,9 @@
 import math
+import statistics
 
 import pytest
 
-from astra_core.errors import ConfigurationError
+from astra_core.errors import ConfigurationError, DataError
 from astra_core.testing import tiny_graph, tiny_node
 
 GRAPH = tiny_graph(tiny_node(0.2), tiny_node(0.4), tiny_node(0.9))
@@ -100,3 +101,28 @@ def test_kl_in_the_loss_is_added_per_token(make_algorithm):
     # Both probes are the same tokens, and the reference gives -1.5 to each.
     expected = 2 * 0.5 * sum(value + 1.5 for value in now)
     assert expected == pytest.approx(loss(priced) - loss(plain), rel=1e-4)
+
+
+def test_scaled_by_the_batch_groups_of_all_graphs_share_one_spread(make_algorithm):
+    algorithm = make_algorithm("grpo", scale="batch", backup="none")
+    graphs = [GRAPH, tiny_graph(tiny_node(0.4), tiny_node(0.6))]
+    found = [step.advantage for step in algorithm.flatten_all(graphs)]
+
+    spread = statistics.stdev([0.2, 0.4, 0.9, 0.4, 0.6])
+    assert [value / spread for value in (-0.3, -0.1, 0.4, -0.1, 0.1)] == pytest.approx(found)
+
+
+def test_clipped_rewards_change_the_advantages(make_algorithm):
+    algorithm = make_algorithm("grpo", scale="none", clip_reward=0.5)
+
+    # Rewards 0.2, 0.4 and 0.5 after the clip.
+    mean = 1.1 / 3
+    expected = [value - mean for value in (0.2, 0.4, 0.5)]
+    assert expected == pytest.approx(advantages(algorithm))
+
+
+def test_a_reward_that_is_no_number_is_refused_and_never_ranked(make_algorithm):
+    graph = tiny_graph(tiny_node(0.2), tiny_node(math.nan), tiny_node(0.9))
+    for name in ("grpo", "rloo", "reinforce", "ppo", "dpo", "expert_iteration"):
+        with pytest.raises(DataError, match="must be finite, got nan"):
+            make_algorithm(name).flatten_all([graph])

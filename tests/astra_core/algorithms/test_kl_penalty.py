@@ -1,3 +1,6 @@
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -107,3 +110,50 @@ def test_a_moving_coefficient_needs_a_target():
 def test_a_reference_that_was_not_computed_is_an_error():
     with pytest.raises(DataError, match="must hold 3 reference log-probabilities, got 0"):
         penalty(kl="reward").reward(tiny_node(1.0, reference_logprobs=()))
+
+
+def test_weighted_by_the_ratio_a_token_that_became_likelier_costs_more():
+    options = {"kl": "loss", "kl_estimator": "k1", "kl_coefficient": 0.5}
+    weighted = penalty(kl_importance_weighted=True, **options)
+    logprobs = torch.tensor([[-1.0]], requires_grad=True)
+    losses = weighted.losses(
+        logprobs, torch.tensor([[-3.0]]), torch.tensor([[-1.0 - math.log(4.0)]])
+    )
+    losses.sum().backward()
+
+    # Ratio 4, d = 2: 0.5 * 4 * 2, and the gradient of r d is r (d + 1).
+    assert 4.0 == pytest.approx(losses.item())
+    assert 0.5 * 4.0 * (2.0 + 1.0) == pytest.approx(logprobs.grad.item())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"kl": "reward"},
+        {"kl": "loss", "kl_estimator": "k2"},
+    ],
+)
+def test_a_weight_without_a_kl_that_it_makes_unbiased_is_refused(options):
+    with pytest.raises(ConfigurationError, match="kl_importance_weighted must be false") as caught:
+        penalty(kl_importance_weighted=True, **options)
+
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("reward", "expected"), [(3.0, 0.5), (-3.0, -0.5), (0.2, 0.2)])
+def test_a_reward_is_held_before_the_kl_is_taken_from_it(reward, expected):
+    node = replace(node_with_kl(2.0), reward=reward)
+    options = {"kl": "reward", "kl_estimator": "k1", "kl_coefficient": 0.5}
+
+    assert (expected, [1.0]) == penalty(clip_reward=0.5, **options).account(node)
+    assert expected - 1.0 == penalty(clip_reward=0.5, **options).reward(node)
+    assert (reward, [0.0]) == penalty().account(node)
+
+
+def test_the_coefficient_does_not_follow_a_kl_that_is_no_number():
+    priced = penalty(kl="loss", kl_control="proportional", kl_target_nats=1.0)
+    with pytest.raises(DataError, match="kl must be finite, got inf"):
+        priced.remember([tiny_graph(node_with_kl(math.inf))])
+
+    assert 0.05 == priced.coefficient

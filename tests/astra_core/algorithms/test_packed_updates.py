@@ -67,14 +67,23 @@ def outcome(algorithm, graphs):
     return total, gradients, sum(read) / sum(batch.num_tokens for batch in batches)
 
 
-@pytest.mark.parametrize("name", BUILT_INS["algorithm"])
+WARM = {"entropy_coefficient": 0.5}
+CASES = [
+    *((name, {}) for name in BUILT_INS["algorithm"]),
+    *((name, WARM) for name in ("reinforce", "rloo", "grpo", "ppo")),
+    ("dpo", {"on_policy_weights": True, "loss": {"sigmoid": 1.0, "sft": 0.2}}),
+    ("grpo", {"kl": "loss", "kl_importance_weighted": True, "surrogate": "sapo"}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
 def test_an_update_by_packed_trees_is_the_one_by_padded_rows(
-    name, system, rollouts, make_algorithm
+    name, options, system, rollouts, make_algorithm
 ):
     is_gpt2 = system.attacker.model.config.model_type == "gpt2"
     plain = replace(system, attacker=padded(system.attacker))
-    expected, gradients, share = outcome(make_algorithm(name, own=plain), rollouts)
-    loss, found, packed_share = outcome(make_algorithm(name, own=system), rollouts)
+    expected, gradients, share = outcome(make_algorithm(name, own=plain, **options), rollouts)
+    loss, found, packed_share = outcome(make_algorithm(name, own=system, **options), rollouts)
 
     # A batch counts the tokens of its rows, each in full.
     assert packed_share < 0.9

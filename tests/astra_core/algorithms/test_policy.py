@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from astra_core.algorithms.credit import CreditedTurn
+from astra_core.algorithms.functional import aggregate
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty
 from astra_core.algorithms.policy import (
     PolicyBatch,
@@ -19,8 +20,8 @@ from astra_core.algorithms.policy import (
     policy_steps,
 )
 from astra_core.errors import ConfigurationError
-from astra_core.models.rows import pad_rows
-from astra_core.testing import tiny_node, tiny_system
+from astra_core.models.rows import pad_rows, padded_logits
+from astra_core.testing import tiny_graph, tiny_node, tiny_system
 
 SYSTEM = tiny_system()
 LONG = tiny_node(1.0, probe_logprobs=(-1.0, -2.0, -3.0), reference_logprobs=(-4.0, -5.0, -6.0))
@@ -179,3 +180,53 @@ def test_tokens_are_counted_alike_unless_told_otherwise():
     assert "token_mean" == PolicyOptions().aggregation
     with pytest.raises(ConfigurationError, match="aggregation"):
         PolicyOptions.read({"aggregation": "median"}, where="options")
+
+
+@pytest.mark.parametrize("name", ["reinforce", "rloo", "grpo", "ppo"])
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean"])
+def test_an_entropy_bonus_is_taken_from_the_loss_as_tokens_are_counted(
+    name, aggregation, experience, make_algorithm
+):
+    plain = make_algorithm(name, aggregation=aggregation)
+    warm = make_algorithm(name, aggregation=aggregation, entropy_coefficient=0.5)
+    batch = plain.collate(plain.flatten_all(experience))
+    rows = getattr(batch, "policy", batch).rows
+    with torch.no_grad():
+        logs = padded_logits(plain.system.attacker.model, rows).log_softmax(dim=-1)
+    own = -(logs.exp() * logs).sum(dim=-1)
+    mask = getattr(batch, "policy", batch).mask
+    counted = aggregate(own, mask, mode=aggregation)
+    (without, _), (found, figures) = plain.step(batch), warm.step(batch)
+
+    # The two losses are large beside the bonus of a few nats per token.
+    total = -0.5 * float(counted.total)
+    assert total == pytest.approx(float((found - without).detach()), rel=1e-3)
+    mean = float(aggregate(own, mask, mode="token_mean").mean())
+    assert mean == pytest.approx(figures["entropy_nats"], rel=1e-4)
+
+
+@pytest.mark.parametrize("name", ["reinforce", "grpo"])
+def test_a_step_by_the_entropy_bonus_alone_makes_the_attacker_less_sure(name, make_algorithm):
+    # Equal rewards have no advantage: all that is left to learn from is the bonus.
+    algorithm = make_algorithm(name, entropy_coefficient=1.0)
+    nodes = [tiny_node(0.5, probe_ids=ids) for ids in ((2, 3, 0), (6, 0))]
+    batch = algorithm.collate(algorithm.flatten(tiny_graph(*nodes)))
+    optimizer = torch.optim.SGD(algorithm.system.attacker.model.parameters(), lr=1e-3)
+    entropies = []
+    for _ in range(4):
+        loss, figures = algorithm.step(batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        entropies.append(figures["entropy_nats"])
+
+    assert entropies == sorted(entropies)
+    assert entropies[-1] > entropies[0]
+
+
+def test_without_a_bonus_no_entropy_is_computed_or_logged(experience, make_algorithm):
+    for name in ("reinforce", "rloo", "grpo", "ppo"):
+        algorithm = make_algorithm(name)
+        batch = algorithm.collate(algorithm.flatten_all(experience))
+
+        assert "entropy_nats" not in algorithm.step(batch)[1]

@@ -54,6 +54,12 @@ def test_costs_are_paid_at_their_tokens():
     assert [0.3, 0.4, 0.6] == pytest.approx(found.advantages)
 
 
+def test_what_a_turn_earns_is_what_its_account_says():
+    (found,) = estimates(tiny_graph(tiny_node(1.0)), account=lambda _: (0.3, [0.0] * 3))
+
+    assert [0.3] * 3 == pytest.approx(found.advantages)
+
+
 def test_an_advantage_is_what_was_better_than_expected():
     (found,) = estimates(tiny_graph(tiny_node(1.0)), value=0.4)
 
