@@ -18,6 +18,11 @@ os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
 # Its import warns about other libraries, which pytest would make an error of ours.
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("trl")]
 
+TRLS_DIVERGENCES = {
+    "forward_kl": "forward_kl",
+    "jensen_shannon": "js_divergence",
+    "alpha": "alpha_divergence",
+}
 QUIET = {
     "use_cpu": True,
     "bf16": False,
@@ -96,6 +101,12 @@ def policy_trainer(kind, algorithm, folder, **options):
             {"kl": "loss", "kl_coefficient": 0.1},
             {"beta": 0.1, "use_bias_correction_kl": False},
         ),
+        ({"kl": "loss", "kl_coefficient": 0.1, "kl_importance_weighted": True}, {"beta": 0.1}),
+        ({"surrogate": "cispo"}, {"loss_type": "cispo", "epsilon_high": 5.0}),
+        ({"surrogate": "cispo", "max_ratio": 0.9}, {"loss_type": "cispo", "epsilon_high": 0.9}),
+        ({"surrogate": "sapo", "aggregation": "sequence_mean"}, {"loss_type": "sapo"}),
+        ({"entropy_coefficient": 0.5}, {"entropy_coef": 0.5}),
+        ({"dual_clip": 1.3}, {"delta": 1.3}),
     ],
 )
 def test_grpo_is_trls(options, theirs, experience, make_algorithm, nudge, tmp_path):
@@ -142,6 +153,19 @@ def test_rloo_is_trls(experience, make_algorithm, nudge, tmp_path):
         ("dpo", {"loss": "robust", "label_smoothing": 0.2}, "robust"),
         ("dpo", {"length_normalised": True}, "sigmoid_norm"),
         ("ipo", {"length_normalised": True}, "ipo"),
+        ("dpo", {"loss": "exo", "label_smoothing": 0.2}, "exo_pair"),
+        ("dpo", {"loss": "discopop"}, "discopop"),
+        ("dpo", {"loss": "nca"}, "nca_pair"),
+        ("dpo", {"loss": "bco"}, "bco_pair"),
+        ("dpo", {"loss": "sppo"}, "sppo_hard"),
+        ("dpo", {"loss": "apo_zero"}, "apo_zero"),
+        ("dpo", {"loss": "apo_down"}, "apo_down"),
+        ("dpo", {"divergence": "forward_kl"}, "sigmoid"),
+        ("dpo", {"divergence": "jensen_shannon", "loss": "hinge"}, "hinge"),
+        # Theirs is 1 minus the paper's.
+        ("dpo", {"divergence": "alpha", "divergence_alpha": 0.2}, "sigmoid"),
+        ("dpo", {"on_policy_weights": True}, "sigmoid"),
+        ("dpo", {"loss": {"hinge": 1.0, "bco": 1.0}}, "hinge bco_pair"),
     ],
 )
 def test_pair_losses_are_trls(
@@ -160,7 +184,10 @@ def test_pair_losses_are_trls(
         ref_model=AutoModelForCausalLM.from_pretrained(reference),
         args=trl.DPOConfig(
             output_dir=str(tmp_path),
-            loss_type=[loss_type],
+            loss_type=loss_type.split(),
+            f_divergence_type=TRLS_DIVERGENCES.get(options.get("divergence"), "reverse_kl"),
+            f_alpha_divergence_coef=1.0 - options.get("divergence_alpha", 0.5),
+            use_weighting=options.get("on_policy_weights", False),
             beta=0.1,
             label_smoothing=options.get("label_smoothing", 0.0),
             **QUIET,

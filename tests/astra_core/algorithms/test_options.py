@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.registry import BUILT_INS, resolve
 
@@ -162,3 +163,43 @@ def test_running_baseline_is_what_earlier_experience_gave(experience, make_algor
 
     differences = [a.advantage - b.advantage for a, b in zip(first, second, strict=True)]
     assert [figures["running_mean"]] * len(first) == pytest.approx(differences)
+
+
+NEW_WEIGHTS = [
+    ("dpo", {}),
+    *(("dpo", {"loss": loss}) for loss in (*LOSSES, {"sigmoid": 1.0, "sft": 0.2})),
+    ("dpo", {"loss": "exo", "label_smoothing": 0.1}),
+    *(("dpo", {"divergence": one}) for one in ("forward_kl", "jensen_shannon", "alpha")),
+    ("dpo", {"on_policy_weights": True}),
+    ("grpo", {}),
+    ("grpo", {"surrogate": "cispo"}),
+    ("grpo", {"surrogate": "sapo"}),
+    ("grpo", {"scale": "batch"}),
+    ("grpo", {"scale": "none"}),
+    ("grpo", {"clip_reward": 0.01}),
+    ("grpo", {"entropy_coefficient": 0.1}),
+    ("grpo", KL),
+    ("grpo", {**KL, "kl_importance_weighted": True}),
+    ("ppo", {}),
+    ("ppo", {"surrogate": "sapo"}),
+    ("ppo", {"clip_reward": 0.01}),
+]
+
+
+@pytest.mark.slow
+def test_an_option_changes_the_trained_weights():
+    """Of a whole run with several updates per experience; no two runs end alike."""
+    found = {}
+    for name, options in NEW_WEIGHTS:
+        config = configured(
+            algorithm={"name": name},
+            training_steps=1,
+            epochs_per_experience=2,
+            eval_first=False,
+            eval_every=100,
+        )
+        trainer = trainer_of(config, is_evaluated=False, **options)
+        trainer.train()
+        found[name, str(options)] = weights_of(trainer)
+
+    assert len(NEW_WEIGHTS) == len(set(found.values()))
