@@ -59,6 +59,10 @@ RUNS = [
     Run("ppo", {"entropy_coefficient": 0.01, "final_turn": "terminated"}, epochs=3),
     Run("ppo", {}, width=1, training_steps=30),
     Run("grpo", {"ratio": "sequence", "kl": "loss"}, epochs=3),
+    Run("grpo", {"surrogate": "cispo", "scale": "batch", "clip_reward": 1.0}, epochs=3),
+    Run("grpo", {"surrogate": "sapo", "entropy_coefficient": 0.001}, epochs=3),
+    Run("dpo", {"loss": {"sigmoid": 1.0, "sft": 0.2}, "pairs": "all"}),
+    Run("dpo", {"loss": "apo_zero", "pairs": "all"}),
     Run("expert_iteration", {"selection": "threshold", "threshold": 0.4}),
     Run("expert_iteration", {"selection": "reward_weighted"}),
 ]
