@@ -18,7 +18,7 @@ Divergence = Literal["reverse_kl", "forward_kl", "jensen_shannon", "alpha"]
 """``reverse_kl`` is DPO itself; ``alpha`` lies between it, at 0, and ``forward_kl``, at 1."""
 
 MAX_EXPONENT = 20.0
-"""Nats a log-ratio may reach inside an exponential; exp(20) = 4.9e8."""
+"""Nats by which a sequence may fall behind inside an exponential; exp(20) = 4.9e8."""
 
 
 def divergence_scores(
@@ -28,8 +28,8 @@ def divergence_scores(
 
     With ``c = log p - log q``: ``c`` (reverse KL), ``1 - exp(-c)`` (forward KL), ``log 2 +
     log sigmoid(c)`` (Jensen-Shannon) and ``(1 - exp(-alpha c)) / alpha``. All have value 0 and rise
-    at ``c = 0``. In an exponential ``c`` is held within 20 nats, but for its gradient, so that a
-    probe far off is still pulled back.
+    at ``c = 0``. In an exponential ``c`` is held at -20 nats from below, but for its gradient, so
+    that a probe far off is still pulled back.
 
     Args:
         log_ratios: Attacker over reference, in nats, one per sequence.
@@ -63,6 +63,6 @@ def divergence_scores(
 
 
 def _held(log_ratios: Float[Tensor, " N"]) -> Float[Tensor, " N"]:
-    """The same within the limit, with the gradient of the unlimited ones."""
+    """The same above the limit, with the gradient of the unlimited ones."""
     value = log_ratios.detach()
-    return log_ratios - value + value.clamp(-MAX_EXPONENT, MAX_EXPONENT)
+    return log_ratios - value + value.clamp(min=-MAX_EXPONENT)
