@@ -15,18 +15,21 @@ from astra_core.extensions.calls import plugin_call
 from astra_core.rollout import Graph
 from astra_core.system import System
 
-Need = Literal["siblings", "reference", "shared_tokenizer", "value_head"]
-"""``siblings``: several probes after each context. ``reference``: log-probabilities under it.
+Need = Literal["siblings", "runs", "reference", "shared_tokenizer", "value_head"]
+"""``siblings``: several probes after each context. ``runs``: several trees of each prompt.
+``reference``: log-probabilities under it.
 ``shared_tokenizer``: attacker and target read the same ids. ``value_head``: one on the attacker,
 which the algorithm adds as ``parameters``."""
 
-ALL_GIVEN: frozenset[Need] = frozenset({"siblings", "reference", "shared_tokenizer"})
+ALL_GIVEN: frozenset[Need] = frozenset({"siblings", "runs", "reference", "shared_tokenizer"})
 """What System and sampler can provide; an algorithm must add its value head itself."""
 
 # For each need, the line that says what is missing; ``check_needs`` names the algorithm.
 _LACKING: dict[Need, str] = {
     "siblings": "rollouts.sampler must try several probes after each context for {name}, which "
     "compares siblings, got one that does not; name another, such as 'tree'",
+    "runs": "rollouts.runs_per_prompt must be at least 2 for {name}, which compares the runs of a "
+    "prompt with these options, got 1; raise it or change the option compare",
     "reference": "rollouts.sampler must give reference log-probabilities, which {name} needs with "
     "these options, got one that does not; name another, such as 'tree'",
     "shared_tokenizer": "models.target must share the attacker's tokenizer, which {name} needs "
@@ -84,8 +87,8 @@ class Algorithm(ABC):
         Args:
             options: The algorithm's.
             sampler_options: The sampler's.
-            gives: What the sampler's class declares, and ``shared_tokenizer`` unless attacker and
-                target are known to differ in it.
+            gives: What the sampler's class declares, ``runs`` if each prompt has several, and
+                ``shared_tokenizer`` unless attacker and target are known to differ in it.
 
         Raises:
             ConfigurationError: It cannot; names what is missing.

@@ -122,6 +122,7 @@ def build_sampler(
         seed=seed,
         max_failed_fraction=rollouts.max_failed_fraction,
     )
+    sampler.runs_per_prompt = rollouts.runs_per_prompt
     return sampler
 
 

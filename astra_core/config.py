@@ -128,6 +128,9 @@ class RolloutsConfiguration(Section):
 
     sampler: Choice = Choice(name="tree")
     num_prompts: Count = Field(default=128, description="Prompts of the iteration-0 rollouts.")
+    runs_per_prompt: Count = Field(
+        default=1, description="Independent trees of each prompt, in every experience."
+    )
     max_failed_fraction: Probability = Field(
         default=0.05, description="More failed nodes than this stop the run."
     )

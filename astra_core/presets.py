@@ -5,7 +5,6 @@ there, the evaluation works and runs once when due, not per batch; only a better
 best model, saved with its tokenizer; windows accumulate; figures are reported.
 """
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -22,6 +21,7 @@ from astra_core.assembly import (
 from astra_core.config import (
     CheckpointConfiguration,
     Choice,
+    Count,
     EvaluationConfiguration,
     MachineConfiguration,
     RolloutsConfiguration,
@@ -41,6 +41,7 @@ class Assembly(Section):
 
     system: SystemConfiguration = SystemConfiguration()
     sampler: Choice = Choice(name="tree")
+    runs_per_prompt: Count = Field(default=1, description="As in rollouts of params.yaml.")
     reward: Choice = Choice(name="adversarial")
     evaluation: EvaluationConfiguration = EvaluationConfiguration()
     device: Literal["auto", "cpu", "cuda"] = Field(
@@ -72,9 +73,9 @@ def hf_configuration(**changes: Any) -> TrainingConfiguration:
 def hf_trainer(
     attacker: Path | str,
     target: Path | str,
-    prompts: Sequence[str],
+    prompts: Sequence[str | Prompt],
     *,
-    dev_prompts: Sequence[str],
+    dev_prompts: Sequence[str | Prompt],
     folder: Path | str,
     config: TrainingConfiguration | None = None,
     assembly: Assembly | None = None,
@@ -85,7 +86,7 @@ def hf_trainer(
         attacker: Hugging Face folder, or ``hub:owner/name@revision`` for one of the hub, which is
             asked for nothing else; its frozen copy is the reference.
         target: Likewise; may be the attacker's.
-        prompts: Open the conversations that are learned from.
+        prompts: Open the conversations that are learned from; a ``Prompt`` may have metadata.
         dev_prompts: Open the conversations of the evaluation; the first ``num_training_prompts``.
         folder: Where checkpoints go; ``resume()`` continues from the newest.
         config: None for ``hf_configuration()``; names algorithm, trainer, optimiser and schedule.
@@ -97,7 +98,7 @@ def hf_trainer(
     """
     config = config or hf_configuration()
     around = assembly or Assembly()
-    _check_needs(config, around.sampler)
+    _check_needs(config, around)
     examined = _prompts(dev_prompts)[: around.evaluation.num_training_prompts]
     evaluator = build_evaluator(
         around.evaluation, around.reward, prompts=examined, seed=around.seed
@@ -110,7 +111,7 @@ def hf_trainer(
         is_trained=True,
     )
     sampler = build_sampler(
-        RolloutsConfiguration(sampler=around.sampler),
+        RolloutsConfiguration(sampler=around.sampler, runs_per_prompt=around.runs_per_prompt),
         around.reward,
         system=system,
         prompts=_prompts(prompts),
@@ -120,14 +121,16 @@ def hf_trainer(
     return build_trainer(config, sampler, evaluator=evaluator, store=store)
 
 
-def _check_needs(config: TrainingConfiguration, sampler: Choice) -> None:
+def _check_needs(config: TrainingConfiguration, around: Assembly) -> None:
     """Returns if the plug-ins exist and the sampler gives what the algorithm needs."""
+    sampler = around.sampler
     resolve("trainer", config.trainer.name)
     given = resolve("sampler", sampler.name).gives | {"shared_tokenizer"}
+    given |= {"runs"} if around.runs_per_prompt > 1 else set()
     algorithm = resolve("algorithm", config.algorithm.name)
     options = read_options("algorithm", config.algorithm)
     algorithm.check_needs(options, read_options("sampler", sampler), gives=given)
 
 
-def _prompts(texts: Sequence[str]) -> tuple[Prompt, ...]:
-    return tuple(Prompt(hashlib.sha256(text.encode()).hexdigest()[:16], text) for text in texts)
+def _prompts(given: Sequence[str | Prompt]) -> tuple[Prompt, ...]:
+    return tuple(own if isinstance(own, Prompt) else Prompt.of(own) for own in given)

@@ -3,19 +3,43 @@
 Text is derived for people and scorers and is never tokenised again for training.
 """
 
+import hashlib
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from astra_core.metadata import Metadata, Scalar
 
 Path = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A seed that opens a conversation; the id is a hash of the text."""
+    """A seed that opens a conversation.
+
+    Attributes:
+        prompt_id: A hash of the text.
+        text: What it says.
+        metadata: What else is known of it, such as ``category``; any mapping of plain values.
+        run_id: Which of several independent runs of it this opens, from 0. Runs of a prompt share
+            its id and draw different random numbers; see ``rollouts.runs_per_prompt``.
+    """
 
     prompt_id: str
     text: str
+    metadata: Mapping[str, Scalar] = Metadata()
+    run_id: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.metadata, Metadata):
+            object.__setattr__(self, "metadata", Metadata(self.metadata))
+
+    @classmethod
+    def of(cls, text: str, metadata: Mapping[str, Scalar] | None = None) -> Self:
+        """The prompt with this text, under the id that the pipeline gives it."""
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return cls(digest[:16], text, Metadata(metadata))
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +236,11 @@ class Graph:
     iteration: int
     children: tuple[Node, ...]
 
+    @property
+    def run_id(self) -> int:
+        """Which of several runs of its prompt it is, from 0."""
+        return self.prompt.run_id
+
     def nodes(self) -> Iterator[Node]:
         """Every turn, breadth first, siblings in order."""
         level = self.children
@@ -239,3 +268,16 @@ class Graph:
                     yield here
 
         yield from walk(self.children, ())
+
+
+def runs_of(prompts: Sequence[Prompt], count: int) -> tuple[Prompt, ...]:
+    """Each prompt ``count`` times, once for each of its runs, the runs of a prompt together."""
+    return tuple(replace(prompt, run_id=run_id) for prompt in prompts for run_id in range(count))
+
+
+def by_prompt(graphs: Iterable[Graph]) -> list[tuple[Graph, ...]]:
+    """The runs of each prompt, prompts in the order of their first run."""
+    runs: dict[str, list[Graph]] = {}
+    for graph in graphs:
+        runs.setdefault(graph.prompt.prompt_id, []).append(graph)
+    return [tuple(own) for own in runs.values()]

@@ -8,7 +8,7 @@ from astra_core.config import Section
 from astra_core.errors import DataError, RolloutError
 from astra_core.extensions.calls import plugin_call, refuse
 from astra_core.reward import Reward, require_graphs
-from astra_core.rollout import Graph, Prompt
+from astra_core.rollout import Graph, Prompt, runs_of
 from astra_core.seeding import derive_key, generator
 from astra_core.system import System
 
@@ -22,6 +22,9 @@ class Sampler(ABC):
     """What its turns provide to an algorithm: several probes after each context, where its
     options allow it, and log-probabilities under the reference. See ``astra_core.algorithm.Need``.
     """
+
+    runs_per_prompt: int = 1
+    """Runs of each prompt in an experience; ``roll_out`` is given each run as a prompt."""
 
     class Options(Section):
         """A sampler without options."""
@@ -54,9 +57,16 @@ class Sampler(ABC):
     def roll_out(self, prompts: Sequence[Prompt], *, iteration: int) -> list[Graph]:
         """One graph per prompt, in order, scored but not yet rewarded.
 
+        Of several runs of a prompt (``Prompt.run_id``) each is a graph with random numbers of its
+        own, as it is where they are named by ``samplers.level.Growth``.
+
         Raises:
             RolloutError: More turns failed than may.
         """
+
+    def runs(self, iteration: int, count: int) -> tuple[Prompt, ...]:
+        """The ``episodes`` of one iteration, each as often as it is to be run."""
+        return runs_of(self.episodes(iteration, count), self.runs_per_prompt)
 
     def refuse_many_failures(self, graphs: Sequence[Graph]) -> None:
         """Returns if enough of the turns did not fail.

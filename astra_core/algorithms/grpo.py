@@ -31,24 +31,30 @@ from astra_core.algorithms.policy import (
     RatioLevel,
     policy_steps,
 )
+from astra_core.algorithms.run_groups import RunTurns, run_means, turns_by_prompt
 from astra_core.algorithms.surrogates import SurrogateOptions, surrogate_of
 from astra_core.config import Positive, Section
 from astra_core.rollout import Graph
 from astra_core.system import System
 
+# Values of the option ``compare`` that look at several trees of one prompt.
+_OVER_RUNS = frozenset({"prompt", "runs"})
+
 
 class GRPO(Algorithm):
-    """Advantages standardised within each group of siblings, and the clipped surrogate."""
+    """Advantages standardised within each group, of siblings by default; clipped surrogate."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings"})
 
     class Options(PolicyOptions, SurrogateOptions):
         """How groups are compared, and how far a token may move."""
 
-        compare: Literal["siblings", "conversations"] = Field(
+        compare: Literal["siblings", "conversations", "prompt", "runs"] = Field(
             default="siblings",
-            description="A probe with those after the same context, or with all of its prompt: "
-            "what grew from one first probe is then a run, and runs weigh alike (NexRL).",
+            description="A probe with those after the same context; with all of its tree, where "
+            "each first probe starts a conversation and conversations weigh alike; with all of its "
+            "prompt's runs; or with those where runs weigh alike (NexRL with run ids). The last "
+            "two need rollouts.runs_per_prompt of at least 2.",
         )
         scale: AdvantageScale = Field(
             default="group",
@@ -67,9 +73,9 @@ class GRPO(Algorithm):
         )
 
         @model_validator(mode="after")
-        def _conversations_are_scaled(self) -> Self:
-            if self.compare == "conversations" and self.scale != "group":
-                msg = "scale must be 'group' when compare is 'conversations'"
+        def _means_are_scaled(self) -> Self:
+            if self.compare in {"conversations", "runs"} and self.scale != "group":
+                msg = f"scale must be 'group' when compare is '{self.compare}'"
                 raise ValueError(msg)
             return self
 
@@ -90,30 +96,48 @@ class GRPO(Algorithm):
 
     @classmethod
     def needs_with(cls, options: Section) -> frozenset[Need]:
-        """The reference too, if there is a KL penalty."""
-        return cls.needs | needs_for_kl(options)
+        """Siblings or runs, whichever are compared; the reference if there is a KL penalty."""
+        compares_runs = getattr(options, "compare", "siblings") in _OVER_RUNS
+        needs: frozenset[Need] = frozenset({"runs"}) if compares_runs else cls.needs
+        return needs | needs_for_kl(options)
 
     def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
-        """Every turn, compared with its siblings."""
+        """Every turn, compared with others of its tree."""
         return self._steps([graph])
 
     def flatten_all(self, graphs: Sequence[Graph]) -> list[PolicyStep]:
-        """Every turn, compared with its siblings; ``batch`` scales by the whole experience."""
-        is_whole = self.options.scale == "batch"
+        """Every turn, tree by tree; ``compare`` may look at all runs, ``scale`` at all trees."""
+        is_whole = self._is_over_runs or self.options.scale == "batch"
         return self._steps(graphs) if is_whole else super().flatten_all(graphs)
 
+    @property
+    def _is_over_runs(self) -> bool:
+        return self.options.compare in _OVER_RUNS
+
+    def _compared(self, graphs: Sequence[Graph]) -> RunTurns:
+        """The turns that can be learned from, and with which others each is compared."""
+
+        def turns_of(own: Sequence[Graph]) -> list[CreditedTurn]:
+            return self._policy.turns(own, self.options)
+
+        if self._is_over_runs:
+            return turns_by_prompt(graphs, turns_of)
+        turns = turns_of(graphs)
+        return RunTurns(turns, [turn.node.path[0] for turn in turns])
+
     def _steps(self, graphs: Sequence[Graph]) -> list[PolicyStep]:
-        turns = self._policy.turns(graphs, self.options)
-        steps = policy_steps(turns, self._advantages(turns))
+        compared = self._compared(graphs)
+        steps = policy_steps(compared.turns, self._advantages(compared))
         if not self.options.drop_flat_groups:
             return steps
-        pairs = list(zip(turns, steps, strict=True))
+        pairs = list(zip(compared.turns, steps, strict=True))
         lively = {turn.group for turn, step in pairs if step.advantage != 0.0}
         return [step for turn, step in pairs if turn.group in lively]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Counts the groups without gradient and updates the KL coefficient."""
-        turns = self._policy.turns(graphs, self.options)
+        compared = self._compared(graphs)
+        turns = run_means(compared) if self.options.compare == "runs" else compared.turns
         return self._policy.remember(graphs, turns, min_spread=self.options.min_spread)
 
     def collate(self, steps: Sequence[PolicyStep]) -> PolicyBatch:
@@ -132,14 +156,14 @@ class GRPO(Algorithm):
         """Restores it."""
         self._policy.penalty.load_state(state)
 
-    def _advantages(self, turns: Sequence[CreditedTurn]) -> Float[Tensor, " N"]:
+    def _advantages(self, compared: RunTurns) -> Float[Tensor, " N"]:
         options = self.options
-        values, groups = values_and_groups(turns)
-        if options.compare == "conversations":
-            runs = torch.tensor([turn.node.path[0] for turn in turns], dtype=torch.long)
-            return group_advantages_over_runs(
-                values, torch.zeros_like(groups), runs, min_spread=options.min_spread
-            )
+        values, groups = values_and_groups(compared.turns)
+        if options.compare in {"conversations", "runs"}:
+            runs = torch.tensor(compared.runs, dtype=torch.long)
+            # The conversations of one tree are of one prompt.
+            prompts = groups if self._is_over_runs else torch.zeros_like(groups)
+            return group_advantages_over_runs(values, prompts, runs, min_spread=options.min_spread)
         return group_advantages(
             values,
             groups,

@@ -38,7 +38,9 @@ class Growth:
     def key(self, role: str, prompt: Prompt, path: Path) -> bytes:
         """Names the random numbers of one utterance."""
         name = (self.purpose, role, self.iteration, prompt.prompt_id, path)
-        return derive_key(self.seed, *name)
+        # The first run keeps the numbers of a prompt that is run once.
+        run = ("run", prompt.run_id) if prompt.run_id else ()
+        return derive_key(self.seed, *name, *run)
 
 
 @dataclass(frozen=True, slots=True)

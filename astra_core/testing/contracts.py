@@ -15,7 +15,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.registry import NoOptions, resolve
 from astra_core.reward import Reward
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.rollout import Graph, Node
+from astra_core.rollout import Graph, Node, runs_of
 from astra_core.sampler import Sampler
 from astra_core.samplers.tree import TreeSampler
 from astra_core.scorer import Scorer
@@ -161,7 +161,8 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
     - ``roll_out`` gives one graph per prompt, in order, that names the iteration and has a turn.
     - A turn's tokens, log-probabilities and masks are of one length, and its scores lie in [0, 1].
     - A prompt's graph depends on the seed, the iteration and the prompt alone: not on the other
-      prompts, their order or the size of a batch. Another iteration and another seed give others.
+      prompts, their order or the size of a batch. Another iteration, another seed and another run
+      of the prompt (``run_id``) give others.
     - Turns hold reference log-probabilities if its class declares that it ``gives`` them.
     - It moves no weight and leaves no gradient.
 
@@ -203,6 +204,9 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
         "the size of a batch changes nothing",
     )
     _promise(said != _spoken(sampler().roll_out(prompts, iteration=3)), "iterations differ")
+    again = sampler().roll_out(runs_of(prompts, 2)[1::2], iteration=2)
+    _promise(all(graph.run_id == 1 for graph in again), "a graph is of the run that was asked for")
+    _promise(said != _spoken(again), "runs of a prompt differ")
     _promise(said != _spoken(sampler(seed=6).roll_out(prompts, iteration=2)), "seeds differ")
     _promise(_equal(before, _weights(system)), "a rollout moves no weight")
     _promise(_gradients(system) == [], "a rollout leaves no gradient")

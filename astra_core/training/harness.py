@@ -49,7 +49,7 @@ class Harness:
     Args:
         sampler: Rolls out; its System's attacker is the policy.
         algorithm: Makes steps of rollouts.
-        num_episodes: Prompts of one experience.
+        num_episodes: Prompts of one experience, each of which may be run several times.
         shuffle: What is shuffled in each epoch: whole trees, whose steps are read with
             their common context, or single steps.
         world: The processes that share the rollouts; None for this one alone.
@@ -102,7 +102,7 @@ class Harness:
     def _rolled_out(self, iteration: int) -> list[Graph]:
         """New rollouts; each of several processes makes its share and gets all of them."""
         sampler, world = self.sampler, self._world
-        prompts = sampler.episodes(iteration, self._num_episodes)
+        prompts = sampler.runs(iteration, self._num_episodes)
         if world.size == 1:
             return rolled_out(sampler, prompts, iteration=iteration)
         # The failure limit is a share of all rollouts, not of one process's.

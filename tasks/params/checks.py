@@ -40,6 +40,8 @@ def _check_needs(params: Params, options: Section) -> None:
     asks = "shared_tokenizer" in algorithm.needs_with(options)
     if not (asks and _tokenizers_differ(params.models)):
         given.add("shared_tokenizer")
+    if params.rollouts.runs_per_prompt > 1:
+        given.add("runs")
     sampler = read_options("sampler", params.rollouts.sampler)
     algorithm.check_needs(options, sampler, gives=given)
 

@@ -86,6 +86,7 @@ class EvaluationFiles:
         "astra_core/evaluator.py",
         "astra_core/errors/excerpt.py",
         "astra_core/training/launch.py",
+        "astra_core/metadata.py",
         "astra_core/metrics",
         "astra_core/engine",
         "astra_core/models",

@@ -80,6 +80,7 @@ class RolloutsFiles:
         "astra_core/training/launch.py",
         "astra_core/assembly.py",
         "astra_core/engine",
+        "astra_core/metadata.py",
         "astra_core/metrics",
         "astra_core/evaluator.py",
         "astra_core/models",
@@ -119,7 +120,7 @@ def collect_rollouts(
             validated.require_success(files.report)
     nodes = [node for graph in graphs for node in graph.nodes() if not node.has_failed]
     summary = RolloutsSummary(
-        num_prompts=len(graphs),
+        num_prompts=len(graphs) // params.rollouts.runs_per_prompt,
         num_turns=num_turns,
         score_mean=_mean([node.score for node in nodes]),
         success_rate=_mean([float(node.score >= 0.5) for node in nodes]),
@@ -139,7 +140,7 @@ def _collected(
     sampler = build_sampler(
         params.rollouts, params.reward, system=system, prompts=prompts, seed=params.training_seed
     )
-    chosen = sampler.episodes(0, min(params.rollouts.num_prompts, len(prompts)))
+    chosen = sampler.runs(0, min(params.rollouts.num_prompts, len(prompts)))
     return rewarded(sampler.reward, rolled_out(sampler, chosen, iteration=0))
 
 

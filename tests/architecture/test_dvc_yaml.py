@@ -37,6 +37,7 @@ PLUMBING = {
 # must not train the built-in model again, on which everything else rests.
 LOADED_ONLY = {
     "models": {
+        "astra_core.metadata",
         "astra_core.models.decoding",
         "astra_core.models.rows",
         "astra_core.rollout",

@@ -29,7 +29,7 @@ class RecordingSampler(TreeSampler):
     asked = ()
 
     def roll_out(self, prompts, *, iteration):
-        self.asked = [prompt.prompt_id for prompt in prompts]
+        self.asked = [[prompt.prompt_id, prompt.run_id] for prompt in prompts]
         graphs = [_broken(graph) for graph in super().roll_out(prompts, iteration=iteration)]
         self.refuse_many_failures(graphs)
         return graphs
@@ -43,7 +43,7 @@ def _broken(graph):
     )
 
 
-def experience_of(limit, *, world=None):
+def experience_of(limit, *, world=None, runs=1):
     """What an experience says, or why there is none, and the prompts rolled out here."""
     system = tiny_system(1)
     plain = sampler_of(system)
@@ -55,6 +55,7 @@ def experience_of(limit, *, world=None):
         seed=plain.seed,
         max_failed_fraction=limit,
     )
+    sampler.runs_per_prompt = runs
     algorithm = DPO(DPO.Options(), system=system)
     harness = Harness(sampler, algorithm, num_episodes=NUM_EPISODES, world=world)
     try:
@@ -69,6 +70,7 @@ def main():
     folder, *limits = sys.argv[1:]
     world = World.join(timeout_s=20.0)
     found = {limit: experience_of(float(limit), world=world) for limit in limits}
+    found["runs"] = experience_of(1.0, world=world, runs=3)
     Path(folder, f"experience_{world.rank}.json").write_text(json.dumps(found))
     world.leave()
 

@@ -149,7 +149,8 @@ def test_the_parts_make_a_trainer_that_trains(folders, tmp_path):
 
 def test_the_share_of_failures_that_stops_a_sampler_is_the_configured_one(folders):
     system = loaded(folders)
-    rollouts = RolloutsConfiguration(max_failed_fraction=0.25)
+    rollouts = RolloutsConfiguration(max_failed_fraction=0.25, runs_per_prompt=3)
     sampler = build_sampler(rollouts, REWARD, system=system, prompts=tiny_prompts(2), seed=0)
 
     assert 0.25 == sampler.max_failed_fraction
+    assert 3 == sampler.runs_per_prompt

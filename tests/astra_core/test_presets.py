@@ -15,6 +15,7 @@ from astra_core.config import (
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.models.language_model import LanguageModel
 from astra_core.presets import Assembly, hf_configuration, hf_trainer
+from astra_core.rollout import Prompt
 from astra_core.testing import tiny_language_model, tiny_prompts
 from astra_core.training.trainer import Trainer
 
@@ -162,3 +163,21 @@ def test_a_model_of_the_hub_is_named_as_such(folders):
         )
 
     assert [] == hosts
+
+
+def test_a_prompt_may_have_metadata_and_several_runs(folders):
+    prompts = [TEXTS[0], Prompt.of(TEXTS[1], {"difficulty": 2})]
+    assembly = SMALL.model_copy(update={"runs_per_prompt": 2})
+    trainer = built(folders, assembly=assembly, prompts=prompts)
+    graphs = trainer.harness.experience(0).graphs
+
+    assert {0, 1} == {graph.run_id for graph in graphs}
+    assert [{}, {"difficulty": 2}] == [prompt.metadata for prompt in trainer.sampler.prompts]
+    assert 2 * trainer.config.num_episodes_per_experience == len(graphs)
+
+
+def test_runs_are_compared_only_where_there_are_several(folders):
+    runs = {"name": "grpo", "options": {"compare": "runs"}}
+    with pytest.raises(ConfigurationError, match="runs_per_prompt must be at least 2"):
+        built(folders, algorithm=runs)
+    built(folders, algorithm=runs, assembly=SMALL.model_copy(update={"runs_per_prompt": 2}))

@@ -1,9 +1,11 @@
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from astra_core.errors import DataError
 from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.rollout import runs_of
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_prompts, tiny_system
 
@@ -49,3 +51,58 @@ def test_passes_over_the_prompts_differ_in_order():
 def test_episodes_need_a_prompt():
     with pytest.raises(DataError, match="at least one prompt"):
         sampler(0).episodes(0, 2)
+
+
+def test_a_prompt_that_is_run_once_is_its_own_run():
+    own = sampler(5)
+
+    assert own.episodes(2, 3) == own.runs(2, 3)
+
+
+def test_each_episode_is_run_as_often_as_asked():
+    own = sampler(5)
+    own.runs_per_prompt = 3
+
+    assert runs_of(own.episodes(2, 2), 3) == own.runs(2, 2)
+
+
+def said(graphs):
+    return [[node.probe_ids for node in graph.nodes()] for graph in graphs]
+
+
+def test_runs_of_a_prompt_are_independent_and_the_first_is_that_of_a_single_run():
+    own = sampler(2)
+    alone = own.roll_out(own.prompts, iteration=1)
+    graphs = own.roll_out(runs_of(own.prompts, 3), iteration=1)
+
+    assert [0, 1, 2] * 2 == [graph.run_id for graph in graphs]
+    assert said(alone) == said(graphs[::3])
+    assert 6 == len({str(turns) for turns in said(graphs)})
+    # Whatever else is rolled out beside it.
+    (again,) = own.roll_out([replace(own.prompts[1], run_id=2)], iteration=1)
+    assert said(graphs[5:]) == said([again])
+
+
+class Curriculum(TreeSampler):
+    """Easy prompts first: those up to a difficulty that grows with the iteration."""
+
+    def episodes(self, iteration, count):
+        easy = [p for p in self.prompts if p.metadata.get("difficulty", 0) <= iteration]
+        return tuple(easy[place % len(easy)] for place in range(count))
+
+
+def test_a_sampler_may_choose_prompts_by_their_metadata():
+    levels = [2, 0, 1, 0]
+    prompts = [
+        replace(p, metadata={"difficulty": level})
+        for p, level in zip(tiny_prompts(4), levels, strict=True)
+    ]
+    reward = AdversarialReward(AdversarialReward.Options())
+    parts = {"system": SYSTEM, "prompts": prompts, "reward": reward, "seed": 0}
+    own = Curriculum(Curriculum.Options(), **parts)
+
+    assert [0, 0, 0, 0] == [p.metadata["difficulty"] for p in own.episodes(0, 4)]
+    assert [0, 1, 0, 0] == [p.metadata["difficulty"] for p in own.episodes(1, 4)]
+    assert [2, 0, 1, 0] == [p.metadata["difficulty"] for p in own.episodes(2, 4)]
+    graphs = own.roll_out(own.episodes(2, 4), iteration=2)
+    assert levels == [graph.prompt.metadata["difficulty"] for graph in graphs]

@@ -1,10 +1,11 @@
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 
 from astra_core.errors import ConfigurationError, DataError
-from astra_core.testing import tiny_graph, tiny_node
+from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
 
 GRAPH = tiny_graph(tiny_node(0.2), tiny_node(0.4), tiny_node(0.9))
 
@@ -36,9 +37,81 @@ def test_conversations_weigh_alike_however_many_turns_they_have(make_algorithm):
 
 
 @pytest.mark.parametrize("scale", ["none", "batch"])
-def test_conversations_are_always_scaled(scale, make_algorithm):
+@pytest.mark.parametrize("compare", ["conversations", "runs"])
+def test_means_are_always_scaled(compare, scale, make_algorithm):
     with pytest.raises(ConfigurationError, match="scale must be 'group'"):
-        make_algorithm("grpo", compare="conversations", scale=scale)
+        make_algorithm("grpo", compare=compare, scale=scale)
+
+
+def run_of(prompt, run_id, *nodes):
+    return tiny_graph(*nodes, prompt=replace(prompt, run_id=run_id))
+
+
+def over(algorithm, graphs):
+    return [step.advantage for step in algorithm.flatten_all(graphs)]
+
+
+def test_runs_of_a_prompt_are_compared_as_in_nexrl(make_algorithm, vector_cases):
+    cases = [case for case in vector_cases("nexrl_grpo_outcome_advantage") if case["run_ids"]]
+    assert len(cases) > 1
+    for case in cases:
+        rewards = [sum(row) for row in case["token_level_rewards"]]
+        graphs = [
+            run_of(tiny_prompts(1)[0], run, *(tiny_node(r) for r, n in pairs if n == run))
+            for pairs in [list(zip(rewards, case["run_ids"], strict=True))]
+            for run in sorted(set(case["run_ids"]))
+        ]
+        algorithm = make_algorithm("grpo", compare="runs", backup="none")
+
+        expected = [row[0] for row in case["expected_advantages"]]
+        assert expected == pytest.approx(over(algorithm, graphs), rel=1e-5, abs=1e-6)
+
+
+def test_only_runs_of_one_prompt_are_compared(make_algorithm):
+    first, second = tiny_prompts(2)
+    graphs = [
+        run_of(first, 0, tiny_node(0.2)),
+        run_of(second, 0, tiny_node(0.9)),
+        run_of(first, 1, tiny_node(0.6)),
+        run_of(second, 1, tiny_node(0.9)),
+    ]
+    half = 1 / math.sqrt(2.0)
+
+    for compare in ("prompt", "runs"):
+        algorithm = make_algorithm("grpo", compare=compare)
+        assert [-half, 0.0, half, 0.0] == pytest.approx(over(algorithm, graphs))
+        assert {"groups": 2.0, "flat_groups": 1.0} == algorithm.remember(graphs)
+        dropped = make_algorithm("grpo", compare=compare, drop_flat_groups=True)
+        assert [-half, half] == pytest.approx(over(dropped, graphs))
+    # Alone after its context, no probe teaches anything.
+    assert [0.0] * 4 == over(make_algorithm("grpo"), graphs)
+
+
+def test_a_long_run_weighs_as_much_as_a_short_one_or_as_its_turns(make_algorithm):
+    prompt = tiny_prompts(1)[0]
+    long = run_of(prompt, 0, tiny_node(0.2, tiny_node(0.2, tiny_node(0.2))))
+    graphs = [long, run_of(prompt, 1, tiny_node(0.6))]
+
+    # Run means 0.2 and 0.6: mean 0.4, sample spread sqrt(0.08).
+    expected = [value / math.sqrt(0.08) for value in (-0.2, -0.2, -0.2, 0.2)]
+    by_run = make_algorithm("grpo", compare="runs", backup="none")
+    assert expected == pytest.approx(over(by_run, graphs))
+    # Turns 0.2, 0.2, 0.2 and 0.6: mean 0.3, sample spread 0.2.
+    by_turn = make_algorithm("grpo", compare="prompt", backup="none")
+    assert [-0.5, -0.5, -0.5, 1.5] == pytest.approx(over(by_turn, graphs))
+    centred = make_algorithm("grpo", compare="prompt", backup="none", scale="none")
+    assert [-0.1, -0.1, -0.1, 0.3] == pytest.approx(over(centred, graphs))
+
+
+def test_runs_are_flat_when_their_means_are(make_algorithm):
+    prompt = tiny_prompts(1)[0]
+    graphs = [
+        run_of(prompt, 0, tiny_node(0.2), tiny_node(0.6)),
+        run_of(prompt, 1, tiny_node(0.4)),
+    ]
+
+    assert 1.0 == make_algorithm("grpo", compare="runs").remember(graphs)["flat_groups"]
+    assert 0.0 == make_algorithm("grpo", compare="prompt").remember(graphs)["flat_groups"]
 
 
 def test_flat_groups_stay_with_advantage_zero_or_are_dropped(make_algorithm):

@@ -81,7 +81,7 @@ CHANGES = {
         *BOUNDS,
         ({}, {"scale": "none"}),
         ({}, {"scale": "batch"}),
-        ({}, {"compare": "conversations"}),
+        *(({}, {"compare": how}) for how in ("conversations", "prompt", "runs")),
         ({}, {"min_spread": 0.3}),
         ({}, {"drop_flat_groups": True}),
         ({}, {"ratio": "sequence"}),

@@ -180,6 +180,13 @@ class _Stuck(TreeSampler):
         return [type(graph)(graph.prompt, parts["iteration"], graph.children) for graph in graphs]
 
 
+class _Unnumbered(TreeSampler):
+    def roll_out(self, prompts, *, iteration):
+        first = [replace(prompt, run_id=0) for prompt in prompts]
+        graphs = super().roll_out(first, iteration=iteration)
+        return [replace(g, prompt=prompt) for g, prompt in zip(graphs, prompts, strict=True)]
+
+
 class _Terse(TreeSampler):
     def roll_out(self, prompts, *, iteration):
         def terse(node):
@@ -194,7 +201,12 @@ class _Terse(TreeSampler):
 
 @pytest.mark.parametrize(
     ("sampler", "promise"),
-    [(_Shuffled, "in order"), (_Stuck, "iterations differ"), (_Terse, "reference it declares")],
+    [
+        (_Shuffled, "in order"),
+        (_Stuck, "iterations differ"),
+        (_Unnumbered, "runs of a prompt differ"),
+        (_Terse, "reference it declares"),
+    ],
 )
 def test_a_sampler_that_breaks_a_promise_is_told_which(sampler, promise):
     with pytest.raises(AssertionError, match=promise):

@@ -103,7 +103,7 @@ def experiences(tmp_path_factory):
     statuses = ended(started(folder, *map(str, LIMITS), script="distributed_rollouts.py"))
     assert [0, 0] == [status for status, _ in statuses], statuses
     found = [json.loads((folder / f"experience_{rank}.json").read_text()) for rank in range(SIZE)]
-    return {limit: [each[str(limit)] for each in found] for limit in LIMITS}
+    return {limit: [each[str(limit)] for each in found] for limit in (*LIMITS, "runs")}
 
 
 @pytest.mark.parametrize("limit", LIMITS)
@@ -119,6 +119,15 @@ def test_processes_share_the_rollouts_and_count_failures_over_all_of_them(experi
     assert alone["asked"][::2] == first["asked"]
     assert alone["asked"][1::2] == second["asked"]
     assert limit == first["limit"]
+
+
+def test_processes_share_the_runs_of_a_prompt_too(experiences):
+    first, second = experiences["runs"]
+    alone = experience_of(1.0, runs=3)
+
+    assert alone["said"] == first["said"] == second["said"]
+    assert [0, 1, 2] * 5 == [run for _, run in alone["asked"]]
+    assert (alone["asked"][::2], alone["asked"][1::2]) == (first["asked"], second["asked"])
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])

@@ -167,6 +167,20 @@ def test_a_sampler_without_siblings_is_refused_where_they_are_compared(algorithm
     assert 1 == len(str(refusal.value).splitlines())
 
 
+def test_runs_that_are_compared_must_be_made():
+    runs = {"algorithm": {"name": "grpo", "options": {"compare": "runs"}}}
+    with pytest.raises(
+        ConfigurationError, match=r"rollouts\.runs_per_prompt must be at least 2 for GRPO"
+    ) as refusal:
+        check_params(Params.read({"training": runs}, where=""))
+
+    assert 1 == len(str(refusal.value).splitlines())
+    # One probe after each context is then enough.
+    single = {"name": "tree", "options": {"tree_width": 1}}
+    record = {"training": runs, "rollouts": {"runs_per_prompt": 2, "sampler": single}}
+    check_params(Params.read(record, where=""))
+
+
 def test_a_value_head_that_nobody_brings_is_refused():
     with pytest.raises(ConfigurationError, match="_Headless must bring the value head") as refusal:
         _check_choice(f"{__name__}:_Headless", {})
