@@ -86,8 +86,11 @@ def rollout_facts(frame: pd.DataFrame) -> pd.DataFrame:
         msg = f"rollouts must have all of their columns, got none called {missing}; collect again"
         raise DataError(msg)
     failed = frame["failure"] != ""
-    known = set(zip(frame["prompt_id"], frame["iteration"], frame["path"], strict=True))
-    parents = list(zip(frame["prompt_id"], frame["iteration"], frame["parent"], strict=True))
+    # A file of single runs does not number them.
+    runs = frame["run_id"] if "run_id" in frame else [0] * len(frame)
+    tree = (frame["prompt_id"], frame["iteration"], runs)
+    known = set(zip(*tree, frame["path"], strict=True))
+    parents = list(zip(*tree, frame["parent"], strict=True))
     return pd.DataFrame(
         {
             "row_id": frame["row_id"],
@@ -96,7 +99,7 @@ def rollout_facts(frame: pd.DataFrame) -> pd.DataFrame:
             "truncated": (frame["truncated_tokens"] > 0).astype(float),
             "depth_matches": frame["path"].map(_depth) == frame["depth"],
             "parent_matches": frame["path"].map(_parent) == frame["parent"],
-            "parent_known": [not key[2] or key in known for key in parents],
+            "parent_known": [not key[-1] or key in known for key in parents],
             "num_probe_ids": frame["probe_ids"].map(_size),
             "num_probe_logprobs": frame["probe_logprobs"].map(_size),
             "num_probe_mask": frame["probe_mask"].map(_size),

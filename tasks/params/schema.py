@@ -39,6 +39,10 @@ class PromptsConfiguration(Section):
     path: Path | None = Field(default=None, description="json, jsonl, csv, txt or parquet file.")
     dev_path: Path | None = Field(default=None, description="A file of its own for the dev split.")
     text_column: str = Field(default="text", description="Column or key that holds the prompt.")
+    metadata_columns: Literal["all"] | tuple[str, ...] = Field(
+        default="all",
+        description="Columns kept as Prompt.metadata beside the prompt: all, or these names.",
+    )
     dataset: str | None = Field(default=None, description="Hub data set id.")
     revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
     hub_split: str = "train"
@@ -56,6 +60,12 @@ class PromptsConfiguration(Section):
             raise ValueError(msg)
         if self.source == "hub" and not re.fullmatch(r"[0-9a-f]{40}", self.revision or ""):
             msg = "revision must be a commit hash of 40 hexadecimal digits, a branch can move"
+            raise ValueError(msg)
+        if self.metadata_columns != "all" and self.text_column in self.metadata_columns:
+            msg = f"metadata_columns must be columns beside '{self.text_column}', the prompt itself"
+            raise ValueError(msg)
+        if self.source == "builtin" and self.metadata_columns not in {"all", ()}:
+            msg = "metadata_columns must be 'all' when source is 'builtin', which has no columns"
             raise ValueError(msg)
         if self.source == "builtin" and self.dev_path is not None:
             msg = "dev_path must be null when source is 'builtin', which makes its own dev split"

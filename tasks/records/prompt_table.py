@@ -1,13 +1,22 @@
-"""The tables of prompts: one row per prompt, those that were rejected with their reasons."""
+"""The tables of prompts: one row per prompt, those that were rejected with their reasons.
 
-from collections.abc import Iterable
+What a user's file says of a prompt beside its text is one column of JSON, ``metadata``: so each
+value keeps its type, and a column of a name of ours is no conflict. A source without further
+columns gives a table without it.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
+
+from astra_core.metadata import Metadata, Scalar
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SPLITS = ("train", "dev", "test")
 COLUMNS = ("prompt_id", "text", "split", "source", "licence", "family")
+METADATA = "metadata"
 REJECTED = "rejected"
 REASONS = "reasons"
 
@@ -19,11 +28,11 @@ def prompt_schema(columns: Iterable[str] = COLUMNS) -> "pa.Schema":
     return pa.schema([(column, pa.string()) for column in columns])
 
 
-def rejected_schema() -> "pa.Schema":
+def rejected_schema(columns: Iterable[str] = COLUMNS) -> "pa.Schema":
     """A prompt, and the row-level checks that it fails."""
     import pyarrow as pa
 
-    return prompt_schema().append(pa.field(REASONS, pa.list_(pa.string())))
+    return prompt_schema(columns).append(pa.field(REASONS, pa.list_(pa.string())))
 
 
 def rejected_rows(prompts: "pa.Table", reasons: Iterable[Iterable[str]]) -> "pa.Table":
@@ -32,3 +41,18 @@ def rejected_rows(prompts: "pa.Table", reasons: Iterable[Iterable[str]]) -> "pa.
 
     listed = pa.array([list(each) for each in reasons], pa.list_(pa.string()))
     return prompts.append_column(REASONS, listed)
+
+
+def spelled_metadata(metadata: Mapping[str, Scalar]) -> str | None:
+    """As the column holds it; None where there is none."""
+    return json.dumps(dict(metadata)) if metadata else None
+
+
+def read_metadata(text: str | None) -> Metadata:
+    """What ``spelled_metadata`` wrote.
+
+    Raises:
+        ValueError: It is no JSON.
+        DataError: It is no mapping of plain values.
+    """
+    return Metadata(json.loads(text) if text else None)

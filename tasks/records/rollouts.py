@@ -1,7 +1,8 @@
 """Rollouts as a table: one row per turn, row groups of whole graphs.
 
 ``COLUMNS`` says of each column what it holds, where its value comes from and what it becomes again:
-schema, writer and reader all follow it.
+schema, writer and reader all follow it. The columns in ``OPTIONAL`` are there only where a graph
+has something for them, and a file without them reads as one of first runs without metadata.
 """
 
 import math
@@ -15,11 +16,14 @@ from typing import TYPE_CHECKING, Any
 from astra_core.errors import DataError
 from astra_core.files import draft_of, record_digest
 from astra_core.rollout import Context, Failure, Graph, Node, Probe, Prompt, Replies
+from tasks.records.prompt_table import read_metadata, spelled_metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 ROLLOUTS_FILE = "rollouts.parquet"
+# Equal for the rows of one graph.
+_GRAPH = ("prompt_id", "iteration", "run_id")
 
 # Whole numbers have 32 bits. Doubles: a value survives the file bit for bit, and so does the first
 # update.
@@ -77,7 +81,7 @@ class Column:
 
 def _row_id(graph: Graph, node: Node) -> str:
     place = [graph.prompt.prompt_id, graph.iteration, _spelled_path(node.path)]
-    return record_digest(place)[:16]
+    return record_digest([*place, graph.run_id] if graph.run_id else place)[:16]
 
 
 COLUMNS = (
@@ -105,6 +109,10 @@ COLUMNS = (
     Column("reward", NUMBER, to="node reward"),
     Column("failure", TEXT, to="failure reason"),
 )
+OPTIONAL = (
+    Column("run_id", WHOLE, of=lambda graph, _: graph.run_id),
+    Column("prompt_metadata", TEXT, of=lambda graph, _: spelled_metadata(graph.prompt.metadata)),
+)
 # Column and field, by the part of a turn that the field belongs to.
 PARTS = {
     part: tuple(
@@ -114,12 +122,20 @@ PARTS = {
 }
 
 
-def rollout_schema() -> "pa.Schema":
+def columns_for(graphs: Sequence[Graph]) -> tuple[Column, ...]:
+    """The columns of a file of these graphs."""
+    has_runs = any(graph.run_id for graph in graphs)
+    has_metadata = any(graph.prompt.metadata for graph in graphs)
+    kept = zip(OPTIONAL, (has_runs, has_metadata), strict=True)
+    return COLUMNS + tuple(column for column, is_kept in kept if is_kept)
+
+
+def rollout_schema(columns: Sequence[Column] = COLUMNS) -> "pa.Schema":
     """The columns as Arrow has them."""
     import pyarrow as pa
 
     kinds = {}
-    for column in COLUMNS:
+    for column in columns:
         kind = getattr(pa, column.kind)()
         for _ in range(column.depth):
             kind = pa.list_(kind)
@@ -132,11 +148,12 @@ def write_rollouts(graphs: Sequence[Graph], path: Path, *, graphs_per_group: int
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = rollout_schema()
+    columns = columns_for(graphs)
+    schema = rollout_schema(columns)
     count = 0
     with draft_of(path) as draft, pq.ParquetWriter(draft, schema) as writer:
         for start in range(0, len(graphs), graphs_per_group):
-            rows = list(_rows(graphs[start : start + graphs_per_group]))
+            rows = list(_rows(graphs[start : start + graphs_per_group], columns))
             # One row group whatever its size, so that a reader of one has whole graphs.
             table = pa.Table.from_pylist(rows, schema=schema)
             writer.write_table(table, row_group_size=max(len(rows), 1))
@@ -160,10 +177,11 @@ def stream_rollouts(path: Path) -> Iterator[Graph]:
         DataError: The file is missing or is no table of rollouts.
     """
     for table in rollout_tables(path):
-        for _, own in groupby(table.to_pylist(), key=itemgetter("prompt_id", "iteration")):
+        keys = [name for name in _GRAPH if name in table.column_names]
+        for _, own in groupby(table.to_pylist(), key=itemgetter(*keys)):
             try:
                 graph = _graph(list(own))
-            except (ValueError, TypeError, RecursionError) as error:
+            except (DataError, ValueError, TypeError, RecursionError) as error:
                 msg = f"{path} must hold whole trees, got {type(error).__name__}; run that stage"
                 raise DataError(msg) from error
             yield graph
@@ -178,9 +196,11 @@ def rollout_tables(path: Path) -> Iterator["pa.Table"]:
     import pyarrow.parquet as pq
     from pyarrow import ArrowException
 
-    schema = rollout_schema()
     try:
         with pq.ParquetFile(path) as file:
+            names = set(file.schema_arrow.names)
+            extra = tuple(column for column in OPTIONAL if column.name in names)
+            schema = rollout_schema(COLUMNS + extra)
             if not file.num_row_groups:
                 yield schema.empty_table()
             for number in range(file.num_row_groups):
@@ -190,10 +210,10 @@ def rollout_tables(path: Path) -> Iterator["pa.Table"]:
         raise DataError(msg) from error
 
 
-def _rows(graphs: Sequence[Graph]) -> Iterator[dict[str, Any]]:
+def _rows(graphs: Sequence[Graph], columns: Sequence[Column]) -> Iterator[dict[str, Any]]:
     for graph in graphs:
         for node in graph.nodes():
-            yield {column.name: column.value(graph, node) for column in COLUMNS}
+            yield {column.name: column.value(graph, node) for column in columns}
 
 
 def _graph(rows: list[dict[str, Any]]) -> Graph:
@@ -202,7 +222,9 @@ def _graph(rows: list[dict[str, Any]]) -> Graph:
         children.setdefault(row["parent"], []).append(row)
 
     first = rows[0]
-    prompt = Prompt(first["prompt_id"], first["prompt_text"])
+    metadata = read_metadata(first.get("prompt_metadata"))
+    run_id = first.get("run_id") or 0
+    prompt = Prompt(first["prompt_id"], first["prompt_text"], metadata, run_id)
     return Graph(prompt, first["iteration"], _grown("", children))
 
 

@@ -1,4 +1,4 @@
-"""Prompt texts in files: json, jsonl, csv, txt and parquet, told apart by their suffix.
+"""Prompts in files: json, jsonl, csv, txt and parquet, told apart by their suffix.
 
 All but json are read as a stream, so a million rows take no more memory than a thousand. Whatever
 is wrong with a file is one error that names the place and never quotes the text, which may offend.
@@ -6,30 +6,51 @@ is wrong with a file is one error that names the place and never quotes the text
 
 import csv
 import json
-import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.errors.excerpt import excerpt, shortened
+from astra_core.metadata import Scalar
 from astra_core.paths import found_at, is_file
+from tasks.sources.columns import Columns, shown_names
+from tasks.sources.csv_numbers import cell_value, column_kinds
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # Rows of a parquet file held at a time.
 _BATCH_ROWS = 8192
 _WAY_OUT = "see prompts.text_column"
 
 
-def read_texts(path: Path, *, text_column: str) -> Iterator[str | None]:
-    """The prompts of one file in order; None where a row holds no text.
+@dataclass(frozen=True, slots=True)
+class FileRow:
+    """One row of a file.
+
+    Attributes:
+        text: The prompt; None where the row holds no text.
+        metadata: What is kept of its other columns.
+    """
+
+    text: str | None
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+def read_rows(path: Path, columns: Columns) -> Iterator[FileRow]:
+    """The prompts of one file in order.
 
     Args:
         path: The suffix chooses the reader.
-        text_column: The key or column that holds the prompt; bare strings need none.
+        columns: Which column holds the prompt, and which others are kept; a row that is bare text
+            has none.
 
     Raises:
-        ConfigurationError: The file or the column does not exist, or the suffix has no reader.
+        ConfigurationError: The file or a column does not exist, or the suffix has no reader.
         DataError: The file is broken, empty or not UTF-8.
     """
     reader = _READERS.get(path.suffix.lower())
@@ -44,9 +65,9 @@ def read_texts(path: Path, *, text_column: str) -> Iterator[str | None]:
         msg = f"{path} must hold prompts, got an empty file; check how it was written"
         raise DataError(msg)
     try:
-        for number, text in enumerate(reader(path, text_column), start=1):
-            _check_text(text, place=f"{path} row {number}")
-            yield text
+        for number, row in enumerate(reader(path, columns), start=1):
+            _check_text(row.text, place=f"{path} row {number}")
+            yield row
     except OSError as error:
         msg = f"{path} must be readable, got: {error.strerror}; check its permissions"
         raise DataError(msg) from None
@@ -75,67 +96,102 @@ def file_suffixes() -> tuple[str, ...]:
     return (".parquet", ".jsonl", ".csv", ".json", ".txt")
 
 
-def _read_json(path: Path, text_column: str) -> Iterator[str | None]:
+def _read_json(path: Path, columns: Columns) -> Iterator[FileRow]:
     with path.open(encoding="utf-8-sig") as file:
         rows = _parsed(file.read(), place=str(path))
     if not isinstance(rows, list):
         msg = f"{path} must be a JSON list of prompts, got {type(rows).__name__}; wrap it in []"
         raise DataError(msg)
     for number, row in enumerate(rows, start=1):
-        yield _text_of(row, text_column, place=f"{path} row {number}")
+        yield _row_of(row, columns, place=f"{path} row {number}")
 
 
-def _read_jsonl(path: Path, text_column: str) -> Iterator[str | None]:
+def _read_jsonl(path: Path, columns: Columns) -> Iterator[FileRow]:
     with path.open(encoding="utf-8-sig", newline="\n") as file:
         for number, line in enumerate(file, start=1):
             if line.strip():
                 place = f"{path} line {number}"
-                yield _text_of(_parsed(line, place=place), text_column, place=place)
+                yield _row_of(_parsed(line, place=place), columns, place=place)
 
 
-def _read_txt(path: Path, text_column: str) -> Iterator[str | None]:  # noqa: ARG001 - one shape for all readers
+def _read_txt(path: Path, columns: Columns) -> Iterator[FileRow]:
+    columns.of_header([], place=str(path))
     with path.open(encoding="utf-8-sig") as file:
-        yield from file
+        yield from map(FileRow, file)
 
 
-def _read_csv(path: Path, text_column: str) -> Iterator[str | None]:
+def _read_csv(path: Path, columns: Columns) -> Iterator[FileRow]:
+    _, header = next(_csv_fields(path), (0, []))
+    _require_column(columns.text, header, path=path)
+    kept = columns.of_header(header, place=str(path))
+    # Read twice: that a column holds numbers is known only at its end.
+    kinds = column_kinds((row for _, row in _csv_rows(path)), kept) if kept else {}
+    for place, row in _csv_rows(path):
+        values = {name: cell_value(row[name], kinds[name]) for name in kept}
+        yield FileRow(row[columns.text], columns.picked(values, place=place))
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
+    """The rows by column, each with its place; a field that a short row lacks is None."""
+    fields = _csv_fields(path)
+    _, header = next(fields, (0, []))
+    for line, row in fields:
+        # The text would be cut at an unquoted comma without a word.
+        if len(row) > len(header):
+            msg = (
+                f"{path} line {line} must have {len(header)} fields, "
+                "got more; put texts that hold commas in double quotes"
+            )
+            raise DataError(msg)
+        if row:
+            yield f"{path} line {line}", dict(zip_longest(header, row))
+
+
+def _csv_fields(path: Path) -> Iterator[tuple[int, list[str]]]:
     # The default of 131,072 characters would stop at a long prompt that validation is to judge.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file, strict=True)
+        rows = csv.reader(file, strict=True)
         try:
-            columns = list(rows.fieldnames or ())
-            _require_column(text_column, columns, path=path)
             for row in rows:
-                # csv would cut the text at an unquoted comma without a word.
-                if None in row:
-                    msg = (
-                        f"{path} line {rows.line_num} must have {len(columns)} fields, "
-                        "got more; put texts that hold commas in double quotes"
-                    )
-                    raise DataError(msg)
-                yield row[text_column]
+                yield rows.line_num, row
         except csv.Error as error:
-            msg = f"{path} line {rows.reader.line_num} must be CSV, got: {error}; mend that row"
+            msg = f"{path} line {rows.line_num} must be CSV, got: {error}; mend that row"
             raise DataError(msg) from None
 
 
-def _read_parquet(path: Path, text_column: str) -> Iterator[str | None]:
+def _read_parquet(path: Path, columns: Columns) -> Iterator[FileRow]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path) as file:
-            _require_column(text_column, file.schema_arrow.names, path=path)
+            _require_column(columns.text, file.schema_arrow.names, path=path)
+            kept = columns.of_header(_plain_columns(file.schema_arrow, columns), place=str(path))
             number = 0
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=[text_column]):
-                for value in batch.column(0).to_pylist():
+            names = [columns.text, *kept]
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=names):
+                for row in batch.select(names).to_pylist():
                     number += 1
-                    yield _text_of(value, text_column, place=f"{path} row {number}")
+                    yield _row_of(row, columns, place=f"{path} row {number}")
     except (pa.ArrowException, OSError, OverflowError) as error:
         reason = shortened(str(error).partition("\n")[0], limit=140)
         msg = f"{path} must be a parquet file, got: {reason}; write it again"
         raise DataError(msg) from None
+
+
+def _plain_columns(schema: "pa.Schema", columns: Columns) -> list[str]:
+    """Without those that may be left out and are lists or structs, which need not be read."""
+    from pyarrow import types
+
+    if columns.wanted != "all":
+        return list(schema.names)
+    nested = [
+        entry for entry in schema if types.is_nested(entry.type) and entry.name != columns.text
+    ]
+    for entry in nested:
+        columns.left_out.setdefault(entry.name, str(entry.type).partition("<")[0])
+    return [entry.name for entry in schema if entry not in nested]
 
 
 def _parsed(text: str, *, place: str) -> Any:
@@ -150,16 +206,22 @@ def _parsed(text: str, *, place: str) -> Any:
         raise DataError(msg) from None
 
 
-def _text_of(row: Any, text_column: str, *, place: str) -> str | None:
-    """The prompt in one parsed row: a string, null, or an object with the column."""
-    if isinstance(row, dict):
-        if text_column not in row:
-            msg = f"{place} must have the key '{text_column}', got {_names(row)}; {_WAY_OUT}"
-            raise ConfigurationError(msg)
-        row = row[text_column]
-    if row is None or isinstance(row, str):
-        return row
-    msg = f"{place} must hold text, got {type(row).__name__}; {_WAY_OUT}"
+def _row_of(row: Any, columns: Columns, *, place: str) -> FileRow:
+    """One parsed row: a string, null, or an object with the column of the prompt."""
+    if not isinstance(row, dict):
+        text = _text_of(row, place=place)
+        return FileRow(text, {} if text is None else columns.picked({}, place=place))
+    if columns.text not in row:
+        msg = f"{place} must have the key '{columns.text}', got {shown_names(row)}; {_WAY_OUT}"
+        raise ConfigurationError(msg)
+    text = _text_of(row[columns.text], place=place)
+    return FileRow(text, columns.picked(row, place=place))
+
+
+def _text_of(value: Any, *, place: str) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    msg = f"{place} must hold text, got {type(value).__name__}; {_WAY_OUT}"
     raise DataError(msg)
 
 
@@ -168,16 +230,11 @@ def _require_column(text_column: str, columns: list[str], *, path: Path) -> None
         msg = f"{path} must have one column '{text_column}', got several; rename the others"
         raise ConfigurationError(msg)
     if text_column not in columns:
-        msg = f"{path} must have the column '{text_column}', got {_names(columns)}; {_WAY_OUT}"
+        msg = f"{path} must have the column '{text_column}', got {shown_names(columns)}; {_WAY_OUT}"
         raise ConfigurationError(msg)
 
 
-def _names(columns: Iterable[Any]) -> list[str]:
-    """The columns that look like names: a file without a header would show its first prompt."""
-    return [name for name in map(str, columns) if re.fullmatch(r"\w{1,30}", name)]
-
-
-_READERS: dict[str, Callable[[Path, str], Iterator[str | None]]] = {
+_READERS: dict[str, Callable[[Path, Columns], Iterator[FileRow]]] = {
     ".csv": _read_csv,
     ".json": _read_json,
     ".jsonl": _read_jsonl,

@@ -79,6 +79,7 @@ class EvaluationFiles:
         "tasks/reporting/examples.py",
         "tasks/records/evaluation.py",
         "tasks/records/models.py",
+        "tasks/records/prompt_table.py",
         "tasks/records/prompts.py",
         "tasks/records/reports.py",
         "tasks/records/rollouts.py",

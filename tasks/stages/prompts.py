@@ -10,45 +10,32 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from itertools import chain, islice
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
 from astra_core.files import draft_folder_of
+from astra_core.metadata import Metadata
 from astra_core.seeding import derive_key
 from tasks.params.schema import PromptsConfiguration
 from tasks.pipeline.stage import Out, stage
-from tasks.records.prompt_table import COLUMNS, SPLITS, prompt_schema
+from tasks.records.prompt_table import (
+    COLUMNS,
+    METADATA,
+    SPLITS,
+    prompt_schema,
+    spelled_metadata,
+)
 from tasks.sources.families import FamilyFinder
-from tasks.sources.files import read_texts
-from tasks.sources.hub import fetch_dataset
+from tasks.sources.rows import SourceRow, columns_of, source_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 # Rows held in memory at a time, and rows of one parquet row group.
 _BATCH_ROWS = 8192
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRow:
-    """One row as a source gives it.
-
-    Attributes:
-        text: None or blank where the source holds no text.
-        source: Names the source, not the machine it lies on.
-        licence: Of the text.
-        family: The near-duplicate group if the source knows it.
-        is_dev: From a dev file of its own.
-    """
-
-    text: str | None
-    source: str
-    licence: str
-    family: str | None = None
-    is_dev: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +48,8 @@ class PromptsSummary:
     num_near_dev: int
     num_families: int
     splits: dict[str, int]
+    num_differing: int = 0
+    left_out: str = ""
 
     def summary(self) -> str:
         """One line for a person."""
@@ -68,10 +57,13 @@ class PromptsSummary:
         dropped = f"{self.num_blank} blank, {self.num_duplicates} duplicate"
         if self.num_near_dev:
             dropped += f", {self.num_near_dev} too close to the dev file"
-        return (
+        if self.num_differing:
+            dropped += f" ({self.num_differing} of other metadata than the first of its text)"
+        line = (
             f"{self.num_read} rows read: {sizes} prompts in {self.num_families} families; "
             f"dropped {dropped}"
         )
+        return line + (f"; left out columns: {self.left_out}" if self.left_out else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +84,14 @@ class PromptsFiles:
 @stage(
     code=(
         "astra_core/errors/excerpt.py",
+        "astra_core/metadata.py",
         "astra_core/paths.py",
         "astra_core/seeding.py",
         "tasks/builtin/grammar.py",
         "tasks/builtin/openers.py",
         "tasks/builtin/words.py",
         "tasks/records/prompt_table.py",
-        "tasks/sources/families.py",
-        "tasks/sources/hub.py",
-        "tasks/sources/files.py",
+        "tasks/sources",
         "tasks/stages/prompts.py",
     )
 )
@@ -118,7 +109,9 @@ def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles())
     with draft_folder_of(files.folder) as draft:
         spool = draft / "rows.parquet"
         intake = _Intake()
-        intake.take(source_rows(params), spool)
+        columns = columns_of(params.prompts)
+        rows = source_rows(params.prompts, columns, data_seed=params.data_seed)
+        intake.take(rows, spool)
         if not intake.ids:
             msg = (
                 f"source '{params.prompts.source}' must hold at least one prompt, "
@@ -127,34 +120,9 @@ def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles())
             )
             raise DataError(msg)
         summary = _write_splits(params, intake, spool)
+        summary = replace(summary, left_out=columns.summary())
         spool.unlink()
     return summary
-
-
-def source_rows(params: PromptsParams) -> Iterator[SourceRow]:
-    """The rows of the chosen source in its order; those of a dev file come first."""
-    prompts = params.prompts
-    if prompts.source == "builtin":
-        from tasks.builtin.openers import make_openers
-
-        for opener in make_openers(prompts.num_builtin, seed=params.data_seed):
-            yield SourceRow(opener.text, "builtin", "MIT", family=opener.family)
-        return
-    if prompts.dev_path is not None:
-        for text in read_texts(prompts.dev_path, text_column=prompts.text_column):
-            yield SourceRow(text, prompts.dev_path.name, prompts.licence, is_dev=True)
-    paths, source = _source_files(prompts)
-    texts = (read_texts(path, text_column=prompts.text_column) for path in paths)
-    for text in chain.from_iterable(texts):
-        yield SourceRow(text, source, prompts.licence)
-
-
-def _source_files(prompts: PromptsConfiguration) -> tuple[list[Path], str]:
-    if prompts.source == "file":
-        path = prompts.path or Path()
-        return [path], path.name
-    dataset, revision = prompts.dataset or "", prompts.revision or ""
-    return fetch_dataset(dataset, revision, split=prompts.hub_split), f"{dataset}@{revision}"
 
 
 def normalised(text: str | None) -> str:
@@ -186,22 +154,25 @@ class _Intake:
 
     Attributes:
         ids: Prompt ids as numbers, one per row of the spool.
+        seen: The same, each with a digest of the row's metadata.
         num_dev: Rows at the head of the spool that came from a dev file.
     """
 
     ids: "array[int]" = field(default_factory=lambda: array("Q"))
-    seen: set[int] = field(default_factory=set)
+    seen: dict[int, int] = field(default_factory=dict)
     finder: FamilyFinder = field(default_factory=FamilyFinder)
     num_read: int = 0
     num_blank: int = 0
     num_duplicates: int = 0
     num_dev: int = 0
+    num_differing: int = 0
+    has_metadata: bool = False
 
     def take(self, rows: Iterable[SourceRow], spool: Path) -> None:
         """Leaves the kept rows in ``spool``."""
         import pyarrow.parquet as pq
 
-        columns = ("prompt_id", "text", "source", "licence", "family")
+        columns = ("prompt_id", "text", "source", "licence", "family", METADATA)
         with pq.ParquetWriter(spool, prompt_schema(columns)) as writer:
             for batch in _batches(rows):
                 kept = [record for row in batch if (record := self._record(row))]
@@ -215,11 +186,14 @@ class _Intake:
             self.num_blank += 1
             return None
         prompt_id = prompt_id_of(text)
-        number = int(prompt_id, 16)
+        number, metadata = int(prompt_id, 16), spelled_metadata(row.metadata)
+        told = hash(Metadata(row.metadata))
         if number in self.seen:
             self.num_duplicates += 1
+            self.num_differing += self.seen[number] != told
             return None
-        self.seen.add(number)
+        self.seen[number] = told
+        self.has_metadata |= metadata is not None
         self.ids.append(number)
         self.num_dev += row.is_dev
         return {
@@ -228,6 +202,7 @@ class _Intake:
             "source": row.source,
             "licence": row.licence,
             "family": row.family,
+            METADATA: metadata,
         }
 
 
@@ -237,17 +212,18 @@ def _write_splits(params: PromptsParams, intake: _Intake, spool: Path) -> Prompt
 
     counts = Counter(dict.fromkeys(SPLITS, 0))
     families: set[str] = set()
+    columns = (*COLUMNS, METADATA) if intake.has_metadata else COLUMNS
     with ExitStack() as stack:
         writers = {}
         for split in SPLITS:
-            writer = pq.ParquetWriter(spool.with_name(f"{split}.parquet"), prompt_schema())
+            writer = pq.ParquetWriter(spool.with_name(f"{split}.parquet"), prompt_schema(columns))
             writers[split] = stack.enter_context(writer)
         for records in _placed(params, intake, spool):
             families.update(record["family"] for record in records)
             for split, writer in writers.items():
                 rows = [record for record in records if record["split"] == split]
                 counts[split] += len(rows)
-                writer.write_batch(_record_batch(rows, COLUMNS))
+                writer.write_batch(_record_batch(rows, columns))
     return PromptsSummary(
         num_read=intake.num_read,
         num_blank=intake.num_blank,
@@ -255,6 +231,7 @@ def _write_splits(params: PromptsParams, intake: _Intake, spool: Path) -> Prompt
         num_near_dev=len(intake.ids) - counts.total(),
         num_families=len(families),
         splits=dict(counts),
+        num_differing=intake.num_differing,
     )
 
 

@@ -102,6 +102,7 @@ class _Run:
         "tasks/pipeline/precision.py",
         "tasks/records/journal.py",
         "tasks/records/models.py",
+        "tasks/records/prompt_table.py",
         "tasks/records/prompts.py",
         "tasks/records/reports.py",
         "tasks/records/rollouts.py",

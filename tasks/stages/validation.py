@@ -31,6 +31,7 @@ from tasks.params.schema import ValidationConfiguration
 from tasks.pipeline.stage import Dep, Metric, Out, stage
 from tasks.records.prompt_table import (
     COLUMNS,
+    METADATA,
     REJECTED,
     SPLITS,
     prompt_schema,
@@ -69,6 +70,8 @@ class ValidationFiles:
 
 @stage(
     code=(
+        "astra_core/errors/excerpt.py",
+        "astra_core/metadata.py",
         "astra_core/scorer.py",
         "astra_core/scorers",
         "plugins",
@@ -127,7 +130,9 @@ def _tables(folder: Path) -> Iterator["pa.Table"]:
     import pyarrow as pa
 
     batches: list[pa.RecordBatch] = []
-    for batch in chain.from_iterable(_batches(folder / f"{split}.parquet") for split in SPLITS):
+    schema = prompt_schema(_columns(folder))
+    paths = [folder / f"{split}.parquet" for split in SPLITS]
+    for batch in chain.from_iterable(_batches(path, schema) for path in paths):
         batches.append(batch)
         if sum(batch.num_rows for batch in batches) >= _JUDGED_AT_ONCE:
             yield pa.Table.from_batches(batches)
@@ -136,10 +141,16 @@ def _tables(folder: Path) -> Iterator["pa.Table"]:
         yield pa.Table.from_batches(batches)
 
 
-def _batches(path: Path) -> Iterator["pa.RecordBatch"]:
+def _batches(path: Path, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
     with _opened(path) as file:
         for batch in file.iter_batches(batch_size=_READ_AT_ONCE):
-            yield batch.select(list(COLUMNS)).cast(prompt_schema())
+            yield batch.select(schema.names).cast(schema)
+
+
+def _columns(folder: Path) -> tuple[str, ...]:
+    """Those that each split has; the stage before gives all splits the same."""
+    with _opened(folder / f"{SPLITS[0]}.parquet") as file:
+        return (*COLUMNS, METADATA) if METADATA in file.schema_arrow.names else COLUMNS
 
 
 @contextmanager
@@ -218,8 +229,9 @@ def _write_prompts(
     import pyarrow.parquet as pq
 
     with draft_folder_of(paths.valid) as draft, ExitStack() as stack:
-        schemas = dict.fromkeys(SPLITS if accept else (), prompt_schema())
-        schemas[REJECTED] = rejected_schema()
+        columns = _columns(paths.folder)
+        schemas = dict.fromkeys(SPLITS if accept else (), prompt_schema(columns))
+        schemas[REJECTED] = rejected_schema(columns)
         files = {
             name: stack.enter_context(pq.ParquetWriter(draft / f"{name}.parquet", own))
             for name, own in schemas.items()

@@ -106,6 +106,39 @@ CASES = [
     _case("a header alone", "p.csv", "text\n", NONE),
     _case("semicolons", "p.csv", "id;text\n1;a\n", "must have the column 'text'"),
     _case("text after a quote", "p.csv", 'text\n"a"b\n', "must be CSV"),
+    *(
+        _case(
+            "a column that is not there",
+            file,
+            content,
+            "'level', got ['text']",
+            "see prompts.metadata_columns",
+            metadata_columns=["level"],
+        )
+        for file, content in (
+            ("p.json", '[{"text": "a"}]'),
+            ("p.jsonl", '{"text": "a"}\n'),
+            ("p.csv", "text\na\n"),
+            ("p.parquet", GOOD),
+        )
+    ),
+    _case("no columns", "p.txt", "a\n", "must have one column 'level'", metadata_columns=["level"]),
+    _case(
+        "a list in a column",
+        "p.json",
+        '[{"text": "a", "level": [1]}]',
+        "row 1 must hold text, a number, true, false or null in 'level', got list",
+        "leave it out of prompts.metadata_columns",
+        metadata_columns=["level"],
+    ),
+    _case(
+        "infinity in a column",
+        "p.jsonl",
+        '{"text": "a", "level": Infinity}\n',
+        "line 1 must hold text, a number",
+        "a number that is not finite",
+        metadata_columns=["level"],
+    ),
     _case("no parquet", "p.parquet", "PAR1 is not enough", "must be a parquet file"),
     _case("cut short", "p.parquet", GOOD[: len(GOOD) // 2], "must be a parquet file"),
     _case("its head lost", "p.parquet", GOOD[20:], "must be a parquet file"),

@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 from astra_core.errors import DataError
-from astra_core.testing import tiny_graph, tiny_node
+from astra_core.rollout import runs_of
+from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
 from tasks.expectations.facts import (
     ROLLOUT_COLUMNS,
     prompt_facts,
@@ -218,3 +219,20 @@ def test_a_column_that_is_missing_is_named(frame, column):
 
 def test_no_turns_are_no_facts(frame):
     assert 0 == len(rollout_facts(frame.iloc[:0]))
+
+
+def test_runs_of_a_prompt_are_trees_of_their_own(tmp_path):
+    graphs = [
+        tiny_graph(tiny_node(0.5, tiny_node(0.25)), prompt=prompt)
+        for prompt in runs_of(tiny_prompts(1), 2)
+    ]
+    write_rollouts(graphs, tmp_path / "r.parquet")
+    (table,) = rollout_tables(tmp_path / "r.parquet")
+    frame = table.to_pandas()
+    facts = rollout_facts(frame)
+
+    assert facts["parent_known"].all()
+    assert 4 == facts["row_id"].nunique()
+    # Without its first turn, the second run's second turn follows nothing of its own tree.
+    orphaned = frame[(frame["run_id"] == 0) | (frame["path"] != "0")]
+    assert [True, True, False] == rollout_facts(orphaned)["parent_known"].tolist()

@@ -1,6 +1,15 @@
 import pyarrow as pa
 
-from tasks.records.prompt_table import COLUMNS, prompt_schema, rejected_rows, rejected_schema
+from astra_core.metadata import Metadata
+from tasks.records.prompt_table import (
+    COLUMNS,
+    METADATA,
+    prompt_schema,
+    read_metadata,
+    rejected_rows,
+    rejected_schema,
+    spelled_metadata,
+)
 
 
 def test_rejected_rows_are_prompts_with_their_reasons():
@@ -12,3 +21,17 @@ def test_rejected_rows_are_prompts_with_their_reasons():
     assert rejected_schema() == rows.schema
     assert [["url"], ["email", "phone"]] == rows["reasons"].to_pylist()
     assert prompts == rows.select(COLUMNS)
+
+
+def test_metadata_is_json_and_nothing_where_there_is_none():
+    metadata = Metadata({"level": 3, "share": 1.0, "name": "\u4e16"})
+
+    assert metadata == read_metadata(spelled_metadata(metadata))
+    assert spelled_metadata(Metadata()) is None
+    assert Metadata() == read_metadata(None)
+
+
+def test_rejected_rows_keep_their_metadata():
+    columns = (*COLUMNS, METADATA)
+
+    assert [*columns, "reasons"] == rejected_schema(columns).names

@@ -1,6 +1,6 @@
 import math
 import tracemalloc
-from dataclasses import fields
+from dataclasses import fields, replace
 from itertools import chain
 
 import pyarrow.parquet as pq
@@ -153,4 +153,65 @@ def test_a_file_that_is_no_table_is_a_data_error(tmp_path, content):
         (tmp_path / "r.parquet").write_bytes(content)
 
     with pytest.raises(DataError, match="must be a table of rollouts"):
+        read_rollouts(tmp_path / "r.parquet")
+
+
+def runs_with(metadata):
+    prompts = [replace(prompt, metadata=metadata) for prompt in tiny_prompts(2)]
+    return [
+        tiny_graph(tiny_node(0.25 * run, tiny_node(0.5)), prompt=replace(prompt, run_id=run))
+        for prompt in prompts
+        for run in range(3)
+    ]
+
+
+def test_runs_and_metadata_survive_the_file(tmp_path):
+    graphs = runs_with({"category": "fraud", "difficulty": 3, "share": 1.0, "note": None})
+    write_rollouts(graphs, tmp_path / "r.parquet", graphs_per_group=4)
+    found = read_rollouts(tmp_path / "r.parquet")
+
+    assert graphs == found
+    assert [0, 1, 2] * 2 == [graph.run_id for graph in found]
+    kinds = {type(graph.prompt.metadata["share"]) for graph in found}
+    assert {float} == kinds
+    ids = pq.read_table(tmp_path / "r.parquet")["row_id"].to_pylist()
+    assert len(ids) == len(set(ids))
+
+
+def test_only_what_there_is_gets_a_column(tmp_path):
+    columns = {}
+    kinds = {
+        "runs": runs_with({}),
+        "both": runs_with({"a": 1}),
+        "metadata": runs_with({"a": 1})[:1],
+    }
+    for name, graphs in kinds.items():
+        write_rollouts(graphs, tmp_path / name)
+        columns[name] = set(pq.read_schema(tmp_path / name).names) - set(ROW)
+        assert graphs == read_rollouts(tmp_path / name)
+
+    assert {
+        "runs": {"run_id"},
+        "both": {"run_id", "prompt_metadata"},
+        "metadata": {"prompt_metadata"},
+    } == columns
+
+
+def test_the_first_run_has_the_row_ids_of_a_single_one(tmp_path):
+    graphs = runs_with({})
+    write_rollouts(graphs, tmp_path / "all")
+    write_rollouts(graphs[:1], tmp_path / "first")
+    ids = [pq.read_table(tmp_path / name)["row_id"].to_pylist() for name in ("all", "first")]
+
+    assert ids[1] == ids[0][: len(ids[1])]
+
+
+def test_metadata_that_is_broken_is_a_data_error(tmp_path):
+    write_rollouts(runs_with({"a": 1}), tmp_path / "r.parquet")
+    table = pq.read_table(tmp_path / "r.parquet")
+    place = table.column_names.index("prompt_metadata")
+    broken = table.set_column(place, "prompt_metadata", [["{"] * len(table)])
+    pq.write_table(broken, tmp_path / "r.parquet")
+
+    with pytest.raises(DataError, match="must hold whole trees"):
         read_rollouts(tmp_path / "r.parquet")

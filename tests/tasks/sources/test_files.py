@@ -1,12 +1,19 @@
+import datetime as dt
 import json
+import math
 
 import pandas as pd
 import pytest
 
 from astra_core.errors import AstraError, ConfigurationError, DataError
-from tasks.sources.files import file_suffixes, read_texts
+from tasks.sources.columns import Columns
+from tasks.sources.files import FileRow, file_suffixes, read_rows
 
 TEXTS = ["first, with a comma", 'second "quoted"', "dritte Zeile äöü 😀"]
+
+
+def texts(path, column="text"):
+    return (row.text for row in read_rows(path, Columns(column)))
 
 
 def write_source(folder, suffix):
@@ -27,70 +34,70 @@ def write_source(folder, suffix):
 
 
 @pytest.mark.parametrize("suffix", file_suffixes())
-def test_read_texts_gives_the_same_texts_from_every_format(tmp_path, suffix):
+def test_read_rows_gives_the_same_texts_from_every_format(tmp_path, suffix):
     path = write_source(tmp_path, suffix)
 
-    assert TEXTS == [text.strip() for text in read_texts(path, text_column="text")]
+    assert TEXTS == [text.strip() for text in texts(path)]
 
 
 @pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".txt"])
-def test_read_texts_skips_a_byte_order_mark(tmp_path, suffix):
+def test_read_rows_skips_a_byte_order_mark(tmp_path, suffix):
     path = write_source(tmp_path, suffix)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
 
-    assert TEXTS[0] == next(read_texts(path, text_column="text")).strip()
+    assert TEXTS[0] == next(texts(path)).strip()
 
 
-def test_read_texts_reads_a_json_list_of_objects(tmp_path):
+def test_read_rows_reads_a_json_list_of_objects(tmp_path):
     path = tmp_path / "prompts.json"
     path.write_text(json.dumps([{"prompt": "one"}, {"prompt": None}]))
 
-    assert ["one", None] == list(read_texts(path, text_column="prompt"))
+    assert ["one", None] == list(texts(path, "prompt"))
 
 
-def test_read_texts_reads_a_csv_cell_that_no_context_could_hold(tmp_path):
+def test_read_rows_reads_a_csv_cell_that_no_context_could_hold(tmp_path):
     path = tmp_path / "prompts.csv"
     path.write_text("text\n" + "word " * 100_000 + "\n")
 
-    assert 500_000 == len(next(read_texts(path, text_column="text")))
+    assert 500_000 == len(next(texts(path)))
 
 
 @pytest.mark.parametrize("suffix", file_suffixes())
-def test_read_texts_refuses_an_empty_file(tmp_path, suffix):
+def test_read_rows_refuses_an_empty_file(tmp_path, suffix):
     path = tmp_path / f"prompts{suffix}"
     path.touch()
 
     with pytest.raises(DataError, match="empty file"):
-        list(read_texts(path, text_column="text"))
+        list(texts(path))
 
 
 @pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".parquet"])
-def test_read_texts_names_the_columns_when_one_is_missing(tmp_path, suffix):
+def test_read_rows_names_the_columns_when_one_is_missing(tmp_path, suffix):
     path = write_source(tmp_path, suffix)
     if suffix == ".json":
         path.write_text(json.dumps([{"number": 1, "text": "secret words"}]))
 
     with pytest.raises(ConfigurationError, match=r"'prompt', got \['number', 'text'\]") as caught:
-        list(read_texts(path, text_column="prompt"))
+        list(texts(path, "prompt"))
     assert "secret" not in str(caught.value)
 
 
-def test_read_texts_does_not_quote_the_first_prompt_of_a_file_without_header(tmp_path):
+def test_read_rows_does_not_quote_the_first_prompt_of_a_file_without_header(tmp_path):
     path = tmp_path / "prompts.csv"
     path.write_text("a secret prompt\nanother\n")
 
     with pytest.raises(ConfigurationError, match="must have the column 'text'") as caught:
-        list(read_texts(path, text_column="text"))
+        list(texts(path))
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".txt"])
-def test_read_texts_names_the_byte_that_is_not_utf_8(tmp_path, suffix):
+def test_read_rows_names_the_byte_that_is_not_utf_8(tmp_path, suffix):
     path = tmp_path / f"prompts{suffix}"
     path.write_bytes(b"text\ncaf\xe9\n")
 
     with pytest.raises(DataError, match="must be UTF-8, got the byte 0xe9"):
-        list(read_texts(path, text_column="text"))
+        list(texts(path))
 
 
 @pytest.mark.parametrize(
@@ -107,23 +114,141 @@ def test_read_texts_names_the_byte_that_is_not_utf_8(tmp_path, suffix):
         ("p.parquet", "no parquet at all", r"must be a parquet file"),
     ],
 )
-def test_read_texts_names_the_place_that_is_broken(tmp_path, name, content, place):
+def test_read_rows_names_the_place_that_is_broken(tmp_path, name, content, place):
     path = tmp_path / name
     path.write_text(content)
 
     with pytest.raises(DataError, match=place):
-        list(read_texts(path, text_column="text"))
+        list(texts(path))
 
 
-def test_read_texts_refuses_numbers_in_parquet(tmp_path):
+def test_read_rows_refuses_numbers_in_parquet(tmp_path):
     path = tmp_path / "prompts.parquet"
     pd.DataFrame({"text": [1, 2]}).to_parquet(path)
 
     with pytest.raises(DataError, match="row 1 must hold text, got int"):
-        list(read_texts(path, text_column="text"))
+        list(texts(path))
 
 
 @pytest.mark.parametrize(("name", "reason"), [("p.docx", "one of"), ("none.csv", "nothing there")])
-def test_read_texts_refuses_what_it_cannot_open(tmp_path, name, reason):
+def test_read_rows_refuses_what_it_cannot_open(tmp_path, name, reason):
     with pytest.raises(AstraError, match=reason):
-        list(read_texts(tmp_path / name, text_column="text"))
+        list(texts(tmp_path / name))
+
+
+ROWS = [
+    {"goal": "a, b", "category": "fraud", "difficulty": 3, "share": 0.5, "is_new": True},
+    {"goal": "c", "category": None, "difficulty": 12, "share": 2.0, "is_new": False},
+]
+
+
+def write_rows(folder, suffix, rows):
+    path = folder / f"rows{suffix}"
+    match suffix:
+        case ".json":
+            path.write_text(json.dumps(rows))
+        case ".jsonl":
+            path.write_text("\n".join(map(json.dumps, rows)))
+        case ".csv":
+            pd.DataFrame(rows).to_csv(path, index=False)
+        case ".parquet":
+            pd.DataFrame(rows).to_parquet(path)
+    return path
+
+
+def kept(path, columns):
+    return [dict(row.metadata) for row in read_rows(path, columns)]
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".parquet"])
+def test_read_rows_keeps_the_other_columns_with_their_types(tmp_path, suffix):
+    found = list(read_rows(write_rows(tmp_path, suffix, ROWS), Columns("goal")))
+
+    assert ["a, b", "c"] == [row.text for row in found]
+    for row, expected in zip(found, ROWS, strict=True):
+        rest = {name: value for name, value in expected.items() if name != "goal"}
+        assert rest == row.metadata
+        assert list(map(type, rest.values())) == list(map(type, row.metadata.values()))
+
+
+def test_read_rows_finds_the_numbers_of_a_csv_by_column(tmp_path):
+    path = tmp_path / "rows.csv"
+    path.write_text("goal,level,share,code,empty\na,3,0.5,007,\nb,12,2,12,\nc,,,x,\n")
+
+    assert [
+        {"level": 3, "share": 0.5, "code": "007", "empty": ""},
+        {"level": 12, "share": 2.0, "code": "12", "empty": ""},
+        {"level": None, "share": None, "code": "x", "empty": ""},
+    ] == kept(path, Columns("goal"))
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".parquet"])
+def test_read_rows_keeps_only_the_columns_that_are_named(tmp_path, suffix):
+    path = write_rows(tmp_path, suffix, ROWS)
+
+    assert [{"difficulty": 3}, {"difficulty": 12}] == kept(path, Columns("goal", ("difficulty",)))
+    assert [{}, {}] == kept(path, Columns("goal", ()))
+
+
+@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".parquet"])
+def test_read_rows_asks_for_the_columns_that_are_named(tmp_path, suffix):
+    path = write_rows(tmp_path, suffix, ROWS)
+
+    with pytest.raises(
+        ConfigurationError, match=r"'level', got \['goal', 'category'.*metadata_col"
+    ):
+        kept(path, Columns("goal", ("level",)))
+
+
+def test_read_rows_finds_no_column_in_a_text_file(tmp_path):
+    path = write_source(tmp_path, ".txt")
+
+    with pytest.raises(ConfigurationError, match="must have one column 'level'"):
+        kept(path, Columns("text", ("level",)))
+
+
+def test_read_rows_leaves_out_what_is_not_plain_and_notes_it(tmp_path):
+    rows = [{"goal": "a", "tags": ["x"], "at": {"b": 1}, "share": math.nan}]
+    for suffix in (".json", ".parquet"):
+        columns = Columns("goal")
+        path = write_rows(tmp_path, suffix, rows)
+
+        assert [{"share": None}] == kept(path, columns)
+        assert {"tags", "at"} == set(columns.left_out)
+
+
+def test_read_rows_refuses_what_is_not_plain_in_a_column_that_is_named(tmp_path):
+    for suffix in (".json", ".parquet"):
+        path = write_rows(tmp_path, suffix, [{"goal": "a", "tags": ["x"]}])
+
+        with pytest.raises(DataError, match=r"row 1 must hold .* in 'tags', got list; leave"):
+            kept(path, Columns("goal", ("tags",)))
+
+
+def test_read_rows_has_no_date_and_no_index_of_pandas(tmp_path):
+    frame = pd.DataFrame({"goal": ["a"], "day": [dt.date(2020, 1, 2)]}, index=[7])
+    frame.to_parquet(tmp_path / "p.parquet")
+    columns = Columns("goal")
+
+    assert [{}] == kept(tmp_path / "p.parquet", columns)
+    assert {"day": "date"} == columns.left_out
+
+
+def test_read_rows_keeps_neither_of_two_columns_of_one_name(tmp_path):
+    path = tmp_path / "p.csv"
+    path.write_text("goal,level,level,kind\na,1,2,x\n")
+    columns = Columns("goal")
+
+    assert [{"kind": "x"}] == kept(path, columns)
+    assert {"level": "several columns"} == columns.left_out
+    with pytest.raises(ConfigurationError, match="must have one column 'level', got several"):
+        kept(path, Columns("goal", ("level",)))
+
+
+def test_a_bare_text_has_no_metadata(tmp_path):
+    path = tmp_path / "p.json"
+    path.write_text(json.dumps(["one", {"text": "two", "level": 1}]))
+
+    assert [FileRow("one"), FileRow("two", {"level": 1})] == list(read_rows(path, Columns("text")))
+    with pytest.raises(ConfigurationError, match="row 1 must have the key 'level'"):
+        kept(path, Columns("text", ("level",)))

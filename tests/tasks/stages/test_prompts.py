@@ -206,6 +206,9 @@ def test_normalised_gives_text_that_utf_8_can_hold(text, expected):
         {"source": "hub", "dataset": "owner/name"},
         {"source": "hub", "dataset": "owner/name", "revision": "main"},
         {"source": "builtin", "dev_path": "dev.json"},
+        {"source": "builtin", "metadata_columns": ["level"]},
+        {"source": "file", "path": "p.json", "metadata_columns": ["text"]},
+        {"source": "file", "path": "p.json", "metadata_columns": "some"},
     ],
 )
 def test_prompts_configuration_refuses_a_source_that_is_not_whole(record):
@@ -215,3 +218,60 @@ def test_prompts_configuration_refuses_a_source_that_is_not_whole(record):
 
 def test_the_stage_writes_where_the_next_one_reads():
     assert (Path("data/prompts"),) == prepare_prompts.stage.outs
+
+
+def prepare_rows(rows, folder, **section):
+    path = folder / "prompts.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    config = PromptsConfiguration(source="file", path=path, **section)
+    summary = prepare_prompts(PromptsParams(0, config), PromptsFiles(folder / "prompts"))
+    frame = read_splits(folder / "prompts")
+    return summary, frame.set_index("text")
+
+
+def test_prepare_prompts_keeps_the_columns_of_a_file_in_every_split(tmp_path):
+    rows = [{"text": text, "level": place} for place, text in enumerate(random_texts(200))]
+    _, frame = prepare_rows(rows, tmp_path)
+
+    assert 3 == frame["split"].nunique()
+    for row in rows:
+        assert {"level": row["level"]} == json.loads(frame.loc[row["text"], "metadata"])
+
+
+def test_prepare_prompts_writes_no_column_of_metadata_where_there_is_none(tmp_path):
+    rows = [{"text": "one", "level": 1}, {"text": "two", "level": 2}]
+    _, frame = prepare_rows(rows, tmp_path, metadata_columns=())
+
+    assert "metadata" not in frame
+    _, plain = prepare(["one", "two"], tmp_path)
+    assert list(COLUMNS) == list(plain.columns)
+
+
+def test_prepare_prompts_keeps_the_metadata_of_the_first_of_equal_texts(tmp_path):
+    rows = [
+        {"text": "one", "level": 1},
+        {"text": " one", "level": 1},
+        {"text": "one ", "level": 2},
+        {"text": "one"},
+    ]
+    summary, frame = prepare_rows(rows, tmp_path)
+
+    assert {"level": 1} == json.loads(frame.loc["one", "metadata"])
+    assert (3, 2) == (summary.num_duplicates, summary.num_differing)
+    assert "3 duplicate (2 of other metadata than the first of its text)" in summary.summary()
+
+
+def test_prepare_prompts_says_which_columns_it_left_out(tmp_path):
+    summary, frame = prepare_rows([{"text": "one", "tags": ["a"], "level": 1}], tmp_path)
+
+    assert {"level": 1} == json.loads(frame.loc["one", "metadata"])
+    assert summary.summary().endswith("; left out columns: tags (list)")
+
+
+def test_metadata_moves_no_prompt_to_another_split(tmp_path):
+    texts = random_texts(100)
+    _, plain = prepare(texts, tmp_path)
+    _, rich = prepare_rows([{"text": text, "level": 1} for text in texts], tmp_path)
+
+    expected = plain.set_index("text")["split"].to_dict()
+    assert expected == rich["split"].to_dict()

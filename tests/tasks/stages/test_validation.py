@@ -190,3 +190,27 @@ def test_validate_prompts_refuses_an_empty_set(project):
 
 def test_the_stage_reads_what_the_one_before_writes():
     assert (Path("data/prompts"),) == validate_prompts.stage.deps == prepare_prompts.stage.outs
+
+
+def test_validate_prompts_keeps_metadata_and_reasons(project):
+    rows = [{"text": text, "level": place} for place, text in enumerate(GOOD + BAD)]
+    prepare(rows)
+    validate_prompts(ValidationParams(CONFIG, PHRASES))
+    rejected = pd.read_parquet("data/valid/rejected.parquet")
+    kept = pd.concat([read_valid(), rejected])
+
+    assert [*COLUMNS, "metadata", "reasons"] == list(rejected.columns)
+    assert {row["text"].strip(): {"level": row["level"]} for row in rows} == {
+        row.text: json.loads(row.metadata) for row in kept.itertuples()
+    }
+
+
+def test_validate_prompts_refuses_splits_that_differ_in_their_columns(project):
+    prepare(GOOD)
+    table = pq.read_table("data/prompts/train.parquet")
+    extra = table.append_column("metadata", [[None] * len(table)])
+    pq.write_table(extra, "data/prompts/train.parquet")
+
+    with pytest.raises(DataError, match="must be a parquet file with the columns") as refusal:
+        validate_prompts(ValidationParams(CONFIG, PHRASES))
+    assert 1 == len(str(refusal.value).splitlines())

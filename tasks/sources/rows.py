@@ -1,0 +1,66 @@
+"""The rows of the source that params.yaml names: the builtin grammar, a file, or the hub."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from astra_core.metadata import Scalar
+from tasks.params.schema import PromptsConfiguration
+from tasks.sources.columns import Columns
+from tasks.sources.files import read_rows
+from tasks.sources.hub import fetch_dataset
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """One row as a source gives it.
+
+    Attributes:
+        text: None or blank where the source holds no text.
+        source: Names the source, not the machine it lies on.
+        licence: Of the text.
+        family: The near-duplicate group if the source knows it.
+        is_dev: From a dev file of its own.
+        metadata: What else the source says of it.
+    """
+
+    text: str | None
+    source: str
+    licence: str
+    family: str | None = None
+    is_dev: bool = False
+    metadata: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+def columns_of(prompts: PromptsConfiguration) -> Columns:
+    """Which columns of the source are read; notes what it leaves out."""
+    return Columns(prompts.text_column, prompts.metadata_columns)
+
+
+def source_rows(
+    prompts: PromptsConfiguration, columns: Columns, *, data_seed: int
+) -> Iterator[SourceRow]:
+    """The rows of the chosen source in its order; those of a dev file come first."""
+    if prompts.source == "builtin":
+        from tasks.builtin.openers import make_openers
+
+        for opener in make_openers(prompts.num_builtin, seed=data_seed):
+            yield SourceRow(opener.text, "builtin", "MIT", family=opener.family)
+        return
+    licence = prompts.licence
+    if prompts.dev_path is not None:
+        name = prompts.dev_path.name
+        for row in read_rows(prompts.dev_path, columns):
+            yield SourceRow(row.text, name, licence, is_dev=True, metadata=row.metadata)
+    paths, source = _source_files(prompts)
+    for path in paths:
+        for row in read_rows(path, columns):
+            yield SourceRow(row.text, source, licence, metadata=row.metadata)
+
+
+def _source_files(prompts: PromptsConfiguration) -> tuple[list[Path], str]:
+    if prompts.source == "file":
+        path = prompts.path or Path()
+        return [path], path.name
+    dataset, revision = prompts.dataset or "", prompts.revision or ""
+    return fetch_dataset(dataset, revision, split=prompts.hub_split), f"{dataset}@{revision}"

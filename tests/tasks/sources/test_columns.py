@@ -1,0 +1,65 @@
+import math
+
+import pytest
+
+from astra_core.errors import ConfigurationError, DataError
+from tasks.sources.columns import MAX_CHARACTERS, Columns, shown_names
+
+
+def test_the_prompt_itself_is_no_metadata():
+    assert {"level": 1} == Columns("text").picked({"text": "a", "level": 1}, place="row 1")
+
+
+def test_columns_named_like_ours_are_kept():
+    row = {"prompt_id": "x7", "family": "f", "split": "dev", "metadata": "m", "text_": "t"}
+
+    assert row == Columns("text").picked(row, place="row 1")
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        ([1], "list"),
+        (math.inf, "a number that is not finite"),
+        ("half \ud83d", "half of a character (a lone surrogate)"),
+        ("x" * (MAX_CHARACTERS + 1), "a text of 20,001 characters (at most 20,000)"),
+    ],
+)
+def test_what_is_not_kept_is_noted_or_refused_where_it_is_named(value, reason):
+    every, named = Columns("text"), Columns("text", ("note",))
+
+    assert {} == every.picked({"note": value}, place="row 1")
+    assert {"note": reason} == every.left_out
+    assert f"note ({reason})" == every.summary()
+    with pytest.raises(DataError) as refusal:
+        named.picked({"note": value}, place="p.json row 1")
+    assert f"in 'note', got {reason}; leave it out of prompts.metadata_columns" in str(
+        refusal.value
+    )
+    assert "half \ud83d" not in str(refusal.value)
+
+
+def test_a_value_that_is_missing_is_null():
+    assert {"share": None} == Columns("text").picked({"share": math.nan}, place="row 1")
+
+
+def test_a_long_text_up_to_the_limit_is_kept():
+    goal = "x" * MAX_CHARACTERS
+
+    assert {"goal": goal} == Columns("text").picked({"goal": goal}, place="row 1")
+
+
+def test_names_that_could_be_prompts_are_counted_and_not_shown():
+    columns = Columns("text")
+    columns.picked({"a secret prompt": [1], **{f"tag{n}": [1] for n in range(6)}}, place="row 1")
+
+    assert "secret" not in columns.summary()
+    assert columns.summary().endswith("tag4 (list), 2 more")
+    assert ["level"] == shown_names(["level", "a secret prompt"])
+
+
+def test_a_header_is_asked_for_names():
+    with pytest.raises(ConfigurationError, match=r"must have one column 'level', got \['goal'\]"):
+        Columns("text", ("level",)).of_header(["goal"], place="p.csv")
+    assert ["b", "a"] == Columns("text", ("a", "b")).of_header(["b", "text", "a"], place="p.csv")
+    assert ["a"] == Columns("text").of_header(["", "text", "__index_level_0__", "a"], place="p.csv")

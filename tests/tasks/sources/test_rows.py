@@ -1,0 +1,30 @@
+import json
+
+from tasks.params.schema import PromptsConfiguration
+from tasks.sources.rows import SourceRow, columns_of, source_rows
+
+
+def rows_of(**section):
+    prompts = PromptsConfiguration(**section)
+    return list(source_rows(prompts, columns_of(prompts), data_seed=0))
+
+
+def test_a_dev_file_comes_first_and_both_keep_their_columns(tmp_path):
+    path, dev = tmp_path / "p.jsonl", tmp_path / "d.jsonl"
+    path.write_text(json.dumps({"text": "one", "level": 1}))
+    dev.write_text(json.dumps({"text": "two", "level": 2}))
+
+    assert [
+        SourceRow("two", "d.jsonl", "MIT", is_dev=True, metadata={"level": 2}),
+        SourceRow("one", "p.jsonl", "MIT", metadata={"level": 1}),
+    ] == rows_of(source="file", path=path, dev_path=dev, licence="MIT")
+    assert [{}, {}] == [
+        row.metadata for row in rows_of(source="file", path=path, dev_path=dev, metadata_columns=())
+    ]
+
+
+def test_openers_have_a_family_and_no_metadata():
+    found = rows_of(num_builtin=20)
+
+    assert 20 == len(found)
+    assert all(row.family and not row.metadata for row in found)
