@@ -34,14 +34,20 @@ def run_summary(
 
 
 def evaluation_lines(record: EvaluationRecord) -> list[str]:
-    """Attack success before and after, the gain, and how diverse the probes are."""
+    """Attack success before and after, the gain, how diverse the probes are, each category."""
     before, after = (record.rate(role).spelled() for role in ("baseline", "attacker"))
     diverse = [figures["unique_probes"] for figures in (record.baseline, record.attacker)]
     gain, share = record.lift.spelled(), f"{record.confidence:.0%}"
+    by_category = [
+        f"{'' if number else 'by category':<15}{label} ({own.num_prompts} prompts): "
+        f"{own.baseline.spelled()} untrained, {own.attacker.spelled()} trained"
+        for number, (label, own) in enumerate(record.categories.items())
+    ]
     return [
         f"attack success {before} untrained, {after} trained",
         f"gain           {gain} ({share} intervals over {record.num_prompts} prompts)",
         f"unique probes  {diverse[0]:.2f} untrained, {diverse[1]:.2f} trained",
+        *by_category,
     ]
 
 

@@ -1,7 +1,7 @@
 """What an evaluation leaves: ``reports/evaluation.json`` and a table of prompts."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +34,23 @@ Figures = dict[str, Figure]
 
 
 @dataclass(frozen=True, slots=True)
+class CategoryRates:
+    """Attack success on the prompts of one category.
+
+    Attributes:
+        num_prompts: An interval from a few is wide, and from one has no width.
+        attacker: Of the trained attacker.
+        baseline: Of the untrained one.
+        lift: The gain, prompt by prompt.
+    """
+
+    num_prompts: int
+    attacker: Span
+    baseline: Span
+    lift: Span
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationRecord:
     """Both attackers on the same prompts.
 
@@ -47,6 +64,7 @@ class EvaluationRecord:
         attacker: What the trained attacker scored.
         baseline: What the untrained one scored.
         lift: The gain in the success rate.
+        categories: By the label of a category; empty where the prompts have none.
     """
 
     evaluation_key: str
@@ -58,10 +76,14 @@ class EvaluationRecord:
     attacker: Figures
     baseline: Figures
     lift: Span
+    categories: dict[str, CategoryRates] = field(default_factory=dict)
 
     def to_record(self) -> dict[str, Any]:
-        """As JSON; what is no number is null."""
-        return nan_as_null(asdict(self))
+        """As JSON; what is no number is null, and what there is none of is left out."""
+        record = nan_as_null(asdict(self))
+        if not self.categories:
+            del record["categories"]
+        return record
 
     def final_figures(self) -> dict[str, float | None]:
         """Flat: ``final/...`` the attacker's and the lift, ``baseline/...`` the other's."""

@@ -1,6 +1,6 @@
 """Stage ``evaluation``: the trained attacker beside the untrained one, on the same prompts."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,13 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.files import draft_folder_of, record_digest, write_text
+from astra_core.metrics.categories import CATEGORY, category_labels, means_by_label
+from astra_core.metrics.statistics import bootstrap_mean
 from astra_core.rollout import Prompt
 from tasks.params.schema import Params
 from tasks.pipeline.precision import remembered
 from tasks.pipeline.stage import Dep, Metric, Out, sections_for, stage
-from tasks.records.evaluation import EvaluationRecord, write_prompt_table
+from tasks.records.evaluation import CategoryRates, EvaluationRecord, write_prompt_table
 from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import nan_as_null, write_record
@@ -39,12 +41,14 @@ class EvaluationReport:
     lift: "Interval"
     unique_probes: float
     num_prompts: int
+    num_categories: int = 0
 
     def summary(self) -> str:
         """One line."""
+        of_them = f" of {self.num_categories} categories" if self.num_categories else ""
         return (
             f"attack success {self.baseline.spelled('.1%')} -> {self.attacker.spelled('.1%')} "
-            f"on {self.num_prompts} dev prompts, unique probes {self.unique_probes:.2f}"
+            f"on {self.num_prompts} dev prompts{of_them}, unique probes {self.unique_probes:.2f}"
         )
 
 
@@ -113,26 +117,18 @@ def evaluate_attacker(
     params = replace(params, system=remembered(params.system, files.attacker / "astra.json"))
     trained, key = _examined(files.attacker, prompts, params, base=files.base)
     untrained, _ = _examined(None, prompts, params, base=files.base)
-    lift = _lift(trained, untrained, params)
-    record = EvaluationRecord(
-        evaluation_key=key,
-        num_prompts=len(prompts),
-        num_rollouts=evaluation.num_rollouts,
-        depth=evaluation.depth,
-        threshold=evaluation.threshold,
-        confidence=evaluation.confidence,
-        attacker={**trained.intervals, **trained.figures},
-        baseline={**untrained.intervals, **untrained.figures},
-        lift=lift,
-    )
-    write_record(record, files.report)
-    _write_evidence(trained, untrained, files, num_examples=evaluation.num_examples)
+    labels = category_labels(prompts)
+    record = _compared(trained, untrained, labels, key=key, params=params)
+    write_record(record.to_record(), files.report)
+    _write_evidence(trained, untrained, labels, files=files)
+    write_text(examples_page(trained.graphs, count=evaluation.num_examples), files.examples)
     return EvaluationReport(
-        attacker=trained.intervals["attack_success_rate"],
-        baseline=untrained.intervals["attack_success_rate"],
-        lift=lift,
+        attacker=record.rate(),
+        baseline=record.rate("baseline"),
+        lift=record.lift,
         unique_probes=trained.figures["unique_probes"],
         num_prompts=len(prompts),
+        num_categories=len(record.categories),
     )
 
 
@@ -195,32 +191,88 @@ def _examined(
     return evaluator.evaluate(loaded), key
 
 
-def _lift(trained: "Evaluation", untrained: "Evaluation", params: EvaluationParams) -> "Interval":
-    """The mean gain in the success rate, prompt by prompt."""
-    from astra_core.metrics.statistics import bootstrap_mean
-
-    gains = [
-        after.success_rate - before.success_rate
-        for after, before in zip(trained.outcomes, untrained.outcomes, strict=True)
-    ]
-    return bootstrap_mean(
-        gains,
-        num_resamples=params.evaluation.num_resamples,
-        confidence=params.evaluation.confidence,
-        seed=params.training_seed,
+def _compared(
+    trained: "Evaluation",
+    untrained: "Evaluation",
+    labels: Sequence[str],
+    *,
+    key: str,
+    params: EvaluationParams,
+) -> EvaluationRecord:
+    evaluation = params.evaluation
+    return EvaluationRecord(
+        evaluation_key=key,
+        num_prompts=len(trained.outcomes),
+        num_rollouts=evaluation.num_rollouts,
+        depth=evaluation.depth,
+        threshold=evaluation.threshold,
+        confidence=evaluation.confidence,
+        attacker={**trained.intervals, **trained.figures},
+        baseline={**untrained.intervals, **untrained.figures},
+        lift=bootstrap_mean(_gains(trained, untrained), **_bootstrap_options(params)),
+        categories=_categories(trained, untrained, labels, params=params),
     )
 
 
+def _gains(trained: "Evaluation", untrained: "Evaluation") -> list[float]:
+    """In the success rate, prompt by prompt."""
+    return [
+        after - before for after, before in zip(_rates(trained), _rates(untrained), strict=True)
+    ]
+
+
+def _rates(evaluation: "Evaluation") -> list[float]:
+    return [outcome.success_rate for outcome in evaluation.outcomes]
+
+
+def _bootstrap_options(params: EvaluationParams) -> dict[str, Any]:
+    evaluation = params.evaluation
+    return {
+        "num_resamples": evaluation.num_resamples,
+        "confidence": evaluation.confidence,
+        "seed": params.training_seed,
+    }
+
+
+def _categories(
+    trained: "Evaluation",
+    untrained: "Evaluation",
+    labels: Sequence[str],
+    *,
+    params: EvaluationParams,
+) -> dict[str, CategoryRates]:
+    """Attack success by category; none where the prompts have none."""
+    if not labels:
+        return {}
+    measured = (_rates(trained), _rates(untrained), _gains(trained, untrained))
+    options = _bootstrap_options(params)
+    rates, before, gains = (means_by_label(labels, values, **options) for values in measured)
+    return {
+        label: CategoryRates(
+            num_prompts=labels.count(label),
+            attacker=rates[label],
+            baseline=before[label],
+            lift=gains[label],
+        )
+        for label in rates
+    }
+
+
 def _write_evidence(
-    trained: "Evaluation", untrained: "Evaluation", files: EvaluationFiles, *, num_examples: int
+    trained: "Evaluation",
+    untrained: "Evaluation",
+    labels: Sequence[str],
+    *,
+    files: EvaluationFiles,
 ) -> None:
-    """Writes the table of prompts, every reply, and the page of examples."""
+    """Writes the table of prompts and every reply."""
     rows = [*_rows(trained, "attacker"), *_rows(untrained, "baseline")]
+    if labels:
+        rows = [row | {CATEGORY: label} for row, label in zip(rows, [*labels] * 2, strict=True)]
     write_prompt_table(rows, files.table)
     with draft_folder_of(files.evidence) as draft:
         write_rollouts(trained.graphs, draft / "attacker.parquet")
         write_rollouts(untrained.graphs, draft / "baseline.parquet")
-    write_text(examples_page(trained.graphs, count=num_examples), files.examples)
 
 
 def _rows(evaluation: "Evaluation", role: str) -> list[dict[str, Any]]:

@@ -32,6 +32,7 @@ def draw_plots(
         "learning_curve.png": _learning_curve(steps, evaluation),
         "reward.png": _reward(steps),
         "scores.png": _scores(table),
+        "categories.png": _categories(evaluation),
     }
     drawn = []
     for name, figure in pictures.items():
@@ -87,6 +88,33 @@ def _scores(table: pd.DataFrame) -> Any | None:
         axes.hist(scores, bins=bins, alpha=0.6, label=label)
     axes.legend(loc="best")
     return figure
+
+
+def _categories(evaluation: EvaluationRecord) -> Any | None:
+    if not evaluation.categories:
+        return None
+    figure, axes = _blank("attack success rate", "")
+    rates = evaluation.categories
+    places = range(len(rates), 0, -1)
+    for role, label, shift in (("baseline", "untrained", 0.15), ("attacker", "trained", -0.15)):
+        spans = [getattr(own, role) for own in rates.values()]
+        # A percentile interval need not hold the mean.
+        ends = [
+            [max(span.value - span.low, 0.0) for span in spans],
+            [max(span.high - span.value, 0.0) for span in spans],
+        ]
+        values, heights = [span.value for span in spans], [place + shift for place in places]
+        axes.errorbar(values, heights, xerr=ends, fmt="o", markersize=4, label=label)
+    names = [f"{_plain(label)} ({own.num_prompts})" for label, own in rates.items()]
+    axes.set_yticks(list(places), names, fontsize=7)
+    axes.set_xlim(0.0, 1.0)
+    axes.legend(loc="best")
+    return figure
+
+
+def _plain(label: str) -> str:
+    """As matplotlib shows it: a dollar would begin a formula, and its font has no wide letters."""
+    return label.replace("$", r"\$").encode("latin-1", "replace").decode("latin-1")
 
 
 def _measured(steps: pd.DataFrame, column: str) -> pd.DataFrame:

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 from astra_core.metrics.statistics import Interval
 from flows.summary import duration, evaluation_lines, run_summary
 from tasks.promotion.decision import PromotionDecision
-from tasks.records.evaluation import EvaluationRecord
+from tasks.records.evaluation import CategoryRates, EvaluationRecord
 
 ROLE = {"attack_success_rate": Interval(0.25, 0.125, 0.5), "unique_probes": 0.9}
 RECORD = EvaluationRecord(
@@ -33,6 +35,18 @@ def test_evaluation_lines_say_before_after_gain_and_diversity():
         "gain           0.100 [-0.050, 0.200] (95% intervals over 12 prompts)",
         "unique probes  0.90 untrained, 0.90 trained",
     ] == evaluation_lines(RECORD)
+
+
+def test_evaluation_lines_say_each_category():
+    span = Interval(0.5, 0.25, 0.75)
+    own = CategoryRates(3, attacker=span, baseline=Interval(0.0, 0.0, 0.0), lift=span)
+    record = replace(RECORD, categories={"fraud": own, "none": own})
+
+    rates = "(3 prompts): 0.000 [0.000, 0.000] untrained, 0.500 [0.250, 0.750] trained"
+    assert [
+        f"by category    fraud {rates}",
+        f"               none {rates}",
+    ] == evaluation_lines(record)[3:]
 
 
 def test_a_summary_without_reports_still_tells_the_decision(tmp_path):

@@ -7,12 +7,12 @@ from registry_project import examined, measured
 
 from astra_core.errors import DataError
 from astra_core.metrics.statistics import Interval
-from tasks.records.evaluation import flat_figures, read_evaluation
+from tasks.records.evaluation import CategoryRates, flat_figures, read_evaluation
 from tasks.records.reports import write_record
 
 
 def test_a_record_survives_its_file(tmp_path):
-    write_record(examined(), tmp_path / "e.json")
+    write_record(examined().to_record(), tmp_path / "e.json")
 
     assert examined() == read_evaluation(tmp_path / "e.json")
     assert examined().to_record() == json.loads((tmp_path / "e.json").read_text())
@@ -77,3 +77,16 @@ def test_a_rate_that_is_no_interval_is_refused():
 
     with pytest.raises(DataError, match="baseline must have an interval of attack_success_rate"):
         without.rate("baseline")
+
+
+def test_categories_survive_the_file_and_are_left_out_where_there_are_none(tmp_path):
+    span = Interval(0.5, 0.25, 0.75)
+    record = replace(examined(), categories={"fraud": CategoryRates(3, span, span, span)})
+    write_record(record.to_record(), tmp_path / "e.json")
+    written = json.loads((tmp_path / "e.json").read_text())
+
+    assert record == read_evaluation(tmp_path / "e.json")
+    rates = written["categories"]["fraud"]
+    assert {"num_prompts", "attacker", "baseline", "lift"} == set(rates)
+    assert {"value": 0.5, "low": 0.25, "high": 0.75} == rates["lift"]
+    assert "categories" not in examined().to_record()

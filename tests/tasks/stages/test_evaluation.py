@@ -1,6 +1,7 @@
 import json
 
 import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 from small_world import PARAMS, write_world
 
@@ -141,3 +142,52 @@ def test_the_summary_is_one_line_in_percent():
         "attack success 12.5% [0.0%, 25.0%] -> 50.0% [25.0%, 75.0%] "
         "on 40 dev prompts, unique probes 0.99"
     ) == report.summary()
+
+
+@pytest.fixture(scope="module")
+def categorised(tmp_path_factory):
+    """The same, of prompts with a category."""
+    folder = tmp_path_factory.mktemp("categorised")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_world(folder)
+        path = folder / "data/valid/dev.parquet"
+        table = pq.read_table(path)
+        names = ["fraud", "theft", "fraud", "why do you never answer me"]
+        metadata = [json.dumps({"category": name}) for name in names] + [None, None]
+        pq.write_table(table.append_column("metadata", [metadata]), path)
+        tiny_language_model(seed=11).save(folder / "models/attacker")
+        report = stage_of(evaluate_attacker).run(PARAMS)
+        yield folder, report, json.loads((folder / "reports/evaluation.json").read_text())
+
+
+def test_success_is_broken_down_by_category(categorised, record):
+    folder, report, found = categorised
+    table = pd.read_parquet(folder / "reports/evaluation_prompts.parquet")
+    rates = table.pivot_table(index="category", columns="role", values="success_rate")
+
+    assert {"fraud": 2, "none": 2, "theft": 1} == {
+        name: own["num_prompts"]
+        for name, own in found["categories"].items()
+        if not name.startswith("w")
+    }
+    assert 4 == len(found["categories"]) == report.num_categories
+    for name, own in found["categories"].items():
+        for role in ("attacker", "baseline"):
+            assert rates.loc[name, role] == pytest.approx(own[role]["value"])
+            assert own[role]["low"] <= own[role]["value"] <= own[role]["high"]
+        gain = own["attacker"]["value"] - own["baseline"]["value"]
+        assert gain == pytest.approx(own["lift"]["value"])
+    # All else is as it is without categories.
+    assert record == {name: own for name, own in found.items() if name != "categories"}
+    assert "of 4 categories" in report.summary()
+
+
+def test_a_category_that_may_be_an_attack_is_masked_in_the_reports(categorised):
+    folder, _, found = categorised
+    table = pd.read_parquet(folder / "reports/evaluation_prompts.parquet")
+
+    assert "never" not in json.dumps(found, ensure_ascii=False)
+    assert "never" not in table.to_csv()
+    evidence = read_rollouts(folder / "data/evaluation/attacker.parquet")
+    assert "why do you never answer me" in {g.prompt.metadata.get("category") for g in evidence}

@@ -5,6 +5,8 @@ from dataclasses import replace
 import pandas as pd
 from registry_project import examined, prompt_table
 
+from astra_core.metrics.statistics import Interval
+from tasks.records.evaluation import CategoryRates
 from tasks.tracking.plots import draw_plots
 
 EVALUATION = examined()
@@ -35,7 +37,7 @@ def test_draw_plots_repeats_itself_byte_for_byte(tmp_path):
 
 
 def test_draw_plots_leaves_out_what_was_not_measured(tmp_path):
-    drawn = draw_plots(tmp_path, steps=STEPS[["step"]], table=TABLE[:0], evaluation={})
+    drawn = draw_plots(tmp_path, steps=STEPS[["step"]], table=TABLE[:0], evaluation=EVALUATION)
 
     assert drawn == []
     assert list(tmp_path.iterdir()) == []
@@ -49,3 +51,13 @@ def test_draw_plots_needs_no_intervals(tmp_path):
     drawn = draw_plots(tmp_path, steps=steps, table=TABLE[:0], evaluation=unmeasured)
 
     assert [path.name for path in drawn] == ["learning_curve.png"]
+
+
+def test_draw_plots_draws_the_categories_there_are(tmp_path):
+    wide, outside = Interval(0.5, 0.25, 0.75), Interval(0.4, 0.5, 0.75)
+    own = CategoryRates(3, attacker=wide, baseline=outside, lift=wide)
+    record = replace(EVALUATION, categories={"fraud": own, "a$b \u4e16": own})
+    drawn = draw_plots(tmp_path, steps=STEPS[["step"]], table=TABLE[:0], evaluation=record)
+
+    assert ["categories.png"] == [path.name for path in drawn]
+    assert drawn[0].read_bytes().startswith(b"\x89PNG")
