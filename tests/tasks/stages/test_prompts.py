@@ -164,11 +164,13 @@ def test_prepare_prompts_reads_a_hub_data_set_from_the_cache(tmp_path, monkeypat
     revision = "0" * 40
     snapshot = tmp_path / "datasets--owner--name" / "snapshots" / revision
     snapshot.mkdir(parents=True)
-    (snapshot / "train.jsonl").write_text('{"text": "hello"}\n')
+    (snapshot / "train.jsonl").write_text('{"text": "hello", "category": "fraud"}\n')
     config = PromptsConfiguration(source="hub", dataset="owner/name", revision=revision)
     prepare_prompts(PromptsParams(0, config), PromptsFiles(tmp_path / "prompts"))
 
-    assert [f"owner/name@{revision}"] == read_splits(tmp_path / "prompts")["source"].tolist()
+    (row,) = read_splits(tmp_path / "prompts").to_dict("records")
+    assert f"owner/name@{revision}" == row["source"]
+    assert {"category": "fraud"} == json.loads(row["metadata"])
 
 
 def test_prepare_prompts_refuses_a_source_without_any_text(tmp_path):
