@@ -137,7 +137,7 @@ def build_trainer(
     training: TrainingConfiguration,
     sampler: Sampler,
     *,
-    evaluator: Evaluator,
+    evaluator: Evaluator | None,
     store: "CheckpointStore",
     first_graphs: Sequence[Graph] | None = None,
     world: "World | None" = None,
@@ -147,7 +147,7 @@ def build_trainer(
     Args:
         training: Names trainer, algorithm, optimiser and schedule.
         sampler: Of the System whose attacker learns.
-        evaluator: What chooses the best attacker.
+        evaluator: What chooses the best attacker; None where none is evaluated.
         store: Where the run's state is kept.
         first_graphs: Rollouts of the untrained attacker, the first experience.
         world: The processes that train together; None for this one alone.

@@ -261,12 +261,22 @@ class TrainingConfiguration(Section):
         description="Learning rates and timetables of named groups of weights.",
     )
     lora: LoraConfiguration | None = Field(default=None, description="null trains all weights.")
-    eval_first: bool = Field(default=True, description="Evaluate the untrained attacker too.")
-    eval_every: Count = Field(default=10, description="Training steps between evaluations.")
+    evaluate: Literal["every", "first_and_last", "first", "last", "none"] = Field(
+        default="every",
+        description="Which attackers are evaluated: every eval_every training steps and at the "
+        "end, the untrained, the trained, both or none.",
+    )
+    eval_first: bool = Field(default=True, description="every: the untrained attacker too.")
+    eval_every: Count = Field(default=10, description="every: training steps between evaluations.")
     metric: str = Field(
         default="eval/attack_success_rate", description="Chooses the best checkpoint."
     )
     mode: Literal["max", "min"] = "max"
+    keep: Literal["best", "last"] = Field(
+        default="best",
+        description="The attacker that a run ends with: the best of those evaluated, or the last. "
+        "Without an evaluation of a trained attacker it is the last.",
+    )
     early_stopping: EarlyStopping = EarlyStopping()
     checkpoint: CheckpointConfiguration = CheckpointConfiguration()
     max_nonfinite_steps: int = Field(

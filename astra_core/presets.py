@@ -29,6 +29,7 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
+from astra_core.evaluator import Evaluator
 from astra_core.models.folders import model_folder
 from astra_core.registry import read_options, resolve
 from astra_core.rollout import Prompt
@@ -75,7 +76,7 @@ def hf_trainer(
     target: Path | str,
     prompts: Sequence[str | Prompt],
     *,
-    dev_prompts: Sequence[str | Prompt],
+    dev_prompts: Sequence[str | Prompt] = (),
     folder: Path | str,
     config: TrainingConfiguration | None = None,
     assembly: Assembly | None = None,
@@ -88,6 +89,7 @@ def hf_trainer(
         target: Likewise; may be the attacker's.
         prompts: Open the conversations that are learned from; a ``Prompt`` may have metadata.
         dev_prompts: Open the conversations of the evaluation; the first ``num_training_prompts``.
+            None are needed with ``training.evaluate: none``.
         folder: Where checkpoints go; ``resume()`` continues from the newest.
         config: None for ``hf_configuration()``; names algorithm, trainer, optimiser and schedule.
         assembly: None for the defaults.
@@ -99,10 +101,7 @@ def hf_trainer(
     config = config or hf_configuration()
     around = assembly or Assembly()
     _check_needs(config, around)
-    examined = _prompts(dev_prompts)[: around.evaluation.num_training_prompts]
-    evaluator = build_evaluator(
-        around.evaluation, around.reward, prompts=examined, seed=around.seed
-    )
+    evaluator = None if config.evaluate == "none" else _evaluator(around, dev_prompts)
     first = model_folder(attacker)
     system = load_system(
         around.system,
@@ -119,6 +118,11 @@ def hf_trainer(
     )
     store = CheckpointStore(Path(folder), keep=config.checkpoint.keep)
     return build_trainer(config, sampler, evaluator=evaluator, store=store)
+
+
+def _evaluator(around: Assembly, dev_prompts: Sequence[str | Prompt]) -> Evaluator:
+    examined = _prompts(dev_prompts)[: around.evaluation.num_training_prompts]
+    return build_evaluator(around.evaluation, around.reward, prompts=examined, seed=around.seed)
 
 
 def _check_needs(config: TrainingConfiguration, around: Assembly) -> None:

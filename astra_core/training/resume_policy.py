@@ -12,7 +12,8 @@ early_stopping.*, max_nonfinite_*  yes            they say when to end, not what
                                                   that a budget ended in mid-experience resumes
                                                   from that experience's start
 checkpoint.*, dump_steps           yes            they say what is written
-eval_every, eval_first             yes            they say when to look
+evaluate, eval_every, eval_first   yes            they say when to look
+keep                               yes            it says what is taken from the run in the end
 gradient_checkpointing             yes            the same numbers with other memory
 precision, lr, optimizer, parts,   no             the updates that are done would be others
 schedule, batch sizes, lora, ...
@@ -39,8 +40,8 @@ from astra_core.training.distributed import World
 
 _PACKAGE = "astra-red-team"
 _FREE = re.compile(
-    r"training_steps|max_nonfinite_steps|eval_every|eval_first|gradient_checkpointing"
-    r"|dump_steps(\..*)?|checkpoint\..*|early_stopping\.(?!min_delta).*"
+    r"training_steps|max_nonfinite_steps|evaluate|eval_every|eval_first|keep"
+    r"|gradient_checkpointing|dump_steps(\..*)?|checkpoint\..*|early_stopping\.(?!min_delta).*"
 )
 
 Order = Literal["less", "match", "greater"]

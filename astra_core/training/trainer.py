@@ -25,6 +25,7 @@ from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
 from astra_core.training.checkpoint import Checkpoint, CheckpointStore
 from astra_core.training.distributed import World
+from astra_core.training.evaluation_scheme import EvaluationScheme
 from astra_core.training.harness import Experience, Harness
 from astra_core.training.progress import EvaluationPoint, Progress, StepReport, progress_bar
 from astra_core.training.resume_policy import as_begun, starting_point, whole_before
@@ -46,7 +47,8 @@ class Trainer:
         config: What to do; the optimiser and the schedule are built from it.
         sampler: Owns the System, the prompts, the reward and the seed.
         algorithm: Turns graphs into a loss.
-        evaluator: Without one there is no evaluation, no best checkpoint and no patience.
+        evaluator: Without one, or with ``training.evaluate: none``, there is no evaluation, no best
+            checkpoint and no patience.
         store: Without one nothing is saved and nothing is resumed.
         first_graphs: Rollouts of the untrained attacker, learned from in the first training step.
         world: The processes that train together; None for this one alone.
@@ -75,7 +77,8 @@ class Trainer:
         self.options = type(self).Options.read(config.trainer.options, where=where)
         self.sampler = sampler
         self.algorithm = algorithm
-        self.evaluator = evaluator
+        self.scheme = EvaluationScheme(config)
+        self.evaluator = None if config.evaluate == "none" else evaluator
         self.store = store
         self.progress = Progress()
         self.best = Best(metric=config.metric, mode=config.mode)
@@ -102,6 +105,7 @@ class Trainer:
     def train(self, on_step: Callable[[StepReport], None] | None = None) -> Progress:
         """Runs all ``steps`` and returns the progress; the attacker then has the best weights.
 
+        With ``training.keep: last`` it has the last.
         On a terminal, a bar shows how many of the training steps are done.
         """
         done = self.progress.training_step
@@ -164,7 +168,7 @@ class Trainer:
         """One report per optimiser update, from where the loaded state stopped.
 
         However the run ended, its last weights are then evaluated, the newest state is saved and
-        the attacker has the best weights.
+        the attacker has the weights that ``training.evaluate`` and ``training.keep`` ask for.
 
         Raises:
             TrainingError: Too many updates met a NaN or an infinity.
@@ -172,7 +176,7 @@ class Trainer:
         self._stopping.start()
         is_new = not self.progress.stopped_because
         if is_new and not self.progress.training_step and not self.progress.evaluations:
-            if self.config.eval_first:
+            if self.scheme.has_first:
                 self.evaluate()
             self.save()
         while not self.progress.stopped_because:
@@ -217,8 +221,8 @@ class Trainer:
             yield replace(last, timings=timings)
 
     def _evaluate_if_due(self) -> None:
-        done, last = self.progress.training_step, self.config.training_steps
-        if done >= last or done % self.config.eval_every == 0 or self._spent():
+        is_due = self.scheme.is_due(self.progress.training_step)
+        if is_due or (self.scheme.has_last and self._spent()):
             self.evaluate()
 
     def _spent(self) -> str:
@@ -229,9 +233,11 @@ class Trainer:
 
     @property
     def _is_examined(self) -> bool:
-        """Whether the last evaluation was of the attacker as it is now."""
+        """Whether the last evaluation was of the attacker as it is now, or none is due."""
+        if self.evaluator is None or not self.scheme.has_last:
+            return True
         points = self.progress.evaluations
-        return self.evaluator is None or bool(points and points[-1].step == self.progress.step)
+        return bool(points and points[-1].step == self.progress.step)
 
     def windows(self, experience: Experience) -> Iterator[list[Batch]]:
         """Windows of micro-batches, one per update; a short last one is kept."""
@@ -283,11 +289,15 @@ class Trainer:
         return evaluator.evaluate(self.sampler.system).metrics()
 
     def restore_best(self) -> None:
-        """Puts the best weights into the attacker and shows that they score what they scored."""
-        if self.evaluator is None or self.store is None or not self.best.model:
+        """Puts the best weights into the attacker and shows that they score what they scored.
+
+        Does nothing where the last are kept.
+        """
+        store = self.store if self.scheme.keeps_best else None
+        if self.evaluator is None or store is None or not self.best.model:
             return
         self.world.barrier()
-        folder = self.store.model(self.best.model)
+        folder = store.model(self.best.model)
         self._state.read_model(folder)
         value = examined(self)[self.config.metric]
         if value != self.best.value:

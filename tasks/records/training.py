@@ -1,6 +1,10 @@
 """What a training leaves: ``reports/training.json`` and a line for the person who waits."""
 
 from dataclasses import dataclass
+from typing import Literal
+
+Kept = Literal["best", "last"]
+"""Which of its attackers a training exports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +39,10 @@ class TrainingRecord:
         num_nonfinite: Updates left out for a loss or a gradient that is no number.
         num_empty_experiences: Experiences without a step to learn from.
         stopped_because: In words.
-        first: Before the first update.
-        best: Of the exported attacker.
+        first: Before the first update; null if it was not evaluated then.
+        best: Of all evaluations; null if there was none.
         evaluations: Each with ``step``, ``training_step`` and its metrics.
+        kept: Whether the exported attacker is the best of those evaluated, or the last.
     """
 
     run_key: str
@@ -50,27 +55,41 @@ class TrainingRecord:
     num_nonfinite: int
     num_empty_experiences: int
     stopped_because: str
-    first: Measured
-    best: BestMeasured
+    first: Measured | None
+    best: BestMeasured | None
     evaluations: tuple[dict[str, int | float | None], ...]
+    kept: Kept = "best"
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingSummary:
-    """How training went."""
+    """How training went.
+
+    Attributes:
+        training_steps: Done.
+        optimizer_steps: Updates done.
+        metric: That training goes by.
+        first: Its value before the first update; None if it was not evaluated then.
+        value: Of the exported attacker; None if that one was not evaluated.
+        kept: Whether the exported attacker is the best of those evaluated, or the last.
+        training_step: After which the exported attacker was found.
+        stopped_because: In words.
+    """
 
     training_steps: int
     optimizer_steps: int
     metric: str
-    first: float
-    best: float
-    best_training_step: int
+    first: float | None
+    value: float | None
+    kept: Kept
+    training_step: int
     stopped_because: str
 
     def summary(self) -> str:
         """One line."""
+        where = f"step {self.training_step} of {self.training_steps}; {self.stopped_because}"
+        if self.value is None:
+            return f"the attacker as it was last, not evaluated ({where})"
         name = self.metric.removeprefix("eval/").replace("_", " ")
-        return (
-            f"{name} on dev {self.first:.3f} -> {self.best:.3f} "
-            f"(step {self.best_training_step} of {self.training_steps}; {self.stopped_because})"
-        )
+        before = "" if self.first is None else f"{self.first:.3f} -> "
+        return f"{name} on dev {before}{self.value:.3f} ({where})"

@@ -18,13 +18,11 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
-from astra_core.errors import TrainingError
 from astra_core.files import (
     draft_folder_of,
     file_digest,
     folder_digest,
     record_digest,
-    write_json,
     write_text,
 )
 from tasks.machine.console import progress
@@ -115,7 +113,7 @@ class _Run:
 def train_attacker(
     params: TrainingParams, files: TrainingFiles = TrainingFiles()
 ) -> TrainingSummary:
-    """Trains the attacker, resuming where a killed run stopped, and exports the best one.
+    """Trains the attacker, resuming where a killed run stopped, and exports what it learned.
 
     Of several processes that train together the first alone writes.
     """
@@ -135,7 +133,7 @@ def train_attacker(
     else:
         deque(reports_of(trainer), maxlen=0)
     world.leave()
-    summary = _summary(trainer, params.training)
+    summary = _summary(trainer)
     if world.is_first:
         digest = _export(trainer, summary, files.attacker, run_key=run.key)
         write_record(_record(trainer, summary, run_key=run.key, digest=digest), files.report)
@@ -176,11 +174,12 @@ def _export(trainer: "Trainer", summary: TrainingSummary, folder: Path, *, run_k
             "digest": digest,
             "run_key": run_key,
             "metric": summary.metric,
-            "value": summary.best,
-            "best_training_step": summary.best_training_step,
+            "value": summary.value,
+            "kept": summary.kept,
+            "training_step": summary.training_step,
             SYSTEM_PRECISION: trainer.sampler.system.config.precision,
         }
-        write_json(note, draft / "astra.json")
+        write_record(note, draft / "astra.json")
     return digest
 
 
@@ -256,29 +255,30 @@ def _run_key(sections: Mapping[str, Any], files: TrainingFiles) -> str:
     return record_digest([dict(sections), inputs, code])
 
 
-def _summary(trainer: "Trainer", training: TrainingConfiguration) -> TrainingSummary:
-    if not trainer.progress.evaluations:
-        msg = (
-            f"training.trainer {training.trainer.name} must examine the attacker at least once, "
-            "got no evaluation; call self.evaluate() in its steps()"
-        )
-        raise TrainingError(msg)
-    first = trainer.progress.evaluations[0].metrics[training.metric]
+def _summary(trainer: "Trainer") -> TrainingSummary:
+    """How it went, and what the exported attacker scores where it was evaluated."""
+    progress, best, metric = trainer.progress, trainer.best, trainer.config.metric
+    points = progress.evaluations
+    is_best = trainer.scheme.keeps_best and bool(best.model)
+    is_known = is_best or bool(points and points[-1].step == progress.step)
+    last = points[-1].metrics[metric] if points else None
     return TrainingSummary(
-        training_steps=trainer.progress.training_step,
-        optimizer_steps=trainer.progress.step,
-        metric=training.metric,
-        first=first,
-        best=trainer.best.value,
-        best_training_step=trainer.best.training_step,
-        stopped_because=trainer.progress.stopped_because,
+        training_steps=progress.training_step,
+        optimizer_steps=progress.step,
+        metric=metric,
+        first=points[0].metrics[metric] if points and not points[0].step else None,
+        value=(best.value if is_best else last) if is_known else None,
+        kept="best" if is_best else "last",
+        training_step=best.training_step if is_best else progress.training_step,
+        stopped_because=progress.stopped_because,
     )
 
 
 def _record(
     trainer: "Trainer", summary: TrainingSummary, *, run_key: str, digest: str
 ) -> TrainingRecord:
-    progress = trainer.progress
+    progress, best, metric = trainer.progress, trainer.best, summary.metric
+    is_examined = bool(progress.evaluations)
     return TrainingRecord(
         run_key=run_key,
         checkpoint_digest=digest,
@@ -290,8 +290,9 @@ def _record(
         num_nonfinite=progress.num_nonfinite,
         num_empty_experiences=progress.num_empty,
         stopped_because=summary.stopped_because,
-        first=Measured(summary.metric, summary.first),
-        best=BestMeasured(summary.metric, summary.best, summary.best_training_step),
+        kept=summary.kept,
+        first=None if summary.first is None else Measured(metric, summary.first),
+        best=BestMeasured(metric, best.value, best.training_step) if is_examined else None,
         evaluations=tuple(
             {"training_step": point.training_step, "step": point.step, **point.metrics}
             for point in progress.evaluations

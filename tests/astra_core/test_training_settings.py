@@ -54,6 +54,8 @@ EFFECTS = {
     "lora.rank": (lora(), lora(rank=3)),
     "lora.alpha": (lora(), lora(alpha=1.0)),
     "lora.target_modules": (lora(), lora(target_modules=["v_proj"])),
+    "evaluate": ({}, {"evaluate": "last"}),
+    "keep": ({**KL, "mode": "min"}, {**KL, "mode": "min", "keep": "last"}),
     "eval_first": ({}, {"eval_first": False}),
     "eval_every": ({}, {"eval_every": 1}),
     "metric": (KL, {**KL, "metric": "eval/failed_rate"}),

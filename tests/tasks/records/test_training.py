@@ -1,5 +1,5 @@
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from registry_project import write_reports
@@ -52,16 +52,40 @@ def test_an_old_report_is_one_line(tmp_path):
         read_record(path, TrainingRecord)
 
 
-def test_the_summary_is_one_line():
+def test_a_training_that_was_not_evaluated_has_no_figures(tmp_path):
+    record = replace(RECORD, first=None, best=None, kept="last", evaluations=())
+    write_record(record, tmp_path / "t.json")
+
+    assert record == read_record(tmp_path / "t.json", TrainingRecord)
+
+
+def test_a_report_of_an_earlier_version_kept_the_best(tmp_path):
+    write_record(RECORD, tmp_path / "t.json")
+    found = json.loads((tmp_path / "t.json").read_text())
+    del found["kept"]
+    (tmp_path / "t.json").write_text(json.dumps(found))
+
+    assert "best" == read_record(tmp_path / "t.json", TrainingRecord).kept
+
+
+@pytest.mark.parametrize(
+    ("first", "value", "line"),
+    [
+        (0.25, 0.5, "attack success rate on dev 0.250 -> 0.500 (step 2 of 3; all steps done)"),
+        (None, 0.5, "attack success rate on dev 0.500 (step 2 of 3; all steps done)"),
+        (0.25, None, "the attacker as it was last, not evaluated (step 2 of 3; all steps done)"),
+    ],
+)
+def test_the_summary_is_one_line(first, value, line):
     summary = TrainingSummary(
         training_steps=3,
         optimizer_steps=6,
         metric=METRIC,
-        first=0.25,
-        best=0.5,
-        best_training_step=2,
+        first=first,
+        value=value,
+        kept="best",
+        training_step=2,
         stopped_because="all steps done",
     )
 
-    expected = "attack success rate on dev 0.250 -> 0.500 (step 2 of 3; all steps done)"
-    assert expected == summary.summary()
+    assert line == summary.summary()

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from small_world import PARAMS, write_world
 
-from astra_core.config import Choice
-from astra_core.errors import TrainingError
+from astra_core.config import TrainingConfiguration
+from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.language_model import LanguageModel
+from astra_core.models.rows import pad_rows
 from astra_core.training.stopping import Best
 from astra_core.training.trainer import Trainer
 from tasks.params.schema import RegistrationConfiguration
@@ -153,20 +154,89 @@ class Unexamined(Trainer):
     """A loop that never evaluates."""
 
     def steps(self):
-        yield from ()
+        experience = self.harness.experience(0)
+        for window in self.windows(experience):
+            yield self.update(window, experience)
+        self.progress.training_step += 1
+        self.progress.stopped_because = "one is enough"
 
 
-def test_a_trainer_that_never_examines_is_told_so(world, monkeypatch):
-    folder, _ = world
+def trained(folder, monkeypatch, **changes):
+    """What the training stage returns and reports under other settings, and the weights' digest."""
     monkeypatch.chdir(folder)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
-    trainer = Choice(name=f"{__name__}:Unexamined")
-    params = PARAMS.model_copy(
-        update={"training": PARAMS.training.model_copy(update={"trainer": trainer})}
+    settings = {**PARAMS.training.model_dump(), **changes}
+    read = TrainingConfiguration.read(settings, where="training")
+    summary = run(training, "train_attacker", PARAMS.model_copy(update={"training": read}))
+    report = json.loads((folder / "reports/training.json").read_text())
+    note = json.loads((folder / "models/attacker/astra.json").read_text())
+    assert report["checkpoint_digest"] == note["digest"]
+    assert (note["value"], note["kept"]) == (summary.value, report["kept"])
+    return summary.summary(), report
+
+
+def test_a_trainer_of_ones_own_that_never_evaluates_exports_its_last_weights(world, monkeypatch):
+    mine = {"name": f"{__name__}:Unexamined", "options": {}}
+    line, report = trained(world[0], monkeypatch, trainer=mine)
+
+    assert "the attacker as it was last, not evaluated (step 1 of 1; one is enough)" == line
+    assert (None, None, "last", []) == tuple(
+        report[name] for name in ("first", "best", "kept", "evaluations")
     )
 
-    with pytest.raises(TrainingError, match="must examine the attacker at least once, got no eval"):
-        run(training, "train_attacker", params)
+
+def test_without_evaluation_the_weights_are_those_that_training_ends_with(world, monkeypatch):
+    never, silent = trained(world[0], monkeypatch, evaluate="none")
+    _, last = trained(world[0], monkeypatch, keep="last")
+
+    assert "the attacker as it was last, not evaluated (step 3 of 3; all training" in never
+    assert ("last", None) == (silent["kept"], silent["best"])
+    assert 3 == len(last["evaluations"])
+    assert last["checkpoint_digest"] == silent["checkpoint_digest"]
+
+
+def test_what_is_kept_decides_what_is_exported(world, monkeypatch):
+    nearest = {"metric": "eval/kl_nats", "mode": "min"}
+    first, best = trained(world[0], monkeypatch, **nearest)
+    second, last = trained(world[0], monkeypatch, keep="last", **nearest)
+
+    assert "(step 0 of 3; all training steps are done)" in first
+    assert "(step 3 of 3; all training steps are done)" in second
+    assert ("best", "last") == (best["kept"], last["kept"])
+    assert best["best"] == last["best"]
+    assert best["checkpoint_digest"] != last["checkpoint_digest"]
+
+
+def test_the_untrained_alone_is_evaluated_and_the_trained_kept(world, monkeypatch):
+    line, report = trained(world[0], monkeypatch, evaluate="first")
+
+    assert line.startswith("the attacker as it was last, not evaluated (step 3 of 3; ")
+    assert [0] == [point["training_step"] for point in report["evaluations"]]
+    assert report["first"]["value"] is not None
+
+
+def test_a_supervised_trainer_exports_what_it_learned(world, monkeypatch):
+    folder, _ = world
+    lessons = folder / "lessons.jsonl"
+    lessons.write_text('{"prompt": "so they said", "probe": "why now"}\n' * 4)
+    solo = {"name": "plugins.lessons:LessonsTrainer", "options": {"path": str(lessons)}}
+    changes = {"trainer": solo, "algorithm": {"name": "sft"}, "lr": 1e-2}
+    _, report = trained(folder, monkeypatch, evaluate="none", **changes)
+    context = "so they said"
+    attackers = [
+        LanguageModel.load(folder / name) for name in ("models/base/tiny", "models/attacker")
+    ]
+    learned = [_nll(attacker, context, "why now") for attacker in attackers]
+
+    assert 3 == report["training_steps"]
+    assert learned[1] < learned[0]
+
+
+def _nll(attacker, prompt, probe):
+    """Nats of a written probe after a prompt."""
+    context = attacker.opening_ids + attacker.closed(attacker.encode(prompt))
+    rows = pad_rows([context], [attacker.closed(attacker.encode(probe))], pad_id=0, device="cpu")
+    return -float(token_logprobs(attacker.model, rows).sum())
 
 
 def _killed(folder, *, stride):

@@ -1,0 +1,123 @@
+import pytest
+from tiny_training import configured, trainer_of, weights_of
+
+from astra_core.training.trainer import Trainer
+
+METRIC = "eval/kl_nats"
+
+
+def evaluated(**changes):
+    """After how many training steps a run without a folder was evaluated."""
+    trainer = trainer_of(configured(**changes))
+    trainer.train()
+    return [point.training_step for point in trainer.progress.evaluations]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "steps"),
+    [
+        ("every", [0, 2, 3]),
+        ("first_and_last", [0, 3]),
+        ("first", [0]),
+        ("last", [3]),
+        ("none", []),
+    ],
+)
+def test_each_scheme_evaluates_what_it_says(scheme, steps):
+    assert steps == evaluated(evaluate=scheme)
+
+
+def test_how_often_and_whether_at_first_matter_for_every_alone():
+    often = {"eval_first": False, "eval_every": 1}
+
+    assert [1, 2, 3] == evaluated(**often)
+    assert [0, 3] == evaluated(evaluate="first_and_last", **often)
+
+
+@pytest.mark.parametrize("scheme", ["every", "first_and_last", "first", "last", "none"])
+def test_the_scheme_changes_nothing_that_is_learned(scheme):
+    trainer = trainer_of(configured(evaluate=scheme))
+    plain = trainer_of(configured(evaluate="every"))
+    trainer.train()
+    plain.train()
+
+    assert weights_of(plain) == weights_of(trainer)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "keep", "kept"),
+    [
+        # The untrained attacker is the nearest to the reference, and so the best by this mode.
+        ("every", "best", 0),
+        ("first_and_last", "best", 0),
+        ("last", "best", -1),
+        ("first", "best", -1),
+        ("none", "best", -1),
+        ("every", "last", -1),
+        ("first_and_last", "last", -1),
+    ],
+)
+def test_a_run_ends_with_the_attacker_that_is_kept(scheme, keep, kept, tmp_path):
+    config = configured(evaluate=scheme, keep=keep, metric=METRIC, mode="min")
+    trainer = trainer_of(config, tmp_path)
+    weights = [weights_of(trainer)]
+    weights += [weights_of(trainer) for _ in trainer.steps()]
+
+    assert weights[0] != weights[-1]
+    assert weights[kept] == weights_of(trainer)
+
+    again = trainer_of(config, tmp_path)
+    assert again.resume()
+    again.train()
+
+    assert weights[kept] == weights_of(again)
+
+
+@pytest.mark.parametrize("changes", [{"keep": "last"}, {"evaluate": "none"}])
+def test_a_budget_that_ends_a_run_keeps_what_was_learned_last(changes, tmp_path):
+    budget = {"early_stopping": {"max_optimizer_steps": 4}, "epochs_per_experience": 3}
+    config = configured(metric=METRIC, mode="min", **budget, **changes)
+    trainer = trainer_of(config, tmp_path)
+    weights = [weights_of(trainer) for _ in trainer.steps()]
+
+    assert 4 == len(weights)
+    assert trainer.progress.is_partial
+    assert weights[-1] == weights_of(trainer)
+
+
+def test_no_best_is_kept_where_a_trainer_of_ones_own_evaluates_nothing(tmp_path):
+    class Silent(Trainer):
+        def steps(self):
+            experience = self.harness.experience(0)
+            yield self.update(next(self.windows(experience)), experience)
+            self.restore_best()
+
+    plain = trainer_of(configured())
+    trainer = Silent(plain.config, plain.sampler, plain.algorithm, evaluator=plain.evaluator)
+    before = weights_of(trainer)
+    trainer.train()
+
+    assert [] == trainer.progress.evaluations
+    assert before != weights_of(trainer)
+
+
+def test_without_evaluation_no_patience_ends_the_run():
+    changes = {"early_stopping": {"patience": 1}, "metric": "eval/failed_rate", "eval_every": 1}
+
+    assert [0, 1] == evaluated(**changes)
+    trainer = trainer_of(configured(evaluate="none", **changes))
+
+    assert "all training steps are done" == trainer.train().stopped_because
+
+
+def test_what_is_evaluated_and_kept_may_change_at_resume(tmp_path):
+    changes = {"metric": METRIC, "mode": "min"}
+    trainer = trainer_of(configured(**changes), tmp_path)
+    last = [weights_of(trainer) for _ in trainer.steps()][-1]
+    assert last != weights_of(trainer)
+
+    again = trainer_of(configured(keep="last", evaluate="last", **changes), tmp_path)
+    assert again.resume()
+    again.train()
+
+    assert last == weights_of(again)
