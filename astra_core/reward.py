@@ -2,14 +2,14 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
 from astra_core.config import Section
 from astra_core.extensions.calls import is_number, plugin_call, refuse, spelled
-from astra_core.rollout import Graph
+from astra_core.rollout import Graph, Node
 
 
 class Reward(ABC):
@@ -25,8 +25,13 @@ class Reward(ABC):
     def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
         """The graphs with every node's reward filled in; does not change the memory."""
 
-    def remember(self, graphs: Sequence[Graph]) -> None:  # noqa: B027  # none by default
-        """Updates the memory after an experience was rewarded; most rewards have none."""
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float] | None:
+        """Updates the memory after an experience was rewarded; returns figures for the log.
+
+        A figure ``part`` is logged as ``reward/part``. Most rewards have no memory.
+        """
+        del graphs
+        return {}
 
     def state(self) -> Mapping[str, Tensor]:
         """What ``remember`` has built, for a checkpoint."""
@@ -34,6 +39,20 @@ class Reward(ABC):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # none by default
         """Restores what ``state`` returned."""
+
+
+def mean_parts(
+    graphs: Sequence[Graph], parts: Callable[[Node], Mapping[str, float]]
+) -> dict[str, float]:
+    """The mean of each part of a reward over the turns that did not fail; none without a turn.
+
+    Args:
+        graphs: Rewarded.
+        parts: What the reward of a turn is the sum of, by name.
+    """
+    found = [parts(node) for graph in graphs for node in graph.nodes() if not node.has_failed]
+    names = found[0] if found else {}
+    return {name: sum(each[name] for each in found) / len(found) for name in names}
 
 
 def rewarded(reward: Reward, graphs: Sequence[Graph]) -> list[Graph]:

@@ -1,8 +1,10 @@
 """A sampler rolls a System out into graphs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
+
+from torch import Tensor
 
 from astra_core.config import Section
 from astra_core.errors import DataError, RolloutError
@@ -68,6 +70,22 @@ class Sampler(ABC):
         """The ``episodes`` of one iteration, each as often as it is to be run."""
         return runs_of(self.episodes(iteration, count), self.runs_per_prompt)
 
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float] | None:
+        """Takes note of an experience once it was rewarded; returns figures for the log.
+
+        A figure ``name`` is logged as ``sampler/name``. Called once per experience, in each of
+        several processes with the graphs of all; most samplers have no memory.
+        """
+        del graphs
+        return {}
+
+    def state(self) -> Mapping[str, Tensor]:
+        """What ``remember`` has built, for a checkpoint, such as a curriculum's weights."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # none by default
+        """Restores what ``state`` returned."""
+
     def refuse_many_failures(self, graphs: Sequence[Graph]) -> None:
         """Returns if enough of the turns did not fail.
 
@@ -89,7 +107,8 @@ class Sampler(ABC):
         """The prompts of one iteration: consecutive slices of one permutation per pass.
 
         A function of the iteration alone, so the position in the data needs no state and every
-        prompt comes once before any comes twice.
+        prompt comes once before any comes twice. A curriculum overrides this; what it has learned
+        of the prompts goes into ``remember`` and ``state``.
         """
         total = len(self.prompts)
         if not total:

@@ -64,15 +64,17 @@ def flattened(algorithm: Algorithm, graphs: Sequence[Graph]) -> tuple[Any, ...]:
     return tuple(steps)
 
 
-def noted(algorithm: Algorithm, graphs: Sequence[Graph]) -> dict[str, float]:
-    """The algorithm's figures on an experience, of which it has taken note.
+def noted(kind: str, plugin: Any, graphs: Sequence[Graph]) -> dict[str, float]:
+    """The figures of a reward, a sampler or an algorithm on an experience that it has noted.
 
     Raises:
-        PluginError: It failed, or gave something else.
+        PluginError: It failed, or gave something else; only an algorithm owes figures.
     """
-    with plugin_call("algorithm", algorithm, "remember"):
-        figures = algorithm.remember(graphs)
-    return figures_of("algorithm", algorithm, figures, action="remember")
+    with plugin_call(kind, plugin, "remember"):
+        figures = plugin.remember(graphs)
+    if figures is None and kind != "algorithm":
+        return {}
+    return figures_of(kind, plugin, figures, action="remember")
 
 
 def figures_of(kind: str, plugin: Any, given: Any, *, action: str) -> dict[str, float]:
@@ -212,6 +214,18 @@ def reports_of(trainer: Stepper) -> Iterator[StepReport]:
         yield report
 
 
+def own_figures(trainer: Any) -> dict[str, float]:
+    """A trainer's figures on its last update, as ``trainer/name``.
+
+    Raises:
+        PluginError: It failed, or gave something else.
+    """
+    with plugin_call("trainer", trainer, "figures"):
+        given = trainer.figures()
+    figures = figures_of("trainer", trainer, given, action="figures")
+    return {f"trainer/{name}": value for name, value in figures.items()}
+
+
 def tensors_by_name(kind: str, plugin: Any) -> Mapping[str, Tensor]:
     """What a checkpoint holds of a plug-in.
 
@@ -226,3 +240,13 @@ def tensors_by_name(kind: str, plugin: Any) -> Mapping[str, Tensor]:
     if not is_state:
         refuse(kind, plugin, "tensors by name from state", got=spelled(state))
     return state
+
+
+def restore(kind: str, plugin: Any, state: Mapping[str, Tensor]) -> None:
+    """Gives a plug-in what ``tensors_by_name`` found of it.
+
+    Raises:
+        PluginError: It failed.
+    """
+    with plugin_call(kind, plugin, "load_state"):
+        plugin.load_state(state)

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from astra_core.config import NonNegative, Section
-from astra_core.reward import Reward
+from astra_core.reward import Reward, mean_parts
 from astra_core.rewards.novelty import NoveltyMemory
 from astra_core.rollout import Graph, Node
 
@@ -71,9 +71,10 @@ class AdversarialReward(Reward):
             for index, graph in enumerate(graphs)
         ]
 
-    def remember(self, graphs: Sequence[Graph]) -> None:
-        """Adds the probes of an experience to the memory."""
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
+        """Adds the probes of an experience to the memory; the mean of each part of the reward."""
         self._memory.add([node.probe_text for graph in graphs for node in graph.nodes()])
+        return mean_parts(graphs, lambda node: self._parts(node, node.novelty))
 
     def state(self) -> Mapping[str, Tensor]:
         """The novelty memory."""
@@ -84,11 +85,16 @@ class AdversarialReward(Reward):
         self._memory.counts.copy_(state["novelty"])
 
     def _reward(self, node: Node, novelty: float) -> float:
+        parts = self._parts(node, novelty)
+        return parts["response"] + parts["probe"] + parts["implausibility"] + parts["novelty"]
+
+    def _parts(self, node: Node, novelty: float) -> dict[str, float]:
+        """What the reward is the sum of."""
         options = self.options
-        implausibility = max(0.0, node.target_nll - options.nll_floor)
-        return (
-            options.response_weight * node.score
-            - options.probe_penalty * node.probe_score
-            - options.nll_weight * implausibility
-            + options.novelty_weight * novelty
-        )
+        excess = max(0.0, node.target_nll - options.nll_floor)
+        return {
+            "response": options.response_weight * node.score,
+            "probe": -options.probe_penalty * node.probe_score,
+            "implausibility": -options.nll_weight * excess,
+            "novelty": options.novelty_weight * novelty,
+        }

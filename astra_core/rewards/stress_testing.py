@@ -4,7 +4,7 @@ Hardy et al., ASTPrompter, arXiv:2407.09447, with the weights of ASTRA-RL. It ha
 does not reward novelty, so attackers converge to one sentence sooner than under ``adversarial``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Literal
@@ -62,19 +62,35 @@ class StressTestingReward(Reward):
 
         return [replace(graph, children=tuple(map(rewarded, graph.children))) for graph in graphs]
 
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
+        """Has no memory; the mean of each part of the reward."""
+        nodes = [node for graph in graphs for node in graph.nodes() if not node.has_failed]
+        if not nodes:
+            return {}
+        options = self.options
+        likelihoods, joint_scores, scores = self._terms(nodes)
+        return {
+            "likelihood": options.likelihood_weight * float(likelihoods.mean()),
+            "joint": options.joint_weight * float(joint_scores.mean()),
+            "response": options.response_weight * float(scores.mean()),
+        }
+
     def _rewards(self, nodes: Sequence[Node]) -> list[float]:
         options = self.options
-        scores = torch.tensor([node.score for node in nodes], dtype=torch.float64)
-        probe_scores = torch.tensor([node.probe_score for node in nodes], dtype=torch.float64)
         rewards: list[float] = ast_rewards(
-            _likelihood(options)(*_target_logprobs(nodes)),
-            torch.maximum(scores, probe_scores),
-            scores,
+            *self._terms(nodes),
             likelihood_weight=options.likelihood_weight,
             joint_weight=options.joint_weight,
             response_weight=options.response_weight,
         ).tolist()
         return rewards
+
+    def _terms(self, nodes: Sequence[Node]) -> tuple[Tensor, Tensor, Tensor]:
+        """Likelihood of each probe, how bad the exchange is and how bad the response is."""
+        scores = torch.tensor([node.score for node in nodes], dtype=torch.float64)
+        probe_scores = torch.tensor([node.probe_score for node in nodes], dtype=torch.float64)
+        likelihoods = _likelihood(self.options)(*_target_logprobs(nodes))
+        return likelihoods, torch.maximum(scores, probe_scores), scores
 
 
 def _likelihood(options: StressTestingReward.Options) -> Likelihood:

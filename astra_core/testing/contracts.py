@@ -1,7 +1,7 @@
 """The contract of each kind of plug-in, built-in or not."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, get_args
@@ -13,7 +13,7 @@ from astra_core.algorithm import Algorithm
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
 from astra_core.registry import NoOptions, resolve
-from astra_core.reward import Reward
+from astra_core.reward import Reward, rewarded
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Graph, Node, runs_of
 from astra_core.sampler import Sampler
@@ -127,7 +127,8 @@ def check_reward(plugin: str | type[Reward], **options: Any) -> None:
     - ``assign`` gives every turn a finite reward, 0 to one that failed, and changes no attribute
       but ``reward`` and ``novelty``; graphs stay in order.
     - ``assign`` remembers nothing: the second call gives what the first gave.
-    - ``load_state`` of ``state`` carries the memory into another process.
+    - ``load_state`` of ``state`` carries the memory into another process; figures of ``remember``
+      are finite.
 
     Args:
         plugin: A built-in name, an import path, or the class.
@@ -138,15 +139,15 @@ def check_reward(plugin: str | type[Reward], **options: Any) -> None:
     """
     reward: Reward = _built("reward", plugin, options)
     graphs = [*_graphs(tiny_system(_SEED)), _failed_graph()]
-    rewarded = reward.assign(graphs)
-    _promise(len(rewarded) == len(graphs), "one graph comes back per graph")
-    for graph, given in zip(graphs, rewarded, strict=True):
+    assigned = reward.assign(graphs)
+    _promise(len(assigned) == len(graphs), "one graph comes back per graph")
+    for graph, given in zip(graphs, assigned, strict=True):
         _promise(_unrewarded(graph) == _unrewarded(given), "only reward and novelty change")
         for node in given.nodes():
             _promise(math.isfinite(node.reward), f"a reward is finite, got {node.reward}")
             _promise(not node.has_failed or node.reward == 0.0, "a failed turn keeps reward 0")
-    _promise(_texts(reward.assign(graphs)) == _texts(rewarded), "assign remembers nothing")
-    reward.remember(rewarded)
+    _promise(_texts(reward.assign(graphs)) == _texts(assigned), "assign remembers nothing")
+    _check_figures(reward.remember(assigned))
     later = reward.assign(graphs)
     resumed: Reward = _built("reward", plugin, options)
     resumed.load_state({name: value.clone() for name, value in reward.state().items()})
@@ -165,6 +166,8 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
       of the prompt (``run_id``) give others.
     - Turns hold reference log-probabilities if its class declares that it ``gives`` them.
     - It moves no weight and leaves no gradient.
+    - Figures of ``remember`` are finite; ``load_state`` of ``state`` carries what it has noted into
+      another process, which then chooses the same prompts and rolls them out the same.
 
     Args:
         plugin: A built-in name, an import path, or the class.
@@ -210,6 +213,17 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
     _promise(said != _spoken(sampler(seed=6).roll_out(prompts, iteration=2)), "seeds differ")
     _promise(_equal(before, _weights(system)), "a rollout moves no weight")
     _promise(_gradients(system) == [], "a rollout leaves no gradient")
+    _check_memory(sampler, graphs)
+
+
+def _check_memory(sampler: Callable[[], Sampler], graphs: Sequence[Graph]) -> None:
+    noting, resumed = sampler(), sampler()
+    _check_figures(noting.remember(rewarded(noting.reward, graphs)))
+    resumed.load_state({name: value.clone() for name, value in noting.state().items()})
+    chosen = [own.episodes(3, 3) for own in (noting, resumed)]
+    _promise(chosen[0] == chosen[1], "state() holds all that the choice of prompts depends on")
+    said = [_spoken(own.roll_out(chosen[0], iteration=3)) for own in (noting, resumed)]
+    _promise(said[0] == said[1], "state() holds all that a rollout depends on")
 
 
 def _built(kind: str, plugin: str | type[Any], options: Mapping[str, Any], **parts: Any) -> Any:
@@ -231,11 +245,15 @@ def _check_flatten(algorithm: Algorithm, graphs: Sequence[Graph]) -> list[Any]:
     _promise(len(steps) == num_again, "flatten gives the same steps twice")
     _promise(len(algorithm.flatten(tiny_graph())) == 0, "a graph without turns teaches nothing")
     _promise(len(algorithm.flatten(_failed_graph())) == 0, "turns that failed teach nothing")
-    for name, value in algorithm.remember(graphs).items():
+    _check_figures(algorithm.remember(graphs))
+    return steps
+
+
+def _check_figures(figures: Mapping[str, float] | None) -> None:
+    for name, value in (figures or {}).items():
         _promise(
             math.isfinite(value), f"a figure about an experience is finite, got {value} for {name}"
         )
-    return steps
 
 
 def _check_step(algorithm: Algorithm, batch: Any, system: System) -> float:

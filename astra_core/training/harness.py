@@ -8,7 +8,6 @@ from typing import Any
 from astra_core.algorithm import Algorithm, Batch
 from astra_core.config import Shuffle
 from astra_core.extensions import promises
-from astra_core.extensions.calls import plugin_call
 from astra_core.files import record_digest
 from astra_core.reward import rewarded as assigned
 from astra_core.rollout import Graph
@@ -25,7 +24,7 @@ class Experience:
         iteration: Counted from 0.
         graphs: Rewarded.
         steps: The algorithm's flattened steps, in the order of the graphs.
-        metrics: Means over the nodes, and the algorithm's figures about them.
+        metrics: Means over the nodes, and the figures of reward, algorithm and sampler about them.
         rollout_s: Seconds it took to collect, scoring not counted.
         score_s: Seconds of scoring.
     """
@@ -80,21 +79,17 @@ class Harness:
         start, scored = time.perf_counter(), self.sampler.score_s
         if graphs is None:
             graphs = self._rolled_out(iteration)
-        reward = self.sampler.reward
-        rewarded = assigned(reward, graphs)
-        with plugin_call("reward", reward, "remember"):
-            reward.remember(rewarded)
+        rewarded = assigned(self.sampler.reward, graphs)
+        figures = _figures("reward", self.sampler.reward, rewarded)
         steps = promises.flattened(self.algorithm, rewarded)
-        figures = promises.noted(self.algorithm, rewarded)
+        figures |= _figures("algorithm", self.algorithm, rewarded)
+        figures |= _figures("sampler", self.sampler, rewarded)
         score_s = self.sampler.score_s - scored
         return Experience(
             iteration,
             tuple(rewarded),
             steps,
-            {
-                **_experience_metrics(rewarded, len(steps)),
-                **{f"train/{name}": value for name, value in figures.items()},
-            },
+            {**_experience_metrics(rewarded, len(steps)), **figures},
             time.perf_counter() - start - score_s,
             score_s,
         )
@@ -135,6 +130,13 @@ def _trees(experience: Experience) -> list[list[Any]]:
         known = tree.get(id(getattr(step, "node", step)))
         groups.setdefault((at, "alone") if known is None else known, []).append(step)
     return list(groups.values())
+
+
+def _figures(kind: str, plugin: Any, graphs: Sequence[Graph]) -> dict[str, float]:
+    """The figures of a part that takes note of an experience, in the area of the log it has."""
+    area = "train" if kind == "algorithm" else kind
+    figures = promises.noted(kind, plugin, graphs)
+    return {f"{area}/{name}": value for name, value in figures.items()}
 
 
 def _experience_metrics(graphs: Sequence[Graph], num_steps: int) -> dict[str, float]:

@@ -12,8 +12,7 @@ from torch.nn import Module
 from astra_core.algorithm import Algorithm
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import CheckpointError
-from astra_core.extensions.calls import plugin_call
-from astra_core.extensions.promises import tensors_by_name
+from astra_core.extensions.promises import restore, tensors_by_name
 from astra_core.models.language_model import LanguageModel
 from astra_core.registry import name_of
 from astra_core.sampler import Sampler
@@ -24,6 +23,8 @@ from astra_core.training.stopping import Best, Stopping
 from astra_core.training.update import Updates
 
 _ADAPTERS = "adapters.safetensors"
+# Of a checkpoint that does not say whose state it holds.
+_FIRST_OWNERS = ("reward", "algorithm")
 
 
 class RunState:
@@ -36,11 +37,13 @@ class RunState:
         algorithm: Algorithm,
         *,
         updates: Updates,
+        trainer: Any,
     ) -> None:
         self._config = config
         self._sampler = sampler
         self._algorithm = algorithm
         self._updates = updates
+        self._trainer = trainer
 
     def checkpoint(self, progress: Progress, best: Best, stopping: Stopping) -> Checkpoint:
         """Everything that a run needs to resume, as it is now."""
@@ -51,13 +54,10 @@ class RunState:
             "stopping": stopping.record(),
             "optimizer": optimizer_record(self._updates.optimizer),
             "schedule": self._updates.schedule.state_dict(),
+            "owners": [*self._owners],
         }
-        tensors = tensors_of(
-            self._attacker.model,
-            self._updates.optimizer,
-            reward=tensors_by_name("reward", self._sampler.reward),
-            algorithm=tensors_by_name("algorithm", self._algorithm),
-        )
+        memories = {kind: tensors_by_name(kind, owner) for kind, owner in self._owners.items()}
+        tensors = tensors_of(self._attacker.model, self._updates.optimizer, memories)
         return Checkpoint(progress.training_step, tensors, record, progress.is_partial)
 
     def load(
@@ -71,11 +71,9 @@ class RunState:
         record = dict(checkpoint.record)
         subject = f"{subject}/{checkpoint.name}"
         changed = check_resumable(record, self._identity(), subject=subject)
-        reward, algorithm = load_tensors(checkpoint.tensors, self._attacker.model)
-        with plugin_call("reward", self._sampler.reward, "load_state"):
-            self._sampler.reward.load_state(reward)
-        with plugin_call("algorithm", self._algorithm, "load_state"):
-            self._algorithm.load_state(algorithm)
+        load_tensors(checkpoint.tensors, self._attacker.model)
+        for kind in record.get("owners", _FIRST_OWNERS):
+            restore(kind, self._owners[kind], _below(f"{kind}/", checkpoint.tensors))
         restore_optimizer(self._updates.optimizer, record["optimizer"], checkpoint.tensors)
         self._updates.schedule.load_state_dict(record["schedule"])
         best.load(record["best"])
@@ -110,6 +108,16 @@ class RunState:
         }
 
     @property
+    def _owners(self) -> dict[str, Any]:
+        """Whose ``state()`` is in a checkpoint, by the kind of plug-in."""
+        return {
+            "reward": self._sampler.reward,
+            "algorithm": self._algorithm,
+            "sampler": self._sampler,
+            "trainer": self._trainer,
+        }
+
+    @property
     def _attacker(self) -> LanguageModel:
         return self._sampler.system.attacker
 
@@ -117,9 +125,7 @@ class RunState:
 def tensors_of(
     model: Module,
     optimizer: torch.optim.Optimizer,
-    *,
-    reward: Mapping[str, Tensor],
-    algorithm: Mapping[str, Tensor],
+    memories: Mapping[str, Mapping[str, Tensor]],
 ) -> dict[str, Tensor]:
     """Trained weights, optimiser moments, random state and memories under ``area/name``.
 
@@ -129,16 +135,14 @@ def tensors_of(
     for index, moments in optimizer.state_dict()["state"].items():
         for name, value in moments.items():
             found[f"optimizer/{index}/{name}"] = torch.as_tensor(value).detach().clone()
-    found |= {f"reward/{name}": value.clone() for name, value in reward.items()}
-    found |= {f"algorithm/{name}": value.clone() for name, value in algorithm.items()}
+    for kind, memory in memories.items():
+        found |= {f"{kind}/{name}": value.clone() for name, value in memory.items()}
     found["random/torch"] = torch.get_rng_state()
     return found
 
 
-def load_tensors(
-    tensors: Mapping[str, Tensor], model: Module
-) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Restores weights and random state; returns the reward's and the algorithm's tensors.
+def load_tensors(tensors: Mapping[str, Tensor], model: Module) -> None:
+    """Restores weights and random state.
 
     Raises:
         CheckpointError: The weights are of another model.
@@ -157,7 +161,6 @@ def load_tensors(
                 raise CheckpointError(msg)
             parameter.copy_(stored)
     torch.set_rng_state(tensors["random/torch"])
-    return _below("reward/", tensors), _below("algorithm/", tensors)
 
 
 def optimizer_record(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:

@@ -7,25 +7,27 @@ window. A window never spans two policies.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+
+from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Batch
 from astra_core.config import Section, TrainingConfiguration
 from astra_core.engine.memory import peak_memory
 from astra_core.engine.plan import Plan
-from astra_core.errors import CheckpointError, ConfigurationError
+from astra_core.errors import ConfigurationError
 from astra_core.evaluator import Evaluator
-from astra_core.extensions.promises import examined, reports_of
+from astra_core.extensions.promises import examined, own_figures, reports_of
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.lora import add_adapters
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
 from astra_core.training.checkpoint import Checkpoint, CheckpointStore
 from astra_core.training.distributed import World
-from astra_core.training.evaluation_scheme import EvaluationScheme
+from astra_core.training.evaluation_scheme import EvaluationScheme, require_same_score
 from astra_core.training.harness import Experience, Harness
 from astra_core.training.progress import EvaluationPoint, Progress, StepReport, progress_bar
 from astra_core.training.resume_policy import as_begun, starting_point, whole_before
@@ -94,7 +96,7 @@ class Trainer:
             add_adapters(self._attacker.model, config.lora, seed=sampler.seed)
         self.updates = Updates(config, algorithm, self._attacker, world=self.world)
         self._stopping = Stopping(config.early_stopping)
-        self._state = RunState(config, sampler, algorithm, updates=self.updates)
+        self._state = RunState(config, sampler, algorithm, updates=self.updates, trainer=self)
         self._eval_s = 0.0
 
     @property
@@ -185,7 +187,7 @@ class Trainer:
             is_due = self.progress.training_step % self.config.checkpoint.save_every == 0
             if is_due and not self.progress.stopped_because:
                 self.save()
-        was_examined = self._is_examined
+        was_examined = self.evaluator is None or self.scheme.is_satisfied(self.progress)
         if not was_examined:
             self.evaluate()
         if is_new or not was_examined:
@@ -231,14 +233,6 @@ class Trainer:
         is_timed = self.config.early_stopping.max_seconds is not None
         return self.world.first_says(reason) if is_timed else reason
 
-    @property
-    def _is_examined(self) -> bool:
-        """Whether the last evaluation was of the attacker as it is now, or none is due."""
-        if self.evaluator is None or not self.scheme.has_last:
-            return True
-        points = self.progress.evaluations
-        return bool(points and points[-1].step == self.progress.step)
-
     def windows(self, experience: Experience) -> Iterator[list[Batch]]:
         """Windows of micro-batches, one per update; a short last one is kept."""
         size = self.config.gradient_accumulation_steps * self.world.size
@@ -262,7 +256,19 @@ class Trainer:
         limit = self.config.max_nonfinite_steps
         refuse_many_nonfinite(self.progress.num_nonfinite, limit=limit, last=update)
         memory = peak_memory(self._attacker.device)
-        return update.report(step, experience, memory, is_first=is_first)
+        report = update.report(step, experience, memory, is_first=is_first)
+        return replace(report, metrics={**report.metrics, **own_figures(self)})
+
+    def figures(self) -> Mapping[str, float]:
+        """Figures of its own on the update that was just done, logged as ``trainer/name``."""
+        return {}
+
+    def state(self) -> Mapping[str, Tensor]:
+        """What a checkpoint must hold of a trainer that remembers more than this one."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restores what ``state`` returned."""
 
     def end(self) -> str:
         """Why the run ends now, in words; empty while it continues."""
@@ -299,13 +305,7 @@ class Trainer:
         self.world.barrier()
         folder = store.model(self.best.model)
         self._state.read_model(folder)
-        value = examined(self)[self.config.metric]
-        if value != self.best.value:
-            msg = (
-                f"{folder} must score {self.config.metric} {self.best.value} when loaded again, "
-                f"got {value}; the run is not reproducible on this machine"
-            )
-            raise CheckpointError(msg)
+        require_same_score(self.best, examined(self)[self.config.metric], folder=folder)
 
     def save(self) -> None:
         """Writes a checkpoint of the run as it is now."""

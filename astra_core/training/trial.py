@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from astra_core.errors import TrainingError
-from astra_core.extensions.promises import tensors_by_name
+from astra_core.extensions.promises import restore, tensors_by_name
 from astra_core.rollout import Graph
 from astra_core.training.dumps import batch_tensors
 from astra_core.training.harness import Harness
@@ -46,10 +46,10 @@ def tried(
     Raises:
         TrainingError: The loss or a gradient is not finite, or there is nothing to learn.
     """
-    device = harness.sampler.system.attacker.device
-    reward, algorithm = harness.sampler.reward, harness.algorithm
-    rewarded = _copied(tensors_by_name("reward", reward))
-    learned = _copied(tensors_by_name("algorithm", algorithm))
+    sampler = harness.sampler
+    device = sampler.system.attacker.device
+    owners = {"reward": sampler.reward, "algorithm": harness.algorithm, "sampler": sampler}
+    before = {kind: _copied(tensors_by_name(kind, owner)) for kind, owner in owners.items()}
     try:
         experience = harness.experience(0, graphs=graphs)
         if not experience.steps:
@@ -63,8 +63,8 @@ def tried(
         norm = updates.clip()
     finally:
         updates.optimizer.zero_grad(set_to_none=True)
-        reward.load_state(rewarded)
-        algorithm.load_state(learned)
+        for kind, owner in owners.items():
+            restore(kind, owner, before[kind])
     if not (math.isfinite(loss) and math.isfinite(norm)):
         msg = f"loss and gradients must be finite, got loss {loss} and norm {norm}; see the models"
         raise TrainingError(msg)

@@ -10,6 +10,7 @@ PARTS = {
     "astra_core/test_training_settings.py": "astra_core/config.py",
     "astra_core/test_budgets.py": "astra_core/training/trainer.py",
     "astra_core/test_other_device.py": "astra_core/training/trainer.py",
+    "astra_core/training/test_own_state.py": "astra_core/training/state.py",
     "astra_core/training/test_update_passes.py": "astra_core/training/update.py",
     # Of all algorithms together.
     "astra_core/algorithms/test_against_trl.py": "astra_core/algorithms",

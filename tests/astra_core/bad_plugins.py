@@ -174,6 +174,21 @@ class LeavingReward(AdversarialReward):
         sys.exit(0)
 
 
+class ChattyReward(AdversarialReward):
+    def remember(self, graphs):
+        return "fine"
+
+
+class ChattySampler(TreeSampler):
+    def remember(self, graphs):
+        return {"of": "course"}
+
+
+class Forgetful(TreeSampler):
+    def state(self):
+        return [1.0]
+
+
 class NoGraphs(TreeSampler):
     def roll_out(self, prompts, *, iteration):
         return []
@@ -286,6 +301,16 @@ class BlindTrainer(Trainer):
 class LostTrainer(Trainer):
     def examine(self, evaluator):
         return super().examine(evaluator) | {self.config.metric: float("nan")}
+
+
+class ChattyFigures(Trainer):
+    def figures(self):
+        return ATTACK
+
+
+class ForgetfulTrainer(Trainer):
+    def state(self):
+        return None
 
 
 class ChattyTrainer(Trainer):

@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import torch
+from remembering import Curriculum, Momentum
 from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.files import file_digest, write_text
@@ -44,7 +45,8 @@ def train(folder, *, kill_at=None):
         metric="eval/kl_nats",
         eval_every=1,
     )
-    trainer = trainer_of(config, folder / "run")
+    own = {"sampler": Curriculum, "trainer": Momentum}
+    trainer = trainer_of(config, folder / "run", **own)
     trainer.resume()
     trainer.train(lambda _: strike())
     ended = [weights_of(trainer).hex(), trainer.progress.stopped_because]

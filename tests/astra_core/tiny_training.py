@@ -28,8 +28,8 @@ def configured(**changes):
     return TrainingConfiguration.read({**SHORT, **changes}, where="training")
 
 
-def sampler_of(system, *, seed=1):
-    return TreeSampler(
+def sampler_of(system, *, seed=1, kind=TreeSampler):
+    return kind(
         TreeSampler.Options(tree_width=3, tree_depth=2, num_responses=1),
         system=system,
         prompts=tiny_prompts(5),
@@ -47,6 +47,8 @@ def trainer_of(
     first_graphs=None,
     world=None,
     device="cpu",
+    sampler=TreeSampler,
+    trainer=Trainer,
     **options,
 ):
     """A Trainer as a new process would build it."""
@@ -61,9 +63,9 @@ def trainer_of(
         reward=AdversarialReward(AdversarialReward.Options()),
         seed=9,
     )
-    return Trainer(
+    return trainer(
         config,
-        sampler_of(system),
+        sampler_of(system, kind=sampler),
         algorithm(algorithm.Options(), system=system)
         if algorithm
         else build("algorithm", choice, system=system),
