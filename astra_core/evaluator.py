@@ -61,12 +61,15 @@ def metric_names() -> frozenset[str]:
     return frozenset(intervals | {f"eval/{name}" for name in figures})
 
 
-def require_metric(name: str, *, declared: Iterable[str] = ()) -> None:
+def require_metric(
+    name: str, *, declared: Iterable[str] = (), key: str = "training.metric"
+) -> None:
     """Returns if an evaluation has this metric.
 
     Args:
         name: As ``eval/attack_success_rate``.
         declared: Further names, of a trainer with its own evaluation (``metric_names``).
+        key: Of params.yaml, which names it.
 
     Raises:
         ConfigurationError: It has none of this name.
@@ -75,7 +78,7 @@ def require_metric(name: str, *, declared: Iterable[str] = ()) -> None:
     if name not in known:
         near = get_close_matches(name, known, n=1)
         hint = f"did you mean '{near[0]}'?" if near else f"known are {known}"
-        msg = f"training.metric must name a metric of an evaluation, got '{name}'; {hint}"
+        msg = f"{key} must name a metric of an evaluation, got '{name}'; {hint}"
         raise ConfigurationError(msg)
 
 

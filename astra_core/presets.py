@@ -34,6 +34,7 @@ from astra_core.models.folders import model_folder
 from astra_core.registry import read_options, resolve
 from astra_core.rollout import Prompt
 from astra_core.training.checkpoint import CheckpointStore
+from astra_core.training.evaluation_scheme import check_schedule
 from astra_core.training.trainer import Trainer
 
 
@@ -101,6 +102,8 @@ def hf_trainer(
     config = config or hf_configuration()
     around = assembly or Assembly()
     _check_needs(config, around)
+
+    check_schedule(config)
     evaluator = None if config.evaluate == "none" else _evaluator(around, dev_prompts)
     first = model_folder(attacker)
     system = load_system(

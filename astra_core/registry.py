@@ -54,6 +54,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "schedule": {
             "transformers": "astra_core.training.optimizers:TransformersSchedule",
             "annealing": "astra_core.training.optimizers:AnnealingSchedule",
+            "plateau": "astra_core.training.plateau:PlateauSchedule",
         },
     }
 )

@@ -26,7 +26,6 @@ from astra_core.extensions.calls import (
     refuse,
     spelled,
 )
-from astra_core.registry import build
 from astra_core.rollout import Graph
 from astra_core.training.optimizers import OptimizerPlugin, SchedulePlugin
 from astra_core.training.progress import StepReport
@@ -156,19 +155,35 @@ def built_optimizer(
     return found
 
 
-def built_schedule(config: TrainingConfiguration, optimizer: torch.optim.Optimizer) -> LRScheduler:
-    """The schedule that the configuration names, over the optimiser.
+def followed(plugin: SchedulePlugin) -> str | None:
+    """The figure of an evaluation that a schedule follows; None for one of the step alone.
+
+    Raises:
+        PluginError: It failed, or names something else.
+    """
+    with plugin_call("schedule", plugin, "metric"):
+        metric: Any = plugin.metric
+    if not (metric is None or isinstance(metric, str)):
+        refuse("schedule", plugin, "the name of a figure as metric, or None", got=spelled(metric))
+    return metric
+
+
+def built_schedule(
+    plugin: SchedulePlugin, config: TrainingConfiguration, optimizer: torch.optim.Optimizer
+) -> LRScheduler:
+    """The schedule that the plug-in builds over the optimiser.
 
     Raises:
         PluginError: It failed, or gave something else.
     """
-    plugin: SchedulePlugin = build("schedule", config.schedule)
     steps = {"warmup_steps": config.warmup_steps, "training_steps": config.training_steps}
     with plugin_call("schedule", plugin, "schedule"):
         found = plugin.schedule(optimizer, **steps)
-    # It is advanced without a figure, which that one cannot do without.
-    if not isinstance(found, LRScheduler) or isinstance(found, ReduceLROnPlateau):
-        refuse("schedule", plugin, "a torch schedule of the step alone", got=spelled(found))
+    # Without a metric it is advanced without a figure, which that one cannot do without.
+    needs_figure = isinstance(found, ReduceLROnPlateau) and followed(plugin) is None
+    if not isinstance(found, LRScheduler) or needs_figure:
+        rule = "a torch schedule of the step alone, or name its metric"
+        refuse("schedule", plugin, rule, got=spelled(found))
     if found.optimizer is not optimizer:
         refuse("schedule", plugin, "a schedule of the run's optimiser", got="one of another")
     return found

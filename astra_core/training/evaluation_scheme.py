@@ -2,9 +2,13 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from astra_core.config import TrainingConfiguration
-from astra_core.errors import CheckpointError
+from astra_core.errors import CheckpointError, ConfigurationError
+from astra_core.evaluator import require_metric
+from astra_core.extensions.promises import followed
+from astra_core.registry import build, resolve
 from astra_core.training.progress import Progress
 from astra_core.training.stopping import Best
 
@@ -44,6 +48,34 @@ class EvaluationScheme:
         Without an evaluation of what was learned, there is none to choose.
         """
         return self.config.keep == "best" and self.has_last
+
+
+def check_schedule(
+    config: TrainingConfiguration, *, is_evaluated: bool = True, trainer: type[Any] | None = None
+) -> None:
+    """Returns if a schedule that follows a figure has evaluations to follow.
+
+    Args:
+        config: Of the run.
+        is_evaluated: Whether there is an evaluator.
+        trainer: That evaluates; None for the one that the configuration names.
+
+    Raises:
+        ConfigurationError: There are none on the way, or they have no such figure.
+    """
+    metric = followed(build("schedule", config.schedule))
+    if metric is None:
+        return
+    if config.evaluate != "every" or not is_evaluated:
+        got = f"'{config.evaluate}'" if is_evaluated else "a trainer without an evaluator"
+        msg = (
+            f"training.evaluate must be 'every' for the schedule {config.schedule.name}, which "
+            f"follows {metric}, got {got}; evaluate on the way or choose another training.schedule"
+        )
+        raise ConfigurationError(msg)
+    trainer = trainer or resolve("trainer", config.trainer.name)
+    declared = getattr(trainer, "metric_names", ())
+    require_metric(metric, declared=declared, key="training.schedule")
 
 
 def require_same_score(best: Best, value: float, *, folder: Path) -> None:

@@ -4,11 +4,12 @@ Which weights decay, and at which rate each part learns, is ``astra_core.trainin
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, cast
 
 import torch
 from pydantic import Field, model_validator
+from torch.optim.lr_scheduler import LRScheduler
 
 from astra_core.config import NonNegative, Positive, Probability, Section
 from astra_core.errors import ConfigurationError
@@ -122,7 +123,7 @@ class Adagrad(OptimizerPlugin):
 
 
 class SchedulePlugin(ABC):
-    """Builds a learning-rate schedule over training steps."""
+    """Builds a learning-rate schedule over training steps, or over evaluations."""
 
     class Options(Section):
         """A schedule without options."""
@@ -133,8 +134,26 @@ class SchedulePlugin(ABC):
     @abstractmethod
     def schedule(
         self, optimizer: torch.optim.Optimizer, *, warmup_steps: int, training_steps: int
-    ) -> torch.optim.lr_scheduler.LRScheduler:
-        """A torch schedule that is advanced once per training step."""
+    ) -> LRScheduler:
+        """A torch schedule that ``move`` advances."""
+
+    @property
+    def metric(self) -> str | None:
+        """The figure of an evaluation that it follows, such as ``eval/score_mean``; else None."""
+        return None
+
+    def move(self, schedule: LRScheduler, figures: Mapping[str, float] | None = None) -> None:
+        """Advances the schedule.
+
+        Args:
+            schedule: What ``schedule`` returned.
+            figures: Of an evaluation, right after it; None after a training step.
+        """
+        if self.metric is None and figures is None:
+            schedule.step()
+        elif self.metric is not None and figures is not None:
+            # torch types the step of a schedule that takes a figure as one that takes an epoch.
+            schedule.step(figures[self.metric])  # type: ignore[arg-type]
 
 
 class TransformersSchedule(SchedulePlugin):
@@ -159,7 +178,7 @@ class TransformersSchedule(SchedulePlugin):
 
     def schedule(
         self, optimizer: torch.optim.Optimizer, *, warmup_steps: int, training_steps: int
-    ) -> torch.optim.lr_scheduler.LRScheduler:
+    ) -> LRScheduler:
         """The schedule, shifted by one when it warms up, so that no step has a rate of 0."""
         from transformers import get_scheduler
 
@@ -186,7 +205,7 @@ class TransformersSchedule(SchedulePlugin):
         optimizer._opt_called = True  # type: ignore[attr-defined]  # noqa: SLF001
         if shift:
             schedule.step()
-        return cast(torch.optim.lr_scheduler.LRScheduler, schedule)
+        return cast(LRScheduler, schedule)
 
 
 class AnnealingSchedule(SchedulePlugin):
@@ -202,7 +221,7 @@ class AnnealingSchedule(SchedulePlugin):
 
     def schedule(
         self, optimizer: torch.optim.Optimizer, *, warmup_steps: int, training_steps: int
-    ) -> torch.optim.lr_scheduler.LRScheduler:
+    ) -> LRScheduler:
         """A schedule that does not read how many training steps there will be."""
         del training_steps
         options = cast(AnnealingSchedule.Options, self.options)

@@ -12,7 +12,8 @@ early_stopping.*, max_nonfinite_*  yes            they say when to end, not what
                                                   that a budget ended in mid-experience resumes
                                                   from that experience's start
 checkpoint.*, dump_steps           yes            they say what is written
-evaluate, eval_every, eval_first   yes            they say when to look
+evaluate, eval_every, eval_first   yes            they say when to look; not under a schedule
+                                                  that follows a figure of the evaluations
 keep                               yes            it says what is taken from the run in the end
 gradient_checkpointing             yes            the same numbers with other memory
 precision, lr, optimizer, parts,   no             the updates that are done would be others
@@ -28,6 +29,7 @@ Between package versions, a patch or minor difference resumes; a major one is re
 
 import re
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
@@ -43,6 +45,9 @@ _FREE = re.compile(
     r"training_steps|max_nonfinite_steps|evaluate|eval_every|eval_first|keep"
     r"|gradient_checkpointing|dump_steps(\..*)?|checkpoint\..*|early_stopping\.(?!min_delta).*"
 )
+
+# They decide what is learned where a schedule follows a figure of the evaluations.
+EVALUATION_FIELDS = frozenset({"evaluate", "eval_every", "eval_first"})
 
 Order = Literal["less", "match", "greater"]
 Level = Literal["none", "patch", "minor", "major"]
@@ -87,7 +92,11 @@ def changed_fields(stored: Mapping[str, Any], own: Mapping[str, Any]) -> dict[st
 
 
 def check_resumable(
-    record: Mapping[str, Any], own: Mapping[str, Any], *, subject: str
+    record: Mapping[str, Any],
+    own: Mapping[str, Any],
+    *,
+    subject: str,
+    held: AbstractSet[str] = frozenset(),
 ) -> dict[str, tuple[Any, Any]]:
     """The fields that differ, if all of them may.
 
@@ -95,6 +104,7 @@ def check_resumable(
         record: Of the checkpoint.
         own: ``config``, ``algorithm``, ``version`` and more of the run that wants to resume.
         subject: The checkpoint, as an error calls it.
+        held: Fields that may not differ in this run, though they may in others.
 
     Raises:
         CheckpointError: Algorithm, version, seed or a field that may not differ is another.
@@ -120,7 +130,7 @@ def check_resumable(
                 "start a new run or restore it"
             )
             raise CheckpointError(msg)
-    return _permitted(changed_fields(record["config"], own["config"]), subject)
+    return _permitted(changed_fields(record["config"], own["config"]), subject, held)
 
 
 def as_begun(
@@ -201,8 +211,10 @@ def _named(path: Path) -> tuple[Checkpoint, Path]:
     raise CheckpointError(msg)
 
 
-def _permitted(changed: dict[str, tuple[Any, Any]], subject: str) -> dict[str, tuple[Any, Any]]:
-    refused = [name for name in changed if not _FREE.fullmatch(name)]
+def _permitted(
+    changed: dict[str, tuple[Any, Any]], subject: str, held: AbstractSet[str]
+) -> dict[str, tuple[Any, Any]]:
+    refused = [name for name in changed if name in held or not _FREE.fullmatch(name)]
     if refused:
         before, now = ([changed[name][index] for name in refused] for index in (0, 1))
         msg = (

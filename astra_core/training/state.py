@@ -17,8 +17,13 @@ from astra_core.models.language_model import LanguageModel
 from astra_core.registry import name_of
 from astra_core.sampler import Sampler
 from astra_core.training.checkpoint import Checkpoint
+from astra_core.training.plain_values import as_json, from_json
 from astra_core.training.progress import Progress
-from astra_core.training.resume_policy import check_resumable, package_version
+from astra_core.training.resume_policy import (
+    EVALUATION_FIELDS,
+    check_resumable,
+    package_version,
+)
 from astra_core.training.stopping import Best, Stopping
 from astra_core.training.update import Updates
 
@@ -53,7 +58,10 @@ class RunState:
             "best": best.record(),
             "stopping": stopping.record(),
             "optimizer": optimizer_record(self._updates.optimizer),
-            "schedule": self._updates.schedule.state_dict(),
+            "schedule": as_json(
+                self._updates.schedule.state_dict(),
+                subject=f"schedule '{self._config.schedule.name}'",
+            ),
             "owners": [*self._owners],
         }
         memories = {kind: tensors_by_name(kind, owner) for kind, owner in self._owners.items()}
@@ -70,12 +78,13 @@ class RunState:
         """
         record = dict(checkpoint.record)
         subject = f"{subject}/{checkpoint.name}"
-        changed = check_resumable(record, self._identity(), subject=subject)
+        held = frozenset() if self._updates.metric is None else EVALUATION_FIELDS
+        changed = check_resumable(record, self._identity(), subject=subject, held=held)
         load_tensors(checkpoint.tensors, self._attacker.model)
         for kind in record.get("owners", _FIRST_OWNERS):
             restore(kind, self._owners[kind], _below(f"{kind}/", checkpoint.tensors))
         restore_optimizer(self._updates.optimizer, record["optimizer"], checkpoint.tensors)
-        self._updates.schedule.load_state_dict(record["schedule"])
+        self._updates.schedule.load_state_dict(from_json(record["schedule"]))
         best.load(record["best"])
         stopping.load(record["stopping"])
         return Progress.of(record), changed

@@ -27,7 +27,11 @@ from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
 from astra_core.training.checkpoint import Checkpoint, CheckpointStore
 from astra_core.training.distributed import World
-from astra_core.training.evaluation_scheme import EvaluationScheme, require_same_score
+from astra_core.training.evaluation_scheme import (
+    EvaluationScheme,
+    check_schedule,
+    require_same_score,
+)
 from astra_core.training.harness import Experience, Harness
 from astra_core.training.progress import EvaluationPoint, Progress, StepReport, progress_bar
 from astra_core.training.resume_policy import as_begun, starting_point, whole_before
@@ -72,6 +76,7 @@ class Trainer:
         if config.dump_steps and store is None:
             msg = "training.dump_steps must be empty without a store; give the Trainer one"
             raise ConfigurationError(msg)
+        check_schedule(config, is_evaluated=evaluator is not None, trainer=type(self))
         self.world = world or World()
         model = sampler.system.attacker.model
         config = self.config = as_begun(config, model, store=store, world=self.world)
@@ -283,6 +288,7 @@ class Trainer:
             return
         start, progress = time.perf_counter(), self.progress
         metrics, done = examined(self), progress.training_step
+        self.updates.follow(metrics)
         progress.evaluations.append(EvaluationPoint(done, progress.step, metrics))
         name, min_delta = f"best_{done:06d}", self.config.early_stopping.min_delta
         is_best = self.best.offer(metrics, done, name, min_delta=min_delta)

@@ -16,15 +16,21 @@ from astra_core.algorithm import Algorithm, Batch
 from astra_core.config import TrainingConfiguration
 from astra_core.engine.plan import Plan
 from astra_core.engine.products.precision import Precision
-from astra_core.errors import TrainingError
+from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.extensions.calls import plugin_call
-from astra_core.extensions.promises import built_optimizer, built_schedule, loss_of, own_weights
+from astra_core.extensions.promises import (
+    built_optimizer,
+    built_schedule,
+    followed,
+    loss_of,
+    own_weights,
+)
 from astra_core.models.language_model import LanguageModel
 from astra_core.registry import build
 from astra_core.training.distributed import World
 from astra_core.training.dumps import batch_tensors, write_dump
 from astra_core.training.harness import Experience
-from astra_core.training.optimizers import OptimizerPlugin
+from astra_core.training.optimizers import OptimizerPlugin, SchedulePlugin
 from astra_core.training.parts import is_active, parameter_groups, trained_weights
 from astra_core.training.progress import StepReport
 
@@ -94,6 +100,7 @@ class Updates:
 
     Attributes:
         plan: How the attacker is run while it learns.
+        metric: The figure of an evaluation that the schedule follows; None for one of the step.
     """
 
     def __init__(
@@ -119,7 +126,9 @@ class Updates:
         )
         self._plugin = plugin
         self.optimizer = built_optimizer(plugin, groups, config.lr)
-        self.schedule = built_schedule(config, self.optimizer)
+        self._mover: SchedulePlugin = build("schedule", config.schedule)
+        self.schedule = built_schedule(self._mover, config, self.optimizer)
+        self.metric = followed(self._mover)
 
     def apply(
         self, window: Sequence[Batch], *, training_step: int, dump: Path | None = None
@@ -157,7 +166,24 @@ class Updates:
     def move_schedule(self) -> None:
         """Sets the rate of the next training step."""
         with plugin_call("schedule", self._config.schedule.name, "step"):
-            self.schedule.step()
+            self._mover.move(self.schedule)
+
+    def follow(self, figures: Mapping[str, float]) -> None:
+        """Tells a schedule that follows a figure of an evaluation what it was.
+
+        Raises:
+            ConfigurationError: The evaluation has no such figure.
+        """
+        if self.metric is None:
+            return
+        if self.metric not in figures:
+            msg = (
+                f"training.schedule must follow a figure of the evaluation, got '{self.metric}'; "
+                f"there are {sorted(figures)}"
+            )
+            raise ConfigurationError(msg)
+        with plugin_call("schedule", self._config.schedule.name, "step"):
+            self._mover.move(self.schedule, figures)
 
     def gradients(
         self, window: Sequence[Batch], *, training_step: int

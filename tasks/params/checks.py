@@ -58,9 +58,11 @@ def _tokenizers_differ(models: ModelsConfiguration) -> bool:
 
 def _check_metric(training: TrainingConfiguration) -> None:
     from astra_core.evaluator import require_metric
+    from astra_core.training.evaluation_scheme import check_schedule
 
     trainer = resolve("trainer", training.trainer.name)
     require_metric(training.metric, declared=getattr(trainer, "metric_names", ()))
+    check_schedule(training)
 
 
 def _check_flow(flow: FlowConfiguration) -> None:
