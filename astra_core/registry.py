@@ -56,6 +56,12 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "annealing": "astra_core.training.optimizers:AnnealingSchedule",
             "plateau": "astra_core.training.plateau:PlateauSchedule",
         },
+        # Beside these, the pipeline has mlflow.
+        "sink": {
+            "csv": "astra_core.sinks.csv_file:CsvSink",
+            "tensorboard": "astra_core.sinks.tensorboard:TensorBoardSink",
+            "wandb": "astra_core.sinks.wandb:WandbSink",
+        },
     }
 )
 # What a plug-in of each kind is derived from.
@@ -68,6 +74,7 @@ BASES: Mapping[str, str] = MappingProxyType(
         "trainer": "astra_core.training.trainer:Trainer",
         "optimizer": "astra_core.training.optimizers:OptimizerPlugin",
         "schedule": "astra_core.training.optimizers:SchedulePlugin",
+        "sink": "astra_core.sink:Sink",
     }
 )
 # Declared on the class, and asked for before anything is built.

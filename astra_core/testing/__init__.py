@@ -16,6 +16,7 @@ from astra_core.testing.contracts import (
     check_sampler,
     check_scorer,
 )
+from astra_core.testing.sinks import check_sink
 from astra_core.testing.tiny import (
     WORDS,
     tiny_graph,
@@ -31,6 +32,7 @@ __all__ = [
     "check_reward",
     "check_sampler",
     "check_scorer",
+    "check_sink",
     "tiny_graph",
     "tiny_language_model",
     "tiny_node",

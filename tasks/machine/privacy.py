@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-FOLDERS = (".dvc", ".astra", ".prefect", "data", "models", "reports", "runs", "mlruns")
+FOLDERS = (".dvc", ".astra", ".prefect", "data", "models", "reports", "runs", "tracking", "mlruns")
 DATABASES = "mlflow.db*"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 

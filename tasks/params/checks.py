@@ -10,6 +10,7 @@ from tasks.params.builtin_limits import check_builtin
 from tasks.params.inputs import check_inputs
 from tasks.params.schema import FlowConfiguration, ModelsConfiguration, Params
 from tasks.pipeline.names import STAGE_NAMES
+from tasks.tracking.sinks import check_sinks
 
 
 def check_params(params: Params) -> None:
@@ -26,6 +27,7 @@ def check_params(params: Params) -> None:
     read_options("trainer", params.training.trainer)
     options = read_options("algorithm", params.training.algorithm)
     _check_metric(params.training)
+    check_sinks(params.tracking)
     check_builtin(params)
     _check_flow(params.flow)
     _check_device(params.machine)

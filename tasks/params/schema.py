@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from astra_core.config import (
     Choice,
@@ -132,6 +132,30 @@ class RegistrationConfiguration(Section):
     model_name: str = Field(default="attacker", pattern=r"^[A-Za-z0-9_-]+$")
 
 
+class TrackingConfiguration(Section):
+    """Where the figures of a training are recorded while it runs; a change makes nothing run."""
+
+    sinks: tuple[Choice, ...] = Field(
+        default=(Choice(name="mlflow"),),
+        description="Each by its name alone, or with name and options.",
+    )
+
+    @field_validator("sinks", mode="before")
+    @classmethod
+    def _a_name_is_enough(cls, value: Any) -> Any:
+        if not isinstance(value, list | tuple):
+            return value
+        return tuple({"name": each} if isinstance(each, str) else each for each in value)
+
+    @model_validator(mode="after")
+    def _each_is_named_once(self) -> Self:
+        names = [sink.name for sink in self.sinks]
+        if len(names) != len(set(names)):
+            msg = f"sinks must name each sink once, got {names}"
+            raise ValueError(msg)
+        return self
+
+
 class PromotionConfiguration(Section):
     """The gate between a candidate and the champion."""
 
@@ -173,6 +197,7 @@ class Params(Seeds):
     training: TrainingConfiguration = TrainingConfiguration()
     evaluation: EvaluationConfiguration = EvaluationConfiguration()
     registration: RegistrationConfiguration = RegistrationConfiguration()
+    tracking: TrackingConfiguration = TrackingConfiguration()
     promotion: PromotionConfiguration = PromotionConfiguration()
     flow: FlowConfiguration = FlowConfiguration()
 

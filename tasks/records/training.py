@@ -1,7 +1,10 @@
 """What a training leaves: ``reports/training.json`` and a line for the person who waits."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from astra_core.training.trainer import Trainer
 
 Kept = Literal["best", "last"]
 """Which of its attackers a training exports."""
@@ -93,3 +96,49 @@ class TrainingSummary:
         name = self.metric.removeprefix("eval/").replace("_", " ")
         before = "" if self.first is None else f"{self.first:.3f} -> "
         return f"{name} on dev {before}{self.value:.3f} ({where})"
+
+
+def summary_of(trainer: "Trainer") -> TrainingSummary:
+    """How it went, and what the exported attacker scores where it was evaluated."""
+    progress, best, metric = trainer.progress, trainer.best, trainer.config.metric
+    points = progress.evaluations
+    is_best = trainer.scheme.keeps_best and bool(best.model)
+    is_known = is_best or bool(points and points[-1].step == progress.step)
+    last = points[-1].metrics[metric] if points else None
+    return TrainingSummary(
+        training_steps=progress.training_step,
+        optimizer_steps=progress.step,
+        metric=metric,
+        first=points[0].metrics[metric] if points and not points[0].step else None,
+        value=(best.value if is_best else last) if is_known else None,
+        kept="best" if is_best else "last",
+        training_step=best.training_step if is_best else progress.training_step,
+        stopped_because=progress.stopped_because,
+    )
+
+
+def record_of(
+    trainer: "Trainer", summary: TrainingSummary, *, run_key: str, digest: str
+) -> TrainingRecord:
+    """The record of a training whose exported weights have this digest."""
+    progress, best, metric = trainer.progress, trainer.best, summary.metric
+    is_examined = bool(progress.evaluations)
+    return TrainingRecord(
+        run_key=run_key,
+        checkpoint_digest=digest,
+        training_steps=summary.training_steps,
+        optimizer_steps=summary.optimizer_steps,
+        engine=str(trainer.plan),
+        training_precision=trainer.config.precision,
+        system_precision=trainer.sampler.system.config.precision,
+        num_nonfinite=progress.num_nonfinite,
+        num_empty_experiences=progress.num_empty,
+        stopped_because=summary.stopped_because,
+        kept=summary.kept,
+        first=None if summary.first is None else Measured(metric, summary.first),
+        best=BestMeasured(metric, best.value, best.training_step) if is_examined else None,
+        evaluations=tuple(
+            {"training_step": point.training_step, "step": point.step, **point.metrics}
+            for point in progress.evaluations
+        ),
+    )

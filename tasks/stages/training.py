@@ -26,7 +26,7 @@ from astra_core.files import (
     write_text,
 )
 from tasks.machine.console import progress
-from tasks.params.schema import RegistrationConfiguration
+from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
 from tasks.pipeline.precision import FILE as PRECISION_FILE
 from tasks.pipeline.precision import KEY as SYSTEM_PRECISION
 from tasks.pipeline.precision import remembered
@@ -36,12 +36,12 @@ from tasks.records.models import read_manifest, read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import write_record
 from tasks.records.rollouts import ROLLOUTS_FILE, read_rollouts
-from tasks.records.training import BestMeasured, Measured, TrainingRecord, TrainingSummary
+from tasks.records.training import TrainingSummary, record_of, summary_of
 
 if TYPE_CHECKING:
     from astra_core.training.distributed import World
     from astra_core.training.trainer import Trainer
-    from tasks.tracking.runs import RunLog
+    from tasks.tracking.sinks import Sinks
 
 RUNS = Path("runs")
 PLUGINS = Path("plugins")
@@ -58,8 +58,9 @@ class TrainingParams:
     reward: Choice
     training: TrainingConfiguration
     evaluation: EvaluationConfiguration
-    # Under what name a run is recorded: another name must not train again.
+    # Where a run is recorded, and under what name: another must not train again.
     registration: Untracked[RegistrationConfiguration]
+    tracking: Untracked[TrackingConfiguration]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +82,14 @@ class _Run:
     Attributes:
         key: Digest of parameters, inputs and code.
         sections: The parameters as JSON.
-        experiment: Where it is recorded.
+        experiment: Where MLflow records it.
+        tracking: Where else it is recorded.
     """
 
     key: str
     sections: Mapping[str, Any]
     experiment: str
+    tracking: TrackingConfiguration
 
     @property
     def folder(self) -> Path:
@@ -133,10 +136,10 @@ def train_attacker(
     else:
         deque(reports_of(trainer), maxlen=0)
     world.leave()
-    summary = _summary(trainer)
+    summary = summary_of(trainer)
     if world.is_first:
         digest = _export(trainer, summary, files.attacker, run_key=run.key)
-        write_record(_record(trainer, summary, run_key=run.key, digest=digest), files.report)
+        write_record(record_of(trainer, summary, run_key=run.key, digest=digest), files.report)
     return summary
 
 
@@ -145,16 +148,26 @@ def _run(params: TrainingParams, files: TrainingFiles, *, device: str, num_proce
     found = {"device": device, "num_processes": num_processes}
     machine = params.machine.model_copy(update=found)
     sections = plain_sections(replace(params, machine=machine))
-    return _Run(_run_key(sections, files), sections, params.registration.experiment)
+    key = _run_key(sections, files)
+    return _Run(key, sections, params.registration.experiment, params.tracking)
 
 
 def _recorded(trainer: "Trainer", run: _Run, steps: Path) -> None:
-    """Trains, and tells of every update in a journal, at the tracker and in a table."""
-    from tasks.tracking.runs import ENGINE_TAG, open_run
+    """Trains, and tells of every update in a journal, to the sinks and in a table."""
+    from tasks.tracking.runs import ENGINE_TAG
+    from tasks.tracking.sinks import open_sinks
 
     journal = Journal(run.folder / "steps.jsonl", last_step=trainer.progress.step)
-    tags = {ENGINE_TAG: str(trainer.plan)}
-    log = open_run(run.key, experiment=run.experiment, params=run.sections, tags=tags)
+    log = open_sinks(
+        run.tracking,
+        run.key,
+        experiment=run.experiment,
+        params=run.sections,
+        tags={ENGINE_TAG: str(trainer.plan)},
+    )
+    # What a killed try did not get rid of; each sink leaves out what it has.
+    for row in journal.rows():
+        log.log_step(row, row["step"])
     try:
         _drive(trainer, journal, log)
     except BaseException:
@@ -183,7 +196,7 @@ def _export(trainer: "Trainer", summary: TrainingSummary, folder: Path, *, run_k
     return digest
 
 
-def _drive(trainer: "Trainer", journal: Journal, log: "RunLog") -> None:
+def _drive(trainer: "Trainer", journal: Journal, log: "Sinks") -> None:
     from astra_core.extensions.promises import reports_of
 
     logged = 0
@@ -193,15 +206,16 @@ def _drive(trainer: "Trainer", journal: Journal, log: "RunLog") -> None:
         advance(done)
         for report in reports_of(trainer):
             journal.add(report.row())
-            log.log_step({**report.row(), **report.timings}, report.step)
+            # Evaluations first: a sink may want its steps in order, and the first is of step 0.
             logged = _log_evaluations(trainer, log, logged)
+            log.log_step({**report.row(), **report.timings}, report.step)
             advance(report.training_step - 1 - done)
             done = report.training_step - 1
         advance(total - done)
     _log_evaluations(trainer, log, logged)
 
 
-def _log_evaluations(trainer: "Trainer", log: "RunLog", logged: int) -> int:
+def _log_evaluations(trainer: "Trainer", log: "Sinks", logged: int) -> int:
     """Logs the evaluations that are new and returns how many there are."""
     points = trainer.progress.evaluations
     for point in points[logged:]:
@@ -253,48 +267,3 @@ def _run_key(sections: Mapping[str, Any], files: TrainingFiles) -> str:
         read_manifest(files.base).digests(),
     ]
     return record_digest([dict(sections), inputs, code])
-
-
-def _summary(trainer: "Trainer") -> TrainingSummary:
-    """How it went, and what the exported attacker scores where it was evaluated."""
-    progress, best, metric = trainer.progress, trainer.best, trainer.config.metric
-    points = progress.evaluations
-    is_best = trainer.scheme.keeps_best and bool(best.model)
-    is_known = is_best or bool(points and points[-1].step == progress.step)
-    last = points[-1].metrics[metric] if points else None
-    return TrainingSummary(
-        training_steps=progress.training_step,
-        optimizer_steps=progress.step,
-        metric=metric,
-        first=points[0].metrics[metric] if points and not points[0].step else None,
-        value=(best.value if is_best else last) if is_known else None,
-        kept="best" if is_best else "last",
-        training_step=best.training_step if is_best else progress.training_step,
-        stopped_because=progress.stopped_because,
-    )
-
-
-def _record(
-    trainer: "Trainer", summary: TrainingSummary, *, run_key: str, digest: str
-) -> TrainingRecord:
-    progress, best, metric = trainer.progress, trainer.best, summary.metric
-    is_examined = bool(progress.evaluations)
-    return TrainingRecord(
-        run_key=run_key,
-        checkpoint_digest=digest,
-        training_steps=summary.training_steps,
-        optimizer_steps=summary.optimizer_steps,
-        engine=str(trainer.plan),
-        training_precision=trainer.config.precision,
-        system_precision=trainer.sampler.system.config.precision,
-        num_nonfinite=progress.num_nonfinite,
-        num_empty_experiences=progress.num_empty,
-        stopped_because=summary.stopped_because,
-        kept=summary.kept,
-        first=None if summary.first is None else Measured(metric, summary.first),
-        best=BestMeasured(metric, best.value, best.training_step) if is_examined else None,
-        evaluations=tuple(
-            {"training_step": point.training_step, "step": point.step, **point.metrics}
-            for point in progress.evaluations
-        ),
-    )

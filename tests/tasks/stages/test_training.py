@@ -16,7 +16,7 @@ from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import pad_rows
 from astra_core.training.stopping import Best
 from astra_core.training.trainer import Trainer
-from tasks.params.schema import RegistrationConfiguration
+from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
 from tasks.pipeline.stage import sections_for, stage_of
 from tasks.stages import rollouts, training
 
@@ -101,6 +101,30 @@ def test_the_report_and_the_tracker_say_how_the_models_were_run(world):
     assert line.endswith((" thread", " threads"))
 
 
+def test_another_sink_gets_the_whole_run_and_trains_nothing_again(world, monkeypatch):
+    folder, _ = world
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+    key = json.loads((folder / "reports/training.json").read_text())["run_key"]
+    tracking = TrackingConfiguration.read({"sinks": ["csv"]}, where="tracking")
+    params = PARAMS.model_copy(update={"tracking": tracking})
+    # The run is over: its figures come from the journal.
+    for _ in range(2):
+        run(training, "train_attacker", params)
+    with (folder / "tracking/csv" / key[:16] / "figures.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    with (folder / "reports/training_steps.csv").open() as file:
+        steps = list(csv.DictReader(file))
+    found = {(row["name"], row["step"]): float(row["value"]) for row in rows}
+
+    assert len(rows) == len(found)
+    assert key == json.loads((folder / "reports/training.json").read_text())["run_key"]
+    for step in steps:
+        for name, value in step.items():
+            if "/" in name and value:
+                assert float(value) == found[name, step["step"]]
+
+
 def test_an_edited_plugin_is_another_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_world(tmp_path)
@@ -122,7 +146,10 @@ def test_another_experiment_is_the_same_run(world, monkeypatch):
     folder, _ = world
     monkeypatch.chdir(folder)
     elsewhere = PARAMS.model_copy(
-        update={"registration": RegistrationConfiguration(experiment="elsewhere")}
+        update={
+            "registration": RegistrationConfiguration(experiment="elsewhere"),
+            "tracking": TrackingConfiguration(sinks=()),
+        }
     )
     files = training.TrainingFiles()
     one, other = (
@@ -134,7 +161,7 @@ def test_another_experiment_is_the_same_run(world, monkeypatch):
 
     assert one.key == other.key == json.loads(files.report.read_text())["run_key"]
     assert ("red-team-training", "elsewhere") == (one.experiment, other.experiment)
-    assert "registration" not in stage_of(training.train_attacker).params
+    assert not {"registration", "tracking"} & set(stage_of(training.train_attacker).params)
 
 
 def test_another_number_of_processes_is_another_run(world, monkeypatch):

@@ -1,0 +1,113 @@
+"""A sink records the figures of a run while it trains: in a file, on a page, with a service."""
+
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from astra_core.config import Section
+from astra_core.extensions.calls import is_number
+
+Status = Literal["FINISHED", "FAILED", "KILLED"]
+"""How a run ended."""
+
+_LEDGER = "written.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRun:
+    """The run whose figures a sink records.
+
+    Attributes:
+        key: Names the run; the same for every try of it.
+        folder: Of this run and this sink alone; what it holds is there again after a kill.
+        params: What decides the run's result, as JSON.
+    """
+
+    key: str
+    folder: Path
+    params: Mapping[str, Any]
+
+
+class Sink(ABC):
+    """Records figures named ``area/name`` by optimiser step.
+
+    Its failure never ends a run. It is given each figure of each step once, in a resumed run too:
+    those that it has ``written`` are left out.
+    """
+
+    class Options(Section):
+        """A sink without options."""
+
+    def __init__(self, options: Section, *, run: SinkRun) -> None:
+        self.options = options
+        self.run = run
+
+    @classmethod
+    def check(cls) -> None:
+        """Returns if it can be used on this machine; called before any weights are loaded.
+
+        Raises:
+            ConfigurationError: A package is missing; says how to install it.
+        """
+        return
+
+    @abstractmethod
+    def write(self, figures: Mapping[str, float], step: int) -> None:
+        """Records finite figures of one step; there may be further ones of the same step later."""
+
+    def written(self) -> Iterable[tuple[str, int]] | None:
+        """Name and step of every figure recorded so far, by an earlier try of the run.
+
+        None if it cannot tell; what it was given is then noted in its folder, before it is written:
+        a kill in between costs a step, but none is recorded twice.
+        """
+        return None
+
+    def finish(self, status: Status) -> None:  # noqa: B027 - most sinks have nothing to close
+        """Ends the record; the run may still be tried again."""
+
+
+class Recorder:
+    """Gives a sink the finite figures of each step, each of them once."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        known = sink.written()
+        self._ledger = sink.run.folder / _LEDGER if known is None else None
+        self._seen = set(_noted(sink.run.folder / _LEDGER) if known is None else known)
+
+    def log_step(self, figures: Mapping[str, Any], step: int) -> None:
+        """Passes on what is new of one step; counters beside the figures, without an area, stay."""
+        new = {
+            name: float(value)
+            for name, value in figures.items()
+            if "/" in name and is_number(value) and math.isfinite(float(value))
+            if (name, step) not in self._seen
+        }
+        if not new:
+            return
+        self._seen |= {(name, step) for name in new}
+        if self._ledger is not None:
+            self._ledger.parent.mkdir(parents=True, exist_ok=True)
+            with self._ledger.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([step, sorted(new)]) + "\n")
+        self._sink.write(new, step)
+
+    def finish(self, status: Status = "FINISHED") -> None:
+        """Ends the record."""
+        self._sink.finish(status)
+
+
+def _noted(ledger: Path) -> Iterator[tuple[str, int]]:
+    """What a ledger holds; its last line may have been cut by a kill."""
+    if not ledger.exists():
+        return
+    for line in ledger.read_text(encoding="utf-8").splitlines():
+        with suppress(json.JSONDecodeError):
+            step, names = json.loads(line)
+            yield from ((name, step) for name in names)

@@ -1,0 +1,47 @@
+"""TensorBoard's event files; the package ``tensorboard`` is an optional extra."""
+
+from collections.abc import Iterator, Mapping
+
+from astra_core.config import Section
+from astra_core.sink import Sink, SinkRun, Status
+from astra_core.sinks.packages import require_package
+
+
+class TensorBoardSink(Sink):
+    """Writes scalars; ``tensorboard --logdir tracking/tensorboard`` shows them."""
+
+    @classmethod
+    def check(cls) -> None:
+        """Returns if the package is installed.
+
+        Raises:
+            ConfigurationError: It is not.
+        """
+        require_package("tensorboard")
+
+    def __init__(self, options: Section, *, run: SinkRun) -> None:
+        self.check()
+        from torch.utils.tensorboard import SummaryWriter
+
+        super().__init__(options, run=run)
+        # Each try has a file of its own, which TensorBoard reads as one.
+        self._writer = SummaryWriter(str(run.folder))
+
+    def write(self, figures: Mapping[str, float], step: int) -> None:
+        """Adds a scalar per figure, so that a kill costs what it would cost a file."""
+        for name, value in figures.items():
+            self._writer.add_scalar(name, value, step)
+        self._writer.flush()
+
+    def written(self) -> Iterator[tuple[str, int]]:
+        """What the event files hold, up to a record that a kill has cut."""
+        from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+        for path in sorted(self.run.folder.glob("events.out.tfevents.*")):
+            for event in EventFileLoader(str(path)).Load():
+                yield from ((value.tag, event.step) for value in event.summary.value)
+
+    def finish(self, status: Status) -> None:
+        """Closes the file."""
+        del status
+        self._writer.close()

@@ -1,0 +1,139 @@
+"""The sinks of ``tracking.sinks``: each gets every figure once, and none of them ends a run."""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from astra_core.config import Choice
+from astra_core.errors import ConfigurationError
+from astra_core.errors.exception_text import shown
+from astra_core.extensions.calls import plugin_call
+from astra_core.registry import BUILT_INS, build, read_options, resolve
+from astra_core.sink import Recorder, SinkRun, Status
+from tasks.machine.console import complain
+from tasks.params.schema import TrackingConfiguration
+from tasks.tracking.runs import open_run
+from tasks.tracking.store import project_root
+
+MLFLOW = "mlflow"
+"""The sink that is no plug-in: the registry of model versions is there too."""
+FOLDER = Path("tracking")
+"""Where the others have a folder for each run, in the project's folder."""
+
+
+class Log(Protocol):
+    """What records figures by step."""
+
+    def log_step(self, figures: Mapping[str, Any], step: int) -> None:
+        """Records what is new of one step."""
+        ...
+
+    def finish(self, status: Status = "FINISHED") -> None:
+        """Ends the record."""
+        ...
+
+
+class Sinks:
+    """Several records of one run; one that fails costs a line and is given no more."""
+
+    def __init__(self, logs: Mapping[str, Log]) -> None:
+        self._logs = dict(logs)
+
+    def log_step(self, figures: Mapping[str, Any], step: int) -> None:
+        """Records what is new of one step everywhere."""
+        self._each(lambda log: log.log_step(figures, step))
+
+    def finish(self, status: Status = "FINISHED") -> None:
+        """Ends every record."""
+        self._each(lambda log: log.finish(status))
+
+    def _each(self, action: Callable[[Log], None]) -> None:
+        for name, log in [*self._logs.items()]:
+            try:
+                with plugin_call("sink", name, "recording"):
+                    action(log)
+            except Exception as error:  # noqa: BLE001 - a sink may raise anything
+                del self._logs[name]
+                _warn(name, error)
+
+
+def open_sinks(
+    tracking: TrackingConfiguration,
+    run_key: str,
+    *,
+    experiment: str,
+    params: Mapping[str, Any],
+    tags: Mapping[str, str],
+) -> Sinks:
+    """The sinks that are configured, without those that cannot be opened.
+
+    Args:
+        tracking: Names them.
+        run_key: Digest of everything that decides the run's result.
+        experiment: Name of the MLflow experiment.
+        params: Sections by name.
+        tags: Of the MLflow run.
+    """
+    logs: dict[str, Log] = {}
+    for choice in tracking.sinks:
+        try:
+            if choice.name == MLFLOW:
+                logs[MLFLOW] = open_run(run_key, experiment=experiment, params=params, tags=tags)
+            else:
+                logs[choice.name] = _recorder(choice, run_key, params)
+        except Exception as error:  # noqa: BLE001 - a sink may raise anything
+            _warn(choice.name, error)
+    return Sinks(logs)
+
+
+def check_sinks(tracking: TrackingConfiguration) -> None:
+    """Returns if every sink exists and can be used on this machine.
+
+    Raises:
+        ConfigurationError: One does not, an option of it is wrong, or its package is missing.
+        PluginError: Its own check failed.
+    """
+    for choice in tracking.sinks:
+        if choice.name == MLFLOW:
+            _check_mlflow(choice)
+            continue
+        sink = _resolved(choice.name)
+        read_options("sink", choice)
+        with plugin_call("sink", choice.name, "check"):
+            sink.check()
+
+
+def _resolved(name: str) -> type[Any]:
+    try:
+        return resolve("sink", name)
+    except ConfigurationError as error:
+        if ":" in name:
+            raise
+        # The core's table does not have the pipeline's own.
+        msg = (
+            f"unknown sink '{name}'; built-ins are {sorted([MLFLOW, *BUILT_INS['sink']])}, "
+            "or give an import path such as 'plugins.mine:Class'"
+        )
+        raise ConfigurationError(msg) from error
+
+
+def _check_mlflow(choice: Choice) -> None:
+    if choice.options:
+        msg = (
+            f"tracking.sinks: mlflow must have no options, got {sorted(choice.options)}; see "
+            "registration.experiment and MLFLOW_TRACKING_URI"
+        )
+        raise ConfigurationError(msg)
+
+
+def _recorder(choice: Choice, run_key: str, params: Mapping[str, Any]) -> Recorder:
+    place = re.sub(r"[^\w.-]", "_", choice.name)
+    folder = project_root() / FOLDER / place / run_key[:16]
+    sink = build("sink", choice, run=SinkRun(run_key, folder, params))
+    with plugin_call("sink", choice.name, "written"):
+        return Recorder(sink)
+
+
+def _warn(name: str, error: Exception) -> None:
+    complain(f"warning: tracking.sinks: {name} is off, the run goes on ({shown(error)})")

@@ -1,0 +1,181 @@
+"""Promises of the sinks: each figure once to each, and training outlives every one of them."""
+
+import csv
+import importlib.util
+import sys
+
+import pytest
+from registry_project import RUN_KEY, enter_project
+
+from astra_core.errors import ConfigurationError
+from astra_core.sink import Sink
+from tasks.params.schema import TrackingConfiguration
+from tasks.tracking.runs import connect, find_run
+from tasks.tracking.sinks import FOLDER, Sinks, check_sinks, open_sinks
+
+EXPERIMENT = "red-team-training"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    return enter_project(tmp_path, monkeypatch)
+
+
+class Torn(Sink):
+    """Fails at the step that its options name; at its construction for step 0."""
+
+    class Options(Sink.Options):
+        at: int = 1
+
+    def __init__(self, options, *, run):
+        super().__init__(options, run=run)
+        if not options.at:
+            sys.exit(0)
+
+    def write(self, figures, step):  # noqa: ARG002 - the step is enough here
+        if step >= self.options.at:
+            msg = "disk on fire"
+            raise OSError(msg)
+        path = self.run.folder / "steps.txt"
+        with path.open("a") as file:
+            file.write(f"{step} ")
+
+    def finish(self, status):
+        (self.run.folder / "status.txt").write_text(status)
+
+
+def tracking(*sinks):
+    return TrackingConfiguration.read({"sinks": list(sinks)}, where="tracking")
+
+
+def opened(*sinks, key=RUN_KEY):
+    params = {"training": {"lr": 0.5}}
+    return open_sinks(tracking(*sinks), key, experiment=EXPERIMENT, params=params, tags={})
+
+
+def rows(project, key=RUN_KEY):
+    path = project / FOLDER / "csv" / key[:16] / "figures.csv"
+    with path.open(newline="") as file:
+        return [(row["step"], row["name"]) for row in csv.DictReader(file)]
+
+
+def mine(**options):
+    return {"name": f"{__name__}:Torn", "options": options}
+
+
+def place(project):
+    (folder,) = (project / FOLDER).glob("*Torn/*")
+    return folder
+
+
+def test_every_sink_gets_every_step_once_over_a_kill(project):
+    killed = opened("mlflow", "csv", mine(at=9))
+    for step in (1, 2):
+        killed.log_step({"train/loss": 0.5, "step": step}, step)
+    resumed = opened("mlflow", "csv", mine(at=9))
+    for step in (1, 2, 3):
+        resumed.log_step({"train/loss": 0.5, "step": step}, step)
+    resumed.finish()
+    run = find_run(connect(), RUN_KEY, experiment=EXPERIMENT)
+    history = connect().get_metric_history(run.info.run_id, "train/loss")
+
+    assert [("1", "train/loss"), ("2", "train/loss"), ("3", "train/loss")] == rows(project)
+    assert [1, 2, 3] == sorted(metric.step for metric in history)
+    assert "1 2 3 " == (place(project) / "steps.txt").read_text()
+    assert "FINISHED" == (place(project) / "status.txt").read_text()
+
+
+def test_only_those_that_are_named_are_opened(project):
+    opened("csv").log_step({"train/loss": 0.5}, 1)
+
+    assert [("1", "train/loss")] == rows(project)
+    assert find_run(connect(), RUN_KEY, experiment=EXPERIMENT) is None
+
+
+def test_no_sink_at_all_is_fine(project):
+    sinks = opened()
+    sinks.log_step({"train/loss": 0.5}, 1)
+    sinks.finish()
+
+    assert not (project / FOLDER).exists()
+
+
+@pytest.mark.parametrize(
+    ("at", "said"),
+    [(0, "must not end the program, got sys.exit(0)"), (2, "got OSError")],
+)
+def test_a_sink_that_fails_costs_a_line_and_the_others_go_on(at, said, project, capsys):
+    sinks = opened(mine(at=at), "csv")
+    for step in (1, 2, 3):
+        sinks.log_step({"train/loss": 0.5}, step)
+    sinks.finish("FAILED")
+    (line,) = capsys.readouterr().err.splitlines()
+
+    assert line.startswith(f"warning: tracking.sinks: {__name__}:Torn is off, the run goes on (")
+    assert said in line
+    assert 3 == len(rows(project))
+
+
+def test_a_sink_of_the_pipeline_that_fails_is_told_like_any_other(capsys):
+    class Broken:
+        def log_step(self, *_):
+            msg = "gone"
+            raise KeyError(msg)
+
+    sinks = Sinks({"mlflow": Broken()})
+    sinks.log_step({}, 1)
+    sinks.log_step({}, 2)
+    sinks.finish()
+
+    assert 1 == len(capsys.readouterr().err.splitlines())
+
+
+def test_two_runs_have_folders_of_their_own(project):
+    for key in (RUN_KEY, "c0" * 32):
+        opened("csv", key=key).log_step({"train/loss": 0.5}, 1)
+
+    assert 1 == len(rows(project)) == len(rows(project, key="c0" * 32))
+
+
+@pytest.mark.parametrize(
+    ("sinks", "problem"),
+    [
+        (["mlflw"], r"unknown sink 'mlflw'; built-ins are \['csv', 'mlflow', 'tensorboard', 'wan"),
+        ([f"{__name__}:Torns"], "must be importable"),
+        (["json:dumps"], "must be a class"),
+        ([{"name": "mlflow", "options": {"a": 1}}], "mlflow must have no options, got"),
+        ([{"name": "csv", "options": {"a": 1}}], "sink 'csv' options"),
+    ],
+)
+def test_a_sink_that_cannot_be_used_is_refused(sinks, problem):
+    with pytest.raises(ConfigurationError, match=problem) as told:
+        check_sinks(tracking(*sinks))
+
+    assert 1 == len(str(told.value).splitlines())
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "wandb"])
+def test_a_package_that_is_missing_is_told_before_a_run(name):
+    if importlib.util.find_spec(name) is not None:
+        check_sinks(tracking(name))
+        return
+    with pytest.raises(ConfigurationError, match=rf"install it with .*\[{name}\]"):
+        check_sinks(tracking(name))
+
+
+def test_a_sink_whose_package_is_missing_never_ends_a_run(project, capsys):
+    opened("tensorboard", "csv").log_step({"train/loss": 0.5}, 1)
+
+    assert [("1", "train/loss")] == rows(project)
+    assert len(capsys.readouterr().err.splitlines()) <= 1
+
+
+def test_a_sink_is_named_once():
+    with pytest.raises(ConfigurationError, match=r"must name each sink once, got \['csv', 'csv'\]"):
+        tracking("csv", {"name": "csv"})
+
+
+@pytest.mark.parametrize("sinks", ["csv", {"csv": {}}, [3], None])
+def test_anything_but_a_list_of_names_is_refused(sinks):
+    with pytest.raises(ConfigurationError, match=r"tracking\.sinks"):
+        TrackingConfiguration.read({"sinks": sinks}, where="tracking")
