@@ -102,7 +102,6 @@ def hf_trainer(
     config = config or hf_configuration()
     around = assembly or Assembly()
     _check_needs(config, around)
-
     check_schedule(config)
     evaluator = None if config.evaluate == "none" else _evaluator(around, dev_prompts)
     first = model_folder(attacker)

@@ -30,6 +30,7 @@ PLUMBING = {
     "tasks.pipeline.stage",
     "tasks.tracking.errors",
     "tasks.tracking.runs",
+    "tasks.tracking.sinks",
     "tasks.tracking.store",
     "tasks.tracking.values",
 }

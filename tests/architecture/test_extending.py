@@ -1,4 +1,4 @@
-"""Every script of docs/extending.md and docs/prompts.md runs as it stands, beside tiny models."""
+"""Every script of docs/extending.md and its further pages runs as it stands, beside tiny models."""
 
 import json
 import re
@@ -18,8 +18,9 @@ from tasks.stages import rollouts
 
 PAGE = ROOT / "docs" / "extending.md"
 NOTEBOOK = "tasks.stages.training"
+FURTHER = [ROOT / "docs" / name for name in ("prompts.md", "state_and_figures.md")]
 OWN = [code for code in blocks(PAGE, "python") if NOTEBOOK not in code]
-SCRIPTS = [*OWN, *blocks(ROOT / "docs" / "prompts.md", "python")]
+SCRIPTS = [*OWN, *(code for page in FURTHER for code in blocks(page, "python"))]
 TITLES = re.findall(r"^## (.+)$", PAGE.read_text("utf-8"), re.MULTILINE)
 
 
