@@ -97,10 +97,39 @@ PLUGINS += [
             ("optimizer", "adamw", "weight_decay", -1.0, "greater than or equal to 0"),
             ("schedule", "transformers", "kind", "wave", "'constant'"),
             ("schedule", "annealing", "kind", "cosine", "'linear' or 'exponential'"),
+            ("schedule", "plateau", "factor", 1.0, "less than 1"),
+            ("schedule", "plateau", "metric", "score", "pattern"),
             ("schedule", "transformers", "arguments", {"power": [1]}, "number or a valid integer"),
             ("schedule", "transformers", "arguments", {"power": None}, "or a valid string"),
             ("scorer", "phrases", "phrases", "bad", "valid"),
         )
+    )
+]
+SINKS = [
+    Case(f"tracking.sinks: {sinks}", CHECK, says, params(tracking={"sinks": sinks}))
+    for sinks, says in (
+        (["mlflw"], ("unknown sink 'mlflw'; built-ins are ['csv', 'mlflow', 'tensorboard'",)),
+        (["csv", "csv"], ("must name each sink once",)),
+        (["json:dumps"], ("sink 'json:dumps' must be a class",)),
+        ([{"name": "csv", "options": {"a": 1}}], ("sink 'csv' options",)),
+    )
+]
+FOLLOWING = [
+    Case(
+        f"a schedule that follows {figure}, evaluated {scheme}",
+        CHECK,
+        says,
+        params(
+            training={
+                "evaluate": scheme,
+                "schedule": {"name": "plateau", "options": {"metric": figure}},
+            }
+        ),
+    )
+    for scheme, figure, says in (
+        ("none", "eval/score_mean", ("training.evaluate must be 'every'", "got 'none'")),
+        ("last", "eval/score_mean", ("which follows eval/score_mean, got 'last'",)),
+        ("every", "eval/score_men", ("training.schedule must name", "'eval/score_mean'?")),
     )
 ]
 MODELS = [
@@ -333,4 +362,4 @@ OTHERS = [
         ),
     )
 ]
-CASES = [*PLUGINS, *MODELS, *BUILTIN, *PROMPTS, *LINKS, *OTHERS]
+CASES = [*PLUGINS, *SINKS, *FOLLOWING, *MODELS, *BUILTIN, *PROMPTS, *LINKS, *OTHERS]
