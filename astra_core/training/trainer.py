@@ -110,9 +110,8 @@ class Trainer:
         return learning_plan(self.sampler.system.plan, self.config)
 
     def train(self, on_step: Callable[[StepReport], None] | None = None) -> Progress:
-        """Runs all ``steps`` and returns the progress; the attacker then has the best weights.
+        """Runs all ``steps`` and returns the progress; the attacker is then the one that is kept.
 
-        With ``training.keep: last`` it has the last.
         On a terminal, a bar shows how many of the training steps are done.
         """
         done = self.progress.training_step

@@ -3,9 +3,10 @@
 One run is left alone. Each other is a child process that is killed by SIGKILL at another of the
 moments at which the stage writes, moves or removes a file, and is then run again. Prints, as JSON,
 how many moments there are, the signals that ended the killed runs, and for each moment after which
-an output differs from that of the run that was left alone, which outputs do.
+an output, or what a sink has recorded, differs from that of the run that was left alone, which do.
 """
 
+import csv
 import json
 import os
 import shutil
@@ -18,11 +19,13 @@ from small_world import PARAMS, write_world
 
 from astra_core.config import Choice, EarlyStopping
 from astra_core.files import file_digest, write_text
+from tasks.params.schema import TrackingConfiguration
 from tasks.pipeline.stage import stage_of
 from tasks.stages import rollouts, training
 from tasks.tracking.store import connect
 
 MOMENTS = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "open"}
+UNSTEADY = {"time", "memory"}
 STAGE = stage_of(training.train_attacker)
 # The budget ends the third step amid its updates; the best is by a figure that each of them moves.
 TRAINING = PARAMS.training.model_copy(
@@ -36,10 +39,13 @@ TRAINING = PARAMS.training.model_copy(
 )
 
 
+TRACKING = TrackingConfiguration.read({"sinks": ["mlflow", "csv"]}, where="tracking")
+
+
 def run(folder, *, kill_at=None):
     """The stage in ``folder``, to its end or killed on the way; leaves what it counted there."""
     count = [0]
-    own = [str(folder / name) for name in ("runs", "models", "reports")]
+    own = [str(folder / name) for name in ("runs", "models", "reports", "tracking")]
 
     def live_through(moment, arguments):
         if moment not in MOMENTS or (moment == "open" and "r" in str(arguments[1])):
@@ -53,7 +59,7 @@ def run(folder, *, kill_at=None):
     os.chdir(folder)
     os.environ["MLFLOW_TRACKING_URI"] = f"sqlite:///{folder}/mlflow.db"
     sys.addaudithook(live_through)
-    STAGE.run(PARAMS.model_copy(update={"training": TRAINING}))
+    STAGE.run(PARAMS.model_copy(update={"training": TRAINING, "tracking": TRACKING}))
     write_text(json.dumps(count[0]), folder / "count.json")
 
 
@@ -82,7 +88,14 @@ def outputs(folder):
         path = folder / product
         files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
         found |= {str(file.relative_to(folder)): file_digest(file) for file in files}
-    return found
+    return found | {"tracking": recorded(folder)}
+
+
+def recorded(folder):
+    """The lines of the CSV sink, without what differs from run to run."""
+    (file,) = (folder / "tracking" / "csv").glob("*/figures.csv")
+    with file.open(newline="") as lines:
+        return sorted(line for line in csv.reader(lines) if line[1].split("/")[0] not in UNSTEADY)
 
 
 def main():

@@ -73,6 +73,20 @@ def test_register_attacker_records_the_run(project):
     assert json.loads(inputs["valid"].dataset.profile) == {"num_rows": 2}
 
 
+def test_a_training_that_was_not_evaluated_is_registered(project):
+    report, steps = (project / "reports" / name for name in ("training.json", "training_steps.csv"))
+    found = json.loads(report.read_text())
+    report.write_text(json.dumps({**found, "first": None, "best": None, "kept": "last"}))
+    steps.write_text("step,training_step,train/loss\n0,0,\n1,1,0.69\n2,2,0.61\n")
+    run = connect().get_run(register().run_id)
+    kept = {path.name for path in Path(run.info.artifact_uri).rglob("*.png")}
+
+    assert pytest.approx(0.61) == run.data.metrics["train/loss"]
+    assert pytest.approx(0.6) == run.data.metrics["final/attack_success_rate"]
+    assert not [name for name in run.data.metrics if name.startswith("eval/")]
+    assert {"scores.png"} == kept
+
+
 def test_register_attacker_keeps_reports_and_pictures(project):
     receipt = register()
 
