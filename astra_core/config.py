@@ -171,6 +171,10 @@ class CheckpointConfiguration(Section):
         description="auto resumes this run; never starts from scratch and deletes its "
         "checkpoints; else the folder of a checkpoint, or of several, to start from.",
     )
+    export: bool = Field(
+        default=True,
+        description="Leaves the last state in models/checkpoint, from which a longer run goes on.",
+    )
     allow_other_version: bool = Field(
         default=False, description="Resume checkpoints of another major version of the package."
     )

@@ -100,6 +100,12 @@ class CheckpointStore:
             raise CheckpointError(msg)
         return None
 
+    def last(self) -> list[Path]:
+        """The folder of the newest checkpoint; of a partial one also the newest whole one."""
+        paths = self._checkpoints()
+        whole = [path for path in paths if not _is_part(path)]
+        return sorted({*paths[-1:], *whole[-1:]})
+
     def model(self, name: str) -> Path:
         """The folder of a saved model, checked against its manifest.
 
@@ -139,15 +145,21 @@ class CheckpointStore:
         num_kept = self._keep + int(_is_part(newest))
         for path in checkpoints[:-num_kept]:
             shutil.rmtree(path)
-        referred = set()
+        referred: set[str] = set()
         for path in checkpoints[-num_kept:]:
             try:
-                referred.add(read_json(path / "record.json").get("best", {}).get("model"))
+                referred |= models_of(read_json(path / "record.json"))
             except (OSError, ValueError):
                 return  # one is damaged: its references are unknown, so nothing is removed
         for path in self.folder.glob("best_*"):
             if path.name not in referred:
                 shutil.rmtree(path)
+
+
+def models_of(record: Mapping[str, Any]) -> set[str]:
+    """The saved models that the record of a checkpoint refers to, by name."""
+    best = record.get("best", {})
+    return {found.get("model") for found in (best, best.get("before") or {})} - {None, ""}
 
 
 def load_checkpoint(path: Path) -> Checkpoint:

@@ -7,7 +7,9 @@ checkpoint's when the updates that are done would have been the same under it:
 field                              may it differ  why
 =================================  =============  ==============================================
 training_steps                     yes            done updates stay; a schedule that reads it
-                                                  follows the new length from here on
+                                                  follows the new length from here on; an
+                                                  evaluation that was made only because the run
+                                                  ended is taken back
 early_stopping.*, max_nonfinite_*  yes            they say when to end, not what to learn; a run
                                                   that a budget ended in mid-experience resumes
                                                   from that experience's start
@@ -39,6 +41,8 @@ from astra_core.engine.products.precision import faster_precision
 from astra_core.errors import CheckpointError
 from astra_core.training.checkpoint import Checkpoint, CheckpointStore, load_checkpoint
 from astra_core.training.distributed import World
+from astra_core.training.progress import Progress
+from astra_core.training.stopping import Best
 
 _PACKAGE = "astra-red-team"
 _FREE = re.compile(
@@ -195,6 +199,18 @@ def whole_before(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
         )
         raise CheckpointError(msg)
     return found
+
+
+def forget_last_look(progress: Progress, best: Best, *, eval_every: int) -> None:
+    """Takes back the evaluation that a run made because it ended, not because it was due.
+
+    A longer run would not have made it, and would perhaps export another checkpoint.
+    """
+    points = progress.evaluations
+    is_due = not progress.is_partial and not progress.training_step % eval_every
+    if points and points[-1].step == progress.step and best.before is not None and not is_due:
+        points.pop()
+        best.forget_last()
 
 
 def _named(path: Path) -> tuple[Checkpoint, Path]:

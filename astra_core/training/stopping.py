@@ -10,7 +10,16 @@ from astra_core.errors import ConfigurationError
 
 
 class Best:
-    """The best evaluation so far by one metric."""
+    """The best evaluation so far by one metric.
+
+    Attributes:
+        metric: What is compared.
+        value: Of the best evaluation; NaN before the first.
+        training_step: After which it was made.
+        model: Name of the saved model that was evaluated; empty if there is none.
+        num_since: Evaluations since then.
+        before: All of this as it was before the last evaluation.
+    """
 
     def __init__(self, *, metric: str, mode: str) -> None:
         self.metric = metric
@@ -18,6 +27,7 @@ class Best:
         self.training_step = 0
         self.model = ""
         self.num_since = 0
+        self.before: dict[str, Any] | None = None
         self._sign = 1.0 if mode == "max" else -1.0
 
     def offer(
@@ -31,6 +41,7 @@ class Best:
         if self.metric not in metrics:
             msg = f"training.metric must be one of {sorted(metrics)}, got '{self.metric}'"
             raise ConfigurationError(msg)
+        self.before = self._now()
         value = metrics[self.metric]
         gain = self._sign * (value - self.value)
         if math.isnan(value) or gain <= min_delta:
@@ -39,8 +50,21 @@ class Best:
         self.value, self.training_step, self.model, self.num_since = value, training_step, model, 0
         return True
 
+    @property
+    def models(self) -> set[str]:
+        """The saved models that it refers to: the best, and the best before the last evaluation."""
+        return {self.model, (self.before or {}).get("model", "")} - {""}
+
+    def forget_last(self) -> None:
+        """Takes the last evaluation back, as if it had not been made."""
+        if self.before is not None:
+            self.load(self.before)
+
     def record(self) -> dict[str, Any]:
         """For a checkpoint; null before the first evaluation."""
+        return {**self._now(), "before": self.before}
+
+    def _now(self) -> dict[str, Any]:
         value = None if math.isnan(self.value) else self.value
         return {
             "metric": self.metric,
@@ -56,6 +80,7 @@ class Best:
         self.training_step = record["training_step"]
         self.model = record["model"]
         self.num_since = record["num_since"]
+        self.before = record.get("before")
 
 
 class Stopping:

@@ -34,7 +34,12 @@ from astra_core.training.evaluation_scheme import (
 )
 from astra_core.training.harness import Experience, Harness
 from astra_core.training.progress import EvaluationPoint, Progress, StepReport, progress_bar
-from astra_core.training.resume_policy import as_begun, starting_point, whole_before
+from astra_core.training.resume_policy import (
+    as_begun,
+    forget_last_look,
+    starting_point,
+    whole_before,
+)
 from astra_core.training.state import RunState
 from astra_core.training.stopping import Best, Stopping
 from astra_core.training.trial import Trial, tried
@@ -140,12 +145,15 @@ class Trainer:
         self._stopping.start()
         changed = self._load(checkpoint, folder)
         if any(name.startswith(("training_steps", "early_stopping")) for name in changed):
+            forget_last_look(self.progress, self.best, eval_every=self.config.eval_every)
             self.progress.stopped_because = self.end()
             if self.progress.is_partial and not self.progress.stopped_because:
                 self._load(whole_before(checkpoint, folder), folder)
-        if self.store is not None and folder != self.store.folder and self.world.is_first:
-            if self.best.model:
-                self.store.adopt(self.best.model, folder)
+        is_elsewhere = self.store is not None and folder != self.store.folder
+        if self.store is not None and is_elsewhere and self.world.is_first:
+            for name in sorted(self.best.models):
+                self.store.adopt(name, folder)
+        if changed or is_elsewhere:
             self.save()
         self.world.barrier()
         return True

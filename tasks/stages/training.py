@@ -1,7 +1,8 @@
 """Stage ``training``: the attacker learns; killed at any moment, the same command goes on.
 
 Where a run was is kept in ``runs/<digest of parameters, inputs and code>/``, outside of DVC's
-reach: DVC deletes a stage's outputs before it starts.
+reach: DVC deletes a stage's outputs before it starts. Where it ended is an output too: a run with
+more training steps goes on from there, also in another clone.
 """
 
 from collections import deque
@@ -27,10 +28,12 @@ from astra_core.files import (
 )
 from tasks.machine.console import progress
 from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
+from tasks.pipeline.continuing import take_over_last
 from tasks.pipeline.precision import FILE as PRECISION_FILE
 from tasks.pipeline.precision import KEY as SYSTEM_PRECISION
 from tasks.pipeline.precision import remembered
 from tasks.pipeline.stage import Dep, Metric, Out, Plot, Untracked, plain_sections, stage
+from tasks.records.checkpoint import CHECKPOINTS, JOURNAL, CheckpointNote, write_checkpoint
 from tasks.records.journal import Journal, step_table
 from tasks.records.models import read_manifest, read_model_paths
 from tasks.records.prompts import read_prompts
@@ -71,6 +74,7 @@ class TrainingFiles:
     base: Dep = Path("models/base")
     baseline: Dep = Path("data/rollouts")
     attacker: Out = Path("models/attacker")
+    checkpoint: Out = Path("models/checkpoint")
     steps: Plot = Path("reports/training_steps.csv")
     report: Metric = Path("reports/training.json")
 
@@ -81,12 +85,15 @@ class _Run:
 
     Attributes:
         key: Digest of parameters, inputs and code.
+        updates_key: The same without what changes no update: the number of training steps, and
+            what is written.
         sections: The parameters as JSON.
         experiment: Where MLflow records it.
         tracking: Where else it is recorded.
     """
 
     key: str
+    updates_key: str
     sections: Mapping[str, Any]
     experiment: str
     tracking: TrackingConfiguration
@@ -100,7 +107,10 @@ class _Run:
 @stage(
     code=(
         "tasks/stages/training.py",
+        "tasks/pipeline/continuing.py",
         "tasks/pipeline/precision.py",
+        "tasks/pipeline/remembered.py",
+        "tasks/records/checkpoint.py",
         "tasks/records/journal.py",
         "tasks/records/models.py",
         "tasks/records/prompt_table.py",
@@ -127,6 +137,9 @@ def train_attacker(
     device = device_for(params.machine.device)
     world = World.join(device=device)
     run = _run(params, files, device=device.type, num_processes=world.size)
+    if world.is_first:
+        take_over_last(files.checkpoint, run.folder, params.training, updates_key=run.updates_key)
+    world.barrier()
     trainer = _trainer(params, files, folder=run.folder, world=world)
     trainer.resume()
     # None begins to write while another still looks for a checkpoint.
@@ -139,6 +152,8 @@ def train_attacker(
     summary = summary_of(trainer)
     if world.is_first:
         digest = _export(trainer, summary, files.attacker, run_key=run.key)
+        note = CheckpointNote.of(trainer, updates_key=run.updates_key)
+        write_checkpoint(note, run.folder, files.checkpoint)
         write_record(record_of(trainer, summary, run_key=run.key, digest=digest), files.report)
     return summary
 
@@ -148,8 +163,14 @@ def _run(params: TrainingParams, files: TrainingFiles, *, device: str, num_proce
     found = {"device": device, "num_processes": num_processes}
     machine = params.machine.model_copy(update=found)
     sections = plain_sections(replace(params, machine=machine))
-    key = _run_key(sections, files)
-    return _Run(key, sections, params.registration.experiment, params.tracking)
+    training, checkpoint = sections["training"], dict(sections["training"]["checkpoint"])
+    # Whether the last state is exported changes nothing else, so it is no other run.
+    del checkpoint["export"]
+    key = _run_key({**sections, "training": {**training, "checkpoint": checkpoint}}, files)
+    written = {"training_steps", "checkpoint"}
+    updates = {name: value for name, value in training.items() if name not in written}
+    updates_key = _run_key({**sections, "training": updates}, files)
+    return _Run(key, updates_key, sections, params.registration.experiment, params.tracking)
 
 
 def _recorded(trainer: "Trainer", run: _Run, steps: Path) -> None:
@@ -157,7 +178,7 @@ def _recorded(trainer: "Trainer", run: _Run, steps: Path) -> None:
     from tasks.tracking.runs import ENGINE_TAG
     from tasks.tracking.sinks import open_sinks
 
-    journal = Journal(run.folder / "steps.jsonl", last_step=trainer.progress.step)
+    journal = Journal(run.folder / JOURNAL, last_step=trainer.progress.step)
     log = open_sinks(
         run.tracking,
         run.key,
@@ -246,7 +267,7 @@ def _trainer(
         training,
         build_sampler(params.rollouts, reward, system=loaded, prompts=prompts, seed=seed),
         evaluator=build_evaluator(params.evaluation, reward, prompts=dev, seed=seed),
-        store=CheckpointStore(folder / "checkpoints", keep=training.checkpoint.keep),
+        store=CheckpointStore(folder / CHECKPOINTS, keep=training.checkpoint.keep),
         first_graphs=read_rollouts(files.baseline / ROLLOUTS_FILE),
         world=world,
     )

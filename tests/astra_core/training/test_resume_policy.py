@@ -121,6 +121,50 @@ def test_a_run_that_is_prolonged_ends_like_one_that_was_planned_so_long(tmp_path
     assert "all training steps are done" == longer.progress.stopped_because
 
 
+def _files(folder):
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("eval_every", [2, 3])
+@pytest.mark.parametrize("mode", ["max", "min"])
+def test_a_run_that_is_prolonged_leaves_the_files_of_one_that_was_planned_so_long(
+    tmp_path, mode, eval_every
+):
+    settings = {"metric": "eval/kl_nats", "mode": mode, "eval_every": eval_every}
+    settings["checkpoint"] = {"save_every": 4, "keep": 1}
+    # With two steps in a round, the last evaluation of three steps was made only as they ended.
+    trainer_of(configured(training_steps=3, **settings), tmp_path / "run").train()
+    longer = trainer_of(configured(training_steps=5, **settings), tmp_path / "run")
+    assert longer.resume()
+    assert 3 == longer.progress.training_step
+    evaluated = [point.training_step for point in longer.progress.evaluations]
+    longer.train()
+    whole = trainer_of(configured(training_steps=5, **settings), tmp_path / "whole")
+    whole.train()
+
+    assert {2: [0, 2], 3: [0, 3]}[eval_every] == evaluated
+    assert whole.progress == longer.progress
+    assert whole.best.record() == longer.best.record()
+    assert _files(tmp_path / "whole") == _files(tmp_path / "run")
+
+
+def test_a_run_that_stays_ended_has_its_last_evaluation(tmp_path):
+    settings = {"early_stopping": {"max_optimizer_steps": 9}, "eval_every": 7}
+    first = trainer_of(configured(training_steps=5, **settings), tmp_path / "run")
+    first.train()
+    longer = trainer_of(configured(training_steps=9, **settings), tmp_path / "run")
+    longer.resume()
+    longer.train()
+
+    assert "9 optimiser steps are done" == first.progress.stopped_because
+    assert first.progress == longer.progress
+    assert weights_of(first) == weights_of(longer)
+
+
 def test_never_begins_anew_and_leaves_nothing_of_the_old_run(tmp_path):
     trainer_of(configured(), tmp_path).train()
     config = configured(checkpoint={"save_every": 1, "resume": "never"}, training_steps=1)

@@ -46,6 +46,19 @@ def test_a_metric_that_is_not_evaluated_lists_those_that_are():
         Best(metric="eval/x", mode="max").offer({"eval/a": 1.0}, 0, "", min_delta=0.0)
 
 
+@pytest.mark.parametrize("last", [0.1, 0.9, math.nan])
+def test_the_last_evaluation_can_be_taken_back(last):
+    before, _ = offered([0.3, 0.2])
+    best, _ = offered([0.3, 0.2, last])
+    again = Best(metric="eval/x", mode="max")
+    again.load(best.record())
+    again.forget_last()
+
+    assert {**before.record(), "before": None} == again.record()
+    assert ({"best_0", "best_2"} if last == 0.9 else {"best_0"}) == best.models
+    assert {"best_0"} == again.models
+
+
 @pytest.mark.parametrize("values", [[], [0.1, 0.4, 0.2], [math.nan]])
 def test_the_best_survives_a_checkpoint(values):
     best, _ = offered(values)
@@ -60,10 +73,12 @@ def test_the_best_survives_a_checkpoint(values):
 
 def test_a_checkpoint_holds_the_best_by_name():
     fresh, (best, _) = Best(metric="eval/x", mode="max"), offered([0.1, 0.4, 0.2])
-    names = ("metric", "value", "training_step", "model", "num_since")
+    names = ("metric", "value", "training_step", "model", "num_since", "before")
 
-    assert dict(zip(names, ("eval/x", None, 0, "", 0), strict=True)) == fresh.record()
-    assert dict(zip(names, ("eval/x", 0.4, 1, "best_1", 1), strict=True)) == best.record()
+    assert dict(zip(names, ("eval/x", None, 0, "", 0, None), strict=True)) == fresh.record()
+    # Before the third.
+    before = dict(zip(names[:-1], ("eval/x", 0.4, 1, "best_1", 0), strict=True))
+    assert dict(zip(names, ("eval/x", 0.4, 1, "best_1", 1, before), strict=True)) == best.record()
 
 
 def test_before_any_experience_there_is_no_drift():
