@@ -159,7 +159,8 @@ class CheckpointStore:
 def models_of(record: Mapping[str, Any]) -> set[str]:
     """The saved models that the record of a checkpoint refers to, by name."""
     best = record.get("best", {})
-    return {found.get("model") for found in (best, best.get("before") or {})} - {None, ""}
+    names = (found.get("model") for found in (best, best.get("before") or {}))
+    return {str(name) for name in names if name}
 
 
 def load_checkpoint(path: Path) -> Checkpoint:

@@ -93,6 +93,12 @@ def outside_inputs(params: Params) -> dict[str, tuple[Path, ...]]:
     }
 
 
+def outside_keys(params: Params) -> dict[str, tuple[str, ...]]:
+    """Keys of params.yaml that decide a stage's result only as others are set."""
+    is_registered = any(each.source == "version" for each in params.models.sources.values())
+    return {"models": ("registration.model_name",) if is_registered else ()}
+
+
 def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = None) -> str:
     """The text of dvc.yaml.
 
@@ -104,9 +110,13 @@ def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = 
 
     pipeline = pipeline or stages()
     outside = outside_inputs(params or Params())
+    keys = outside_keys(params or Params())
     written = {path.as_posix() for stage in pipeline.values() for path in stage.plots}
     content: dict[str, Any] = {
-        "stages": {name: _entry(each, outside.get(name, ())) for name, each in pipeline.items()}
+        "stages": {
+            name: _entry(each, outside.get(name, ()), keys=keys.get(name, ()))
+            for name, each in pipeline.items()
+        }
     }
     curves = [
         {column: {"x": "step", "y": {path: column}}}
@@ -176,7 +186,7 @@ def check_order(pipeline: dict[str, Stage]) -> None:
             writers[path] = stage.name
 
 
-def _entry(stage: Stage, outside: Iterable[Path]) -> dict[str, Any]:
+def _entry(stage: Stage, outside: Iterable[Path], *, keys: Iterable[str]) -> dict[str, Any]:
     """One stage as DVC reads it.
 
     Everything but receipts is cached: one uncached output would keep DVC from restoring the whole
@@ -186,7 +196,7 @@ def _entry(stage: Stage, outside: Iterable[Path]) -> dict[str, Any]:
         "desc": stage.description,
         # Not ``python``: what that means depends on the caller's shell. See the script.
         "cmd": f"sh tasks/stage.sh {stage.name}",
-        "params": list(with_root(stage.params)),
+        "params": [*with_root(stage.params), *keys],
         "deps": [*stage.code, *(path.as_posix() for path in (*stage.deps, *outside))],
         "outs": [
             *(path.as_posix() for path in stage.outs),

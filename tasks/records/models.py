@@ -1,7 +1,7 @@
 """``models/base/manifest.json``: which model plays which role, and where its weights are."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -15,6 +15,33 @@ FILE = "manifest.json"
 
 
 @dataclass(frozen=True, slots=True)
+class Parent:
+    """The earlier attacker that a model is.
+
+    Attributes:
+        digest: Of its weights, as its training exported them.
+        run_key: Of its training.
+        model_name: Under which it is registered; None for a folder.
+        version: Its number.
+        alias: By which params.yaml named it when it was taken, if by one.
+        run_id: Of its MLflow run.
+    """
+
+    digest: str
+    run_key: str | None = None
+    model_name: str | None = None
+    version: str | None = None
+    alias: str | None = None
+    run_id: str | None = None
+
+    def spelled(self) -> str:
+        """For a person."""
+        if self.version is not None:
+            return f"{self.model_name} version {self.version}"
+        return f"attacker {self.digest[:12]}"
+
+
+@dataclass(frozen=True, slots=True)
 class ModelEntry:
     """One model.
 
@@ -22,8 +49,9 @@ class ModelEntry:
         path: Its folder, below that of the manifest unless it is outside.
         is_outside: True where the weights stay where a person put them.
         digest: Of its weights.
-        source: ``builtin``, ``folder`` or ``hub``.
+        source: ``builtin``, ``folder``, ``hub`` or ``version``.
         revision: Of a hub id.
+        parent: What is known of it, if it is an earlier attacker.
     """
 
     path: str
@@ -31,6 +59,7 @@ class ModelEntry:
     digest: str
     source: str | None = None
     revision: str | None = None
+    parent: Parent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +77,11 @@ class Manifest:
 
 def write_manifest(entries: Mapping[str, ModelEntry], base: Path) -> None:
     """Leaves the manifest of the three roles in ``base``."""
-    write_record(Manifest(**entries), base / FILE)
+    record = asdict(Manifest(**entries))
+    for entry in record.values():
+        if entry["parent"] is None:
+            del entry["parent"]
+    write_record(record, base / FILE)
 
 
 def read_manifest(base: Path) -> Manifest:

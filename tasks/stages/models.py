@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from astra_core.config import MachineConfiguration
-from astra_core.errors import ConfigurationError
+from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import draft_folder_of
 from tasks.builtin.language_model import LanguageModelConfiguration
 from tasks.machine.console import progress
-from tasks.params.schema import ModelsConfiguration, ModelSource
-from tasks.pipeline.stage import Out, stage
-from tasks.records.models import ROLES, ModelEntry, write_manifest
+from tasks.params.schema import ModelsConfiguration, ModelSource, RegistrationConfiguration
+from tasks.pipeline.stage import Out, Untracked, stage
+from tasks.records.models import ROLES, ModelEntry, Parent, write_manifest
+from tasks.records.reports import read_report
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +38,8 @@ class ModelsParams:
     model_seed: int
     models: ModelsConfiguration
     machine: MachineConfiguration
+    # Of the registry; dvc.yaml names its model_name where a model is a version of it.
+    registration: Untracked[RegistrationConfiguration]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class ModelsFiles:
         "tasks/stages/models.py",
         "tasks/builtin",
         "tasks/records/models.py",
+        "tasks/tracking/parents.py",
         "astra_core/errors/excerpt.py",
         "astra_core/training/launch.py",
         "astra_core/paths.py",
@@ -64,36 +68,36 @@ def prepare_models(params: ModelsParams, files: ModelsFiles = ModelsFiles()) -> 
     """Makes or locates the three models, loads each once to prove it, and writes the manifest.
 
     Weights of a local folder or a hub cache stay where they are: the manifest points to them and
-    holds their digest, so that a changed weight is noticed.
+    holds their digest, so that a changed weight is noticed. A registered version is copied, so what
+    an alias meant is settled here.
 
     Raises:
         ConfigurationError: A folder or hub id does not give a causal LM.
+        TrackingError: The registry does not have a version, or cannot be read.
     """
     from astra_core.engine.memory import keep_freed_memory
     from astra_core.models.pretrained import threads_for, weights_digest
 
     keep_freed_memory()
     _use_threads(threads_for(2_000_000, params.machine.num_threads))
-    models = params.models
-    sources = {
-        "attacker": models.attacker,
-        "target": models.target,
-        "reference": models.reference or models.attacker,
-    }
+    models, name = params.models, params.registration.model_name
+    sources = models.sources
     entries: dict[str, ModelEntry] = {}
     counts: dict[str, int] = {}
     with draft_folder_of(files.base) as draft:
         if any(source.source == "builtin" for source in sources.values()):
             _make_builtin(models.builtin, params.model_seed, draft / "builtin")
         for role, source in sources.items():
-            path, is_outside = _located(source, draft)
+            path, parent = _located(source, draft, model_name=name)
+            is_outside = not path.is_relative_to(draft)
             counts[role] = _proved(path, source).num_parameters()
             entries[role] = ModelEntry(
-                path=str(path) if is_outside else str(path.relative_to(draft)),
+                path=str(path if is_outside else path.relative_to(draft)),
                 is_outside=is_outside,
                 digest=weights_digest(path),
                 source=source.source,
                 revision=source.revision,
+                parent=parent,
             )
         write_manifest(entries, draft)
     return ModelsSummary({role: source.source for role, source in sources.items()}, counts)
@@ -137,15 +141,30 @@ def _make_builtin(config: LanguageModelConfiguration, seed: int, folder: Path) -
     save_language_model(model, tokenizer, folder)
 
 
-def _located(source: ModelSource, draft: Path) -> tuple[Path, bool]:
-    """Where a model is, and whether it stays outside of the stage's output."""
+def _located(source: ModelSource, draft: Path, *, model_name: str) -> tuple[Path, Parent | None]:
+    """Where a model is, in ``draft`` or outside, and which earlier attacker it is, if it is one."""
     if source.source == "builtin":
-        return draft / "builtin", False
+        return draft / "builtin", None
+    if source.source == "version":
+        from tasks.tracking.parents import copy_version
+
+        folder = draft / f"version_{source.version}"
+        return folder, copy_version(model_name, str(source.version), folder)
     if source.source == "folder" and source.path is not None:
-        return source.path.resolve(), True
+        path = source.path.resolve()
+        return path, _exported(path)
     from astra_core.models.folders import hub_folder
 
-    return hub_folder(str(source.repository), str(source.revision)), True
+    return hub_folder(str(source.repository), str(source.revision)), None
+
+
+def _exported(folder: Path) -> Parent | None:
+    """The attacker that an earlier training exported to this folder, or None for another model."""
+    try:
+        note = read_report(folder / "astra.json", keys=["digest", "run_key"])
+    except DataError:
+        return None
+    return Parent(digest=str(note["digest"]), run_key=str(note["run_key"]))
 
 
 def _use_threads(count: int) -> None:

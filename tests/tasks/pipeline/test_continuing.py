@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from registry_project import enter_project
 from small_world import PARAMS, write_world
 
 from astra_core.config import Choice
@@ -37,7 +38,7 @@ def origin(tmp_path_factory):
     """A project with rollouts, before its first training."""
     folder = tmp_path_factory.mktemp("origin")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
+        enter_project(folder, patch)
         write_world(folder)
         stage_of(rollouts.collect_rollouts).run(PARAMS)
     return folder
@@ -65,8 +66,6 @@ def clone(short, tmp_path):
     """The outputs of the short training where it did not run."""
     folder = shutil.copytree(short[0], tmp_path / "clone")
     shutil.rmtree(folder / "runs")
-    for file in folder.glob("mlflow.db*"):
-        file.unlink()
     return folder
 
 

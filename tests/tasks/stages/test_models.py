@@ -7,11 +7,12 @@ from astra_core.errors import ConfigurationError
 from astra_core.models.pretrained import weights_digest
 from astra_core.testing import tiny_language_model
 from tasks.builtin.shipped import RECIPE, shipped_model
-from tasks.params.schema import ModelsConfiguration, Params
+from tasks.params.schema import ModelsConfiguration, Params, RegistrationConfiguration
 from tasks.records.models import read_model_paths
 from tasks.stages.models import ModelsFiles, ModelsParams, prepare_models
 
 MACHINE = MachineConfiguration(num_threads=1)
+REGISTRATION = RegistrationConfiguration()
 
 
 def configured(attacker, target, **more):
@@ -24,7 +25,7 @@ def configured(attacker, target, **more):
 
 
 def prepare(seed, models, base):
-    return prepare_models(ModelsParams(seed, models, MACHINE), ModelsFiles(base))
+    return prepare_models(ModelsParams(seed, models, MACHINE, REGISTRATION), ModelsFiles(base))
 
 
 def test_folders_stay_where_they_are_and_are_named_by_digest(tmp_path):

@@ -1,0 +1,90 @@
+"""A version of the registry as what the next attacker begins from: found, copied and checked."""
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from astra_core.files import folder_digest
+from tasks.records.models import Parent
+from tasks.tracking.errors import TrackingError
+from tasks.tracking.store import connect, store_errors
+from tasks.tracking.store_check import check_store, has_store
+from tasks.tracking.versions import checkpoint_folder
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+_WAY_OUT = "'astra status' shows the aliases; or set source to builtin"
+
+
+def version_number(name: str, wanted: str) -> str | None:
+    """The number of a version that exists, or None; never makes a store.
+
+    Args:
+        name: Of the registered model.
+        wanted: A number or an alias.
+
+    Raises:
+        TrackingError: The store cannot be read.
+    """
+    check_store()
+    if not has_store():
+        return None
+    with store_errors():
+        found = _find(connect(), name, wanted)
+    return None if found is None else str(found.version)
+
+
+def copy_version(name: str, wanted: str, folder: Path) -> Parent:
+    """Copies the attacker of a version into ``folder``; an alias is resolved once, here.
+
+    Args:
+        name: Of the registered model.
+        wanted: A number or an alias.
+        folder: Where its Hugging Face folder is to be; one that is there already is of the same.
+
+    Raises:
+        TrackingError: There is no such version, it is not whole, or the store cannot be read.
+    """
+    number = version_number(name, wanted)
+    if number is None:
+        msg = (
+            f"models: version '{wanted}' of '{name}' must be in the registry, got none; {_WAY_OUT}"
+        )
+        raise TrackingError(msg)
+    with store_errors():
+        client = connect()
+        version = client.get_model_version(name, number)
+        with checkpoint_folder(client, version) as source:
+            shutil.copytree(source, folder, dirs_exist_ok=True)
+    digest = folder_digest(folder, keep=lambda path: path.suffix == ".safetensors")
+    registered = version.tags.get("astra.checkpoint_digest", digest)
+    if digest != registered:
+        msg = (
+            f"version {number} of '{name}' must have the weights that were registered, got others; "
+            "restore its files, or name another version"
+        )
+        raise TrackingError(msg)
+    return Parent(
+        digest=digest,
+        run_key=version.tags.get("astra.run_key"),
+        model_name=name,
+        version=number,
+        alias=None if wanted == number else wanted,
+        run_id=version.run_id,
+    )
+
+
+def _find(client: "MlflowClient", name: str, wanted: str) -> "ModelVersion | None":
+    from mlflow.exceptions import MlflowException
+
+    try:
+        number = wanted if wanted.isdigit() else None
+        if number is None:
+            number = dict(client.get_registered_model(name).aliases).get(wanted)
+        return None if number is None else client.get_model_version(name, str(number))
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return None

@@ -1,0 +1,118 @@
+"""More training steps with the real DVC: an earlier result goes on, here and in another clone."""
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+from killer import outputs
+from project import environment, make_project, run_in, set_params
+
+pytestmark = pytest.mark.slow
+
+# A schedule that does not look ahead, and a last evaluation that only the end of a run asks for.
+SHORT = (
+    "training.schedule.options.kind=constant",
+    "training.training_steps=4",
+    "training.eval_every=3",
+)
+DONE = ("prompts", "validation", "models", "rollouts", "training")
+GOES_ON = "training     goes on from models/checkpoint, training step 4"
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory):
+    """A committed project after four training steps, whose results are in a remote."""
+    root = tmp_path_factory.mktemp("prolonged")
+    folder = make_project(root / "project")
+    set_params(folder, *SHORT)
+    run_in(folder, "-m", "dvc", "remote", "add", "--default", "store", str(root / "store"))
+    run_in(folder, "-m", "dvc", "repro", "-q", "training")
+    run_in(folder, "-m", "dvc", "push", "-q", *DONE)
+    _git(folder, "add", "-A")
+    _git(folder, "commit", "-qm", "four steps")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def long(origin, tmp_path_factory):
+    """What six training steps leave where nothing was trained before."""
+    folder = _clone(origin, tmp_path_factory.mktemp("long") / "project")
+    set_params(folder, "training.training_steps=6")
+    shutil.rmtree(folder / "models/checkpoint")
+    lock = yaml.safe_load((folder / "dvc.lock").read_text("utf-8"))
+    del lock["stages"]["training"]
+    (folder / "dvc.lock").write_text(yaml.safe_dump(lock), encoding="utf-8")
+    run_in(folder, "-m", "dvc", "repro", "-q", "training")
+    return outputs(folder)
+
+
+def _git(folder, *words):
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    subprocess.run(["git", *who, *words], cwd=folder, check=True)
+
+
+def _clone(origin, folder):
+    """The commit and its results, in a folder where no run has been."""
+    subprocess.run(["git", "clone", "-q", str(origin), str(folder)], check=True)
+    run_in(folder, "-m", "dvc", "pull", "-q", *DONE)
+    assert not (folder / "runs").exists()
+    return folder
+
+
+def test_a_clone_goes_on_from_what_it_checked_out(origin, long, tmp_path):
+    folder = _clone(origin, tmp_path / "clone")
+    short = outputs(folder)
+    set_params(folder, "training.training_steps=6")
+    done = run_in(folder, "-m", "dvc", "repro", "training")
+
+    assert GOES_ON in done.stdout.splitlines()
+    assert long == outputs(folder)
+    assert "models/checkpoint/checkpoint.json" in long
+    # The earlier result is restored, not trained, and can be trained further once more.
+    set_params(folder, "training.training_steps=4")
+    again = run_in(folder, "-m", "dvc", "repro", "training")
+    assert "training  " not in again.stdout
+    assert short == outputs(folder)
+
+
+def test_a_kill_while_it_goes_on_changes_nothing(origin, long, tmp_path):
+    folder = _clone(origin, tmp_path / "clone")
+    set_params(folder, "training.training_steps=6")
+    for wanted in ("step_000004", "step_000005"):
+        _killed_at(folder, f"runs/*/checkpoints/{wanted}")
+    run_in(folder, "-m", "dvc", "repro", "-q", "training")
+
+    assert long == outputs(folder)
+
+
+def _killed_at(folder, pattern):
+    """Kills ``dvc repro training``, and the stage with it, once such a path is there."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dvc", "repro", "-q", "training"],
+        cwd=folder,
+        env=environment(folder),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    end = time.monotonic() + 300
+    while not list(folder.glob(pattern)):
+        assert process.poll() is None, "training ended before it could be killed"
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    # The stage notices that DVC is gone.
+    while _is_training(folder):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def _is_training(folder):
+    from killer import processes_of
+
+    return any(process.cmdline()[-1:] == ["training"] for process in processes_of(folder))
