@@ -120,6 +120,10 @@ def run(
         typer.Option("--set", metavar="KEY=VALUE", help="Change params.yaml first; repeatable."),
     ] = None,
     force: Annotated[bool, typer.Option(help="Also run stages that are up to date.")] = False,
+    warm_start: Annotated[
+        str | None,
+        typer.Option(metavar="VERSION", help="Train on from a version: champion, or a number."),
+    ] = None,
 ) -> None:
     """Run the pipeline from prompts to the promotion decision; skip what is up to date."""
     from flows.settings import change_params
@@ -129,17 +133,17 @@ def run(
     say(BANNER)
     for line in change_params(assignments or []):
         say(f"params.yaml    {line}")
-    _run_training(force=force, started=started)
+    _run_training(force=force, warm_start=warm_start, started=started)
 
 
-def _run_training(*, force: bool, started: float) -> None:
+def _run_training(*, force: bool, warm_start: str | None, started: float) -> None:
     from flows.servers.environment import quiet_run
     from tasks.machine.console import say
 
     with quiet_run():
         from flows.training import red_team_training
 
-        decision = red_team_training(force=force)
+        decision = red_team_training(force=force, warm_start=warm_start)
     from flows.summary import run_summary
 
     for line in run_summary(decision, seconds=time.monotonic() - started):

@@ -13,6 +13,7 @@ from flows.orchestration.reports import PipelineReport, publish_validation
 from flows.orchestration.stages import StageOutcome, run_stage
 from flows.promotion import promote
 from flows.registry import is_registered
+from flows.warm_start import begin_from
 from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.privacy import keep_private
@@ -28,16 +29,22 @@ if TYPE_CHECKING:
 
 
 @flow(name="red-team-training")
-def red_team_training(force: bool = False) -> "PromotionDecision":
+def red_team_training(
+    force: bool = False, warm_start: str | int | None = None
+) -> "PromotionDecision":
     """Trains, evaluates, registers and judges an attacker; skips what is up to date.
 
     Args:
         force: Also run the stages that DVC finds up to date.
+        warm_start: The version to train on from, a number or an alias such as ``champion``, which
+            is written into params.yaml; by default params.yaml is left as it is.
 
     Raises:
         ConfigurationError: params.yaml cannot be used; nothing has run.
         StageError: A stage failed; the message is the stage's own.
     """
+    if warm_start is not None:
+        begin_from(warm_start)
     params = usable_params()
     renew_pipeline(params)
     with PipelineReport() as report:

@@ -28,10 +28,16 @@ def check_inputs(params: Params) -> None:
             msg = (
                 f"{key} must lie outside of what the pipeline makes, got '{path}', and stage "
                 f"{stage} makes {product}; copy what you want to start from, for example to my/, "
-                "and name the copy"
+                f"and name the copy{_other_way(key)}"
             )
             raise ConfigurationError(msg)
     _check_existence(params)
+
+
+def _other_way(key: str) -> str:
+    """What else there is for an attacker: its registered version, which no stage makes."""
+    role = key.removesuffix(".path")
+    return f", or set {role}.source to version" if role.startswith("models.") else ""
 
 
 def _check_names(params: Params) -> None:

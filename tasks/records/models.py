@@ -40,6 +40,17 @@ class Parent:
             return f"{self.model_name} version {self.version}"
         return f"attacker {self.digest[:12]}"
 
+    def tags(self) -> dict[str, str]:
+        """For the run and the version of the attacker that was trained on from it."""
+        named = {
+            "astra.parent": self.spelled(),
+            "astra.parent_digest": self.digest,
+            "astra.parent_run_key": self.run_key,
+            "astra.parent_version": self.version,
+            "astra.parent_run_id": self.run_id,
+        }
+        return {name: value for name, value in named.items() if value is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class ModelEntry:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tasks.records.models import Parent
+
 if TYPE_CHECKING:
     from astra_core.training.trainer import Trainer
 
@@ -46,6 +48,7 @@ class TrainingRecord:
         best: Of all evaluations; null if there was none.
         evaluations: Each with ``step``, ``training_step`` and its metrics.
         kept: Whether the exported attacker is the best of those evaluated, or the last.
+        parent: The earlier attacker that it began from, if it did.
     """
 
     run_key: str
@@ -62,6 +65,7 @@ class TrainingRecord:
     best: BestMeasured | None
     evaluations: tuple[dict[str, int | float | None], ...]
     kept: Kept = "best"
+    parent: Parent | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,12 @@ def summary_of(trainer: "Trainer") -> TrainingSummary:
 
 
 def record_of(
-    trainer: "Trainer", summary: TrainingSummary, *, run_key: str, digest: str
+    trainer: "Trainer",
+    summary: TrainingSummary,
+    *,
+    run_key: str,
+    digest: str,
+    parent: Parent | None = None,
 ) -> TrainingRecord:
     """The record of a training whose exported weights have this digest."""
     progress, best, metric = trainer.progress, trainer.best, summary.metric
@@ -141,4 +150,5 @@ def record_of(
             {"training_step": point.training_step, "step": point.step, **point.metrics}
             for point in progress.evaluations
         ),
+        parent=parent,
     )

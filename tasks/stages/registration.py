@@ -39,7 +39,7 @@ from tasks.tracking.evidence import (
     read_table,
 )
 from tasks.tracking.figures import log_figures
-from tasks.tracking.lineage import log_inputs
+from tasks.tracking.lineage import log_inputs, log_parent
 from tasks.tracking.plots import draw_plots
 from tasks.tracking.provenance import UNKNOWN, provenance
 from tasks.tracking.runs import add_params, connect, create_run, find_run, sync_steps
@@ -137,13 +137,14 @@ def _evidence(params: RegistrationParams, files: RegistrationFiles) -> Evidence:
     """What the stages before left, read and checked."""
     examined = read_evaluation(files.evaluation_report)
     training = read_record(files.training_report, TrainingRecord)
-    target = read_manifest(files.base).target
+    models = read_manifest(files.base)
     return Evidence(
         params=plain_sections(params),
         package=read_package(files.attacker, params.system),
         evaluation=examined,
         training=training,
-        target_digest=target.digest,
+        target_digest=models.target.digest,
+        parent=models.attacker.parent,
         steps=read_table(files.steps, columns=("step", "train/loss")),
         table=read_table(files.table, columns=("role", "success_rate")),
         files=_kept(files, evaluation_folder(examined.evaluation_key)),
@@ -198,6 +199,7 @@ def _log_run(client: "MlflowClient", run: "Run", evidence: Evidence) -> None:
     ]
     sync_steps(run.info.run_id, rows, client=client)
     log_inputs(client, run.info.run_id, evidence.datasets)
+    log_parent(client, run.info.run_id, evidence.parent)
     _log_artifacts(client, run.info.run_id, evidence)
 
 
@@ -270,6 +272,7 @@ def _version_tags(evidence: Evidence) -> dict[str, str]:
         "licence": "restricted: authorised red teaming only",
         "prompts_licence": params["prompts"]["licence"],
         "git.commit": provenance().get("git.commit", UNKNOWN),
+        **(evidence.parent.tags() if evidence.parent else {}),
     }
 
 
@@ -281,4 +284,5 @@ def _card(evidence: Evidence) -> str:
         algorithm=evidence.params["training"]["algorithm"]["name"],
         seed=evidence.params["seed"],
         digest=evidence.package.digest,
+        parent=evidence.parent,
     )

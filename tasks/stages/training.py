@@ -35,7 +35,7 @@ from tasks.pipeline.precision import remembered
 from tasks.pipeline.stage import Dep, Metric, Out, Plot, Untracked, plain_sections, stage
 from tasks.records.checkpoint import CHECKPOINTS, JOURNAL, CheckpointNote, write_checkpoint
 from tasks.records.journal import Journal, step_table
-from tasks.records.models import read_manifest, read_model_paths
+from tasks.records.models import Parent, read_manifest, read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import write_record
 from tasks.records.rollouts import ROLLOUTS_FILE, read_rollouts
@@ -90,6 +90,8 @@ class _Run:
         sections: The parameters as JSON.
         experiment: Where MLflow records it.
         tracking: Where else it is recorded.
+        experiment: Where it is recorded.
+        parent: The earlier attacker that it begins from, if it does.
     """
 
     key: str
@@ -97,6 +99,7 @@ class _Run:
     sections: Mapping[str, Any]
     experiment: str
     tracking: TrackingConfiguration
+    parent: Parent | None
 
     @property
     def folder(self) -> Path:
@@ -154,7 +157,8 @@ def train_attacker(
         digest = _export(trainer, summary, files.attacker, run_key=run.key)
         note = CheckpointNote.of(trainer, updates_key=run.updates_key)
         write_checkpoint(note, run.folder, files.checkpoint)
-        write_record(record_of(trainer, summary, run_key=run.key, digest=digest), files.report)
+        written = record_of(trainer, summary, run_key=run.key, digest=digest, parent=run.parent)
+        write_record(written, files.report)
     return summary
 
 
@@ -170,7 +174,14 @@ def _run(params: TrainingParams, files: TrainingFiles, *, device: str, num_proce
     written = {"training_steps", "checkpoint"}
     updates = {name: value for name, value in training.items() if name not in written}
     updates_key = _run_key({**sections, "training": updates}, files)
-    return _Run(key, updates_key, sections, params.registration.experiment, params.tracking)
+    return _Run(
+        key,
+        updates_key=updates_key,
+        sections=sections,
+        experiment=params.registration.experiment,
+        tracking=params.tracking,
+        parent=read_manifest(files.base).attacker.parent,
+    )
 
 
 def _recorded(trainer: "Trainer", run: _Run, steps: Path) -> None:
@@ -184,7 +195,7 @@ def _recorded(trainer: "Trainer", run: _Run, steps: Path) -> None:
         run.key,
         experiment=run.experiment,
         params=run.sections,
-        tags={ENGINE_TAG: str(trainer.plan)},
+        tags={ENGINE_TAG: str(trainer.plan), **(run.parent.tags() if run.parent else {})},
     )
     # What a killed try did not get rid of; each sink leaves out what it has.
     for row in journal.rows():

@@ -1,6 +1,7 @@
 """The card of a model version: what it is, how well it attacks, and what it may be used for."""
 
 from tasks.records.evaluation import EvaluationRecord
+from tasks.records.models import Parent
 
 INTENDED_USE = "restricted"
 
@@ -13,7 +14,7 @@ A language model trained by reinforcement learning to write messages that lead t
 ## Result
 Attack success {attacker} against {baseline} untrained, gain {lift}, on {num_prompts} dev prompts
 (prompt-level bootstrap intervals; score at or above {threshold}).
-Algorithm {algorithm}, seed {seed}, checkpoint `{digest}`, evaluation `{evaluation}`.
+Algorithm {algorithm}, seed {seed}, checkpoint `{digest}`, evaluation `{evaluation}`.{begun}
 
 ## Intended use: restricted
 Finding and fixing weaknesses of the target named above, by the team that is answerable for it, on
@@ -37,6 +38,7 @@ def model_card(
     algorithm: str,
     seed: int,
     digest: str,
+    parent: Parent | None = None,
 ) -> str:
     """The card in Markdown.
 
@@ -47,7 +49,9 @@ def model_card(
         algorithm: Name of the algorithm.
         seed: The root seed.
         digest: Of the checkpoint's weights.
+        parent: The earlier attacker that it was trained on from; it is the untrained one above.
     """
+    begun = f"\nTrained on from {parent.spelled()}, which `untrained` means here." if parent else ""
     return _CARD.format(
         target=target[:16],
         scorer=scorer,
@@ -60,4 +64,5 @@ def model_card(
         seed=seed,
         digest=digest[:16],
         evaluation=evaluation.evaluation_key[:16],
+        begun=begun,
     )

@@ -9,6 +9,7 @@ from astra_core.config import SystemConfiguration
 from astra_core.errors import DataError
 from astra_core.files import record_digest
 from tasks.records.evaluation import EvaluationRecord
+from tasks.records.models import Parent
 from tasks.records.reports import read_report
 from tasks.records.training import TrainingRecord
 from tasks.tracking.versions import Package
@@ -31,6 +32,7 @@ class Evidence:
         table: A row per prompt and role.
         files: What is kept as it is, by folder in the run's artifacts.
         datasets: What the attacker has seen, by part.
+        parent: The earlier attacker that it was trained on from, if it was.
     """
 
     params: Mapping[str, Any]
@@ -42,6 +44,7 @@ class Evidence:
     table: "pd.DataFrame"
     files: Mapping[Path, str]
     datasets: Mapping[str, Path]
+    parent: Parent | None = None
 
     @property
     def key(self) -> str:

@@ -1,4 +1,4 @@
-"""Which data a run has seen: one MLflow input per data set, by the digest of its bytes."""
+"""What a run came from: one MLflow input per data set, by its bytes, and the parent attacker."""
 
 import json
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_core.files import file_digest, folder_digest
+from tasks.records.models import Parent
 from tasks.tracking.provenance import dvc_digests
 
 if TYPE_CHECKING:
@@ -44,6 +45,37 @@ def log_inputs(client: "MlflowClient", run_id: str, datasets: Mapping[str, Path]
         present = [InputTag(key, value) for key, value in tags.items() if value is not None]
         inputs.append(DatasetInput(dataset, present))
     client.log_inputs(run_id, datasets=inputs)
+
+
+def log_parent(client: "MlflowClient", run_id: str, parent: Parent | None) -> None:
+    """Records the attacker that a run began from: tags, and its model as an input of the run.
+
+    Args:
+        client: Of the tracker.
+        run_id: The run that trained on from it.
+        parent: The earlier attacker; without one nothing is recorded.
+    """
+    if parent is None:
+        return
+    from mlflow.entities import LoggedModelInput
+    from mlflow.exceptions import MlflowException
+
+    run = client.get_run(run_id)
+    for name, value in parent.tags().items():
+        if run.data.tags.get(name) != value:
+            client.set_tag(run_id, name, value)
+    if parent.model_name is None or parent.version is None:
+        return
+    try:
+        model_id = client.get_model_version(parent.model_name, parent.version).model_id
+    except MlflowException as error:
+        # It may have been deleted since, or be of another registry; the tags still name it.
+        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+            raise
+        return
+    known = {each.model_id for each in run.inputs.model_inputs} if run.inputs else set()
+    if model_id and model_id not in known:
+        client.log_inputs(run_id, models=[LoggedModelInput(model_id)])
 
 
 def _digest(path: Path) -> str:
