@@ -43,9 +43,9 @@ def red_team_training(
         ConfigurationError: params.yaml cannot be used; nothing has run.
         StageError: A stage failed; the message is the stage's own.
     """
-    if warm_start is not None:
-        begin_from(warm_start)
     params = usable_params()
+    if warm_start is not None and begin_from(warm_start, params):
+        params = usable_params()
     renew_pipeline(params)
     with PipelineReport() as report:
         run = stage_runner(params, report, force=force)

@@ -3,15 +3,13 @@
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import excerpt
 from flows.settings import change_params
-from tasks.machine.console import quiet_libraries, say
-from tasks.params.schema import read_params
-from tasks.tracking.address import check_tracking_uri
+from tasks.machine.console import say
+from tasks.params.schema import Params
 from tasks.tracking.parents import version_number
-from tasks.tracking.store import tracking_uri
 from tasks.tracking.versions import CHAMPION
 
 
-def begin_from(wanted: str | int) -> str | None:
+def begin_from(wanted: str | int, params: Params) -> str | None:
     """The number of the version that params.yaml now takes the attacker from, as ``--set`` would.
 
     DVC sees params.yaml and not the registry, so an alias is written as the number that it means
@@ -20,15 +18,13 @@ def begin_from(wanted: str | int) -> str | None:
 
     Args:
         wanted: A number or an alias of registration.model_name.
+        params: As params.yaml says now, checked.
 
     Raises:
         ConfigurationError: There is no such version, or params.yaml cannot be used.
         TrackingError: The registry cannot be read.
     """
-    params = read_params()
     name, text = params.registration.model_name, str(wanted)
-    quiet_libraries()
-    check_tracking_uri(tracking_uri())
     number = version_number(name, text)
     if number is not None:
         keys = ("source=version", f"version={number}")

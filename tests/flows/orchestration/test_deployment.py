@@ -1,3 +1,4 @@
+import inspect
 import shutil
 from pathlib import Path
 
@@ -5,7 +6,9 @@ import pytest
 import yaml
 
 from flows.orchestration.deployment import deploy_all, run_worker
+from flows.reevaluation import champion_reevaluation
 from flows.servers.services import WORK_POOL, ServiceError
+from flows.training import red_team_training
 
 ROOT = Path(__file__).parents[3]
 
@@ -21,6 +24,19 @@ def project(tmp_path, monkeypatch):
 def test_without_a_server_nothing_is_tried(command):
     with pytest.raises(ServiceError, match="start one with 'astra ui'"):
         command()
+
+
+def test_the_parameters_of_every_deployment_are_those_of_its_flow():
+    record = yaml.safe_load((ROOT / "prefect.yaml").read_text("utf-8"))
+    flows = {"nightly-training": red_team_training, "champion-reevaluation": champion_reevaluation}
+    for entry in record["deployments"]:
+        assert set(entry["parameters"]) <= set(inspect.signature(flows[entry["name"]]).parameters)
+    nightly = record["deployments"][0]["parameters"]
+
+    assert {"force": False, "warm_start": None} == nightly
+    for given in (None, "champion", 3):
+        checked = red_team_training.validate_parameters({**nightly, "warm_start": given})
+        assert given == checked["warm_start"]
 
 
 def test_every_deployment_bounds_the_backlog_and_names_no_machine():

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -6,6 +7,7 @@ from astra_core.errors import ConfigurationError
 from tasks.records.models import (
     Manifest,
     ModelEntry,
+    Parent,
     read_manifest,
     read_model_paths,
     write_manifest,
@@ -32,6 +34,17 @@ def test_a_manifest_survives_its_file_and_has_the_bytes_it_had(tmp_path):
 
     assert Manifest(**ENTRIES) == read_manifest(tmp_path)
     assert (tmp_path / "manifest.json").read_text().startswith(WRITTEN % ("d1" * 32))
+
+
+def test_a_parent_survives_the_manifest(tmp_path):
+    parent = Parent("d1" * 32, "key", "attacker", "3", "champion", "ab" * 16)
+    entries = ENTRIES | {"attacker": replace(INSIDE, source="version", parent=parent)}
+    write_manifest(entries, tmp_path)
+
+    assert Manifest(**entries) == read_manifest(tmp_path)
+    assert "attacker version 3" == parent.spelled()
+    known = {"astra.parent": "attacker d1d1d1d1d1d1", "astra.parent_digest": "d1" * 32}
+    assert known == Parent("d1" * 32).tags()
 
 
 def test_the_digests_are_those_of_the_roles():

@@ -1,5 +1,7 @@
+import pytest
 from registry_project import examined
 
+from tasks.records.models import Parent
 from tasks.tracking.card import INTENDED_USE, model_card
 
 EVALUATION = examined()
@@ -25,6 +27,28 @@ def test_the_card_names_what_it_is_about():
     for named in (f"`{'7a' * 8}`", "`profanity`", f"`{'c0' * 8}`", f"`{'e7' * 8}`"):
         assert named in CARD
     assert "Algorithm dpo, seed 11," in CARD
+
+
+@pytest.mark.parametrize(
+    ("parent", "words"),
+    [
+        (Parent("d1" * 32, model_name="attacker", version="3"), "attacker version 3"),
+        (Parent("d1" * 32, run_key="k"), "attacker d1d1d1d1d1d1"),
+    ],
+)
+def test_the_card_names_the_attacker_that_was_trained_on(parent, words):
+    card = model_card(
+        evaluation=EVALUATION,
+        target="7a" * 32,
+        scorer="profanity",
+        algorithm="dpo",
+        seed=11,
+        digest="c0" * 32,
+        parent=parent,
+    )
+
+    assert f"\nTrained on from {words}, which" in card
+    assert "Trained on" not in CARD
 
 
 def test_nothing_of_the_form_is_left_open():

@@ -6,7 +6,8 @@ import pytest
 from registry_project import enter_project
 
 from astra_core.files import file_digest, folder_digest
-from tasks.tracking.lineage import log_inputs
+from tasks.records.models import Parent
+from tasks.tracking.lineage import log_inputs, log_parent
 from tasks.tracking.store import connect
 
 
@@ -94,3 +95,36 @@ def test_dvcs_digest_is_a_tag_where_its_lock_file_names_the_path(client, run_id,
 
     assert {"mlflow.data.context": "a", "dvc.md5": "4f1c.dir"} == tags_of(found["a"])
     assert {"mlflow.data.context": "b"} == tags_of(found["b"])
+
+
+def test_a_parent_is_named_by_tags_and_its_model_is_an_input(client, run_id, tmp_path):
+    model = client.create_logged_model("0", name="attacker")
+    client.create_registered_model("attacker")
+    version = client.create_model_version("attacker", str(tmp_path), model_id=model.model_id)
+    parent = Parent("d1" * 32, "key", "attacker", str(version.version), "champion", "ab" * 16)
+    for _ in range(2):
+        log_parent(client, run_id, parent)
+    run = client.get_run(run_id)
+
+    assert parent.tags().items() <= run.data.tags.items()
+    assert "attacker version 1" == run.data.tags["astra.parent"]
+    assert "1" == run.data.tags["astra.parent_version"]
+    assert "ab" * 16 == run.data.tags["astra.parent_run_id"]
+    assert [model.model_id] == [each.model_id for each in run.inputs.model_inputs]
+
+
+@pytest.mark.parametrize(
+    "parent", [Parent("d1" * 32, "key"), Parent("d1" * 32, model_name="gone", version="7")]
+)
+def test_a_parent_that_no_registry_has_is_named_by_tags_alone(client, run_id, parent):
+    log_parent(client, run_id, parent)
+    run = client.get_run(run_id)
+
+    assert "d1" * 32 == run.data.tags["astra.parent_digest"]
+    assert not run.inputs.model_inputs
+
+
+def test_without_a_parent_nothing_is_recorded(client, run_id):
+    log_parent(client, run_id, None)
+
+    assert not [name for name in client.get_run(run_id).data.tags if name.startswith("astra.pa")]
