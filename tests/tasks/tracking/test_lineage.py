@@ -97,7 +97,9 @@ def test_dvcs_digest_is_a_tag_where_its_lock_file_names_the_path(client, run_id,
     assert {"mlflow.data.context": "b"} == tags_of(found["b"])
 
 
-def test_a_parent_is_named_by_tags_and_its_model_is_an_input(client, run_id, tmp_path):
+def test_a_parent_is_named_by_tags_and_its_model_is_an_input(client, run_id, tmp_path, monkeypatch):
+    # MLflow looks the model up in the store of the working folder.
+    monkeypatch.chdir(Path(client.tracking_uri.removeprefix("sqlite:///")).parent)
     model = client.create_logged_model("0", name="attacker")
     client.create_registered_model("attacker")
     version = client.create_model_version("attacker", str(tmp_path), model_id=model.model_id)

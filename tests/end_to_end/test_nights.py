@@ -1,0 +1,74 @@
+"""Two nights of training from the champion: the flow, the real DVC and a registry that moves."""
+
+import json
+
+import pytest
+from mlflow import MlflowClient
+from project import make_project, run_in
+
+pytestmark = pytest.mark.slow
+
+NIGHT = (
+    "from flows.training import red_team_training; print(red_team_training(warm_start='champion'))"
+)
+
+
+@pytest.fixture(scope="module")
+def nights(tmp_path_factory):
+    """The project after two nights, what they printed, and a client of its registry.
+
+    The gate's decision about attackers so small is chance, so the alias is set by hand.
+    """
+    folder = make_project(tmp_path_factory.mktemp("nights") / "project")
+    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    first = run_in(folder, "-m", "flows.cli", "run", "--warm-start", "champion")
+    client.set_registered_model_alias("attacker", "champion", "1")
+    # By the parameter of the deployment, as a schedule would.
+    second = run_in(
+        folder, "-c", f"from flows.servers.environment import quiet_run\nwith quiet_run(): {NIGHT}"
+    )
+    client.set_registered_model_alias("attacker", "champion", "1")
+    return folder, [first.stdout, second.stdout], client
+
+
+def test_the_first_night_begins_from_what_params_yaml_names(nights):
+    _, said, client = nights
+    tags = client.get_model_version("attacker", "1").tags
+
+    assert "warm start   there is no champion yet: begins from models.attacker, builtin" in said[0]
+    assert not [name for name in tags if name.startswith("astra.parent")]
+
+
+def test_the_second_night_begins_from_the_champion_of_the_first(nights):
+    folder, said, client = nights
+    first, second = (client.get_model_version("attacker", number) for number in ("1", "2"))
+    run = client.get_run(second.run_id)
+    report = json.loads((folder / "reports/training.json").read_text())
+    manifest = json.loads((folder / "models/base/manifest.json").read_text())
+
+    assert "warm start   from attacker version 1" in said[1]
+    assert "1" == second.tags["astra.parent_version"] == run.data.tags["astra.parent_version"]
+    assert first.run_id == second.tags["astra.parent_run_id"]
+    assert first.tags["astra.run_key"] == report["parent"]["run_key"]
+    assert first.tags["astra.checkpoint_digest"] == manifest["attacker"]["parent"]["digest"]
+    assert first.tags["astra.checkpoint_digest"] != second.tags["astra.checkpoint_digest"]
+    assert [first.model_id] == [each.model_id for each in run.inputs.model_inputs]
+    assert "Trained on from attacker version 1" in second.description
+
+
+def test_a_night_on_which_the_champion_is_the_same_finds_all_up_to_date(nights):
+    folder, _, client = nights
+    said = run_in(folder, "-m", "flows.cli", "run", "--warm-start", "champion").stdout
+
+    assert 7 == said.count("up to date")
+    assert "up to date" in run_in(folder, "-m", "dvc", "status").stdout
+    assert 2 == len(client.search_model_versions("name = 'attacker'"))
+
+
+def test_a_version_that_is_not_there_ends_in_a_line_before_anything_runs(nights):
+    folder, _, _ = nights
+    done = run_in(folder, "-m", "flows.cli", "run", "--warm-start", "9", check=False)
+
+    assert 2 == done.returncode
+    assert 1 == len(done.stderr.splitlines())
+    assert "error: warm start must name a version of 'attacker' or an alias, got '9'" in done.stderr
