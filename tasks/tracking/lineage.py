@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from astra_core.files import file_digest, folder_digest
 from tasks.records.models import Parent
 from tasks.tracking.provenance import dvc_digests
+from tasks.tracking.versions import CHECKPOINT_DIGEST_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -58,24 +59,36 @@ def log_parent(client: "MlflowClient", run_id: str, parent: Parent | None) -> No
     if parent is None:
         return
     from mlflow.entities import LoggedModelInput
-    from mlflow.exceptions import MlflowException
 
     run = client.get_run(run_id)
     for name, value in parent.tags().items():
         if run.data.tags.get(name) != value:
             client.set_tag(run_id, name, value)
-    if parent.model_name is None or parent.version is None:
-        return
+    known = {each.model_id for each in run.inputs.model_inputs} if run.inputs else set()
+    model_id = _model_of(client, parent)
+    if model_id is not None and model_id not in known:
+        client.log_inputs(run_id, models=[LoggedModelInput(model_id)])
+
+
+def _model_of(client: "MlflowClient", parent: Parent) -> str | None:
+    """The logged model with the parent's weights among the outputs of its run.
+
+    None if it was deleted since, or is of another store; the tags still name the parent.
+    """
+    from mlflow.exceptions import MlflowException
+
+    if parent.run_id is None:
+        return None
     try:
-        model_id = client.get_model_version(parent.model_name, parent.version).model_id
+        outputs = client.get_run(parent.run_id).outputs
+        made = outputs.model_outputs if outputs else []
+        models = [client.get_logged_model(each.model_id) for each in made]
     except MlflowException as error:
-        # It may have been deleted since, or be of another registry; the tags still name it.
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
-        return
-    known = {each.model_id for each in run.inputs.model_inputs} if run.inputs else set()
-    if model_id and model_id not in known:
-        client.log_inputs(run_id, models=[LoggedModelInput(model_id)])
+        return None
+    same = [model for model in models if model.tags.get(CHECKPOINT_DIGEST_TAG) == parent.digest]
+    return str(same[0].model_id) if same else None
 
 
 def _digest(path: Path) -> str:

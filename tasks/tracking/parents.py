@@ -9,7 +9,7 @@ from tasks.records.models import Parent
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.store import connect, store_errors
 from tasks.tracking.store_check import check_store, has_store
-from tasks.tracking.versions import checkpoint_folder
+from tasks.tracking.versions import CHECKPOINT_DIGEST_TAG, checkpoint_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -59,7 +59,7 @@ def copy_version(name: str, wanted: str, folder: Path) -> Parent:
         with checkpoint_folder(client, version) as source:
             shutil.copytree(source, folder, dirs_exist_ok=True)
     digest = folder_digest(folder, keep=lambda path: path.suffix == ".safetensors")
-    registered = version.tags.get("astra.checkpoint_digest", digest)
+    registered = version.tags.get(CHECKPOINT_DIGEST_TAG, digest)
     if digest != registered:
         msg = (
             f"version {number} of '{name}' must have the weights that were registered, got others; "

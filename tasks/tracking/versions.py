@@ -29,6 +29,7 @@ PREVIOUS = "previous"
 MODEL_KEY_TAG = "astra.model_key"
 REGISTRATION_KEY_TAG = "astra.registration_key"
 EVALUATION_KEY_TAG = "astra.evaluation_key"
+CHECKPOINT_DIGEST_TAG = "astra.checkpoint_digest"
 CHECKPOINT = "checkpoint"
 
 _SERVING_CODE = Path(__file__).parents[1] / "serving" / "attacker_pyfunc.py"
@@ -69,7 +70,7 @@ def log_package(
             experiment,
             name=name,
             source_run_id=run.info.run_id,
-            tags={MODEL_KEY_TAG: package.key, "astra.checkpoint_digest": package.digest},
+            tags={MODEL_KEY_TAG: package.key, CHECKPOINT_DIGEST_TAG: package.digest},
         )
     if not _is_complete(client, model):
         with scratch_folder() as folder:

@@ -17,6 +17,7 @@ from pages import ROOT, commands, fenced_commands, known_variables
 
 from flows.settings import change_params
 from tasks.pipeline.names import STAGE_NAMES
+from tasks.pipeline.order import stages
 
 # Read-only and quick, so they run here; and where each of the others does run. What belongs to
 # another tool is held to that tool's own parser only.
@@ -43,6 +44,8 @@ RUN_ELSEWHERE = {
     "torchrun": ("tests/tasks/machine/test_processes.py", "torchrun"),
     "accelerate launch": ("tests/tasks/machine/test_processes.py", "accelerate"),
 }
+# What a person may copy, to begin from it.
+PRODUCTS = [path for stage in stages().values() for path in stage.products]
 PARSED_ONLY = (
     "dvc params",
     "dvc metrics",
@@ -55,7 +58,7 @@ PARSED_ONLY = (
 
 @pytest.mark.parametrize("command", fenced_commands())
 def test_a_command_of_the_pages_is_run_somewhere(command):
-    if command.startswith(("source ", "export ", "eval ", *RUN_HERE, *PARSED_ONLY)):
+    if command.startswith(("source ", "export ", "eval ", "cp ", *RUN_HERE, *PARSED_ONLY)):
         return
     known = [name for name in RUN_ELSEWHERE if f"{command} ".startswith(f"{name} ")]
     assert known, f"'{command}' must be run by a test; name it in RUN_ELSEWHERE"
@@ -96,6 +99,7 @@ def test_a_command_of_the_pages_is_one_its_program_knows(command):
         "python": _parse_python,
         "torchrun": _parse_torchrun,
         "accelerate": _parse_accelerate,
+        "cp": lambda words: words[0] == "-r" and Path(words[1]) in PRODUCTS,
         "source": lambda words: words == [".venv/bin/activate"],
         "eval": lambda words: _parse_astra(shlex.split(words[0][len("$(astra ") : -1])),
         "export": lambda words: words[0].partition("=")[0] in known_variables(),
@@ -198,8 +202,9 @@ def test_an_assignment_of_the_pages_makes_usable_params(command, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "params.yaml", tmp_path)
     shutil.copy(ROOT / "dvc.yaml", tmp_path)
-    Path("my/target").mkdir(parents=True)
-    for name in ("my/prompts.jsonl", "my/target/config.json"):
+    for name in ("my/target", "my/attacker"):
+        Path(name).mkdir(parents=True)
+    for name in ("my/prompts.jsonl", "my/target/config.json", "my/attacker/config.json"):
         Path(name).write_text("{}\n", "utf-8")
     words = shlex.split(command)
     assignments = [after for word, after in pairwise(words) if word == "--set"]

@@ -77,11 +77,14 @@ def test_a_clone_goes_on_from_what_it_checked_out(origin, long, tmp_path):
     assert GOES_ON in done.stdout.splitlines()
     assert long == _files(folder)
     assert "models/checkpoint/checkpoint.json" in long
-    # The earlier result is restored, not trained, and can be trained further once more.
-    set_params(folder, "training.training_steps=4")
+    # There and back again: both results are restored, and neither is trained.
+    _git(folder, "checkout", "-q", "--", "params.yaml", "dvc.lock")
+    run_in(folder, "-m", "dvc", "checkout", "-q", *DONE)
+    assert short == _files(folder)
+    set_params(folder, "training.training_steps=6")
     again = run_in(folder, "-m", "dvc", "repro", "training")
     assert "training  " not in again.stdout
-    assert short == _files(folder)
+    assert long == _files(folder)
 
 
 def test_a_kill_while_it_goes_on_changes_nothing(origin, long, tmp_path):

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from mlflow.entities import LoggedModelOutput
 from registry_project import enter_project
 
 from astra_core.files import file_digest, folder_digest
@@ -97,13 +98,14 @@ def test_dvcs_digest_is_a_tag_where_its_lock_file_names_the_path(client, run_id,
     assert {"mlflow.data.context": "b"} == tags_of(found["b"])
 
 
-def test_a_parent_is_named_by_tags_and_its_model_is_an_input(client, run_id, tmp_path, monkeypatch):
-    # MLflow looks the model up in the store of the working folder.
-    monkeypatch.chdir(Path(client.tracking_uri.removeprefix("sqlite:///")).parent)
-    model = client.create_logged_model("0", name="attacker")
-    client.create_registered_model("attacker")
-    version = client.create_model_version("attacker", str(tmp_path), model_id=model.model_id)
-    parent = Parent("d1" * 32, "key", "attacker", str(version.version), "champion", "ab" * 16)
+def test_a_parent_is_named_by_tags_and_its_model_is_an_input(client, run_id):
+    own = client.create_run("0").info.run_id
+    models = [
+        client.create_logged_model("0", name="a", tags={"astra.checkpoint_digest": digest})
+        for digest in ("d0" * 32, "d1" * 32)
+    ]
+    client.log_outputs(own, [LoggedModelOutput(model.model_id, step=0) for model in models])
+    parent = Parent("d1" * 32, "key", "attacker", "1", "champion", own)
     for _ in range(2):
         log_parent(client, run_id, parent)
     run = client.get_run(run_id)
@@ -111,12 +113,12 @@ def test_a_parent_is_named_by_tags_and_its_model_is_an_input(client, run_id, tmp
     assert parent.tags().items() <= run.data.tags.items()
     assert "attacker version 1" == run.data.tags["astra.parent"]
     assert "1" == run.data.tags["astra.parent_version"]
-    assert "ab" * 16 == run.data.tags["astra.parent_run_id"]
-    assert [model.model_id] == [each.model_id for each in run.inputs.model_inputs]
+    assert own == run.data.tags["astra.parent_run_id"]
+    assert [models[1].model_id] == [each.model_id for each in run.inputs.model_inputs]
 
 
 @pytest.mark.parametrize(
-    "parent", [Parent("d1" * 32, "key"), Parent("d1" * 32, model_name="gone", version="7")]
+    "parent", [Parent("d1" * 32, "key"), Parent("d1" * 32, version="7", run_id="ab" * 16)]
 )
 def test_a_parent_that_no_registry_has_is_named_by_tags_alone(client, run_id, parent):
     log_parent(client, run_id, parent)
