@@ -48,10 +48,8 @@ def _obstacle(note: CheckpointNote, training: TrainingConfiguration) -> str:
 
     if note.num_done > training.training_steps:
         return f"{note.num_done} training steps are done, more than training.training_steps"
-    if note.training_steps == training.training_steps:
-        return ""
     if training.trainer.name != "trainer":
-        return "what a custom trainer does differently in a run of another length is not known"
+        return "what a custom trainer keeps, and does in a run of another length, is not known"
     if not has_same_rates(training, training_steps=note.training_steps, num_done=note.num_done):
         return (
             "training.schedule depends on training_steps, so the "

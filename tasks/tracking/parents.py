@@ -2,18 +2,14 @@
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from astra_core.files import folder_digest
 from tasks.records.models import Parent
 from tasks.tracking.errors import TrackingError
+from tasks.tracking.registered import aliases_in, has_version
 from tasks.tracking.store import connect, store_errors
 from tasks.tracking.store_check import check_store, has_store
 from tasks.tracking.versions import CHECKPOINT_DIGEST_TAG, checkpoint_folder
-
-if TYPE_CHECKING:
-    from mlflow import MlflowClient
-    from mlflow.entities.model_registry import ModelVersion
 
 _WAY_OUT = "'astra status' shows the aliases; or set source to builtin"
 
@@ -32,8 +28,10 @@ def version_number(name: str, wanted: str) -> str | None:
     if not has_store():
         return None
     with store_errors():
-        found = _find(connect(), name, wanted)
-    return None if found is None else str(found.version)
+        client = connect()
+        if wanted.isdigit():
+            return wanted if has_version(client, name, wanted) else None
+        return aliases_in(client, name).get(wanted)
 
 
 def copy_version(name: str, wanted: str, folder: Path) -> Parent:
@@ -74,17 +72,3 @@ def copy_version(name: str, wanted: str, folder: Path) -> Parent:
         alias=None if wanted == number else wanted,
         run_id=version.run_id,
     )
-
-
-def _find(client: "MlflowClient", name: str, wanted: str) -> "ModelVersion | None":
-    from mlflow.exceptions import MlflowException
-
-    try:
-        number = wanted if wanted.isdigit() else None
-        if number is None:
-            number = dict(client.get_registered_model(name).aliases).get(wanted)
-        return None if number is None else client.get_model_version(name, str(number))
-    except MlflowException as error:
-        if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-            raise
-        return None

@@ -34,8 +34,8 @@ PLUMBING = {
     "tasks.tracking.store",
     "tasks.tracking.values",
 }
-# What the models stage imports only to read a name or to prove that weights load: an edit there
-# must not train the built-in model again, on which everything else rests.
+# What the models stage imports only to read a name, to prove that weights load or to find a version
+# whose digest it checks: an edit there must not train the built-in model again, the base of all.
 LOADED_ONLY = {
     "models": {
         "astra_core.metadata",
@@ -43,7 +43,12 @@ LOADED_ONLY = {
         "astra_core.models.rows",
         "astra_core.rollout",
         "astra_core.seeding",
+        "tasks.machine.scratch",
+        "tasks.records.receipt",
         "tasks.records.reports",
+        "tasks.tracking.registered",
+        "tasks.tracking.store_check",
+        "tasks.tracking.versions",
     }
 }
 

@@ -123,6 +123,7 @@ class Loop(Trainer):
         ),
         ({}, {"training_steps": 2}, "3 training steps are done, more than"),
         ({"trainer": Choice(name=f"{__name__}:Loop")}, {"training_steps": 5}, "what a custom tr"),
+        ({"trainer": Choice(name=f"{__name__}:Loop")}, {}, "what a custom trainer keeps"),
     ],
 )
 def test_what_a_run_from_the_start_would_not_come_by_is_left(
