@@ -6,7 +6,7 @@ import pytest
 from mlflow import MlflowClient
 from project import make_project, run_in
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NIGHT = (
     "from flows.training import red_team_training; print(red_team_training(warm_start='champion'))"

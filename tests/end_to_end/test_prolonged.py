@@ -11,7 +11,7 @@ import yaml
 from killer import outputs
 from project import environment, make_project, run_in, set_params
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 # A schedule that does not look ahead, and a last evaluation that only the end of a run asks for.
 SHORT = (
