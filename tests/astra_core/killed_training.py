@@ -10,11 +10,13 @@ import json
 import os
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import torch
 from remembering import Curriculum, Momentum
 from tiny_training import configured, trainer_of, weights_of
+from tqdm import tqdm
 
 from astra_core.files import file_digest, write_text
 
@@ -59,6 +61,8 @@ def child(folder, *, kill_at=None):
     """The signal that ended a run of its own process, or 0."""
     process = os.fork()
     if process == 0:
+        # All processes share the lock of before: one that is killed while it has it keeps it.
+        tqdm.set_lock(threading.RLock())
         status = 1
         try:
             train(folder, kill_at=kill_at)

@@ -12,10 +12,12 @@ import os
 import shutil
 import signal
 import sys
+import threading
 from pathlib import Path
 
 import torch
 from small_world import PARAMS, write_world
+from tqdm import tqdm
 
 from astra_core.config import Choice, EarlyStopping
 from astra_core.files import file_digest, write_text
@@ -71,6 +73,8 @@ def child(folder, *, kill_at=None):
     """The signal that ended a stage in a process of its own, or 0."""
     process = os.fork()
     if process == 0:
+        # All processes share the lock of before: one that is killed while it has it keeps it.
+        tqdm.set_lock(threading.RLock())
         status = 1
         try:
             run(folder, kill_at=kill_at)
