@@ -31,10 +31,12 @@ def test_a_trainer_of_ones_own_trains_under_astra_run_and_dvc_repro(tmp_path):
         return json.loads((folder / "reports" / "training.json").read_text("utf-8"))
 
     ran = trained(str(Path(sys.executable).with_name("astra")), "run")
-    for name in ("runs", "models/attacker", "reports", ".dvc/cache", "dvc.lock"):
-        path = folder / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    reproduced = trained(sys.executable, "-m", "dvc", "repro", "training")
+    # Trained anew, from the same prompts, models and rollouts.
+    shutil.rmtree(folder / "runs")
+    (folder / "reports" / "training.json").unlink()
+    reproduced = trained(
+        sys.executable, "-m", "dvc", "repro", "--force", "--single-item", "training"
+    )
 
     assert [0.0, 3.0, 6.0] == [point["eval/mine"] for point in ran["evaluations"]]
     assert ran == reproduced
