@@ -3,14 +3,17 @@
 import torch
 
 from astra_core.config import TrainingConfiguration
-from astra_core.extensions.promises import built_schedule
+from astra_core.extensions.promises import built_schedule, followed
+from astra_core.registry import build
+from astra_core.training.optimizers import SchedulePlugin
 
 
 def has_same_rates(config: TrainingConfiguration, *, training_steps: int, num_done: int) -> bool:
     """Whether a run of another length would have moved the weights as this one did.
 
     A schedule such as cosine looks ahead at the last step, so a longer run has other rates from
-    the first step on.
+    the first step on. One that follows an evaluation may have been shown the shorter run's last,
+    which a longer run does not make.
 
     Args:
         config: Of the run as it is wanted.
@@ -22,14 +25,17 @@ def has_same_rates(config: TrainingConfiguration, *, training_steps: int, num_do
     """
     if config.training_steps == training_steps:
         return True
+    plugin: SchedulePlugin = build("schedule", config.schedule)
+    if followed(plugin) is not None:
+        return False
     other = config.model_copy(update={"training_steps": training_steps})
-    return _rates(config, num_done) == _rates(other, num_done)
+    return _rates(plugin, config, num_done) == _rates(plugin, other, num_done)
 
 
-def _rates(config: TrainingConfiguration, num_done: int) -> list[float]:
+def _rates(plugin: SchedulePlugin, config: TrainingConfiguration, num_done: int) -> list[float]:
     """The learning rate of each training step that is done, and of the next."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=config.lr)
-    schedule = built_schedule(config, optimizer)
+    schedule = built_schedule(plugin, config, optimizer)
     rates = [float(optimizer.param_groups[0]["lr"])]
     for _ in range(num_done):
         optimizer.step()

@@ -34,3 +34,11 @@ def test_rates_that_differ_only_later_do_not_count():
     assert not same("linear", warmup_steps=2, done=4)
     # The rate of the next step is in force already.
     assert not same("linear", warmup_steps=1, done=1)
+
+
+def test_a_schedule_that_follows_evaluations_is_not_prolonged_unseen():
+    plateau = {"name": "plateau", "options": {"metric": "eval/attack_success_rate"}}
+    config = configured(training_steps=6, schedule=plateau)
+
+    assert not has_same_rates(config, training_steps=3, num_done=3)
+    assert has_same_rates(config, training_steps=6, num_done=3)
