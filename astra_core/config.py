@@ -47,9 +47,9 @@ class Section(BaseModel):
 
 
 class Choice(Section):
-    """A plug-in by name, or by import path ``package.module:Class``, with its options."""
+    """A plug-in by name, import path ``package.module:Class`` or ``path/to/file.py:Class``."""
 
-    name: str = Field(min_length=1, description="A built-in name or an import path.")
+    name: str = Field(min_length=1, description="A built-in name, an import path or a file's.")
     options: dict[str, Any] = Field(default_factory=dict, description="Read by the plug-in itself.")
 
 

@@ -1,18 +1,16 @@
 """The table of everything that params.yaml can name, and its resolver.
 
 A plug-in is a class with a nested ``Options`` section (frozen pydantic). A built-in is known by a
-short name; a user's own by import path ``package.module:Class``. Options are validated by the
-class's own model before any weight loads; entries are text, so that naming a plug-in imports
-nothing else.
+short name; a user's own by import path ``package.module:Class`` or by its file,
+``path/to/file.py:Class``. Options are validated by the class's own model before any weight loads;
+entries are text, so that naming a plug-in imports nothing else.
 """
 
 import importlib
 import inspect
-import sys
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from difflib import get_close_matches
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -20,6 +18,13 @@ from astra_core.config import Choice, Section
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import note_plugin, shown
 from astra_core.extensions.calls import path_of, plugin_call
+from astra_core.extensions.plugin_files import (
+    PACKAGE,
+    file_of,
+    is_file_name,
+    load_file,
+    look_here,
+)
 
 BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -88,20 +93,10 @@ def resolve(kind: str, name: str) -> type[Any]:
         ConfigurationError: No built-in has this name, or the import path leads to no such class.
     """
     table = BUILT_INS[kind]
-    path = table.get(name, name)
-    if ":" not in path:
-        near = get_close_matches(name, table, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
-        msg = (
-            f"unknown {kind} '{name}'; built-ins are {sorted(table)}, "
-            f"or give an import path such as 'plugins.mine:Class'.{hint}"
-        )
-        raise ConfigurationError(msg)
-    module_name, _, attribute = path.partition(":")
     if name not in table:
-        note_plugin(path)
+        _check_name(kind, name)
     try:
-        found = getattr(_imported(module_name), attribute)
+        found = _loaded(kind, table.get(name, name))
         problem = "" if name in table else _problem(kind, found)
     except (Exception, SystemExit) as error:  # a plug-in may raise anything when imported
         msg = f"{kind} '{name}' must be importable, got {shown(error)}; check the path"
@@ -111,6 +106,43 @@ def resolve(kind: str, name: str) -> type[Any]:
         raise ConfigurationError(msg)
     plugin: type[Any] = found
     return plugin
+
+
+def _check_name(kind: str, name: str) -> None:
+    """Returns if a name can be a file's or an import path; from now on it is known as a plug-in's.
+
+    Raises:
+        ConfigurationError: It can be neither.
+    """
+    if is_file_name(name):
+        file_of(kind, name)
+        note_plugin(PACKAGE)
+    elif ":" in name:
+        note_plugin(name)
+    else:
+        table = BUILT_INS[kind]
+        near = get_close_matches(name, table, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else ""
+        msg = (
+            f"unknown {kind} '{name}'; built-ins are {sorted(table)}, "
+            f"or give an import path such as 'plugins.mine:Class'.{hint}"
+        )
+        raise ConfigurationError(msg)
+
+
+def _loaded(kind: str, path: str) -> Any:
+    """What a file or a module has under the name after the colon."""
+    if is_file_name(path):
+        file, attribute = file_of(kind, path)
+        module = load_file(file)
+        if not hasattr(module, attribute):
+            # Python's own words would have the module's name, which nobody has written.
+            msg = f"'{file}' has no attribute '{attribute}'"
+            raise AttributeError(msg)
+        return getattr(module, attribute)
+    module_name, _, attribute = path.partition(":")
+    look_here()
+    return getattr(importlib.import_module(module_name), attribute)
 
 
 def _problem(kind: str, found: Any) -> str:
@@ -136,18 +168,6 @@ def _problem(kind: str, found: Any) -> str:
 
 def _kind(thing: Any) -> str:
     return f"class {thing.__name__}" if isinstance(thing, type) else type(thing).__name__
-
-
-def _imported(name: str) -> Any:
-    """The module, looked for in the working folder too, which is the project's.
-
-    ``python -m`` and a notebook look there by themselves; a command such as ``astra`` does not, and
-    would not find ``plugins/`` where the stages do.
-    """
-    here = str(Path.cwd())
-    if not {"", here} & set(sys.path):
-        sys.path.insert(0, here)
-    return importlib.import_module(name)
 
 
 def read_options(kind: str, choice: Choice) -> Section:

@@ -16,6 +16,7 @@ from astra_core.errors.exception_text import (
     shown,
     shown_text,
 )
+from astra_core.extensions.plugin_files import spelled_module
 
 
 class plugin_call:  # noqa: N801 - used as a context manager alone
@@ -60,9 +61,9 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
 
 
 def path_of(plugin: Any) -> str:
-    """The import path of a plug-in, or of its class."""
+    """What params.yaml calls a plug-in, or its class: by import path, or by its file."""
     found = plugin if isinstance(plugin, type) else type(plugin)
-    return f"{found.__module__}:{found.__qualname__}"
+    return f"{spelled_module(found.__module__)}:{found.__qualname__}"
 
 
 def is_built_in(name: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from astra_core.errors import ConfigurationError
 from astra_core.paths import LOST, found_at, is_file, kind_of
+from tasks.params.plugins import plugin_sources
 from tasks.params.schema import Params
 from tasks.pipeline.order import stages
 
@@ -60,6 +61,8 @@ def _inputs(params: Params) -> dict[str, Path]:
             given[f"models.{role}.path"] = model.path
     if resume not in {"auto", "never"}:
         given["training.checkpoint.resume"] = Path(resume)
+    sources = plugin_sources(params.model_dump(mode="json"))
+    given |= {f"plug-in code {path}": path for path in sources}
     return {key: path for key, path in given.items() if path is not None}
 
 

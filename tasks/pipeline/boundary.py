@@ -26,7 +26,7 @@ from tasks.machine.thread_waits import set_thread_waits
 from tasks.params.checks import check_params
 from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
-from tasks.pipeline.order import find_stage, outside_inputs, read_pipeline
+from tasks.pipeline.order import find_stage, outside_inputs, watched_by
 from tasks.pipeline.precision import advise
 from tasks.pipeline.stage import Stage
 
@@ -123,8 +123,8 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
         advise(params)
     if "DVC_STAGE" in os.environ:
         # DVC watches what dvc.yaml names: a file that only params.yaml names would go stale unseen.
-        watched = read_pipeline()
-        for path in outside_inputs(params).get(stage.name, ()):
+        watched = watched_by(stage.name)
+        for path in outside_inputs(stage, params):
             if path.as_posix() not in watched:
                 msg = f"dvc.yaml must name {path}, which params.yaml reads; run 'make render'"
                 raise ConfigurationError(msg)

@@ -8,6 +8,7 @@ from typing import Any
 
 from astra_core.errors import ConfigurationError
 from astra_core.paths import is_file, kind_of
+from tasks.params.plugins import PLUGINS, plugin_sources
 from tasks.params.schema import Params
 from tasks.params.seeds import with_root
 from tasks.pipeline.names import STAGE_NAMES
@@ -78,8 +79,18 @@ def read_stage(module_name: str) -> Stage:
     return found[0]
 
 
-def outside_inputs(params: Params) -> dict[str, tuple[Path, ...]]:
-    """What a stage reads from where params.yaml says, so that an edit there makes it run again."""
+def outside_inputs(stage: Stage, params: Params) -> tuple[Path, ...]:
+    """What a stage reads from where params.yaml says, so that an edit there makes it run again.
+
+    Prompt files, model folders, and the code of plug-ins outside of ``plugins/``.
+    """
+    code: tuple[Path, ...] = ()
+    if PLUGINS.as_posix() in stage.code:
+        code = plugin_sources(params.model_dump(mode="json", include=set(stage.params)))
+    return (*_outside_data(params).get(stage.name, ()), *code)
+
+
+def _outside_data(params: Params) -> dict[str, tuple[Path, ...]]:
     prompts = params.prompts
     files = [prompts.path, prompts.dev_path] if prompts.source == "file" else []
     models = params.models
@@ -109,12 +120,12 @@ def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = 
     import yaml
 
     pipeline = pipeline or stages()
-    outside = outside_inputs(params or Params())
-    keys = outside_keys(params or Params())
+    params = params or Params()
+    keys = outside_keys(params)
     written = {path.as_posix() for stage in pipeline.values() for path in stage.plots}
     content: dict[str, Any] = {
         "stages": {
-            name: _entry(each, outside.get(name, ()), keys=keys.get(name, ()))
+            name: _entry(each, outside_inputs(each, params), keys=keys.get(name, ()))
             for name, each in pipeline.items()
         }
     }
@@ -127,6 +138,16 @@ def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = 
     if curves:
         content["plots"] = curves
     return HEADER + yaml.safe_dump(content, sort_keys=False, width=100)
+
+
+def watched_by(name: str) -> frozenset[str]:
+    """The paths that dvc.yaml names as what a stage reads; empty where it cannot be read."""
+    import yaml
+
+    try:
+        return frozenset(yaml.safe_load(read_pipeline())["stages"][name]["deps"])
+    except (yaml.YAMLError, LookupError, TypeError):
+        return frozenset()
 
 
 def read_pipeline(path: Path = PIPELINE_FILE) -> str:

@@ -27,6 +27,7 @@ from astra_core.files import (
     write_text,
 )
 from tasks.machine.console import progress
+from tasks.params.plugins import PLUGINS, source_digests
 from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
 from tasks.pipeline.continuing import take_over_last
 from tasks.pipeline.precision import FILE as PRECISION_FILE
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from tasks.tracking.sinks import Sinks
 
 RUNS = Path("runs")
-PLUGINS = Path("plugins")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,7 @@ class _Run:
 @stage(
     code=(
         "tasks/stages/training.py",
+        "tasks/params/plugins.py",
         "tasks/pipeline/continuing.py",
         "tasks/pipeline/precision.py",
         "tasks/pipeline/remembered.py",
@@ -296,6 +297,7 @@ def _run_key(sections: Mapping[str, Any], files: TrainingFiles) -> str:
     code = [
         folder_digest(root / "astra_core", keep=lambda file: file.suffix == ".py"),
         folder_digest(PLUGINS, keep=lambda file: file.suffix not in {".pyc", ".md"}),
+        source_digests(sections),
     ]
     inputs = [
         file_digest(files.valid / "train.parquet"),

@@ -72,6 +72,9 @@ PLUGINS += [
         "json:dumps": ("must be a class, got function", "name the class itself"),
         ":": ("must be importable",),
         "a b:c": ("must be importable",),
+        "lab/mine.py:Scorer": ("must name a file that exists", "relative to the project"),
+        "params.yaml/:Scorer": ("must name a file that ends in .py",),
+        "plugins/refusals.py": ("must name a file and a class",),
     }.items()
 ]
 PLUGINS += [

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from project import environment, make_project, set_params
+from project import environment, make_project, run_in, set_params
 
 MINE = """\
 from astra_core.training.trainer import Trainer
@@ -40,3 +40,43 @@ def test_a_trainer_of_ones_own_trains_under_astra_run_and_dvc_repro(tmp_path):
 
     assert [0.0, 3.0, 6.0] == [point["eval/mine"] for point in ran["evaluations"]]
     assert ran == reproduced
+
+
+SCORER = """\
+from astra_core.scorer import Scorer
+import words
+
+class Mine(Scorer):
+    version = "mine"
+    def score(self, texts):
+        return [float(any(word in text.split() for word in words.BAD)) for text in texts]
+"""
+
+
+@pytest.mark.slow
+def test_an_edit_of_a_plug_in_in_any_folder_is_seen_by_a_plain_dvc_repro(tmp_path):
+    folder = make_project(tmp_path / "project")
+    lab = tmp_path / "lab"
+    lab.mkdir()
+    (lab / "mine.py").write_text(SCORER, encoding="utf-8")
+    words = lab / "words.py"
+    words.write_text("BAD = ['zzz']", encoding="utf-8")
+    set_params(folder, "system.scorer.name=../lab/mine.py:Mine", "validation.max_prompt_score=1.0")
+
+    def dvc(*arguments):
+        return run_in(folder, "-m", "dvc", *arguments).stdout
+
+    dvc("repro", "validation")
+    assert "up to date" in dvc("status", "validation")
+    words.write_text("BAD = ['zzzz']", encoding="utf-8")
+    assert "words.py" in dvc("status", "validation")
+    assert "tasks/stage.sh validation" in dvc("repro", "validation")
+    assert "up to date" in dvc("status", "validation")
+
+    # A new neighbour of which DVC does not know yet is asked for, with the way out.
+    (lab / "more.py").write_text("", encoding="utf-8")
+    words.write_text("import more; BAD = ['zzzz']", encoding="utf-8")
+    refused = run_in(folder, "-m", "dvc", "repro", "validation", check=False)
+    assert f"dvc.yaml must name {lab}/more.py, which params.yaml reads" in refused.stderr
+    run_in(folder, "-m", "tasks", "--render")
+    dvc("repro", "validation")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from astra_core.config import CheckpointConfiguration, TrainingConfiguration
+from astra_core.config import CheckpointConfiguration, Choice, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from tasks.params.inputs import check_inputs
 from tasks.params.schema import ModelsConfiguration, ModelSource, Params, PromptsConfiguration
@@ -107,3 +107,17 @@ def test_an_input_must_be_there(project, key):
 
 def test_a_path_that_nothing_reads_may_be_anything(project):
     check_inputs(Params(prompts=PromptsConfiguration(path=Path("data/prompts"))))
+
+
+def test_code_of_a_plug_in_must_lie_outside_of_what_the_pipeline_makes(project):
+    def named(folder):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(folder, "mine.py").write_text("", encoding="utf-8")
+        trainer = Choice(name=f"{folder}/mine.py:Mine")
+        return Params(training=TrainingConfiguration(trainer=trainer))
+
+    check_inputs(named("my"))
+    with pytest.raises(
+        ConfigurationError, match=r"plug-in code models/attacker/mine\.py must lie outside"
+    ):
+        check_inputs(named("models/attacker"))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from astra_core.config import TrainingConfiguration
 from astra_core.errors import DataError, GateError, LostProcessError
 from tasks.pipeline.boundary import run_stage
 from tasks.pipeline.failures import Failure, read_failure, write_failure
@@ -154,6 +155,37 @@ def test_the_whole_of_params_is_checked_before_a_stage_runs(capfd):
     out, err = capfd.readouterr()
     assert not out
     assert "unknown scorer 'profanty'" in err
+
+
+@dataclass(frozen=True)
+class TrainingLike:
+    training: TrainingConfiguration
+
+
+def test_a_stage_under_dvc_asks_for_the_code_that_dvc_does_not_watch(capfd, monkeypatch):
+    """The other half of the promise that an edit is seen: DVC knows all that a plug-in imports."""
+
+    @stage(code=("plugins",), name="toy")
+    def use(params: TrainingLike, files: ToyFiles = ToyFiles()) -> Done:
+        """Uses a plug-in."""
+        return Done("ran")
+
+    Path("mine.py").write_text(
+        "import helper\nfrom astra_core.training.trainer import Trainer as Mine", "utf-8"
+    )
+    Path("helper.py").write_text("", "utf-8")
+    path = Path("params.yaml")
+    text = path.read_text("utf-8")
+    path.write_text(text.replace("name: trainer ", "name: mine.py:Mine "))
+    assert text != path.read_text("utf-8")
+    monkeypatch.setenv("DVC_STAGE", "toy")
+    found = []
+    for deps in ("[]", "[mine.py]", "[mine.py, helper.py]"):
+        Path("dvc.yaml").write_text(f"stages: {{toy: {{deps: {deps}}}}}", "utf-8")
+        found.append((run_stage("toy", find=lambda _: stage_of(use)), capfd.readouterr().err))
+
+    assert [2, 2, 0] == [status for status, _ in found]
+    assert "dvc.yaml must name helper.py, which params.yaml reads; run 'make render'" in found[1][1]
 
 
 @pytest.mark.parametrize(

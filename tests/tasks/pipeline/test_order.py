@@ -16,6 +16,7 @@ from tasks.pipeline.order import (
     find_stage,
     read_stage,
     render,
+    watched_by,
 )
 from tasks.pipeline.stage import Dep, Metric, Out, Plot, Receipt, stage, stage_of
 
@@ -242,3 +243,34 @@ def test_files_that_params_name_are_watched_by_dvc(tmp_path):
     assert str(prompts) in rendered["prompts"]["deps"]
     assert str(model) in rendered["models"]["deps"]
     assert str(prompts) not in yaml.safe_load(render())["stages"]["prompts"]["deps"]
+
+
+def test_code_of_plug_ins_that_params_name_is_watched_by_the_stages_that_use_it(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "my").mkdir()
+    (tmp_path / "my" / "mine.py").write_text("import helper", "utf-8")
+    (tmp_path / "my" / "helper.py").write_text("", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    trainer = Params.read({"training": {"trainer": {"name": "my/mine.py:Mine"}}}, where="")
+    scorer = Params.read({"system": {"scorer": {"name": "my.mine:Mine"}}}, where="")
+    both = {"my/mine.py", "my/helper.py"}
+
+    def watching(params, expected):
+        rendered = yaml.safe_load(render(params=params))["stages"]
+        return [name for name in rendered if expected <= set(rendered[name]["deps"])]
+
+    assert ["training"] == watching(trainer, both)
+    # By import path only what everybody would import: there is no module `helper`.
+    assert ["validation", "rollouts", "training", "evaluation"] == watching(scorer, {"my/mine.py"})
+    assert [] == watching(scorer, both)
+    assert [] == watching(Params(), {"my/mine.py"})
+
+
+def test_what_dvc_yaml_names_is_read_from_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("dvc.yaml").write_text("stages: {a: {deps: [one.py, 'my ü.py']}, b: {}}", "utf-8")
+
+    assert {"one.py", "my ü.py"} == watched_by("a")
+    assert not watched_by("b")
+    assert not watched_by("c")

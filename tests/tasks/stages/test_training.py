@@ -142,6 +142,24 @@ def test_an_edited_plugin_is_another_run(tmp_path, monkeypatch):
     assert 3 == len(set(keys))
 
 
+@pytest.mark.parametrize("name", ["my/mine.py:Mine", "my.mine:Mine"])
+def test_an_edited_plugin_outside_of_the_folder_is_another_run(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    write_world(tmp_path)
+    rollouts_file = tmp_path / "data/rollouts/rollouts.parquet"
+    rollouts_file.parent.mkdir(parents=True)
+    rollouts_file.write_bytes(b"")
+    sections = {"training": {"trainer": {"name": name, "options": {}}}}
+    (tmp_path / "my").mkdir()
+    (tmp_path / "my" / "mine.py").write_text("from .helper import a", "utf-8")
+    keys = []
+    for text in ("a = 1", "a = 1", "a = 2"):
+        (tmp_path / "my" / "helper.py").write_text(text, "utf-8")
+        keys.append(training._run_key(sections, training.TrainingFiles()))
+
+    assert keys[0] == keys[1] != keys[2]
+
+
 def test_another_experiment_is_the_same_run(world, monkeypatch):
     folder, _ = world
     monkeypatch.chdir(folder)

@@ -1,0 +1,63 @@
+"""The plug-ins that sections of params.yaml name, and the code outside of plugins/ behind them.
+
+A stage depends on that code as it depends on ``plugins/``: dvc.yaml lists it, and a training's key
+has its digests.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from astra_core.extensions.sources import sources_of
+from astra_core.files import file_digest
+
+PLUGINS = Path("plugins")
+"""The folder that every stage with plug-ins depends on as a whole."""
+_NAME = re.compile(r"[^\s:]+:[^\W\d]\w*")
+
+
+def plugin_names(record: Any) -> Iterator[str]:
+    """The paths that lead to plug-ins in a plain record of parameters.
+
+    A plug-in is a mapping of ``name`` and ``options``. The options may name further ones anywhere;
+    a text that only looks like a path may come along.
+    """
+    if isinstance(record, Mapping):
+        if set(record) == {"name", "options"}:
+            yield from (text for text in _texts(record) if _NAME.fullmatch(text))
+        else:
+            for value in record.values():
+                yield from plugin_names(value)
+    elif isinstance(record, list):
+        for value in record:
+            yield from plugin_names(value)
+
+
+def _texts(record: Any) -> Iterator[str]:
+    if isinstance(record, str):
+        yield record
+    elif isinstance(record, Mapping | list):
+        for value in record.values() if isinstance(record, Mapping) else record:
+            yield from _texts(value)
+
+
+def plugin_sources(record: Any) -> tuple[Path, ...]:
+    """The files outside of ``plugins/`` that named plug-ins are made of, sorted.
+
+    Relative to the working folder, which is the project's, where they lie in it.
+
+    Args:
+        record: Plain, such as sections by name.
+    """
+    here, own = Path.cwd(), PLUGINS.resolve()
+    found = {file for name in set(plugin_names(record)) for file in sources_of(name)}
+    outside = (file for file in found if not file.is_relative_to(own))
+    return tuple(
+        sorted(file.relative_to(here) if file.is_relative_to(here) else file for file in outside)
+    )
+
+
+def source_digests(record: Any) -> dict[str, str]:
+    """SHA-256 of each of those files, by its path."""
+    return {path.as_posix(): file_digest(path) for path in plugin_sources(record)}
