@@ -20,6 +20,7 @@ from astra_core.models.pretrained import weights_digest
 from astra_core.registry import build
 from astra_core.scorer import Scorer, version_of
 from astra_core.scorers.cached import CachedScorer
+from astra_core.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class System:
 
     Attributes:
         attacker: The only model that is ever trained.
-        target: Frozen.
+        target: Frozen; a language model, or anything else that keeps the promises of ``Target``.
         reference: Frozen copy of the untrained attacker.
         scorer: Rates probes and replies.
         config: How they talk.
@@ -38,7 +39,7 @@ class System:
     """
 
     attacker: LanguageModel
-    target: LanguageModel
+    target: Target
     reference: LanguageModel
     scorer: Scorer
     config: SystemConfiguration
@@ -82,7 +83,7 @@ class System:
     def of(
         cls,
         attacker: LanguageModel,
-        target: LanguageModel,
+        target: Target,
         reference: LanguageModel,
         *,
         scorer: Scorer,
@@ -98,7 +99,8 @@ class System:
             raise ConfigurationError(msg)
         _check_room("probe", config.probe, attacker)
         _check_room("response", config.response, target)
-        config = settled(config, attacker.model, target.model, machine=attacker.plan.machine)
+        talkers = [each.model for each in (attacker, target) if isinstance(each, LanguageModel)]
+        config = settled(config, *talkers, machine=attacker.plan.machine)
         shares = attacker.vocabulary_digest() == target.vocabulary_digest()
         return cls(
             attacker,
@@ -120,27 +122,28 @@ class System:
     @property
     def plan(self) -> Plan:
         """The attacker's, in the System's precision, with the threads of its largest talker."""
-        talkers = (self.attacker, self.target)
+        plans = [each.plan for each in (self.attacker, self.target) if hasattr(each, "plan")]
         precision: Precision = "bf16" if self.config.precision == "bf16" else "fp32"
         plan = self.attacker.plan.talking(precision=precision)
-        return replace(plan, num_threads=max(talker.plan.num_threads for talker in talkers))
+        return replace(plan, num_threads=max(own.num_threads for own in plans))
 
     @contextmanager
     def remembering(self) -> Iterator[None]:
         """Runs the body with every model caching what it has read; no weight may change in it."""
-        models = {id(model): model for model in (self.attacker, self.target, self.reference)}
+        talkers: tuple[Target, ...] = (self.attacker, self.target, self.reference)
+        models = {id(model): model for model in talkers}
         max_bytes, is_bf16 = self.config.prefix_cache_mib << 20, self.config.precision == "bf16"
         with ExitStack() as stack:
             for model in models.values():
                 stack.enter_context(model.remembering(max_bytes, is_bf16=is_bf16))
             yield
 
-    def context_limit(self, model: LanguageModel, new_tokens: int) -> int:
+    def context_limit(self, model: Target, new_tokens: int) -> int:
         """How many context tokens fit before ``new_tokens`` more, for this model."""
         return max(1, min(self.config.max_context_tokens, model.max_positions - new_tokens))
 
 
-def _check_room(name: str, generation: GenerationConfiguration, model: LanguageModel) -> None:
+def _check_room(name: str, generation: GenerationConfiguration, model: Target) -> None:
     """Returns if an utterance and a token before it fit the model's positions."""
     if generation.max_new_tokens >= model.max_positions:
         msg = (

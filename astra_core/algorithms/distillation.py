@@ -9,7 +9,7 @@ target's own manner.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Float
@@ -24,6 +24,7 @@ from astra_core.algorithms.policy import PolicyBatch, PolicyGradient
 from astra_core.algorithms.surrogates import ClipOptions, clipped
 from astra_core.config import Count, Positive, Probability, Section
 from astra_core.errors import ConfigurationError
+from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Graph, Node
 from astra_core.system import System
 
@@ -63,6 +64,12 @@ class Distillation(Algorithm):
                 "target with another; use teacher 'reference'"
             )
             raise ConfigurationError(msg)
+        if options.teacher == "target" and not isinstance(system.target, LanguageModel):
+            msg = (
+                "training.algorithm.options.teacher must be a language model, got a "
+                f"{type(system.target).__name__}; use teacher 'reference'"
+            )
+            raise ConfigurationError(msg)
         surrogate = clipped(options, level="token")
         free = KLPenalty(KLOptions())
         self._policy = PolicyGradient(system, surrogate, options.aggregation, free)
@@ -96,7 +103,7 @@ class Distillation(Algorithm):
         if self.options.teacher == "reference" or system.reference_is_target:
             return [known_reference(node) for node in nodes]
         # Not node.target_logprobs: the target may have read a context that was cut elsewhere.
-        return system.target.continuation_logprobs(
+        return cast(LanguageModel, system.target).continuation_logprobs(
             [node.context_ids for node in nodes],
             [node.probe_ids for node in nodes],
             tokens_per_batch=system.config.tokens_per_batch,

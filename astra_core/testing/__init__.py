@@ -12,9 +12,13 @@ what the rest of the project relies on; a broken contract is an ``AssertionError
 
 from astra_core.testing.contracts import (
     check_algorithm,
+    check_optimizer,
     check_reward,
     check_sampler,
+    check_schedule,
     check_scorer,
+    check_target,
+    check_trainer,
 )
 from astra_core.testing.sinks import check_sink
 from astra_core.testing.tiny import (
@@ -29,10 +33,14 @@ from astra_core.testing.tiny import (
 __all__ = [
     "WORDS",
     "check_algorithm",
+    "check_optimizer",
     "check_reward",
     "check_sampler",
+    "check_schedule",
     "check_scorer",
     "check_sink",
+    "check_target",
+    "check_trainer",
     "tiny_graph",
     "tiny_language_model",
     "tiny_node",

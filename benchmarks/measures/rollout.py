@@ -15,7 +15,7 @@ from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
 from benchmarks.figures import Figure, Report, cost_table
 from benchmarks.limits import Machine, rollout_works
-from benchmarks.reference.plain import plain_rollout, share_of_differing_tokens
+from benchmarks.reference.plain import plain_rollout, share_of_differing_tokens, target_of
 from benchmarks.reference.plain_passes import plain_scores
 from benchmarks.shapes import SEED, Shape, prompts, sampler, system
 from benchmarks.timing import Effort, Way, costs, threads
@@ -95,7 +95,7 @@ def _plain(shape: Shape, own: System, *, draws: Literal["keyed", "native"]) -> l
 
 def _likelihoods(own: System, graph: Graph) -> None:
     for nodes in graph.groups():
-        plain_scores(own.target, [n.context_ids for n in nodes], [n.probe_ids for n in nodes])
+        plain_scores(target_of(own), [n.context_ids for n in nodes], [n.probe_ids for n in nodes])
 
 
 def _equality(shape: Shape, own: System, grown: TreeSampler) -> list[Figure]:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import Literal
+from typing import Literal, cast
 
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Context, Graph, Node, Path, Probe, Prompt, Replies
@@ -84,7 +84,7 @@ def plain_rollout(
         iteration,
         is_keyed=draws == "keyed",
     )
-    attacker, target = system.attacker, system.target
+    attacker, target = system.attacker, target_of(system)
     return [
         Graph(
             prompt,
@@ -93,6 +93,11 @@ def plain_rollout(
         )
         for prompt in prompts
     ]
+
+
+def target_of(system: System) -> LanguageModel:
+    """The target, which is a language model in every benchmark."""
+    return cast(LanguageModel, system.target)
 
 
 def _opening(model: LanguageModel, prompt: Prompt) -> Ids:
@@ -137,7 +142,8 @@ def _opened(path: Path, context: Ids, truncated: int, *, probe: Ids, text: str) 
 
 def _answered(plan: _Plan, place: _Place, nodes: list[Node]) -> list[Node]:
     """The turns with the target's replies and its likelihood of the probes."""
-    system, target, generation = plan.system, plan.system.target, plan.system.config.response
+    system, generation = plan.system, plan.system.config.response
+    target = target_of(system)
     limit = system.context_limit(target, generation.max_new_tokens)
     contexts = [(place.target_ids + _as_heard(system, node))[-limit:] for node in nodes]
     roles = [f"response {reply}" for reply in range(plan.num_responses)]
@@ -166,7 +172,7 @@ def _likelihoods(system: System, nodes: list[Node], contexts: list[Ids]) -> list
     heard = [len(_as_heard(system, node)) for node in nodes]
     cuts = [max(len(ids) - count, 1) for ids, count in zip(contexts, heard, strict=True)]
     values = plain_scores(
-        system.target,
+        target_of(system),
         [ids[:cut] for ids, cut in zip(contexts, cuts, strict=True)],
         [ids[cut:] for ids, cut in zip(contexts, cuts, strict=True)],
     )

@@ -105,6 +105,7 @@ class EvaluationFiles:
         "astra_core/scorers",
         "astra_core/seeding.py",
         "astra_core/system.py",
+        "astra_core/target.py",
         "plugins",
     )
 )

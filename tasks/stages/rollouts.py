@@ -93,6 +93,7 @@ class RolloutsFiles:
         "astra_core/scorers",
         "astra_core/seeding.py",
         "astra_core/system.py",
+        "astra_core/target.py",
         "plugins",
     )
 )

@@ -1,0 +1,21 @@
+"""The contract of each kind of plug-in, built-in or not."""
+
+from astra_core.testing.contracts.algorithm import check_algorithm
+from astra_core.testing.contracts.optimizer import check_optimizer
+from astra_core.testing.contracts.reward import check_reward
+from astra_core.testing.contracts.sampler import check_sampler
+from astra_core.testing.contracts.schedule import check_schedule
+from astra_core.testing.contracts.scorer import check_scorer
+from astra_core.testing.contracts.target import check_target
+from astra_core.testing.contracts.trainer import check_trainer
+
+__all__ = [
+    "check_algorithm",
+    "check_optimizer",
+    "check_reward",
+    "check_sampler",
+    "check_schedule",
+    "check_scorer",
+    "check_target",
+    "check_trainer",
+]

@@ -1,0 +1,106 @@
+"""What the contracts share: how a part is built, rolled out and compared, and a broken promise."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from astra_core.config import Section
+from astra_core.errors import ConfigurationError
+from astra_core.models.language_model import LanguageModel
+from astra_core.registry import NoOptions, resolve
+from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.rollout import Graph
+from astra_core.samplers.tree import TreeSampler
+from astra_core.system import System
+from astra_core.testing.tiny import tiny_graph, tiny_node, tiny_prompts
+
+SEED = 5
+
+
+def built(kind: str, plugin: str | type[Any], options: Mapping[str, Any], **parts: Any) -> Any:
+    """The plug-in with these options and parts; its options must refuse an unknown one."""
+    found = class_of(kind, plugin)
+    return found(options_of(kind, found, options), **parts)
+
+
+def class_of(kind: str, plugin: str | type[Any]) -> type[Any]:
+    """The class that is checked, by its name or itself."""
+    return resolve(kind, plugin) if isinstance(plugin, str) else plugin
+
+
+def options_of(kind: str, plugin: type[Any], options: Mapping[str, Any]) -> Section:
+    """The options, read by the plug-in's own section, which must refuse an unknown one."""
+    section: type[Section] = getattr(plugin, "Options", NoOptions)
+    try:
+        section.read({**options, "no such option": 1}, where=f"{kind} options")
+    except ConfigurationError:
+        pass
+    else:
+        promise(holds=False, words=f"{plugin.__name__}.Options refuses an unknown option")
+    return section.read(options, where=f"{kind} options")
+
+
+def sampled_graphs(system: System) -> list[Graph]:
+    """Trees that the system grew, without rewards."""
+    reward = AdversarialReward(AdversarialReward.Options())
+    options = TreeSampler.Options(tree_width=3, tree_depth=2, num_responses=2)
+    prompts = tiny_prompts(3)
+    sampler = TreeSampler(options, system=system, prompts=prompts, reward=reward, seed=SEED)
+    return sampler.roll_out(prompts, iteration=0)
+
+
+def rewarded_graphs(system: System) -> list[Graph]:
+    """Trees of differing rewards."""
+    return AdversarialReward(AdversarialReward.Options(novelty_weight=1.0)).assign(
+        sampled_graphs(system)
+    )
+
+
+def failed_graph() -> Graph:
+    """A tree whose turns failed."""
+    reason = "TargetError: no answer"
+    return tiny_graph(tiny_node(0.0, failure=reason), tiny_node(0.0, failure=reason))
+
+
+def models_of(system: System) -> list[Any]:
+    """The modules of attacker, target and reference, as far as they are language models."""
+    talkers = (system.attacker, system.target, system.reference)
+    return [each.model for each in talkers if isinstance(each, LanguageModel)]
+
+
+def weights_of(system: System) -> list[Tensor]:
+    """Copies of all weights."""
+    return [p.detach().clone() for model in models_of(system) for p in model.parameters()]
+
+
+def gradients_of(system: System) -> list[Tensor]:
+    """The gradients that the attacker has."""
+    return [p.grad for p in system.attacker.model.parameters() if p.grad is not None]
+
+
+def are_equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Whether all tensors are the same, bit by bit."""
+    return all(torch.equal(a, b) for a, b in zip(some, others, strict=True))
+
+
+def are_close(value: float, other: float) -> bool:
+    """Whether two numbers differ by rounding alone."""
+    return math.isclose(value, other, rel_tol=1e-4, abs_tol=1e-5)
+
+
+def check_figures(figures: Mapping[str, float] | None) -> None:
+    """Returns if all figures about an experience are finite."""
+    for name, value in (figures or {}).items():
+        promise(
+            math.isfinite(value), f"a figure about an experience is finite, got {value} for {name}"
+        )
+
+
+def promise(holds: bool, words: str) -> None:
+    """Raises unless the promise holds; not an ``assert``, which ``python -O`` removes."""
+    if not holds:
+        msg = f"broken promise: {words}"
+        raise AssertionError(msg)

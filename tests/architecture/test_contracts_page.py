@@ -1,0 +1,28 @@
+"""Every script of docs/contracts.md runs as it stands, and the page names every contract."""
+
+import runpy
+
+import pytest
+from pages import ROOT, blocks
+
+from astra_core import testing
+from astra_core.testing import tiny_language_model
+
+PAGE = ROOT / "docs" / "contracts.md"
+SCRIPTS = blocks(PAGE, "python")
+
+
+@pytest.mark.parametrize("number", range(len(SCRIPTS)))
+def test_a_script_of_the_page_runs_as_it_stands(number, tmp_path, monkeypatch):
+    tiny_language_model(seed=0).save(tmp_path / "my" / "attacker")
+    (tmp_path / "script.py").write_text(SCRIPTS[number], "utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    runpy.run_path("script.py", run_name="__main__")
+
+
+def test_the_page_names_every_contract():
+    text = PAGE.read_text("utf-8")
+    contracts = [name for name in testing.__all__ if name.startswith("check_")]
+
+    assert [] == [name for name in contracts if f"`{name}`" not in text]

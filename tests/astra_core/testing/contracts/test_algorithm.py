@@ -1,0 +1,47 @@
+import pytest
+
+from astra_core.algorithms.distillation import Distillation
+from astra_core.algorithms.dpo import DPO
+from astra_core.registry import BUILT_INS
+from astra_core.testing import check_algorithm
+
+
+@pytest.mark.parametrize("name", BUILT_INS["algorithm"])
+def test_every_built_in_algorithm_keeps_the_contract(name):
+    check_algorithm(name)
+
+
+class _MeanLoss(DPO):
+    def step(self, batch):
+        loss, metrics = super().step(batch)
+        return loss / batch.weight, metrics
+
+
+class _Detached(DPO):
+    def step(self, batch):
+        loss, metrics = super().step(batch)
+        return loss * 0.0, metrics
+
+
+class _LearnsFromFailures(DPO):
+    def flatten(self, graph):
+        return [*super().flatten(graph), *(node for node in graph.nodes() if node.has_failed)]
+
+
+class _DeafPupil(Distillation):
+    def _opinions(self, nodes):
+        return [node.probe_logprobs for node in nodes]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "promise"),
+    [
+        (_DeafPupil, "gradient reaches the attacker"),
+        (_MeanLoss, "the loss is a sum"),
+        (_Detached, "gradient reaches the attacker"),
+        (_LearnsFromFailures, "turns that failed teach nothing"),
+    ],
+)
+def test_an_algorithm_that_breaks_a_promise_is_told_which(algorithm, promise):
+    with pytest.raises(AssertionError, match=promise):
+        check_algorithm(algorithm)

@@ -1,0 +1,31 @@
+import pytest
+
+from astra_core.registry import BUILT_INS
+from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.testing import check_reward
+
+
+@pytest.mark.parametrize("name", BUILT_INS["reward"])
+def test_every_built_in_reward_keeps_the_contract(name):
+    check_reward(name)
+
+
+class _Remembering(AdversarialReward):
+    def assign(self, graphs):
+        rewarded = super().assign(graphs)
+        self.remember(rewarded)
+        return rewarded
+
+
+class _Forgetful(AdversarialReward):
+    def load_state(self, state):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("reward", "promise"),
+    [(_Remembering, "assign remembers nothing"), (_Forgetful, "all of the memory")],
+)
+def test_a_reward_that_breaks_a_promise_is_told_which(reward, promise):
+    with pytest.raises(AssertionError, match=promise):
+        check_reward(reward)
