@@ -222,6 +222,25 @@ def examples(
 
 
 @app.command()
+def trial(
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="As if params.yaml said so; repeatable."),
+    ] = None,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
+    price: Annotated[
+        float | None,
+        typer.Option("--price-per-million-tokens", min=0.0, help="Of the target's tokens."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Try one batch and estimate the whole run; changes nothing."""
+    from flows.trial import try_batch
+
+    try_batch(assignments or [], price=price, is_revealed=reveal, as_json=as_json)
+
+
+@app.command()
 def reevaluate(
     seed: Annotated[int | None, fresh_seed(help="Of the fresh prompts; default: today.")] = None,
     file: Annotated[Path | None, typer.Option(help="Prompts from a file instead.")] = None,

@@ -1,7 +1,7 @@
 """``--set training.lr=1e-4``: params.yaml changed in place, checked first, comments kept."""
 
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,43 @@ def change_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> list[
     Raises:
         ConfigurationError: An assignment cannot be read, or params.yaml would not be usable.
     """
+    text, changes, params = _changed(assignments, path)
+    check_params(params)
+    if changes:
+        write_text(text, path, is_shared=True)
+    return changes
+
+
+def changed_params(
+    assignments: Sequence[str], path: Path = PARAMS_FILE, *, sections: Collection[str]
+) -> Params:
+    """What params.yaml would say with these values; the file stays as it is.
+
+    Plug-ins and named files are not looked at yet: ``check_params`` may load torch, which must find
+    its environment set.
+
+    Args:
+        assignments: Each ``section.key=value``.
+        path: The file.
+        sections: Those that may be changed.
+
+    Raises:
+        ConfigurationError: An assignment cannot be read, is of another section, or is no value of
+            its key.
+    """
+    for text in assignments:
+        name = text.partition("=")[0].partition(".")[0].strip()
+        if name not in sections and name in Params.model_fields:
+            msg = (
+                f"--set must change {', '.join(sections)} here, got {name}, which earlier stages "
+                "read; change it with 'astra run --set' or in params.yaml"
+            )
+            raise ConfigurationError(msg)
+    return _changed(assignments, path)[2]
+
+
+def _changed(assignments: Sequence[str], path: Path) -> tuple[str, list[str], Params]:
+    """The new text of the file, a line for each change, and its parameters."""
     # Without this check, tags and repeated keys would be kept.
     read_record(path)
     yaml = _round_trip_yaml()
@@ -32,10 +69,7 @@ def change_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> list[
     changes = [line for text in assignments if (line := _assign(record, text, yaml))]
     text = _dumped(record, yaml)
     plain = load_yaml(text, subject=str(path), way_out="see --set")
-    check_params(Params.read(plain, where=""))
-    if changes:
-        write_text(text, path, is_shared=True)
-    return changes
+    return text, changes, Params.read(plain, where="")
 
 
 def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:

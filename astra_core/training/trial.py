@@ -2,6 +2,7 @@
 
 import math
 import resource
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from astra_core.errors import TrainingError
 from astra_core.extensions.promises import restore, tensors_by_name
 from astra_core.rollout import Graph
 from astra_core.training.dumps import batch_tensors
-from astra_core.training.harness import Harness
+from astra_core.training.harness import Experience, Harness
 from astra_core.training.update import Updates
 
 
@@ -28,6 +29,8 @@ class Trial:
         shapes: Of the batch's tensors, by name.
         peak_bytes: The most memory held: on the GPU where the attacker is on one, else the
             process's resident memory.
+        experience: What was rolled out, with the seconds it took.
+        gradient_s: Seconds of the batch's forward and backward pass.
     """
 
     num_steps: int
@@ -36,6 +39,8 @@ class Trial:
     grad_norm: float
     shapes: dict[str, tuple[int, ...]]
     peak_bytes: int
+    experience: Experience
+    gradient_s: float
 
 
 def tried(
@@ -59,8 +64,10 @@ def tried(
             )
             raise TrainingError(msg)
         batch = next(harness.batches(experience, epoch=0, batch_size=batch_size))
+        start = time.perf_counter()
         loss, _ = updates.gradients([batch], training_step=0)
         norm = updates.clip()
+        seconds = time.perf_counter() - start
     finally:
         updates.optimizer.zero_grad(set_to_none=True)
         for kind, owner in owners.items():
@@ -69,7 +76,16 @@ def tried(
         msg = f"loss and gradients must be finite, got loss {loss} and norm {norm}; see the models"
         raise TrainingError(msg)
     shapes = {name: tuple(tensor.shape) for name, tensor in batch_tensors([batch]).items()}
-    return Trial(len(experience.steps), batch.num_tokens, loss, norm, shapes, _peak_bytes(device))
+    return Trial(
+        num_steps=len(experience.steps),
+        num_tokens=batch.num_tokens,
+        loss=loss,
+        grad_norm=norm,
+        shapes=shapes,
+        peak_bytes=_peak_bytes(device),
+        experience=experience,
+        gradient_s=seconds,
+    )
 
 
 def _copied(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -29,6 +29,9 @@ ASTRA = (
     (("reevaluate", "--seed", "9" * 30), "--seed: input should be less than or equal to"),
     (("reevaluate", "--seed", "9" * 5000), "--seed"),
     (("render", "--chek"), "No such option"),
+    (("trial", "--price-per-million-tokens", "cheap"), "--price-per-million-tokens"),
+    (("trial", "--price-per-million-tokens", "nan"), "or equal to 0, got 'nan'"),
+    (("trial", "--reveal=yes"), "--reveal"),
     (("worker", "--all"), "No such option"),
 )
 TASKS = (

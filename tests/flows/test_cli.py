@@ -30,7 +30,8 @@ def test_help_answers_at_once_and_names_every_command(tmp_path):
     )
 
     assert 0 == result.returncode
-    for name in ("run", "check", "doctor", "status", "promote", "rollback", "reevaluate", "ui"):
+    names = ("run", "check", "doctor", "status", "promote", "rollback", "reevaluate", "trial", "ui")
+    for name in names:
         assert f"\n  {name} " in result.stdout
 
 

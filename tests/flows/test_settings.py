@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from astra_core.errors import ConfigurationError
-from flows.settings import change_params
+from flows.settings import change_params, changed_params
 from tasks.params.schema import read_params
 
 ROOT = Path(__file__).parents[2]
@@ -73,3 +73,18 @@ def test_a_mistake_is_named_and_nothing_is_written(params, assignment, message):
 def test_without_a_file_the_way_out_is_named(tmp_path):
     with pytest.raises(ConfigurationError, match="run from the project's root"):
         change_params([], tmp_path / "params.yaml")
+
+
+def test_values_for_one_command_leave_the_file_as_it_is(params):
+    before = params.read_bytes()
+    found = changed_params(["training.lr=0.5"], params, sections=("training",))
+
+    assert 0.5 == found.training.lr
+    assert before == params.read_bytes()
+
+
+def test_a_section_that_the_command_does_not_read_is_refused(params):
+    with pytest.raises(ConfigurationError, match="--set must change training here, got prompts"):
+        changed_params(["prompts.source=file"], params, sections=("training",))
+    with pytest.raises(ConfigurationError, match="trainin is not a known"):
+        changed_params(["trainin.lr=1"], params, sections=("training",))

@@ -1,0 +1,93 @@
+"""What the conversations of a trial took: replies of the target, its tokens and seconds."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tasks.reporting.forecast import Amount
+
+if TYPE_CHECKING:
+    from astra_core.evaluator import Evaluator
+    from astra_core.rollout import Graph
+    from astra_core.system import System
+    from astra_core.training.trainer import Trainer
+    from astra_core.training.trial import Trial
+
+
+def rolled_amount(trainer: "Trainer", trial: "Trial") -> Amount:
+    """What one training prompt takes."""
+    from astra_core.sampler import rolled_out
+
+    experience, sampler = trial.experience, trainer.sampler
+    if experience.graphs:
+        seconds = experience.rollout_s + experience.score_s
+        return amount_of(sampler.system, experience.graphs, seconds=seconds)
+    # A trainer that rolls nothing out itself: the rollouts stage does.
+    prompts = sampler.episodes(0, trainer.config.num_episodes_per_experience)
+    start = time.perf_counter()
+    graphs = rolled_out(sampler, prompts, iteration=0)
+    return amount_of(sampler.system, graphs, seconds=time.perf_counter() - start)
+
+
+def examined_amount(trainer: "Trainer", evaluator: "Evaluator", *, num_prompts: int) -> Amount:
+    """What one dev prompt of an evaluation takes, the trainer's own included."""
+    from astra_core.extensions.promises import examined
+
+    seen: list[Graph] = []
+    judged = evaluator.judged
+
+    def noted(graphs: Sequence["Graph"]) -> Any:
+        seen.extend(graphs)
+        return judged(graphs)
+
+    # Whatever the trainer's own examine does, its rollouts pass here.
+    evaluator.judged = noted  # type: ignore[method-assign]
+    start = time.perf_counter()
+    examined(trainer)
+    seconds = time.perf_counter() - start
+    return amount_of(trainer.sampler.system, seen, seconds=seconds, num_prompts=num_prompts)
+
+
+def amount_of(
+    system: "System",
+    graphs: Sequence["Graph"],
+    *,
+    seconds: float,
+    num_prompts: int | None = None,
+) -> Amount:
+    """What the conversations of one prompt took, on average.
+
+    Args:
+        system: Who talked.
+        graphs: The conversations.
+        seconds: That all of them took.
+        num_prompts: How many prompts they are of; by default one each.
+    """
+    calls = tokens_in = tokens_out = 0
+    for graph in graphs:
+        for num_read, replies in _answers(system, graph):
+            calls += len(replies)
+            tokens_in += num_read * len(replies)
+            tokens_out += sum(map(len, replies))
+    count = num_prompts or len(graphs) or 1
+    return Amount(calls, tokens_in, tokens_out, seconds) * (1.0 / count)
+
+
+def _answers(system: "System", graph: "Graph") -> list[tuple[int, tuple[tuple[int, ...], ...]]]:
+    """For each turn how many tokens the target read, and its replies."""
+    from astra_core.samplers.level import opening
+
+    target = system.target
+    limit = system.context_limit(target, system.config.response.max_new_tokens)
+    found = []
+    waiting = [(node, len(opening(system, graph.prompt).target_ids)) for node in graph.children]
+    while waiting:
+        node, before = waiting.pop()
+        if node.has_failed:
+            continue
+        said = node.probe_ids if system.shares_tokenizer else target.encode(node.probe_text)
+        read = before + len(target.closed(said))
+        found.append((min(read, limit), node.response_ids))
+        after = read + len(target.closed(node.response_ids[0]))
+        waiting += [(child, after) for child in node.children]
+    return found
