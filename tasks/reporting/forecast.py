@@ -7,6 +7,7 @@ its prompts alone, so what a trial measures of few is multiplied.
 import math
 from dataclasses import dataclass
 
+from astra_core.training.evaluation_scheme import EvaluationScheme
 from tasks.params.schema import Params
 
 
@@ -48,7 +49,7 @@ class Measured:
     """What a trial measured.
 
     Attributes:
-        rolled: Of one training prompt.
+        rolled: Of one run of a training prompt.
         examined: Of one dev prompt of an evaluation.
         num_steps: Steps to learn from in one training step.
         gradient_s: Seconds of one batch, forward and backward.
@@ -69,8 +70,9 @@ class Measured:
 def forecast(params: Params, measured: Measured) -> dict[str, Amount]:
     """What each part of a whole run takes, in the order of the run."""
     training, evaluation = params.training, params.evaluation
-    first = min(params.rollouts.num_prompts, measured.num_train)
-    later = (training.training_steps - 1) * training.num_episodes_per_experience
+    runs = params.rollouts.runs_per_prompt
+    first = runs * min(params.rollouts.num_prompts, measured.num_train)
+    later = runs * (training.training_steps - 1) * training.num_episodes_per_experience
     looks = num_evaluations(params) * min(evaluation.num_training_prompts, measured.num_dev)
     final = 2 * min(evaluation.num_prompts, measured.num_dev)
     return {
@@ -83,11 +85,10 @@ def forecast(params: Params, measured: Measured) -> dict[str, Amount]:
 
 
 def num_evaluations(params: Params) -> int:
-    """Evaluations during a training that is not stopped early, the check of its best included."""
-    training = params.training
-    last, every = training.training_steps, training.eval_every
-    due = sum(step % every == 0 or step == last for step in range(1, last + 1))
-    return int(training.eval_first) + due + 1
+    """Evaluations during a training that is not stopped early, the check of a kept best included."""
+    scheme = EvaluationScheme(params.training)
+    due = sum(scheme.is_due(step) for step in range(1, params.training.training_steps + 1))
+    return scheme.has_first + due + scheme.keeps_best
 
 
 def num_batches(params: Params, measured: Measured) -> int:

@@ -8,9 +8,9 @@ ONE = Amount(calls=6.0, tokens_in=60.0, tokens_out=12.0, seconds=0.5)
 OTHER = Amount(calls=4.0, tokens_in=40.0, tokens_out=8.0, seconds=0.25)
 
 
-def params(**training):
+def params(*, runs=1, **training):
     return Params(
-        rollouts=RolloutsConfiguration(num_prompts=10),
+        rollouts=RolloutsConfiguration(num_prompts=10, runs_per_prompt=runs),
         training=TrainingConfiguration(
             **{
                 "training_steps": 7,
@@ -43,6 +43,14 @@ def test_each_part_is_its_prompts_times_what_one_took():
     assert found["updates"] == Amount(seconds=2.0 * (6 + 6 * 3))
 
 
+def test_every_run_of_a_prompt_counts():
+    found, single = forecast(params(runs=3), measured()), forecast(params(), measured())
+
+    for part in ("rollouts", "rollouts in training"):
+        assert single[part] * 3 == found[part]
+    assert single["final evaluation"] == found["final evaluation"]
+
+
 def test_fewer_prompts_than_asked_for_are_all_there_are():
     found = forecast(params(), measured(num_train=3, num_dev=2))
 
@@ -59,7 +67,17 @@ def test_a_trainer_without_rollouts_asks_the_target_for_none():
 
 @pytest.mark.parametrize(
     ("changes", "count"),
-    [({}, 5), ({"eval_first": False}, 4), ({"eval_every": 7}, 3), ({"training_steps": 6}, 4)],
+    [
+        ({}, 5),
+        ({"eval_first": False}, 4),
+        ({"eval_every": 7}, 3),
+        ({"training_steps": 6}, 4),
+        ({"keep": "last"}, 4),
+        ({"evaluate": "first_and_last"}, 3),
+        ({"evaluate": "last", "keep": "last"}, 1),
+        ({"evaluate": "first"}, 1),
+        ({"evaluate": "none"}, 0),
+    ],
 )
 def test_evaluations_are_counted_as_the_trainer_makes_them(changes, count):
     assert count == num_evaluations(params(**changes))
