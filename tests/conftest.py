@@ -12,7 +12,7 @@ torch.set_num_threads(1)
 
 HERE = Path(__file__).parent
 # With workers, what takes minutes starts first: it would else be waited for by all others.
-FIRST = ("end_to_end", "benchmarks", "flows", "tasks", "architecture", "bad_input")
+FIRST = ("end_to_end", "benchmarks", "flows", "tasks", "guides", "architecture", "bad_input")
 
 
 def pytest_collection_modifyitems(items):

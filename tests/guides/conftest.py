@@ -1,0 +1,120 @@
+"""A user's folder with two tiny models, and a small project whose training can be run."""
+
+import json
+import logging
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from small_world import PARAMS, write_world
+
+from astra_core.testing import tiny_language_model
+from tasks.__main__ import main
+from tasks.pipeline.stage import stage_of
+from tasks.stages import rollouts
+
+
+@pytest.fixture(scope="session")
+def _models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    for seed, role in enumerate(("attacker", "target")):
+        tiny_language_model(seed=seed).save(folder / role)
+    return folder
+
+
+@pytest.fixture
+def here(_models, tmp_path, monkeypatch):
+    """The working folder of a script: ``my/attacker`` and ``my/target`` are in it."""
+    (tmp_path / "my").mkdir()
+    for role in ("attacker", "target"):
+        (tmp_path / "my" / role).symlink_to(_models / role)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    """A project as the stages before training leave it."""
+    folder = tmp_path_factory.mktemp("project")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        write_world(folder)
+        (folder / "plugins").mkdir()
+        stage_of(rollouts.collect_rollouts).run(PARAMS)
+    return folder
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What ``python -m tasks training`` left.
+
+    Attributes:
+        status: Its exit status.
+        said: Every line on the screen.
+        report: ``reports/training.json``, if it was written.
+        folder: The project.
+    """
+
+    status: int
+    said: list[str]
+    report: dict[str, Any]
+    folder: Path
+
+    @property
+    def line(self):
+        """The only line that was said."""
+        assert 1 == len(self.said), self.said
+        return self.said[0]
+
+    def rows(self):
+        """The table of updates, as text by column."""
+        import csv
+
+        with (self.folder / "reports/training_steps.csv").open() as file:
+            return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def pipeline(world, monkeypatch, restored, capfd):
+    """``python -m tasks training`` in that project, with changes to its params.yaml."""
+    monkeypatch.chdir(world)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{world}/mlflow.db")
+    levels = {name: logging.getLogger(name).level for name in list(logging.root.manager.loggerDict)}
+
+    def run(*, keep_runs=False, training=None, **sections):
+        record = PARAMS.model_dump(mode="json")
+        record["training"] |= training or {}
+        for name, section in sections.items():
+            record[name] = {**record[name], **section}
+        Path("params.yaml").write_text(yaml.safe_dump(record), "utf-8")
+        for made in ("reports/training.json", "reports/training_steps.csv"):
+            Path(made).unlink(missing_ok=True)
+        shutil.rmtree("models/attacker", ignore_errors=True)
+        if not keep_runs:
+            shutil.rmtree("runs", ignore_errors=True)
+        capfd.readouterr()
+        status = main(["training"])
+        said = capfd.readouterr()
+        report = Path("reports/training.json")
+        found = json.loads(report.read_text("utf-8")) if report.exists() else {}
+        return Ran(status, (said.out + said.err).splitlines(), found, world)
+
+    yield run
+    for name, level in levels.items():
+        logging.getLogger(name).setLevel(level)
+
+
+@pytest.fixture
+def plugin(world):
+    """Writes a file below ``plugins/`` of the project; the import path of a class in it."""
+
+    def write(name, code):
+        file, _, cls = name.partition(":")
+        (world / "plugins" / f"{file}.py").write_text(code, "utf-8")
+        return f"plugins.{file}:{cls}"
+
+    return write

@@ -1,0 +1,56 @@
+"""What the scripts of the guides' tests have in common: small settings, beside tiny models."""
+
+from astra_core.config import (
+    Choice,
+    EvaluationConfiguration,
+    GenerationConfiguration,
+    SystemConfiguration,
+)
+from astra_core.presets import Assembly, hf_configuration, hf_trainer
+from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.samplers.tree import TreeSampler
+from astra_core.testing import tiny_prompts, tiny_system
+
+SHORT = GenerationConfiguration(max_new_tokens=6)
+SMALL = Assembly(
+    system=SystemConfiguration(
+        max_context_tokens=64,
+        probe=SHORT,
+        response=SHORT,
+        scorer=Choice(name="phrases", options={"phrases": ["bad", "worse"]}),
+    ),
+    sampler=Choice(name="tree", options={"tree_width": 3, "num_responses": 1}),
+    evaluation=EvaluationConfiguration(num_rollouts=2, depth=1, num_resamples=50),
+)
+TEXTS = [prompt.text for prompt in tiny_prompts(6)]
+FAST = {"training_steps": 2, "lr": 0.01, "eval_every": 1}
+
+
+def sampler_of(system=None, *, seed=1, **options):
+    """A sampler of trees in a tiny System of its own."""
+    return TreeSampler(
+        TreeSampler.Options(**{"tree_width": 3, "tree_depth": 1, "num_responses": 1} | options),
+        system=system or tiny_system(1),
+        prompts=tiny_prompts(5),
+        reward=AdversarialReward(AdversarialReward.Options()),
+        seed=seed,
+    )
+
+
+def preset(assembly=SMALL, **changes):
+    """The preset's trainer in ``my/run``, between the folders that ``here`` makes."""
+    return hf_trainer(
+        "my/attacker",
+        "my/target",
+        TEXTS,
+        dev_prompts=TEXTS[:3],
+        folder="my/run",
+        config=hf_configuration(**FAST | changes),
+        assembly=assembly,
+    )
+
+
+def weights_of(trainer):
+    """The attacker's weights as bytes."""
+    model = trainer.sampler.system.attacker.model
+    return b"".join(p.detach().numpy().tobytes() for p in model.parameters())

@@ -1,0 +1,32 @@
+"""The page for people who come from another system: its scripts run, its table is of today."""
+
+import runpy
+
+import pytest
+from guide_rows import PAGE, rendered, shown
+from pages import blocks
+
+SCRIPTS = blocks(PAGE, "python")
+
+
+@pytest.mark.parametrize("number", range(len(SCRIPTS)), ids=lambda number: f"script-{number}")
+def test_a_script_of_the_page_runs_as_it_stands(number, here):
+    (here / "script.py").write_text(SCRIPTS[number], "utf-8")
+
+    runpy.run_path("script.py", run_name="__main__")
+
+
+def test_every_row_of_the_guides_has_a_test():
+    assert set(range(1, 89)) == {each.number for each in shown()}
+
+
+def test_every_row_has_one_title():
+    titled = [each.number for each in shown() if each.title]
+
+    assert sorted(set(titled)) == titled
+
+
+def test_the_table_of_the_page_is_what_the_tests_say():
+    written = PAGE.read_text("utf-8")
+
+    assert rendered(written) == written, "run: python -m tests.guides"
