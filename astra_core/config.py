@@ -24,6 +24,20 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Refuses, with the way out: fields are declared in the class and set when it is built."""
+        if name.startswith("_"):
+            super().__setattr__(name, value)
+            return
+        own = type(self).__name__
+        way = f"write '{name}: {type(value).__name__} = ...' in the body of the class"
+        if name in type(self).model_fields:
+            way = (
+                f"give {name} to {own}(...) or super().__init__(...), or as a default in the class"
+            )
+        msg = f"{own}.{name} must be declared and set when {own} is built, got it set later; {way}"
+        raise ConfigurationError(msg)
+
     @classmethod
     def read(cls, record: Any, *, where: str) -> Self:
         """The section that a plain record (from YAML or JSON) describes.
@@ -47,10 +61,18 @@ class Section(BaseModel):
 
 
 class Choice(Section):
-    """A plug-in by name, import path ``package.module:Class`` or ``path/to/file.py:Class``."""
+    """A plug-in by name, import path ``package.module:Class`` or ``path/to/file.py:Class``.
+
+    Without options a word is enough: ``adamw`` is ``{name: adamw}``.
+    """
 
     name: str = Field(min_length=1, description="A built-in name, an import path or a file's.")
     options: dict[str, Any] = Field(default_factory=dict, description="Read by the plug-in itself.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_word(cls, given: Any) -> Any:
+        return {"name": given} if isinstance(given, str) else given
 
 
 class GenerationConfiguration(Section):

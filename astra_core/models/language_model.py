@@ -293,7 +293,9 @@ class LanguageModel:
         pad = self.tokenizer.pad_token_id
         return int(pad if pad is not None else (self.end_ids[0] if self.end_ids else 0))
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path | str) -> None:
         """Writes a Hugging Face folder with safetensors and the tokenizer; adapters are merged."""
         self.model.save_pretrained(str(folder), state_dict=merged_state(self.model))
         self.tokenizer.save_pretrained(str(folder))
+
+    save_pretrained = save  # as transformers calls it

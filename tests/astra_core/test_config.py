@@ -5,7 +5,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from astra_core.config import (
     Choice,
@@ -84,7 +83,7 @@ def test_every_problem_has_a_line_of_its_own():
         (TrainingConfiguration, "precision", "fp16"),
         (TrainingConfiguration, "mode", "maximum"),
         (TrainingConfiguration, "warmup_steps", -1),
-        (TrainingConfiguration, "optimizer", "adamw"),
+        (TrainingConfiguration, "optimizer", 5),
         (GenerationConfiguration, "temperature", 0.0),
         (GenerationConfiguration, "top_p", 0.0),
         (GenerationConfiguration, "top_p", 1.1),
@@ -133,8 +132,31 @@ def test_a_date_is_no_plain_value():
 def test_a_section_cannot_be_changed():
     config = TrainingConfiguration()
 
-    with pytest.raises(ValidationError, match="frozen"):
+    with pytest.raises(
+        ConfigurationError, match=r"got it set later; give lr to Training"
+    ) as caught:
         config.lr = 1.0
+    assert 1 == len(str(caught.value).splitlines())
+
+
+def test_a_field_that_is_not_declared_is_told_how():
+    class Own(TrainingConfiguration):
+        def __init__(self):
+            super().__init__(lr=0.5)
+            self.folder = "checkpoints"
+
+    with pytest.raises(ConfigurationError, match=r"Own\.folder must be .* write 'folder: str = "):
+        Own()
+
+
+def test_a_choice_without_options_is_a_word():
+    word = TrainingConfiguration.read({"optimizer": "sgd"}, where="training")
+
+    assert word == TrainingConfiguration.read({"optimizer": {"name": "sgd"}}, where="training")
+    assert word == TrainingConfiguration(optimizer="sgd")
+    for wrong in (5, "", None, ["sgd"]):
+        (line,) = problems(TrainingConfiguration, {"optimizer": wrong})
+        assert line.startswith("area.optimizer")
 
 
 def test_a_section_read_from_its_own_dump_is_the_same():

@@ -1,14 +1,12 @@
 """A user's folder with two tiny models, and a small project whose training can be run."""
 
-import json
 import logging
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
+from guide_project import left
 from small_world import PARAMS, write_world
 
 from astra_core.testing import tiny_language_model
@@ -48,36 +46,6 @@ def world(tmp_path_factory):
     return folder
 
 
-@dataclass(frozen=True)
-class Ran:
-    """What ``python -m tasks training`` left.
-
-    Attributes:
-        status: Its exit status.
-        said: Every line on the screen.
-        report: ``reports/training.json``, if it was written.
-        folder: The project.
-    """
-
-    status: int
-    said: list[str]
-    report: dict[str, Any]
-    folder: Path
-
-    @property
-    def line(self):
-        """The only line that was said."""
-        assert 1 == len(self.said), self.said
-        return self.said[0]
-
-    def rows(self):
-        """The table of updates, as text by column."""
-        import csv
-
-        with (self.folder / "reports/training_steps.csv").open() as file:
-            return list(csv.DictReader(file))
-
-
 @pytest.fixture
 def pipeline(world, monkeypatch, restored, capfd):
     """``python -m tasks training`` in that project, with changes to its params.yaml."""
@@ -99,9 +67,7 @@ def pipeline(world, monkeypatch, restored, capfd):
         capfd.readouterr()
         status = main(["training"])
         said = capfd.readouterr()
-        report = Path("reports/training.json")
-        found = json.loads(report.read_text("utf-8")) if report.exists() else {}
-        return Ran(status, (said.out + said.err).splitlines(), found, world)
+        return left(status, said.out + said.err)
 
     yield run
     for name, level in levels.items():

@@ -27,13 +27,13 @@ class Shown:
 def shown():
     """Every test that shows a row, in the order of the rows."""
     found = []
-    for module in GUIDES:
+    for module, guide in GUIDES.items():
         for name, test in vars(_loaded(module)).items():
             marks = getattr(test, "pytestmark", []) if name.startswith("test_") else []
             missing = "; ".join(m.kwargs["reason"] for m in marks if m.name in {"xfail", "skip"})
             for mark in (m for m in marks if m.name == "row"):
                 number, title = mark.args[0], "".join(mark.args[1:])
-                found.append(Shown(number, title, GUIDES[module], name, missing))
+                found.append(Shown(number, title, guide, name, missing))
     return sorted(found, key=lambda each: each.number)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from guide_project import left
 from guide_scripts import FAST, SMALL, TEXTS, preset, sampler_of, weights_of
 
 from astra_core import Harness, System, Trainer, TrainingConfiguration
@@ -49,7 +50,7 @@ def test_the_plain_trainer_trains_and_writes_nothing(here):
 
     assert before != weights_of(trainer)
     assert [] == trainer.progress.evaluations
-    assert ["my"] == os.listdir(here)
+    assert ["my"] == [path.name for path in here.iterdir()]
 
 
 @pytest.mark.row(2, "`Trainer(config=, environment=, algorithm=)`")
@@ -65,7 +66,6 @@ def test_a_trainer_is_built_by_keywords_and_environment_is_told_its_name():
 
 
 @pytest.mark.row(3, '`TrainingConfiguration(optimizer="adamw")`')
-@pytest.mark.xfail(strict=True, reason="in work")
 def test_a_choice_without_options_is_a_word():
     words = TrainingConfiguration(
         lr=1e-5,
@@ -81,7 +81,6 @@ def test_a_choice_without_options_is_a_word():
 
 
 @pytest.mark.row(3)
-@pytest.mark.xfail(strict=True, reason="in work")
 def test_a_word_of_params_is_the_same_run_as_the_long_form(pipeline):
     keys = {
         json.dumps(given): pipeline(training={"optimizer": given}).report["run_key"]
@@ -113,7 +112,7 @@ def test_five_optimisers_train_five_ways():
 
 @pytest.mark.row(6, "an unknown optimiser is a `ValueError`")
 def test_an_unknown_optimiser_is_a_value_error_that_names_the_known():
-    with pytest.raises(ValueError, match="unknown optimizer 'adamv'; built-ins are .*'adamw'"):
+    with pytest.raises(ValueError, match=r"unknown optimizer 'adamv'; built-ins are .*'adamw'"):
         trained(optimizer=Choice(name="adamv"))
 
 
@@ -278,7 +277,7 @@ class {name}(Trainer):
 def test_an_own_train_is_what_the_pipeline_calls(pipeline, plugin):
     name = plugin("by_hand:ByHand", BY_HAND.format(name="ByHand", after=""))
     ran = pipeline(training={"trainer": {"name": name}, "max_grad_norm": None})
-    rows = ran.rows()
+    rows = ran.rows
 
     assert 0 == ran.status
     assert 3 == ran.report["training_steps"]
@@ -292,11 +291,10 @@ def test_an_own_train_is_what_the_pipeline_calls(pipeline, plugin):
 @pytest.mark.row(17)
 @pytest.mark.xfail(strict=True, reason="in work")
 def test_an_own_train_resumes_where_it_was_killed(pipeline, plugin):
-    kill = "import os; self.progress.step > 4 and os.environ.pop('KILL', '') and os.kill(os.getpid(), 9)"
+    late = "self.progress.step > 4 and os.environ.pop('KILL', '')"
+    kill = f"import os; {late} and os.kill(os.getpid(), 9)"
     name = plugin("killed:Killed", BY_HAND.format(name="Killed", after=kill))
     whole = pipeline(training={"trainer": {"name": name}})
-    rows = whole.rows()
-    digest = whole.report["checkpoint_digest"]
     for made in ("runs", "models/attacker", "reports"):
         subprocess.run(["rm", "-rf", made], check=True)
     environment = {**os.environ, "KILL": "yes"}
@@ -305,9 +303,8 @@ def test_an_own_train_resumes_where_it_was_killed(pipeline, plugin):
     second = subprocess.run(command, check=False, capture_output=True)
 
     assert (-signal.SIGKILL, 0) == (first.returncode, second.returncode)
-    report = json.loads(Path("reports/training.json").read_text("utf-8"))
-    assert (digest, whole.report) == (report["checkpoint_digest"], report)
-    assert rows == whole.rows()
+    again = left(second.returncode, "")
+    assert (whole.report, whole.rows) == (again.report, again.rows)
 
 
 @pytest.mark.row(18, "another loop by `steps()`, `examine`, `windows`, `save`, `end`")
@@ -370,7 +367,6 @@ class Assigned(TrainingConfiguration):
 
 
 @pytest.mark.row(19)
-@pytest.mark.xfail(strict=True, reason="in work")
 def test_a_field_set_in_init_is_told_how_to_declare_it():
     with pytest.raises(ConfigurationError, match=r"Assigned\.ckpt_dir must be declared") as caught:
         Assigned()
@@ -471,7 +467,7 @@ def test_a_resumed_run_goes_on_at_its_rate(here):
 
 @pytest.mark.row(27, "a PyTorch schedule of one's own")
 def test_an_own_schedule_moves_the_rate(pipeline):
-    rows = pipeline(training={"schedule": {"name": f"{MINE}:Halving"}, "lr": 0.008}).rows()[1:]
+    rows = pipeline(training={"schedule": {"name": f"{MINE}:Halving"}, "lr": 0.008}).rows[1:]
 
     assert [0.008, 0.004, 0.002] == sorted({float(row["train/lr"]) for row in rows})[::-1]
 
@@ -487,7 +483,7 @@ def test_a_schedule_that_follows_the_metric_lowers_the_rate(pipeline):
     plateau = {"name": f"{MINE}:Plateau"}
     ran = pipeline(training={"schedule": plateau, "eval_every": 1, "training_steps": 4})
 
-    assert 1 < len({row["train/lr"] for row in ran.rows()[1:]})
+    assert 1 < len({row["train/lr"] for row in ran.rows[1:]})
 
 
 class Counting(REINFORCE):
@@ -562,17 +558,15 @@ def test_the_pipeline_sends_every_report_where_params_say(pipeline):
 
 @pytest.mark.row(32, "seeds of torch and of the environment")
 def test_a_seed_decides_the_rollouts():
-    texts = [
-        [node.probe_text for graph in Harness(sampler_of(seed=seed), dpo(tiny_system(1)), num_episodes=2)
-         .experience(0).graphs for node in graph.nodes()]
-        for seed in (1, 1, 2)
-    ]  # fmt: skip
+    def said(seed):
+        harness = Harness(sampler_of(seed=seed), dpo(tiny_system(1)), num_episodes=2)
+        graphs = harness.experience(0).graphs
+        return [node.probe_text for graph in graphs for node in graph.nodes()]
 
-    assert texts[0] == texts[1] != texts[2]
+    assert said(1) == said(1) != said(2)
 
 
 @pytest.mark.row(33, "the final attacker and its tokenizer are saved")
-@pytest.mark.xfail(strict=True, reason="in work")
 def test_the_attacker_is_saved_in_the_guides_words(here):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

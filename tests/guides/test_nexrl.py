@@ -1,0 +1,556 @@
+"""NexRL's guide to custom trainers, pattern by pattern."""
+
+import math
+from dataclasses import dataclass, fields, replace
+
+import pytest
+import torch
+from guide_scripts import SMALL, preset, sampler_of, weights_of
+
+from astra_core import Trainer, TrainingConfiguration
+from astra_core.algorithms.credit import can_teach
+from astra_core.algorithms.dpo import DPO
+from astra_core.algorithms.functional import (
+    clipped_surrogate,
+    gae,
+    group_advantages,
+    n_step_returns,
+)
+from astra_core.algorithms.policy import PolicyBatch, PolicyStep
+from astra_core.algorithms.reinforce import REINFORCE
+from astra_core.config import Choice, NonNegative
+from astra_core.engine.logprobs import token_logprobs
+from astra_core.reward import Reward
+from astra_core.samplers.tree import TreeSampler
+from astra_core.testing import (
+    check_algorithm,
+    check_reward,
+    tiny_graph,
+    tiny_node,
+    tiny_prompts,
+    tiny_system,
+)
+
+MINE = __name__
+SERVICES = pytest.mark.skip(reason="services are not built yet")
+
+
+class Loop(Trainer):
+    """One update per experience, whatever the batches."""
+
+    def steps(self):
+        while self.progress.training_step < self.config.training_steps:
+            experience = self.harness.experience(self.progress.training_step)
+            yield self.update(next(self.windows(experience)), experience)
+            self.progress.training_step += 1
+            self.evaluate()
+            self.save()
+        self.progress.stopped_because = "done"
+        self.restore_best()
+
+
+@pytest.mark.row(40, "`BaseTrainer`: a loop of one's own")
+def test_an_own_loop_runs_in_the_pipeline(pipeline):
+    ran = pipeline(training={"trainer": {"name": f"{MINE}:Loop"}})
+
+    assert (0, 3, 3) == (ran.status, ran.report["training_steps"], ran.report["optimizer_steps"])
+
+
+@dataclass(frozen=True, slots=True)
+class Marked(PolicyBatch):
+    """A batch with a field more."""
+
+    depths: torch.Tensor
+
+
+class Custom(REINFORCE):
+    """Advantages of its own, a field of its own, and options of its own."""
+
+    class Options(REINFORCE.Options):
+        my_param: NonNegative = 0.5
+        use_custom_advantage: bool = True
+
+    def flatten_all(self, graphs):
+        if not self.options.use_custom_advantage:
+            return super().flatten_all(graphs)
+        turns = [node for graph in graphs for node in graph.nodes() if can_teach(node)]
+        return [PolicyStep(node, node.reward * self.options.my_param) for node in turns]
+
+    def collate(self, steps):
+        batch = super().collate(steps)
+        depths = torch.tensor([len(step.node.path) for step in steps])
+        return Marked(*(getattr(batch, field.name) for field in fields(batch)), depths)
+
+    def step(self, batch):
+        loss, logs = super().step(batch)
+        return loss, {
+            **logs,
+            "advantage_mean": float(batch.advantages.mean()),
+            "depth": float(batch.depths.float().mean()),
+        }
+
+
+@pytest.mark.row(41, "`_prepare_batch`: advantages and batch fields of one's own")
+def test_own_advantages_and_fields_reach_the_loss(here):
+    check_algorithm(Custom)
+    trainer = preset(algorithm={"name": f"{MINE}:Custom", "options": {"my_param": 2.0}})
+    other = preset(algorithm={"name": f"{MINE}:Custom", "options": {"use_custom_advantage": False}})
+    metrics = [report.metrics for report in trainer.steps()]
+
+    assert all(figures["train/depth"] >= 1.0 for figures in metrics)
+    assert metrics != [report.metrics for report in other.steps()]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRewards:
+    """A step with a number for each token of the probe."""
+
+    node: object
+    advantages: tuple[float, ...]
+
+
+class LastToken(REINFORCE):
+    """The reward lies at the last token that is trained; the others get none."""
+
+    def flatten_all(self, graphs):
+        turns = [node for graph in graphs for node in graph.nodes() if can_teach(node)]
+        return [TokenRewards(node, _at_the_end(node)) for node in turns]
+
+
+def _at_the_end(node):
+    last = max(place for place, is_trained in enumerate(node.probe_mask) if is_trained)
+    return tuple(node.reward * (place == last) for place in range(len(node.probe_ids)))
+
+
+@pytest.mark.row(42, "token-level rewards, at the last trained token")
+def test_a_reward_at_the_last_token_moves_only_its_row_there():
+    algorithm = LastToken(LastToken.Options(), system=tiny_system(1))
+    node = tiny_node(0.9, probe_ids=(2, 3, 4, 0), probe_mask=(True, True, True, False))
+    batch = algorithm.collate(algorithm.flatten_all([tiny_graph(node)]))
+
+    assert [[0.0, 0.0, pytest.approx(0.9), 0.0]] == batch.advantages.tolist()
+    assert torch.isfinite(algorithm.step(batch)[0])
+
+
+@pytest.mark.row(43, "padding is removed")
+def test_a_batch_is_as_wide_as_its_longest_row_and_no_pad_is_learned_from():
+    algorithm = REINFORCE(REINFORCE.Options(baseline="none"), system=tiny_system(1))
+    short, long = tiny_node(0.9, probe_ids=(2, 0)), tiny_node(0.5, probe_ids=(2, 3, 4, 0))
+    steps = algorithm.flatten(tiny_graph(short, long))
+    both, alone = algorithm.collate(steps), algorithm.collate(steps[:1])
+
+    assert (4, 2) == (both.mask.shape[1], alone.mask.shape[1])
+    parts = sum(float(algorithm.step(algorithm.collate([step]))[0].detach()) for step in steps)
+    assert math.isclose(float(algorithm.step(both)[0].detach()), parts, rel_tol=1e-4)
+
+
+RECIPE = """
+from astra_core.training.trainer import Trainer
+
+
+class MyCustomTrainer(Trainer):
+    def end(self):
+        return super().end() or "of the recipe"
+"""
+
+
+@pytest.mark.row(44, "a trainer registered by its file (`custom_trainer_module_path`)")
+@pytest.mark.xfail(strict=True, reason="plug-ins by file are in work")
+def test_a_trainer_is_named_by_its_file(pipeline, world):
+    (world / "recipe/my_task").mkdir(parents=True, exist_ok=True)
+    (world / "recipe/my_task/my_trainer.py").write_text(RECIPE, "utf-8")
+    ran = pipeline(training={"trainer": {"name": "recipe/my_task/my_trainer.py:MyCustomTrainer"}})
+
+    assert "of the recipe" == ran.report["stopped_because"]
+
+
+@pytest.mark.row(45, "a module outside `plugins/`, whose edits are seen")
+@pytest.mark.xfail(strict=True, reason="edits outside plugins/ are in work")
+def test_an_edit_outside_plugins_is_another_run(pipeline, world):
+    (world / "lab").mkdir(exist_ok=True)
+    keys = set()
+    for rule in ("one", "two"):
+        (world / "lab/mine.py").write_text(RECIPE.replace("of the recipe", rule), "utf-8")
+        ran = pipeline(training={"trainer": {"name": "lab/mine.py:MyCustomTrainer"}})
+        keys.add(ran.report["run_key"])
+
+    assert 2 == len(keys)
+
+
+@pytest.mark.row(46, "`config.algorithm` with keys of one's own")
+def test_own_keys_are_read_and_unknown_ones_refused(pipeline):
+    known = pipeline(
+        training={"algorithm": {"name": f"{MINE}:Custom", "options": {"my_param": 1.0}}}
+    )
+    wrong = pipeline(
+        training={"algorithm": {"name": f"{MINE}:Custom", "options": {"my_parm": 1.0}}}
+    )
+
+    assert (0, 2) == (known.status, wrong.status)
+    assert "my_param" in wrong.line
+
+
+@pytest.mark.row(47, "`RemoteApiTrainer`: Tinker, Weaver")
+@SERVICES
+def test_a_remote_service_trains():
+    """A service that samples and learns."""
+
+
+class Grouped(REINFORCE):
+    """Minus the mean of the siblings, times a weight."""
+
+    def flatten_all(self, graphs):
+        steps = []
+        for group in (group for graph in graphs for group in graph.groups()):
+            mean = sum(node.reward for node in group) / len(group)
+            steps += [PolicyStep(node, node.reward - mean) for node in group if can_teach(node)]
+        return steps
+
+
+@pytest.mark.row(48, "`_prepare_trajectories`: advantages within a group")
+def test_advantages_of_a_group_sum_to_zero(here):
+    algorithm = Grouped(Grouped.Options(), system=tiny_system(1))
+    steps = algorithm.flatten_all([tiny_graph(tiny_node(0.2), tiny_node(0.8))])
+
+    assert [-0.3, 0.3] == [pytest.approx(step.advantage) for step in steps]
+    check_algorithm(Grouped)
+
+
+@pytest.mark.row(49, "groups by `run_id`, several runs of a task")
+@pytest.mark.xfail(strict=True, reason="several runs per prompt are in work")
+def test_a_prompt_is_rolled_out_in_several_runs():
+    assert "num_runs" in TreeSampler.Options.model_fields
+
+
+@pytest.mark.row(50, "an algorithm in a module of its own, imported relatively")
+def test_a_relative_import_works_in_the_pipeline(pipeline, world):
+    (world / "plugins/task").mkdir(exist_ok=True)
+    (world / "plugins/task/my_algorithm.py").write_text(
+        "def advantages(rewards):\n    return [reward * 2 for reward in rewards]\n", "utf-8"
+    )
+    (world / "plugins/task/my_trainer.py").write_text(
+        "from astra_core.algorithms.policy import PolicyStep\n"
+        "from astra_core.algorithms.reinforce import REINFORCE\n"
+        "from .my_algorithm import advantages\n\n"
+        "class Mine(REINFORCE):\n"
+        "    def flatten_all(self, graphs):\n"
+        "        nodes = [node for graph in graphs for node in graph.nodes()]\n"
+        "        own = advantages([node.reward for node in nodes])\n"
+        "        return [PolicyStep(node, value) for node, value in zip(nodes, own)]\n",
+        "utf-8",
+    )
+    ran = pipeline(training={"algorithm": {"name": "plugins.task.my_trainer:Mine"}})
+
+    assert 0 == ran.status
+
+
+@pytest.mark.row(51, "GAE and the clipped loss as functions apart from the trainer")
+def test_gae_and_the_clipped_loss_are_functions():
+    rewards, values = torch.tensor([[0.0, 1.0]]), torch.tensor([[0.5, 0.5]])
+    ends = torch.tensor([[False, True]])
+    advantages, returns = gae(
+        rewards, values, values.roll(-1), done=ends, terminated=ends, discount=1.0, decay=1.0
+    )
+    losses = clipped_surrogate(
+        torch.tensor([[0.0, 1.0]]), torch.tensor([[1.0, 1.0]]), clip_low=0.2, clip_high=0.2
+    )
+
+    assert ([[0.5, 0.5]], [[1.0, 1.0]]) == (advantages.tolist(), returns.tolist())
+    assert [[-1.0, pytest.approx(-1.2)]] == losses.tolist()
+
+
+@pytest.mark.row(52, "a KL penalty")
+@pytest.mark.parametrize("where", ["reward", "loss"])
+def test_a_kl_penalty_changes_the_update(where, here):
+    options = {"kl": where, "kl_estimator": "k1" if where == "reward" else "k3"}
+    with_it = preset(algorithm={"name": "grpo", "options": {**options, "kl_coefficient": 1.0}})
+    plain = preset(algorithm={"name": "grpo"})
+
+    assert [r.loss for r in with_it.steps()] != [r.loss for r in plain.steps()]
+
+
+@pytest.mark.row(53, "a value function: a head on the attacker")
+def test_a_value_head_learns(here):
+    trainer = preset(algorithm={"name": "ppo"}, training_steps=1)
+    before = [weight.detach().clone() for weight in trainer.algorithm.parameters()]
+    losses = [report.metrics["train/value_loss"] for report in trainer.steps()]
+
+    assert all(loss > 0.0 for loss in losses)
+    assert not all(map(torch.equal, before, trainer.algorithm.parameters()))
+
+
+class Critic(REINFORCE):
+    """A small network of its own guesses the reward from the length of the context."""
+
+    def __init__(self, options, *, system):
+        super().__init__(options, system=system)
+        generator = torch.Generator().manual_seed(0)
+        self.critic = torch.nn.Parameter(torch.rand(2, generator=generator))
+
+    def parameters(self):
+        return (self.critic,)
+
+    def state(self):
+        return {**super().state(), "critic": self.critic.detach()}
+
+    def load_state(self, state):
+        super().load_state(state)
+        with torch.no_grad():
+            self.critic.copy_(state["critic"])
+
+    def collate(self, steps):
+        batch = super().collate(steps)
+        lengths = torch.tensor([len(step.node.context_ids) / 10 for step in steps])
+        return Marked(*(getattr(batch, field.name) for field in fields(batch)), lengths)
+
+    def step(self, batch):
+        values = self.critic[0] + self.critic[1] * batch.depths
+        errors = batch.advantages[:, 0] - values
+        loss, logs = super().step(replace(batch, advantages=errors.detach()[:, None]))
+        return loss + (errors**2).sum(), {**logs, "critic": float((errors.detach() ** 2).mean())}
+
+
+@pytest.mark.row(54, "a value function: a network of its own")
+def test_an_own_network_is_trained_saved_and_resumed(here):
+    mine = {"name": f"{MINE}:Critic", "options": {"baseline": "none"}}
+    first = preset(algorithm=mine, training_steps=1, checkpoint={"save_every": 1})
+    before = first.algorithm.critic.detach().clone()
+    first.train()
+    again = preset(algorithm=mine, checkpoint={"save_every": 1})
+    again.resume()
+
+    assert not torch.equal(before, first.algorithm.critic)
+    assert torch.equal(first.algorithm.critic, again.algorithm.critic)
+
+
+@pytest.mark.row(55, "n-step returns")
+def test_n_step_returns_are_the_guides():
+    rewards, num_steps, discount = [1.0, 2.0, 3.0, 4.0], 2, 0.9
+    expected = [
+        sum(discount**j * rewards[i + j] for j in range(min(num_steps, len(rewards) - i)))
+        for i in range(len(rewards))
+    ]
+    found = n_step_returns(torch.tensor(rewards), num_steps=num_steps, discount=discount)
+
+    assert expected == pytest.approx(found.tolist())
+
+
+class Forgetful(REINFORCE):
+    """Loses the weight of its batch."""
+
+    def collate(self, steps):
+        return {"rows": super().collate(steps).rows}
+
+
+@pytest.mark.row(56, "required fields of a batch are asked for")
+def test_a_batch_without_its_fields_is_one_line(pipeline):
+    ran = pipeline(training={"algorithm": {"name": f"{MINE}:Forgetful"}})
+
+    assert 2 == ran.status
+    assert "must give a batch whose weight and num_tokens are numbers" in ran.line
+
+
+@pytest.mark.row(57, "metrics of one's own appear")
+def test_an_own_metric_is_in_the_table_and_at_the_tracker(pipeline, world):
+    from mlflow import MlflowClient
+
+    ran = pipeline(training={"algorithm": {"name": f"{MINE}:Custom"}})
+    client = MlflowClient(f"sqlite:///{world}/mlflow.db")
+    (experiment,) = [e for e in client.search_experiments() if e.name == "red-team-training"]
+    newest = client.search_runs([experiment.experiment_id], max_results=1)[0]
+
+    assert all(row["train/advantage_mean"] for row in ran.rows[1:])
+    assert "train/advantage_mean" in newest.data.metrics
+
+
+class TwoParts(Reward):
+    """The score, and a bonus for short probes; tells of both."""
+
+    class Options(Reward.Options):
+        bonus: NonNegative = 0.1
+
+    def assign(self, graphs):
+        def rewarded(node):
+            short = self.options.bonus / max(len(node.probe_ids), 1)
+            reward = 0.0 if node.has_failed else node.score + short
+            return replace(node, reward=reward, children=tuple(map(rewarded, node.children)))
+
+        return [replace(graph, children=tuple(map(rewarded, graph.children))) for graph in graphs]
+
+
+class TellingParts(TwoParts):
+    def remember(self, graphs):
+        nodes = [node for graph in graphs for node in graph.nodes() if not node.has_failed]
+        return {"score_part": sum(node.score for node in nodes) / max(len(nodes), 1)}
+
+
+@pytest.mark.row(58, "the parts of a reward appear as metrics")
+@pytest.mark.xfail(strict=True, reason="figures of rewards are in work")
+def test_the_parts_of_a_reward_are_in_the_table(pipeline):
+    ran = pipeline(reward={"name": f"{MINE}:TellingParts", "options": {}})
+
+    assert any(name.endswith("score_part") for name in ran.rows[1])
+
+
+@pytest.mark.row(59, "edge cases: no sample, one sample, no spread")
+def test_advantages_are_finite_at_the_edges():
+    groups = torch.zeros(0, dtype=torch.long)
+
+    assert [] == group_advantages(torch.zeros(0), groups).tolist()
+    assert [0.0] == group_advantages(torch.tensor([5.0]), torch.tensor([0])).tolist()
+    assert [0.0, 0.0] == group_advantages(torch.tensor([2.0, 2.0]), torch.tensor([0, 0])).tolist()
+
+
+@pytest.mark.row(60, "rewards of several parts, shaped")
+def test_a_reward_of_two_parts_keeps_the_contract_and_runs(pipeline):
+    check_reward(TwoParts)
+    runs = [
+        pipeline(reward={"name": f"{MINE}:TwoParts", "options": {"bonus": bonus}})
+        for bonus in (0.0, 1.0)
+    ]
+
+    assert [0, 0] == [ran.status for ran in runs]
+    assert runs[0].rows[1]["rollout/reward"] != runs[1].rows[1]["rollout/reward"]
+
+
+class Later(TreeSampler):
+    """Short prompts first: the longer ones come with later iterations."""
+
+    def episodes(self, iteration, count):
+        ordered = sorted(self.prompts, key=lambda prompt: len(prompt.text))
+        start = iteration * count % len(ordered)
+        return tuple((ordered * 2)[start : start + count])
+
+
+@pytest.mark.row(61, "a curriculum by iteration")
+def test_prompts_grow_longer_with_the_iteration():
+    plain = sampler_of()
+    sampler = Later(
+        plain.options, system=plain.system, prompts=plain.prompts, reward=plain.reward, seed=1
+    )
+    lengths = [max(len(p.text) for p in sampler.episodes(step, 2)) for step in range(2)]
+
+    assert lengths[0] < lengths[1]
+
+
+@pytest.mark.row(62, "a curriculum by what is known of a prompt")
+@pytest.mark.xfail(strict=True, reason="columns of prompts are in work")
+def test_a_prompt_carries_its_columns():
+    assert hasattr(tiny_prompts(1)[0], "metadata")
+
+
+class Adaptive(TreeSampler):
+    """Has a level that rises, and keeps it."""
+
+    level = 0
+
+    def episodes(self, iteration, count):
+        self.level += 1
+        return super().episodes(iteration, count)
+
+    def state(self):
+        return {"level": torch.tensor(self.level)}
+
+    def load_state(self, state):
+        self.level = int(state["level"])
+
+
+@pytest.mark.row(63, "an adaptive curriculum survives a kill")
+@pytest.mark.xfail(strict=True, reason="a sampler's own state is in work")
+def test_a_samplers_own_state_goes_on(here):
+    own = SMALL.model_copy(
+        update={"sampler": Choice(name=f"{MINE}:Adaptive", options={"tree_width": 3})}
+    )
+    preset(own, training_steps=1, checkpoint={"save_every": 1}).train()
+    again = preset(own, checkpoint={"save_every": 1})
+    again.resume()
+
+    assert 1 == again.sampler.level
+
+
+@pytest.mark.row(64, "a unit test with a batch made by hand")
+def test_a_batch_made_by_hand_is_enough_for_a_unit_test():
+    algorithm = Custom(Custom.Options(my_param=0.5), system=tiny_system(1))
+    graph = tiny_graph(tiny_node(0.4), tiny_node(0.8))
+    steps = algorithm.flatten_all([graph])
+    loss, logs = algorithm.step(algorithm.collate(steps))
+
+    assert [0.2, 0.4] == [pytest.approx(step.advantage) for step in steps]
+    assert math.isclose(0.3, logs["advantage_mean"], rel_tol=1e-6)
+    assert loss.requires_grad
+
+
+@pytest.mark.row(65, "contracts for a trainer, an optimiser, a schedule of one's own")
+@pytest.mark.xfail(strict=True, reason="these contracts are in work")
+def test_there_is_a_contract_for_each():
+    from astra_core.testing import check_optimizer, check_schedule, check_trainer
+
+    assert all((check_optimizer, check_schedule, check_trainer))
+
+
+@pytest.mark.row(66, "an integration test of two steps")
+def test_two_steps_are_a_setting(pipeline):
+    ran = pipeline(training={"training_steps": 2, "trainer": {"name": f"{MINE}:Loop"}})
+
+    assert (0, 2) == (ran.status, ran.report["training_steps"])
+
+
+class Broken(Trainer):
+    def windows(self, experience):
+        return experience.no_such_thing
+
+
+@pytest.mark.row(67, "errors of a class of one's own are clear")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (f"{MINE}:Broken", "AttributeError"),
+        (f"{MINE}:Missing", "must be importable"),
+        ("plugins.no_such:Mine", "must be importable"),
+        (f"{MINE}:TwoParts", "must be a subclass of astra_core.training.trainer.Trainer"),
+    ],
+)
+def test_a_mistake_is_one_line_with_its_name(pipeline, name, words):
+    ran = pipeline(training={"trainer": {"name": name}})
+
+    assert 2 == ran.status
+    assert name in ran.line
+    assert words in ran.line
+
+
+class Preference(DPO):
+    """DPO with a loss of its own."""
+
+    def step(self, batch):
+        from astra_core.algorithms.pairs import preference_loss
+
+        def losses(chosen, rejected):
+            return (1.0 - (chosen - rejected)).clamp(min=0.0)
+
+        return preference_loss(
+            self.system, batch, losses, beta=self.options.beta, length_normalised=False
+        )
+
+
+class ActorCritic(REINFORCE):
+    """A2C: the advantage is the reward minus the mean, over log-probabilities of its own."""
+
+    def step(self, batch):
+        logprobs = token_logprobs(self.system.attacker.model, batch.rows)
+        losses = -batch.advantages * logprobs * batch.mask
+        return losses.sum(), {"actor": float(losses.detach().sum())}
+
+
+@pytest.mark.row(68, "PPO, A2C and DPO as algorithms of one's own")
+@pytest.mark.parametrize("algorithm", [Preference, ActorCritic])
+def test_a_known_algorithm_written_anew_trains(algorithm):
+    system = tiny_system(1)
+    config = TrainingConfiguration(training_steps=1, num_episodes_per_experience=2, lr=0.01)
+    options = {"margin": 0.0} if algorithm is Preference else {}
+    trainer = Trainer(
+        config, sampler_of(system), algorithm(algorithm.Options(**options), system=system)
+    )
+    before = weights_of(trainer)
+    trainer.train()
+
+    assert before != weights_of(trainer)

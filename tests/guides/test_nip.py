@@ -1,0 +1,352 @@
+"""NIP's guide to a new trainer, pattern by pattern."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from guide_scripts import preset, sampler_of, weights_of
+
+from astra_core import Harness, Trainer, TrainingConfiguration
+from astra_core.algorithms.ppo import PPO
+from astra_core.algorithms.reinforce import REINFORCE
+from astra_core.algorithms.sft import SFT
+from astra_core.config import Count, Section
+from astra_core.models.language_model import LanguageModel
+from astra_core.samplers.tree import TreeSampler
+from astra_core.testing import tiny_system
+from astra_core.training.harness import Experience
+from plugins.lessons import LessonsTrainer
+
+MINE = __name__
+SERVICES = pytest.mark.skip(reason="services are not built yet")
+
+
+class Named(Trainer):
+    """Says who it is, with a number of its own."""
+
+    class Options(Section):
+        patience: Count = 3
+
+    def end(self):
+        is_over = self.progress.training_step >= self.options.patience
+        return super().end() or ("named" if is_over else "")
+
+
+@pytest.mark.row(69, "a trainer is registered and named")
+def test_a_trainer_is_named_by_its_import_path(pipeline):
+    named = {"name": f"{MINE}:Named", "options": {"patience": 1}}
+
+    assert "named" == pipeline(training={"trainer": named}).report["stopped_because"]
+
+
+@pytest.mark.row(70, "hyper-parameters of one's own (`SubParameters`)")
+def test_own_hyper_parameters_have_defaults_and_ranges(pipeline):
+    default = pipeline(training={"trainer": {"name": f"{MINE}:Named"}})
+    wrong = pipeline(training={"trainer": {"name": f"{MINE}:Named", "options": {"patience": 0}}})
+
+    assert 3 == default.report["training_steps"]
+    assert 2 == wrong.status
+    assert "patience" in wrong.line
+
+
+class OwnLoss(PPO):
+    """Only the loss differs; GAE and the loop are the built-in ones."""
+
+    def step(self, batch):
+        loss, logs = super().step(batch)
+        return 2 * loss, {**logs, "own_loss": 1.0}
+
+
+@pytest.mark.row(71, "`TensorDictRlTrainer`: only a loss and GAE")
+def test_a_loss_alone_is_enough(here):
+    mine = {"algorithm": {"name": f"{MINE}:OwnLoss"}, "training_steps": 1}
+    own, plain = preset(**mine), preset(**mine | {"algorithm": {"name": "ppo"}})
+
+    ratio = next(own.steps()).loss / next(plain.steps()).loss
+    assert ratio == pytest.approx(2.0, rel=1e-4)
+
+
+class TrainThenTest(Trainer):
+    """A train loop and a test loop, each a method of its own."""
+
+    def train(self):
+        self.run_train_loop()
+        self.run_test_loop()
+
+    def run_train_loop(self):
+        while self.progress.training_step < self.config.training_steps:
+            experience = self.harness.experience(self.progress.training_step)
+            for window in self.windows(experience):
+                self.update(window, experience)
+            self.progress.training_step += 1
+            self.save()
+
+    def run_test_loop(self):
+        self.evaluate()
+
+
+@pytest.mark.row(72, "`TensorDictTrainer`: a train loop and a test loop of one's own")
+def test_both_loops_run_in_a_script(here):
+    trainer = preset(trainer={"name": f"{MINE}:TrainThenTest"})
+    trainer.train()
+
+    assert [2] == [point.training_step for point in trainer.progress.evaluations]
+
+
+@pytest.mark.row(72)
+@pytest.mark.xfail(strict=True, reason="in work")
+def test_both_loops_run_in_the_pipeline(pipeline):
+    ran = pipeline(training={"trainer": {"name": f"{MINE}:TrainThenTest"}})
+
+    assert 0 == ran.status
+    assert [3] == [each["training_step"] for each in ran.report["evaluations"]]
+
+
+@pytest.mark.row(73, "`attach_progress_bar`: the total is known")
+def test_the_bar_knows_the_total(here, monkeypatch):
+    seen = []
+
+    def bar(description, *, total, done=0):
+        from contextlib import nullcontext
+
+        seen.append((description, total, done))
+        return nullcontext(seen.append)
+
+    monkeypatch.setattr("astra_core.training.trainer.progress_bar", bar)
+    preset(training_steps=2).train()
+
+    assert ("training", 2, 0) == seen[0]
+    assert 2 == seen[-1]
+
+
+@pytest.mark.row(74, "contexts: deterministic kernels, devices")
+def test_kernels_are_deterministic_and_the_device_is_a_setting(here):
+    trainer = preset()
+
+    assert torch.are_deterministic_algorithms_enabled()
+    assert "cpu" == trainer.sampler.system.attacker.device.type
+
+
+@pytest.fixture
+def lessons(world):
+    lines = [{"prompt": "why", "probe": "no"}, {"prompt": "you are", "probe": "so kind"}]
+    (world / "lessons.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    return {
+        "trainer": {"name": "plugins.lessons:LessonsTrainer", "options": {"path": "lessons.jsonl"}},
+        "algorithm": {"name": "sft"},
+        "lr": 0.01,
+    }
+
+
+@pytest.mark.row(75, "`solo_agent`: supervised learning")
+def test_supervised_learning_lowers_its_loss(here):
+    lines = [{"prompt": "why", "probe": "no"}, {"prompt": "you are", "probe": "so kind"}]
+    Path("lessons.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    system = tiny_system(1)
+    choice = {"name": "plugins.lessons:LessonsTrainer", "options": {"path": "lessons.jsonl"}}
+    config = TrainingConfiguration.read(
+        {"trainer": choice, "training_steps": 4, "lr": 0.01}, where="training"
+    )
+    trainer = LessonsTrainer(config, sampler_of(system), SFT(SFT.Options(), system=system))
+    losses = [report.loss for report in trainer.steps()]
+
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.row(75)
+@pytest.mark.xfail(strict=True, reason="an export of the last weights is in work")
+def test_supervised_learning_exports_what_it_has_learned(pipeline, world, lessons):
+    (world / "plugins/lessons.py").write_text(
+        (Path(__file__).parents[2] / "plugins/lessons.py").read_text("utf-8"), "utf-8"
+    )
+    ran = pipeline(training={**lessons, "keep": "last"})
+
+    assert 0 == ran.status
+
+
+@pytest.mark.row(76, "`PureTextRlTrainer`: stages, state after each")
+@SERVICES
+def test_stages_of_a_remote_training_are_saved_one_by_one():
+    """Rollouts, jobs and waiting are stages of their own."""
+
+
+@pytest.mark.row(77, "fine-tune jobs are created, awaited, switched to")
+@SERVICES
+def test_fine_tune_jobs_are_created_and_awaited():
+    """A job is paid once."""
+
+
+class OwnRollouts(TreeSampler):
+    """Says every prompt backwards."""
+
+    def roll_out(self, prompts, *, iteration):
+        return super().roll_out(prompts[::-1], iteration=iteration)[::-1]
+
+
+@pytest.mark.row(78, "`_sample_rollouts` overridden")
+def test_own_rollouts_are_learned_from(pipeline):
+    options = {"tree_width": 3, "num_responses": 2}
+    ran = pipeline(rollouts={"sampler": {"name": f"{MINE}:OwnRollouts", "options": options}})
+
+    assert 0 == ran.status
+
+
+class Telling(REINFORCE):
+    """The usual figures and one more."""
+
+    def remember(self, graphs):
+        figures = super().remember(graphs)
+        return {
+            **figures,
+            "longest": float(max(len(n.probe_ids) for g in graphs for n in g.nodes())),
+        }
+
+
+@pytest.mark.row(79, "`_get_log_stats` overridden")
+def test_an_algorithm_adds_figures_of_the_rollouts(here):
+    reports = list(preset(algorithm={"name": f"{MINE}:Telling"}).steps())
+
+    assert all(report.metrics["train/longest"] >= 1 for report in reports)
+
+
+class TellingSampler(TreeSampler):
+    """Has figures of its own."""
+
+    def figures(self, graphs):
+        return {"sampled": float(len(graphs))}
+
+
+@pytest.mark.row(79)
+@pytest.mark.xfail(strict=True, reason="figures of samplers are in work")
+def test_a_sampler_adds_figures_of_the_rollouts(pipeline):
+    options = {"tree_width": 3}
+    ran = pipeline(rollouts={"sampler": {"name": f"{MINE}:TellingSampler", "options": options}})
+
+    assert any(name.endswith("sampled") for name in ran.rows[1])
+
+
+@pytest.mark.row(80, "`test_scheme`: none, all, last, first and last")
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"eval_every": 1, "eval_first": True}, [0, 1, 2]),
+        ({"eval_every": 99, "eval_first": False}, [2]),
+        ({"eval_every": 99, "eval_first": True}, [0, 2]),
+    ],
+)
+def test_evaluations_happen_when_they_are_asked_for(here, changes, expected):
+    progress = preset(**changes).train()
+
+    assert expected == [point.training_step for point in progress.evaluations]
+
+
+@pytest.mark.row(80)
+@pytest.mark.xfail(strict=True, reason="no evaluation at all is in work")
+def test_no_evaluation_happens_when_none_is_asked_for(here):
+    assert [] == preset(eval_every=None, eval_first=False).train().evaluations
+
+
+@pytest.mark.row(81, "the run resumes from any stage")
+def test_a_cut_run_ends_where_a_whole_one_does(here):
+    whole = preset(training_steps=3, checkpoint={"save_every": 1})
+    whole.train()
+    weights, best = weights_of(whole), whole.best.training_step
+    shutil.rmtree("my/run")
+    cut = preset(training_steps=3, checkpoint={"save_every": 1})
+    for report in cut.steps():
+        if report.training_step == 2:
+            break
+    again = preset(training_steps=3, checkpoint={"save_every": 1})
+
+    assert again.resume()
+    again.train()
+    assert (weights, best) == (weights_of(again), again.best.training_step)
+
+
+@pytest.mark.row(82, "seed, train, test, save")
+def test_the_same_seed_ends_with_the_same_saved_model(pipeline):
+    digests = [
+        pipeline(**sections).report["checkpoint_digest"]
+        for sections in ({"training": {"lr": 0.01}}, {"training": {"lr": 0.01}})
+    ]
+
+    assert digests[0] == digests[1]
+    assert LanguageModel.load(Path("models/attacker")).num_parameters > 0
+
+
+@pytest.mark.row(83, "settings of the machine are apart from hyper-parameters")
+def test_where_a_run_is_recorded_is_no_hyper_parameter(pipeline):
+    keys = {
+        pipeline(registration={"experiment": name}).report["run_key"] for name in ("one", "two")
+    }
+
+    assert 1 == len(keys)
+
+
+@pytest.mark.row(84, "several agents, shared models")
+@pytest.mark.xfail(strict=True, reason="several agents are in work")
+def test_several_agents_learn_together():
+    from astra_core import agents
+
+    assert agents
+
+
+class NoRollouts(Harness):
+    """An experience that comes from elsewhere."""
+
+    def experience(self, iteration, *, graphs=None):
+        rolled = super().experience(0, graphs=graphs)
+        return Experience(iteration, rolled.graphs, rolled.steps, {"rollout/own": 1.0}, 0.0)
+
+
+class OtherData(Trainer):
+    """Another structure of data: only the harness is replaced."""
+
+    def __init__(self, *arguments, **parts):
+        super().__init__(*arguments, **parts)
+        self.harness = NoRollouts(self.harness.sampler, self.harness.algorithm, num_episodes=2)
+
+
+@pytest.mark.row(85, "`Trainer` for another structure of data")
+def test_another_harness_feeds_the_same_loop(here):
+    reports = list(preset(trainer={"name": f"{MINE}:OtherData"}).steps())
+
+    assert {1.0} == {report.metrics["rollout/own"] for report in reports}
+
+
+@pytest.mark.row(86, "artifacts are logged")
+def test_params_and_figures_are_at_the_tracker(pipeline, world):
+    from mlflow import MlflowClient
+
+    pipeline(training={"lr": 0.011})
+    client = MlflowClient(f"sqlite:///{world}/mlflow.db")
+    (experiment,) = [e for e in client.search_experiments() if e.name == "red-team-training"]
+    newest = client.search_runs([experiment.experiment_id], max_results=1)[0]
+
+    assert "0.011" == newest.data.params["training.lr"]
+    assert "eval/attack_success_rate" in newest.data.metrics
+
+
+@pytest.mark.row(87, "rates per part, schedules of updates")
+def test_a_part_has_its_own_rate_and_timetable(here):
+    def moved_by(**part):
+        trainer = preset(parts={"embedding": {"pattern": "embed", **part}}, training_steps=1)
+        weight = trainer.sampler.system.attacker.model.get_input_embeddings().weight
+        before, moved = weight.detach().clone(), 0.0
+        for _ in trainer.steps():
+            moved = float((weight.detach() - before).abs().sum())
+        return moved
+
+    moved = [moved_by(lr_factor=factor) for factor in (0.0, 1.0, 2.0)]
+    assert 0.0 == moved[0] < moved[1] < moved[2]
+    assert 0.0 == moved_by(active="never")
+
+
+@pytest.mark.row(88, "training goes on from an earlier attacker")
+@pytest.mark.xfail(strict=True, reason="a warm start is in work")
+def test_an_earlier_attacker_is_where_training_begins():
+    from tasks.params.schema import ModelsConfiguration
+
+    assert "warm_start" in ModelsConfiguration.model_fields
