@@ -42,7 +42,7 @@ class Lessons(Harness):
         super().__init__(harness.sampler, harness.algorithm, num_episodes=1)
         self._steps = tuple(steps)
 
-    def experience(self, iteration: int, *, graphs: Sequence[Graph] | None = None) -> Experience:
+    def collected(self, iteration: int, graphs: Sequence[Graph] | None) -> Experience:
         """All lessons; existing rollouts are ignored."""
         del graphs
         return Experience(iteration, (), self._steps, {"rollout/num_steps": len(self._steps)}, 0.0)

@@ -1,12 +1,15 @@
 """The Harness: experience from the sampler, batches for the Trainer."""
 
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Batch
 from astra_core.config import Shuffle
+from astra_core.errors import ConfigurationError
 from astra_core.extensions import promises
 from astra_core.files import record_digest
 from astra_core.reward import rewarded as assigned
@@ -18,7 +21,7 @@ from astra_core.training.distributed import World
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """What one iteration learns from.
+    """What one iteration learns from; iterating gives its batches, as a hand-written loop wants.
 
     Attributes:
         iteration: Counted from 0.
@@ -27,6 +30,7 @@ class Experience:
         metrics: Means over the nodes, and the figures of reward, algorithm and sampler about them.
         rollout_s: Seconds it took to collect, scoring not counted.
         score_s: Seconds of scoring.
+        divided: Its batches, all epochs; None where the harness that made it divides none.
     """
 
     iteration: int
@@ -35,11 +39,47 @@ class Experience:
     metrics: dict[str, float]
     rollout_s: float
     score_s: float = 0.0
+    divided: Callable[["Experience"], Iterator[Batch]] | None = field(
+        default=None, repr=False, compare=False
+    )
+
+    def __iter__(self) -> Iterator[Batch]:
+        if self.divided is None:
+            msg = (
+                "an experience must come from Harness.experience to give batches, got one made by "
+                "hand; use harness.batches(experience, epoch=0, batch_size=...)"
+            )
+            raise ConfigurationError(msg)
+        return self.divided(self)
 
     def digest(self) -> str:
         """A digest of the rollouts."""
         nodes = [node for graph in self.graphs for node in graph.nodes()]
         return record_digest([[node.probe_ids, node.response_ids] for node in nodes])
+
+
+class Watcher(Protocol):
+    """Who counts what a hand-written loop does with a harness: a Trainer's ``HandLoop``."""
+
+    def begin(self) -> tuple[int, Sequence[Graph] | None]:
+        """The next iteration, and its rollouts where they exist."""
+        ...
+
+    def given(self, experience: Experience) -> None:
+        """That is learned from now."""
+        ...
+
+    def opened(self, experience: Experience) -> None:
+        """Its batches are being taken."""
+        ...
+
+    def learned(self, experience: Experience) -> None:
+        """Its batches were all taken."""
+        ...
+
+    def step(self, algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float]]:
+        """The mean loss and figures of a batch."""
+        ...
 
 
 class Harness:
@@ -51,7 +91,12 @@ class Harness:
         num_episodes: Prompts of one experience, each of which may be run several times.
         shuffle: What is shuffled in each epoch: whole trees, whose steps are read with
             their common context, or single steps.
+        batch_size: Steps of a batch where an experience is iterated.
+        num_epochs: Times an experience that is iterated gives its steps.
         world: The processes that share the rollouts; None for this one alone.
+
+    Attributes:
+        watcher: Of the Trainer whose harness this is; alone it counts its iterations itself.
     """
 
     def __init__(
@@ -61,21 +106,55 @@ class Harness:
         *,
         num_episodes: int,
         shuffle: Shuffle = "trees",
+        batch_size: int = 16,
+        num_epochs: int = 1,
         world: World | None = None,
     ) -> None:
         self.sampler = sampler
         self.algorithm = algorithm
         self._num_episodes = num_episodes
         self._shuffle = shuffle
+        self._batch_size = batch_size
+        self._num_epochs = num_epochs
+        self._next_iteration = 0
+        self.watcher: Watcher | None = None
         self._world = world or World()
 
-    def experience(self, iteration: int, *, graphs: Sequence[Graph] | None = None) -> Experience:
+    def experience(
+        self, iteration: int | None = None, *, graphs: Sequence[Graph] | None = None
+    ) -> Experience:
         """The experience of one iteration.
 
         Args:
-            iteration: Names the prompts and the random numbers.
+            iteration: Names the prompts and the random numbers; None takes the next, and a Trainer
+                whose harness this is then counts its training steps by itself.
             graphs: Rollouts of the present policy that exist already, used instead of new ones.
         """
+        if iteration is not None:
+            return self.collected(iteration, graphs)
+        if self.watcher is None:
+            self._next_iteration += 1
+            return self.collected(self._next_iteration - 1, graphs)
+        iteration, rolled_out = self.watcher.begin()
+        found = self.collected(iteration, graphs or rolled_out)
+        self.watcher.given(found)
+        return found
+
+    def step(self, batch: Batch) -> tuple[Tensor, dict[str, float]]:
+        """The mean loss of a batch and figures on it, for a loop that is written by hand.
+
+        Where ``n`` batches make one update, each of their losses is divided by ``n``.
+
+        Raises:
+            PluginError: The algorithm failed, or gave no loss.
+        """
+        if self.watcher is not None:
+            return self.watcher.step(self.algorithm, batch)
+        loss, logs = promises.loss_of(self.algorithm, batch)
+        return loss / (batch.weight or 1.0), logs
+
+    def collected(self, iteration: int, graphs: Sequence[Graph] | None) -> Experience:
+        """The experience of this iteration; overridden where it comes from elsewhere."""
         start, scored = time.perf_counter(), self.sampler.score_s
         if graphs is None:
             graphs = self._rolled_out(iteration)
@@ -92,6 +171,7 @@ class Harness:
             {**_experience_metrics(rewarded, len(steps)), **figures},
             time.perf_counter() - start - score_s,
             score_s,
+            self._divided,
         )
 
     def _rolled_out(self, iteration: int) -> list[Graph]:
@@ -110,6 +190,15 @@ class Harness:
         every = world.whole(graphs)
         sampler.refuse_many_failures(every)
         return every
+
+    def _divided(self, experience: Experience) -> Iterator[Batch]:
+        """Every batch of every epoch; a watcher learns of the first and of the end."""
+        if self.watcher is not None:
+            self.watcher.opened(experience)
+        for epoch in range(self._num_epochs):
+            yield from self.batches(experience, epoch=epoch, batch_size=self._batch_size)
+        if self.watcher is not None:
+            self.watcher.learned(experience)
 
     def batches(self, experience: Experience, *, epoch: int, batch_size: int) -> Iterator[Batch]:
         """The steps as micro-batches, reordered in each epoch; none is dropped."""

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
 
@@ -92,6 +92,43 @@ class Progress:
         known = {each.name for each in fields(cls)} & record.keys()
         points = [EvaluationPoint(**point) for point in record["evaluations"]]
         return cls(**{**{name: record[name] for name in known}, "evaluations": points})
+
+
+class Reports:
+    """Who hears of updates: each once, and as late as its figures can still change.
+
+    An update is told when the next one begins, when a checkpoint is about to be written, or at the
+    end, so that a listener's record has every update that a checkpoint has.
+    """
+
+    def __init__(self) -> None:
+        self._hear: Callable[[StepReport], None] | None = None
+        self._pending: StepReport | None = None
+
+    def to(self, hear: Callable[[StepReport], None]) -> None:
+        """Names the listener; without one nothing is kept."""
+        self._hear = hear
+
+    def note(self, report: StepReport) -> None:
+        """Takes an update, or better figures of the last one."""
+        if self._hear is None:
+            return
+        if self._pending is not None and self._pending.step != report.step:
+            self.flush()
+        self._pending = report
+
+    def add_evaluation(self, seconds: float) -> None:
+        """Adds the seconds of an evaluation to the update that it followed."""
+        if self._pending is not None:
+            timings = self._pending.timings
+            spent = timings.get("time/eval_s", 0.0) + seconds
+            self._pending = replace(self._pending, timings={**timings, "time/eval_s": spent})
+
+    def flush(self) -> None:
+        """Tells of what was not told yet."""
+        report, self._pending = self._pending, None
+        if report is not None and self._hear is not None:
+            self._hear(report)
 
 
 @contextmanager

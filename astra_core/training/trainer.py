@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import torch
 from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Batch
@@ -25,6 +26,7 @@ from astra_core.models.language_model import LanguageModel
 from astra_core.models.lora import add_adapters
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
+from astra_core.training.by_hand import HandLoop
 from astra_core.training.checkpoint import Checkpoint, CheckpointStore
 from astra_core.training.distributed import World
 from astra_core.training.evaluation_scheme import (
@@ -33,7 +35,13 @@ from astra_core.training.evaluation_scheme import (
     require_same_score,
 )
 from astra_core.training.harness import Experience, Harness
-from astra_core.training.progress import EvaluationPoint, Progress, StepReport, progress_bar
+from astra_core.training.progress import (
+    EvaluationPoint,
+    Progress,
+    Reports,
+    StepReport,
+    progress_bar,
+)
 from astra_core.training.resume_policy import (
     as_begun,
     forget_last_look,
@@ -43,7 +51,7 @@ from astra_core.training.resume_policy import (
 from astra_core.training.state import RunState
 from astra_core.training.stopping import Best, Stopping
 from astra_core.training.trial import Trial, tried
-from astra_core.training.update import Updates, learning_plan, refuse_many_nonfinite
+from astra_core.training.update import Update, Updates, learning_plan, refuse_many_nonfinite
 
 __all__ = ["EvaluationPoint", "Progress", "StepReport", "Trainer"]
 
@@ -51,8 +59,8 @@ __all__ = ["EvaluationPoint", "Progress", "StepReport", "Trainer"]
 class Trainer:
     """Optimises the sampler's attacker with an algorithm's loss.
 
-    A custom Trainer overrides ``examine``, ``windows``, ``save``, ``end`` or ``steps``, and has its
-    own ``Options``, available as ``self.options``; see docs/extending.md.
+    A custom Trainer overrides ``examine``, ``windows``, ``save``, ``end``, ``steps`` or ``train``,
+    and has its own ``Options``, available as ``self.options``; see docs/extending.md.
 
     Args:
         config: What to do; the optimiser and the schedule are built from it.
@@ -94,20 +102,46 @@ class Trainer:
         self.store = store
         self.progress = Progress()
         self.best = Best(metric=config.metric, mode=config.mode)
+        self.reports = Reports()
         self._first_graphs = first_graphs
+        if config.lora is not None:
+            add_adapters(self._attacker.model, config.lora, seed=sampler.seed)
+        self.updates = Updates(config, algorithm, self._attacker, world=self.world)
+        self.by_hand = HandLoop(
+            self.updates,
+            self._attacker,
+            progress=lambda: self.progress,
+            first_graphs=first_graphs,
+            noted=self._note,
+            told=self._updated,
+        )
         self.harness = Harness(
             sampler,
             algorithm,
             num_episodes=config.num_episodes_per_experience,
             shuffle=config.shuffle,
+            batch_size=config.batch_size,
+            num_epochs=config.epochs_per_experience,
             world=self.world,
         )
-        if config.lora is not None:
-            add_adapters(self._attacker.model, config.lora, seed=sampler.seed)
-        self.updates = Updates(config, algorithm, self._attacker, world=self.world)
         self._stopping = Stopping(config.early_stopping)
         self._state = RunState(config, sampler, algorithm, updates=self.updates, trainer=self)
         self._eval_s = 0.0
+
+    @property
+    def harness(self) -> Harness:
+        """Collects experience; in another one the loop written by hand is counted too."""
+        return self._harness
+
+    @harness.setter
+    def harness(self, harness: Harness) -> None:
+        self._harness = harness
+        harness.watcher = self.by_hand
+
+    @property
+    def optimizer(self) -> torch.optim.Optimizer:
+        """The optimiser that ``training.optimizer`` names, whose state is in the checkpoints."""
+        return self.updates.optimizer
 
     @property
     def plan(self) -> Plan:
@@ -123,6 +157,8 @@ class Trainer:
         with progress_bar("training", total=self.config.training_steps, done=done) as show:
             for report in reports_of(self):
                 show(self.progress.training_step)
+                self.reports.note(report)
+                self.reports.flush()
                 if on_step is not None:
                     on_step(report)
         return self.progress
@@ -213,9 +249,7 @@ class Trainer:
         experience = self.harness.experience(iteration, graphs=graphs)
         if self.world.size > 1:
             self.world.check_equal(experience.digest(), "the experience of a training step")
-        if not experience.steps:
-            self.progress.num_empty += 1
-        self._stopping.note(experience.metrics)
+        self._note(experience)
         last: StepReport | None = None
         for window in self.windows(experience):
             if self._spent():
@@ -233,6 +267,10 @@ class Trainer:
             timings = {**last.timings, **peaks, "time/eval_s": self._eval_s}
             self._eval_s = 0.0
             yield replace(last, timings=timings)
+
+    def _note(self, experience: Experience) -> None:
+        self.progress.num_empty += int(not experience.steps)
+        self._stopping.note(experience.metrics)
 
     def _evaluate_if_due(self) -> None:
         is_due = self.scheme.is_due(self.progress.training_step)
@@ -263,13 +301,19 @@ class Trainer:
         is_dumped = step in self.config.dump_steps and self.world.is_first
         dump = self.store.dump(step) if self.store is not None and is_dumped else None
         update = self.updates.apply(window, training_step=experience.iteration, dump=dump)
-        self.progress.step = step
+        return self._updated(update, experience, is_first)
+
+    def _updated(self, update: Update, experience: Experience, is_first: bool) -> StepReport:
+        """The report of an update that was made."""
+        self.progress.step += 1
         self.progress.num_nonfinite += int(update.is_skipped)
         limit = self.config.max_nonfinite_steps
         refuse_many_nonfinite(self.progress.num_nonfinite, limit=limit, last=update)
         memory = peak_memory(self._attacker.device)
-        report = update.report(step, experience, memory, is_first=is_first)
-        return replace(report, metrics={**report.metrics, **own_figures(self)})
+        report = update.report(self.progress.step, experience, memory, is_first=is_first)
+        report = replace(report, metrics={**report.metrics, **own_figures(self)})
+        self.reports.note(report)
+        return report
 
     def figures(self) -> Mapping[str, float]:
         """Figures of its own on the update that was just done, logged as ``trainer/name``."""
@@ -291,6 +335,7 @@ class Trainer:
 
     def evaluate(self) -> None:
         """Evaluates the attacker as it is, and writes it as the best so far if it is."""
+        self.by_hand.settle()
         if self.evaluator is None:
             return
         start, progress = time.perf_counter(), self.progress
@@ -301,7 +346,9 @@ class Trainer:
         is_best = self.best.offer(metrics, done, name, min_delta=min_delta)
         if is_best and self.store is not None and self.world.is_first:
             self.store.save_model(name, self._state.write_model)
-        self._eval_s += time.perf_counter() - start
+        seconds = time.perf_counter() - start
+        self._eval_s += seconds
+        self.reports.add_evaluation(seconds)
 
     def examine(self, evaluator: Evaluator) -> dict[str, float]:
         """What the attacker scores as it is now; the same whenever its weights are the same."""
@@ -322,6 +369,8 @@ class Trainer:
 
     def save(self) -> None:
         """Writes a checkpoint of the run as it is now."""
+        self.by_hand.settle()
+        self.reports.flush()
         if self.store is not None and self.world.is_first:
             self.store.save(self._state.checkpoint(self.progress, self.best, self._stopping))
         self.world.barrier()

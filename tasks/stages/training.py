@@ -5,7 +5,6 @@ reach: DVC deletes a stage's outputs before it starts. Where it ended is an outp
 more training steps goes on from there, also in another clone.
 """
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,6 +43,7 @@ from tasks.records.training import TrainingSummary, record_of, summary_of
 
 if TYPE_CHECKING:
     from astra_core.training.distributed import World
+    from astra_core.training.progress import StepReport
     from astra_core.training.trainer import Trainer
     from tasks.tracking.sinks import Sinks
 
@@ -134,9 +134,9 @@ def train_attacker(
 
     Of several processes that train together the first alone writes.
     """
-    from astra_core.extensions.promises import reports_of
     from astra_core.models.pretrained import device_for
     from astra_core.training.distributed import World
+    from astra_core.training.driving import drive
 
     device = device_for(params.machine.device)
     world = World.join(device=device)
@@ -151,7 +151,7 @@ def train_attacker(
     if world.is_first:
         _recorded(trainer, run, files.steps)
     else:
-        deque(reports_of(trainer), maxlen=0)
+        drive(trainer, lambda _: None)
     world.leave()
     summary = summary_of(trainer)
     if world.is_first:
@@ -230,20 +230,24 @@ def _export(trainer: "Trainer", summary: TrainingSummary, folder: Path, *, run_k
 
 
 def _drive(trainer: "Trainer", journal: Journal, log: "Sinks") -> None:
-    from astra_core.extensions.promises import reports_of
+    from astra_core.training.driving import drive
 
     logged = 0
     total = trainer.config.training_steps
     done = trainer.progress.training_step
+
+    def hear(report: "StepReport") -> None:
+        nonlocal logged, done
+        journal.add(report.row())
+        # Evaluations first: a sink may want its steps in order, and the first is of step 0.
+        logged = _log_evaluations(trainer, log, logged)
+        log.log_step({**report.row(), **report.timings}, report.step)
+        advance(report.training_step - 1 - done)
+        done = report.training_step - 1
+
     with progress("training", total=total) as advance:
         advance(done)
-        for report in reports_of(trainer):
-            journal.add(report.row())
-            # Evaluations first: a sink may want its steps in order, and the first is of step 0.
-            logged = _log_evaluations(trainer, log, logged)
-            log.log_step({**report.row(), **report.timings}, report.step)
-            advance(report.training_step - 1 - done)
-            done = report.training_step - 1
+        drive(trainer, hear)
         advance(total - done)
     _log_evaluations(trainer, log, logged)
 

@@ -171,7 +171,8 @@ def _parse_python(words: list[str]) -> None:
 
         assert {*words[2:3]} <= {*BENCHMARKS, *COMMANDS}
     else:
-        assert (ROOT / (words[1].replace(".", "/") + ".py")).is_file()
+        place = ROOT / words[1].replace(".", "/")
+        assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file()
 
 
 def _parse_torchrun(words: list[str]) -> None:

@@ -173,7 +173,6 @@ def test_the_batch_size_is_that_of_the_batches():
 
 
 @pytest.mark.row(11, "`loss, logs = harness.step(batch)` in a loop of one's own")
-@pytest.mark.xfail(strict=True, reason="in work")
 def test_a_hand_written_loop_is_the_trainers_own():
     class ByHand(Trainer):
         def train(self):
@@ -273,7 +272,6 @@ class {name}(Trainer):
 
 
 @pytest.mark.row(17, "`train()` overridden, named in params.yaml")
-@pytest.mark.xfail(strict=True, reason="in work")
 def test_an_own_train_is_what_the_pipeline_calls(pipeline, plugin):
     name = plugin("by_hand:ByHand", BY_HAND.format(name="ByHand", after=""))
     ran = pipeline(training={"trainer": {"name": name}, "max_grad_norm": None})
@@ -289,7 +287,6 @@ def test_an_own_train_is_what_the_pipeline_calls(pipeline, plugin):
 
 
 @pytest.mark.row(17)
-@pytest.mark.xfail(strict=True, reason="in work")
 def test_an_own_train_resumes_where_it_was_killed(pipeline, plugin):
     late = "self.progress.step > 4 and os.environ.pop('KILL', '')"
     kill = f"import os; {late} and os.kill(os.getpid(), 9)"

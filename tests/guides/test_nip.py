@@ -96,7 +96,6 @@ def test_both_loops_run_in_a_script(here):
 
 
 @pytest.mark.row(72)
-@pytest.mark.xfail(strict=True, reason="in work")
 def test_both_loops_run_in_the_pipeline(pipeline):
     ran = pipeline(training={"trainer": {"name": f"{MINE}:TrainThenTest"}})
 

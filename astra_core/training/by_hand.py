@@ -1,0 +1,189 @@
+"""A loop written by hand: its updates are counted and reported as the Trainer's own are.
+
+Such a loop knows a harness and an optimiser alone:
+
+    for batch in self.harness.experience():
+        loss, logs = self.harness.step(batch)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+
+The optimiser's hooks tell when an update begins and when it is done.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from astra_core.algorithm import Algorithm, Batch
+from astra_core.errors import ConfigurationError
+from astra_core.extensions.promises import loss_of
+from astra_core.models.language_model import LanguageModel
+from astra_core.rollout import Graph
+from astra_core.training.harness import Experience
+from astra_core.training.progress import Progress
+from astra_core.training.update import Update, Updates
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """One batch of an update that is not done yet: its mean loss and its figures."""
+
+    batch: Batch
+    loss: float
+    logs: dict[str, float]
+
+
+class HandLoop:
+    """Watches a Trainer's harness and optimiser while a loop of its own drives them.
+
+    Args:
+        updates: Whose optimiser and schedule move.
+        attacker: Who learns.
+        progress: Where the run is now.
+        first_graphs: Rollouts of the untrained attacker, the first experience.
+        noted: Hears of each experience.
+        told: Hears of each update, the experience it learned from, and whether it is the first.
+    """
+
+    def __init__(
+        self,
+        updates: Updates,
+        attacker: LanguageModel,
+        *,
+        progress: Callable[[], Progress],
+        first_graphs: Sequence[Graph] | None,
+        noted: Callable[[Experience], None],
+        told: Callable[[Update, Experience, bool], object],
+    ) -> None:
+        self._updates = updates
+        self._attacker = attacker
+        self._progress = progress
+        self._first_graphs = first_graphs
+        self._noted = noted
+        self._told = told
+        self._scopes = ExitStack()
+        self._passes: list[_Pass] = []
+        self._begun: int | None = None
+        self._counted: int | None = None
+        self._is_iterated = False
+        self._experience: Experience | None = None
+        self._is_first = True
+        self._norm, self._lr, self._start = 0.0, 0.0, 0.0
+        updates.optimizer.register_step_pre_hook(self._before)
+        updates.optimizer.register_step_post_hook(self._after)
+
+    def begin(self) -> tuple[int, Sequence[Graph] | None]:
+        """The next iteration, and its rollouts where they exist; the one before is learned.
+
+        Raises:
+            ConfigurationError: The loop counts the training steps too.
+        """
+        self.end()
+        iteration = self._progress().training_step
+        self._require_count(self._counted)
+        self._begun, self._is_iterated, self._is_first = iteration, False, True
+        return iteration, self._first_graphs if iteration == 0 else None
+
+    def given(self, experience: Experience) -> None:
+        """Takes note of what is learned from."""
+        self._experience = experience
+        self._noted(experience)
+
+    def opened(self, experience: Experience) -> None:
+        """Takes note that its batches are taken one by one, to the last."""
+        self._is_iterated = self._begun == experience.iteration
+
+    def learned(self, experience: Experience) -> None:
+        """Counts a training step once all its batches were taken."""
+        if self._begun == experience.iteration:
+            self.end()
+
+    def settle(self) -> None:
+        """Before the attacker is saved or evaluated: an experience learned by windows is over."""
+        self._scopes.close()
+        if not self._is_iterated:
+            self.end()
+
+    def end(self) -> None:
+        """Counts the experience that was begun, if it is not counted yet."""
+        self._scopes.close()
+        begun, self._begun = self._begun, None
+        if begun is None:
+            return
+        self._require_count(begun)
+        self._updates.move_schedule()
+        self._counted = self._progress().training_step = begun + 1
+
+    def _require_count(self, count: int | None) -> None:
+        """Returns if nobody else has counted training steps."""
+        if count not in {None, self._progress().training_step}:
+            msg = (
+                "a loop must count training steps once, got progress.training_step += 1 beside "
+                "harness.experience(), which counts them; leave one out, or name the iteration as "
+                "in harness.experience(self.progress.training_step)"
+            )
+            raise ConfigurationError(msg)
+
+    def step(self, algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float]]:
+        """The mean loss of a batch, computed as in an update, and figures on it."""
+        plan = self._updates.plan
+        if not self._passes:
+            self._start = time.perf_counter()
+            self._scopes.close()
+            self._scopes.enter_context(plan.learns(self._attacker.model))
+        with plan.autocast():
+            loss, logs = loss_of(algorithm, batch)
+        mean = loss / (batch.weight or 1.0)
+        self._passes.append(_Pass(batch, float(mean.detach()), logs))
+        return mean, logs
+
+    def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Measures the gradients; those that are no numbers are dropped, as in any update."""
+        if not self._passes:
+            return
+        self._scopes.close()
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        gradients = [weight.grad for weight in weights if weight.grad is not None]
+        self._norm = float(torch.nn.utils.get_total_norm(gradients))
+        self._lr = float(optimizer.param_groups[0]["lr"])
+        if not self._is_finite():
+            for weight in weights:
+                weight.grad = None
+
+    def _after(self, *_: Any) -> None:
+        """Tells of the update that is done."""
+        passes, self._passes = self._passes, []
+        if not passes or self._experience is None:
+            return
+        weights = [each.batch.weight for each in passes]
+        whole = math.fsum(weights) or 1.0
+        names = {name for each in passes for name in each.logs}
+        update = Update(
+            loss=math.fsum(each.loss * own for each, own in zip(passes, weights, strict=True))
+            / whole,
+            grad_norm=self._norm,
+            lr=self._lr,
+            num_tokens=sum(each.batch.num_tokens for each in passes),
+            is_skipped=not (
+                math.isfinite(self._norm) and all(math.isfinite(p.loss) for p in passes)
+            ),
+            metrics={
+                name: math.fsum(each.logs.get(name, 0.0) * each.batch.weight for each in passes)
+                / whole
+                for name in sorted(names)
+            },
+            train_s=time.perf_counter() - self._start,
+        )
+        is_first, self._is_first = self._is_first, False
+        self._told(update, self._experience, is_first)
+
+    def _is_finite(self) -> bool:
+        losses = [each.loss for each in self._passes]
+        return math.isfinite(self._norm) and all(map(math.isfinite, losses))

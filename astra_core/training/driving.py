@@ -1,0 +1,65 @@
+"""A whole training with a listener, whether the trainer has a ``train`` of its own or not."""
+
+from collections import deque
+from collections.abc import Callable
+
+from astra_core.errors import TrainingError
+from astra_core.extensions.calls import path_of, plugin_call
+from astra_core.extensions.promises import reports_of
+from astra_core.training.progress import StepReport
+from astra_core.training.trainer import Trainer
+
+
+def drive(trainer: Trainer, hear: Callable[[StepReport], None]) -> None:
+    """Trains to the end; the attacker then has the best weights.
+
+    A ``train`` of the trainer's own is called, and all that it keeps of the Trainer goes on: each
+    update is heard of, whether by ``update``, ``steps`` or the optimiser; when it has returned, the
+    last weights are evaluated, the state is saved and the best weights are loaded, as after the
+    Trainer's own loop.
+
+    Args:
+        trainer: Begun, or resumed.
+        hear: Called with each update, once; before any checkpoint that has it.
+
+    Raises:
+        TrainingError: A ``train`` of its own told of no update, or went on beyond the last
+            training step.
+    """
+    if type(trainer).train is Trainer.train:
+        for report in reports_of(trainer):
+            hear(report)
+        return
+    trainer.reports.to(hear)
+    if not trainer.progress.stopped_because:
+        with plugin_call("trainer", trainer, "train"):
+            trainer.train()
+        _conclude(trainer)
+    deque(Trainer.steps(trainer), maxlen=0)
+    trainer.reports.flush()
+
+
+def _conclude(trainer: Trainer) -> None:
+    """Says why it has ended, if its ``train`` did not."""
+    trainer.by_hand.end()
+    _check(trainer)
+    if not trainer.progress.stopped_because:
+        trainer.progress.stopped_because = trainer.end() or "its train() has returned"
+        trainer.save()
+
+
+def _check(trainer: Trainer) -> None:
+    progress, subject = trainer.progress, f"trainer '{path_of(trainer)}'"
+    if not progress.step:
+        msg = (
+            f"{subject} must tell of its updates, got none from its train(); call self.update(...) "
+            "in it, or self.harness.step(batch) and then self.optimizer.step()"
+        )
+        raise TrainingError(msg)
+    if progress.training_step > trainer.config.training_steps:
+        msg = (
+            f"{subject} must end after {trainer.config.training_steps} training steps, got "
+            f"{progress.training_step} from its train(); begin at self.progress.training_step, "
+            "where a resumed run stands, and count each step once"
+        )
+        raise TrainingError(msg)
