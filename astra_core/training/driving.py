@@ -14,9 +14,9 @@ def drive(trainer: Trainer, hear: Callable[[StepReport], None]) -> None:
     """Trains to the end; the attacker then has the best weights.
 
     A ``train`` of the trainer's own is called, and all that it keeps of the Trainer goes on: each
-    update is heard of, whether by ``update``, ``steps`` or the optimiser; when it has returned, the
-    last weights are evaluated, the state is saved and the best weights are loaded, as after the
-    Trainer's own loop.
+    update is heard of, whether by ``update``, ``steps`` or the optimiser. Before it the untrained
+    attacker is evaluated; when it has returned, the last weights are evaluated, the state is saved
+    and the best weights are loaded, all as around the Trainer's own loop.
 
     Args:
         trainer: Begun, or resumed.
@@ -32,6 +32,7 @@ def drive(trainer: Trainer, hear: Callable[[StepReport], None]) -> None:
         return
     trainer.reports.to(hear)
     if not trainer.progress.stopped_because:
+        trainer.begin()
         with plugin_call("trainer", trainer, "train"):
             trainer.train()
         _conclude(trainer)

@@ -225,10 +225,8 @@ class Trainer:
         """
         self._stopping.start()
         is_new = not self.progress.stopped_because
-        if is_new and not self.progress.training_step and not self.progress.evaluations:
-            if self.scheme.has_first:
-                self.evaluate()
-            self.save()
+        if is_new:
+            self.begin()
         while not self.progress.stopped_because:
             yield from self._training_step()
             self.progress.stopped_because = self._spent() or self.world.first_says(self.end())
@@ -241,6 +239,13 @@ class Trainer:
         if is_new or not was_examined:
             self.save()
         self.restore_best()
+
+    def begin(self) -> None:
+        """Evaluates the untrained attacker, if that is asked for, and saves it."""
+        if not self.progress.training_step and not self.progress.evaluations:
+            if self.scheme.has_first:
+                self.evaluate()
+            self.save()
 
     def _training_step(self) -> Iterator[StepReport]:
         """The updates of one experience; the last is reported once its evaluation is done."""

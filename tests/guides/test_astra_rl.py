@@ -279,7 +279,7 @@ def test_an_own_train_is_what_the_pipeline_calls(pipeline, plugin):
 
     assert 0 == ran.status
     assert 3 == ran.report["training_steps"]
-    assert [0, 1, 2, 3] == [each["training_step"] for each in ran.report["evaluations"]][-4:]
+    assert [0, 1, 2, 3] == [each["training_step"] for each in ran.report["evaluations"]]
     assert [str(step) for step in range(ran.report["optimizer_steps"] + 1)] == [
         row["step"] for row in rows
     ]
@@ -288,7 +288,7 @@ def test_an_own_train_is_what_the_pipeline_calls(pipeline, plugin):
 
 @pytest.mark.row(17)
 def test_an_own_train_resumes_where_it_was_killed(pipeline, plugin):
-    late = "self.progress.step > 4 and os.environ.pop('KILL', '')"
+    late = "self.progress.training_step == 2 and os.environ.pop('KILL', '')"
     kill = f"import os; {late} and os.kill(os.getpid(), 9)"
     name = plugin("killed:Killed", BY_HAND.format(name="Killed", after=kill))
     whole = pipeline(training={"trainer": {"name": name}})

@@ -4,12 +4,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
+import torch
 from tiny_training import configured, sampler_of, trainer_of
 
 from astra_core.algorithms.dpo import DPO
+from astra_core.errors import ConfigurationError
 from astra_core.registry import BUILT_INS
 from astra_core.testing import tiny_graph, tiny_node, tiny_system
-from astra_core.training.harness import Harness
+from astra_core.training.harness import Experience, Harness
 
 SYSTEM = tiny_system(1)
 
@@ -170,3 +172,37 @@ def test_metrics_of_nothing_are_zero():
     metrics = harness().experience(0, graphs=[tiny_graph()]).metrics
 
     assert {0.0} == set(metrics.values())
+
+
+def test_a_harness_counts_its_experiences_itself():
+    own = harness(margin=0.0)
+    first, second = own.experience(), own.experience()
+
+    assert (0, 1) == (first.iteration, second.iteration)
+    assert first.graphs == harness(margin=0.0).experience(0).graphs
+    assert first.graphs != second.graphs
+
+
+def test_an_experience_gives_its_batches_once_per_epoch():
+    own = harness(margin=0.0)
+    twice = Harness(own.sampler, own.algorithm, num_episodes=3, batch_size=2, num_epochs=2)
+    experience = twice.experience()
+    epochs = [list(own.batches(experience, epoch=epoch, batch_size=2)) for epoch in range(2)]
+
+    assert names(experience) == names(epochs[0]) + names(epochs[1])
+    assert max(batch.weight for batch in experience) == 2
+
+
+def test_the_loss_of_a_step_is_the_mean_over_its_batch():
+    own = harness(margin=0.0)
+    batch = next(iter(own.experience()))
+    loss, logs = own.step(batch)
+    whole, figures = own.algorithm.step(batch)
+
+    assert torch.equal(loss, whole / batch.weight)
+    assert logs == figures
+
+
+def test_an_experience_made_by_hand_has_no_batches():
+    with pytest.raises(ConfigurationError, match=r"use harness\.batches"):
+        list(Experience(0, (), (), {}, 0.0))

@@ -6,7 +6,7 @@ from tiny_training import configured, sampler_of, trainer_of
 
 from astra_core.scorers.phrases import PhraseScorer
 from astra_core.testing import tiny_system
-from astra_core.training.progress import Progress, progress_bar
+from astra_core.training.progress import Progress, Reports, StepReport, progress_bar
 
 
 class Terminal(io.StringIO):
@@ -109,3 +109,23 @@ def test_a_report_counts_what_its_update_learned_from():
     for name, value in again.items():
         mean = sum(w * logs[name] for w, logs in zip(weights, logged, strict=True)) / sum(weights)
         assert mean == pytest.approx(value, rel=1e-5, abs=1e-6)
+
+
+def report_of(step, **timings):
+    return StepReport(step, 1, 0.5, 1.0, 0.1, 10, is_skipped=False, metrics={}, timings=timings)
+
+
+def test_an_update_is_told_once_with_the_figures_it_had_last():
+    heard, reports = [], Reports()
+    reports.note(report_of(1))
+    reports.to(heard.append)
+    reports.note(report_of(2))
+    reports.note(report_of(2, **{"time/eval_s": 1.0}))
+    reports.add_evaluation(2.0)
+    assert [] == heard
+
+    reports.note(report_of(3))
+    reports.flush()
+    reports.flush()
+    assert [2, 3] == [report.step for report in heard]
+    assert 3.0 == heard[0].timings["time/eval_s"]

@@ -1,0 +1,120 @@
+"""A loop written by hand is counted; tests of whole runs are beside, in test_driving.py."""
+
+import pytest
+import torch
+from tiny_training import configured, trainer_of
+
+from astra_core.errors import ConfigurationError
+
+
+@pytest.fixture
+def trainer():
+    return trainer_of(configured(max_grad_norm=None), is_evaluated=False)
+
+
+def learn(trainer, batch):
+    loss, logs = trainer.harness.step(batch)
+    loss.backward()
+    trainer.optimizer.step()
+    trainer.optimizer.zero_grad()
+    return logs
+
+
+def test_an_experience_is_counted_when_its_last_batch_was_taken(trainer):
+    batches = iter(trainer.harness.experience())
+    learn(trainer, next(batches))
+    trainer.save()
+
+    assert 0 == trainer.progress.training_step
+    for batch in batches:
+        learn(trainer, batch)
+    assert 1 == trainer.progress.training_step
+
+
+def test_an_experience_without_batches_taken_is_counted_when_it_is_saved(trainer):
+    experience = trainer.harness.experience()
+    for window in trainer.windows(experience):
+        trainer.update(window, experience)
+
+    assert 0 == trainer.progress.training_step
+    trainer.save()
+    assert 1 == trainer.progress.training_step
+
+
+def test_a_named_iteration_is_counted_by_nobody(trainer):
+    for batch in trainer.harness.experience(0):
+        learn(trainer, batch)
+    trainer.save()
+
+    assert 0 == trainer.progress.training_step
+
+
+def test_steps_that_were_counted_twice_are_told(trainer):
+    for batch in trainer.harness.experience():
+        learn(trainer, batch)
+    trainer.progress.training_step += 1
+
+    with pytest.raises(ConfigurationError, match="must count training steps once"):
+        trainer.harness.experience()
+
+
+def test_the_schedule_moves_with_each_experience():
+    trainer = trainer_of(configured(schedule="annealing"), is_evaluated=False)
+    rates = []
+    for _ in range(2):
+        for batch in trainer.harness.experience():
+            learn(trainer, batch)
+        rates.append(trainer.updates.schedule.get_last_lr()[0])
+
+    assert rates[0] > rates[1]
+
+
+def test_the_first_rollouts_are_the_first_experience():
+    graphs = tuple(trainer_of(configured()).harness.experience(0).graphs)
+    trainer = trainer_of(configured(), is_evaluated=False, first_graphs=graphs)
+
+    assert graphs == trainer.harness.experience().graphs
+    assert graphs != trainer.harness.experience().graphs
+
+
+def test_an_optimiser_alone_makes_no_report(trainer):
+    heard = []
+    trainer.reports.to(heard.append)
+    trainer.optimizer.step()
+    trainer.reports.flush()
+
+    assert ([], 0) == (heard, trainer.progress.step)
+
+
+def test_figures_of_an_update_are_means_over_its_batches():
+    trainer, heard, seen = trainer_of(configured(batch_size=1), is_evaluated=False), [], []
+    trainer.reports.to(heard.append)
+    batches = iter(trainer.harness.experience())
+    for batch in (next(batches), next(batches)):
+        loss, logs = trainer.harness.step(batch)
+        seen.append((float(loss.detach()), logs, batch))
+        (loss / 2).backward()
+    norm = torch.nn.utils.get_total_norm(
+        [p.grad for p in trainer.sampler.system.attacker.model.parameters() if p.grad is not None]
+    )
+    trainer.optimizer.step()
+    trainer.reports.flush()
+
+    (report,) = heard
+    assert report.loss == pytest.approx(sum(loss for loss, _, _ in seen) / 2)
+    assert report.grad_norm == pytest.approx(float(norm))
+    assert report.num_tokens == sum(batch.num_tokens for _, _, batch in seen)
+    for name in seen[0][1]:
+        mean = sum(logs[name] for _, logs, _ in seen) / 2
+        assert report.metrics[f"train/{name}"] == pytest.approx(mean)
+
+
+def test_gradient_checkpointing_gives_the_same_gradients_by_hand():
+    def gradients(**changes):
+        trainer = trainer_of(configured(**changes), is_evaluated=False)
+        trainer.harness.step(next(iter(trainer.harness.experience())))[0].backward()
+        return [p.grad for p in trainer.sampler.system.attacker.model.parameters()]
+
+    one, other = gradients(), gradients(gradient_checkpointing=True)
+    for some, others in zip(one, other, strict=True):
+        assert torch.allclose(some, others, atol=1e-6)

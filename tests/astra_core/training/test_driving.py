@@ -1,0 +1,237 @@
+"""A trainer with a ``train`` of its own is driven like any other, and told what it left out."""
+
+import json
+import math
+
+import pytest
+import torch
+from tiny_training import configured, trainer_of, weights_of
+
+from astra_core.errors import AstraError, PluginError
+from astra_core.training.driving import drive
+from astra_core.training.trainer import Trainer
+
+CONFIG = {"training_steps": 3, "eval_every": 1, "max_grad_norm": None}
+
+
+class ByHand(Trainer):
+    def train(self):
+        for _ in range(self.progress.training_step, self.config.training_steps):
+            for batch in self.harness.experience():
+                loss, _ = self.harness.step(batch)
+                loss.backward()
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+            self.evaluate()
+            self.save()
+
+
+class ByWindows(Trainer):
+    def train(self):
+        while self.progress.training_step < self.config.training_steps:
+            experience = self.harness.experience()
+            for window in self.windows(experience):
+                self.update(window, experience)
+            self.evaluate()
+            self.save()
+
+
+class ByIteration(Trainer):
+    def train(self):
+        while self.progress.training_step < self.config.training_steps:
+            experience = self.harness.experience(
+                self.progress.training_step,
+                graphs=None if self.progress.training_step else self._first_graphs,
+            )
+            for window in self.windows(experience):
+                self.update(window, experience)
+            self.updates.move_schedule()
+            self.progress.training_step += 1
+            self.evaluate()
+            self.save()
+
+
+class Around(Trainer):
+    """Does something before and after the usual loop."""
+
+    def train(self, on_step=None):
+        return super().train(on_step)
+
+
+class BySteps(Trainer):
+    def train(self):
+        for _ in self.steps():
+            pass
+
+
+OWN = (ByHand, ByWindows, ByIteration, Around, BySteps)
+
+
+def built(own, folder=None, **changes):
+    """A trainer of this class, as ``trainer_of`` builds the plain one."""
+    plain = trainer_of(configured(**CONFIG | changes), folder)
+    return own(
+        plain.config,
+        plain.sampler,
+        plain.algorithm,
+        evaluator=plain.evaluator,
+        store=plain.store,
+    )
+
+
+def driven(own, folder, **changes):
+    trainer, heard = built(own, folder, **changes), []
+    trainer.resume()
+    drive(trainer, heard.append)
+    return trainer, heard
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_a_train_of_ones_own_ends_where_the_trainers_does(own, tmp_path):
+    changes = {"epochs_per_experience": 2, "schedule": "annealing"}
+    plain, expected = driven(Trainer, tmp_path / "plain", **changes)
+    trainer, heard = driven(own, tmp_path / "own", **changes)
+
+    assert weights_of(plain) == weights_of(trainer)
+    assert plain.progress.record() | {"stopped_because": ""} == trainer.progress.record() | {
+        "stopped_because": ""
+    }
+    assert [report.row() for report in expected] == [
+        pytest.approx(report.row(), rel=1e-5) for report in heard
+    ]
+    assert {name for report in heard for name in report.timings} == {
+        name for report in expected for name in report.timings
+    }
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_every_checkpoints_updates_were_heard_of(own, tmp_path, monkeypatch):
+    heard, kept = [], []
+    trainer = built(own, tmp_path)
+    write = trainer.store.save
+    monkeypatch.setattr(
+        trainer.store, "save", lambda it: (kept.append((it.record["step"], len(heard))), write(it))
+    )
+    drive(trainer, heard.append)
+
+    assert kept
+    assert all(step <= count for step, count in kept)
+    assert list(range(1, trainer.progress.step + 1)) == [report.step for report in heard]
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_a_run_that_was_cut_goes_on(own, tmp_path):
+    whole, expected = driven(own, tmp_path / "whole")
+    cut = built(own, tmp_path / "cut")
+
+    class Cut(Exception):  # noqa: N818 - stands for a kill
+        pass
+
+    heard = []
+
+    def hear(report):
+        if report.training_step == 3:
+            raise Cut
+        heard.append(report)
+
+    with pytest.raises((Cut, PluginError)):
+        drive(cut, hear)
+    again, later = driven(own, tmp_path / "cut")
+
+    first = later[0].step
+    assert weights_of(whole) == weights_of(again)
+    rows = [report.row() for report in (*heard[: first - 1], *later)]
+    assert [report.row() for report in expected] == rows
+
+
+@pytest.mark.parametrize("own", [ByHand, ByWindows, Around])
+def test_a_run_that_has_ended_is_not_begun_again(own, tmp_path):
+    first, _ = driven(own, tmp_path)
+    again, heard = driven(own, tmp_path)
+
+    assert [] == heard
+    assert weights_of(first) == weights_of(again)
+    assert first.progress.record() == again.progress.record()
+
+
+class TooLong(Trainer):
+    def train(self):
+        for _ in range(self.config.training_steps + 1):
+            for batch in self.harness.experience():
+                self.harness.step(batch)[0].backward()
+                self.optimizer.step()
+
+
+class Twice(Trainer):
+    def train(self):
+        for _ in range(self.config.training_steps):
+            for batch in self.harness.experience():
+                self.harness.step(batch)[0].backward()
+                self.optimizer.step()
+            self.progress.training_step += 1
+
+
+class Elsewhere(Trainer):
+    def train(self):
+        optimizer = torch.optim.SGD(self.sampler.system.attacker.model.parameters(), 0.1)
+        for batch in self.harness.experience():
+            self.harness.step(batch)[0].backward()
+            optimizer.step()
+
+
+class Idle(Trainer):
+    def train(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [
+        (TooLong, "must end after 3 training steps, got 4"),
+        (Twice, "must count training steps once"),
+        (Elsewhere, "must tell of its updates, got none"),
+        (Idle, "must tell of its updates, got none"),
+    ],
+)
+def test_what_a_train_of_ones_own_leaves_out_is_one_line(own, words, tmp_path):
+    with pytest.raises(AstraError, match=words) as caught:
+        drive(built(own, tmp_path), lambda _: None)
+
+    assert 1 == len(str(caught.value).splitlines())
+    assert own.__name__ in str(caught.value)
+
+
+def test_a_gradient_that_is_no_number_is_left_out_by_hand_too(tmp_path):
+    class Broken(ByHand):
+        def train(self):
+            for batch in self.harness.experience():
+                loss, _ = self.harness.step(batch)
+                (loss * float("nan")).backward()
+                self.optimizer.step()
+
+    trainer, heard = built(Broken, tmp_path), []
+    before = weights_of(trainer)
+    drive(trainer, heard.append)
+
+    assert before == weights_of(trainer)
+    assert all(report.is_skipped for report in heard)
+    assert len(heard) == trainer.progress.num_nonfinite
+    assert json.dumps(trainer.progress.record())
+
+
+def test_windows_by_hand_are_one_report_each(tmp_path):
+    class Pairs(Trainer):
+        def train(self):
+            for number, batch in enumerate(self.harness.experience()):
+                loss, _ = self.harness.step(batch)
+                (loss / 2).backward()
+                if number % 2:
+                    self.optimizer.step()
+                    self.optimizer.zero_grad()
+
+    trainer, heard = built(Pairs, tmp_path, batch_size=1), []
+    num_steps = len(built(Pairs).harness.experience(0).steps)
+    drive(trainer, heard.append)
+
+    assert num_steps // 2 == len(heard)
+    assert all(math.isfinite(report.loss) and report.grad_norm > 0.0 for report in heard)
