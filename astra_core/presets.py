@@ -29,6 +29,7 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
+from astra_core.errors import ConfigurationError
 from astra_core.evaluator import Evaluator
 from astra_core.models.folders import model_folder
 from astra_core.registry import read_options, resolve
@@ -78,9 +79,10 @@ def hf_trainer(
     prompts: Sequence[str | Prompt],
     *,
     dev_prompts: Sequence[str | Prompt] = (),
-    folder: Path | str,
+    folder: Path | str = "",
     config: TrainingConfiguration | None = None,
     assembly: Assembly | None = None,
+    **theirs: Any,
 ) -> Trainer:
     """A Trainer whose ``train()`` leaves the best attacker found in place.
 
@@ -94,12 +96,13 @@ def hf_trainer(
         folder: Where checkpoints go; ``resume()`` continues from the newest.
         config: None for ``hf_configuration()``; names algorithm, trainer, optimiser and schedule.
         assembly: None for the defaults.
+        theirs: ASTRA-RL's ``eval_every`` and ``ckpt_dir``: ``config.eval_every`` and ``folder``.
 
     Raises:
         ConfigurationError: A folder, a name or an option cannot be used.
         DataError: There are no prompts.
     """
-    config = config or hf_configuration()
+    config, folder = _in_our_words(config or hf_configuration(), folder, theirs)
     around = assembly or Assembly()
     _check_needs(config, around)
     check_schedule(config)
@@ -118,13 +121,46 @@ def hf_trainer(
         prompts=_prompts(prompts),
         seed=around.seed,
     )
-    store = CheckpointStore(Path(folder), keep=config.checkpoint.keep)
+    store = CheckpointStore(folder, keep=config.checkpoint.keep)
     return build_trainer(config, sampler, evaluator=evaluator, store=store)
 
 
 def _evaluator(around: Assembly, dev_prompts: Sequence[str | Prompt]) -> Evaluator:
     examined = _prompts(dev_prompts)[: around.evaluation.num_training_prompts]
     return build_evaluator(around.evaluation, around.reward, prompts=examined, seed=around.seed)
+
+
+# Keywords of ASTRA-RL's trainer that have another place here.
+_PLACES = {
+    "environment": "name the sampler in assembly=Assembly(sampler=...)",
+    "sampler": "name it in assembly=Assembly(sampler=...)",
+    "algorithm": "name it in config=hf_configuration(algorithm=...)",
+    "optimizer": "name it in config=hf_configuration(optimizer=...)",
+    "training_steps": "give it to config=hf_configuration(training_steps=...)",
+}
+
+
+def _in_our_words(
+    config: TrainingConfiguration, folder: Path | str, theirs: dict[str, Any]
+) -> tuple[TrainingConfiguration, Path]:
+    """Configuration and folder, with what was said in ASTRA-RL's words.
+
+    Raises:
+        ConfigurationError: Something was said twice, not at all, or has another place.
+    """
+    known = {"eval_every", "ckpt_dir"}
+    for name in sorted(theirs.keys() - known):
+        place = _PLACES.get(name, f"known are {sorted(known | {'config', 'assembly', 'folder'})}")
+        msg = f"hf_trainer must get keywords that it knows, got {name}=; {place}"
+        raise ConfigurationError(msg)
+    if bool(folder) == bool(theirs.get("ckpt_dir")):
+        got = "both" if folder else "none"
+        msg = f"hf_trainer must get one folder, or ckpt_dir, for its checkpoints, got {got}"
+        raise ConfigurationError(msg)
+    if "eval_every" in theirs:
+        changed = {**config.model_dump(mode="json"), "eval_every": theirs["eval_every"]}
+        config = type(config).read(changed, where="training")
+    return config, Path(folder or theirs["ckpt_dir"])
 
 
 def _check_needs(config: TrainingConfiguration, around: Assembly) -> None:

@@ -25,6 +25,7 @@ from astra_core.extensions.plugin_files import (
     load_file,
     look_here,
 )
+from astra_core.extensions.unused import unused
 
 BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -163,7 +164,7 @@ def _problem(kind: str, found: Any) -> str:
     declared: Any = getattr(found, _DECLARED.get(kind, ""), frozenset())
     if not isinstance(declared, AbstractSet):
         return f"must declare {_DECLARED[kind]} as a frozenset, got {_kind(declared)}"
-    return ""
+    return unused(kind, found)
 
 
 def _kind(thing: Any) -> str:

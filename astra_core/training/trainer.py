@@ -9,8 +9,10 @@ window. A window never spans two policies.
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from inspect import signature
 from itertools import islice
 from pathlib import Path
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -74,6 +76,13 @@ class Trainer:
     """
 
     Options = Section
+
+    def __new__(cls, *_: Any, **parts: Any) -> Self:
+        """Tells ASTRA-RL's name of the sampler apart, where a class does not use it itself."""
+        if "environment" in parts and "environment" not in signature(cls.__init__).parameters:
+            msg = f"{cls.__name__} must get sampler=, got environment=; rename the argument"
+            raise ConfigurationError(msg)
+        return super().__new__(cls)
 
     def __init__(
         self,

@@ -181,3 +181,30 @@ def test_runs_are_compared_only_where_there_are_several(folders):
     with pytest.raises(ConfigurationError, match="runs_per_prompt must be at least 2"):
         built(folders, algorithm=runs)
     built(folders, algorithm=runs, assembly=SMALL.model_copy(update={"runs_per_prompt": 2}))
+
+
+def test_the_words_of_astra_rl_mean_ours(folders):
+    parts = {"dev_prompts": TEXTS[:2], "assembly": SMALL}
+    names = (folders / "attacker", folders / "target", TEXTS)
+    trainer = hf_trainer(*names, **parts, ckpt_dir=folders / "checkpoints", eval_every=7)
+
+    assert (7, 1e-5) == (trainer.config.eval_every, trainer.config.lr)
+    assert folders / "checkpoints" == trainer.store.folder
+
+
+@pytest.mark.parametrize(
+    ("theirs", "words"),
+    [
+        ({}, "must get one folder, or ckpt_dir, for its checkpoints, got none"),
+        ({"folder": "x", "ckpt_dir": "y"}, "got both"),
+        ({"folder": "x", "environment": 5}, r"got environment=; .*Assembly\(sampler="),
+        ({"folder": "x", "algorithm": 5}, r"got algorithm=; .*hf_configuration\(algorithm="),
+        ({"folder": "x", "use_wandb": True}, "got use_wandb=; known are"),
+        ({"folder": "x", "eval_every": 0}, "training.eval_every"),
+    ],
+)
+def test_a_word_that_has_another_place_is_one_line(theirs, words):
+    with pytest.raises(ConfigurationError, match=words) as caught:
+        hf_trainer("no/model", "no/model", TEXTS, dev_prompts=TEXTS, **theirs)
+
+    assert 1 == len(str(caught.value).splitlines())

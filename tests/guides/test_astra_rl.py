@@ -54,7 +54,6 @@ def test_the_plain_trainer_trains_and_writes_nothing(here):
 
 
 @pytest.mark.row(2, "`Trainer(config=, environment=, algorithm=)`")
-@pytest.mark.xfail(strict=True, reason="in work")
 def test_a_trainer_is_built_by_keywords_and_environment_is_told_its_name():
     sampler = sampler_of()
     parts = {"config": TrainingConfiguration(**CONFIG), "algorithm": dpo(sampler.system)}
@@ -210,7 +209,6 @@ def test_the_preset_configuration_has_the_guides_numbers():
 
 
 @pytest.mark.row(14, "`HFASTTrainer(config, dev_prompts=, eval_every=, ckpt_dir=)`")
-@pytest.mark.xfail(strict=True, reason="in work")
 def test_the_preset_takes_the_guides_keywords(here):
     trainer = hf_trainer(
         "my/attacker",

@@ -12,6 +12,7 @@ from astra_core.algorithm import Algorithm
 from astra_core.algorithms.dpo import DPO
 from astra_core.errors import CheckpointError, ConfigurationError, TrainingError
 from astra_core.testing import tiny_prompts, tiny_system
+from astra_core.training.trainer import Trainer
 
 CASES = json.loads(
     (Path(__file__).parents[2] / "vectors" / "astra_grad_accumulation.json").read_text(
@@ -357,3 +358,19 @@ def test_reference_and_target_do_not_move(tmp_path):
     trainer.train()
 
     assert all(torch.equal(a, b) for a, b in zip(before, reference.parameters(), strict=True))
+
+
+class Guided(Trainer):
+    """Names its sampler as ASTRA-RL does."""
+
+    def __init__(self, config, environment, algorithm):
+        super().__init__(config, environment, algorithm)
+
+
+def test_a_sampler_under_another_name_is_told_unless_the_class_knows_it():
+    plain = trainer_of(configured())
+    parts = {"config": plain.config, "algorithm": plain.algorithm}
+
+    assert Guided(environment=plain.sampler, **parts).sampler is plain.sampler
+    with pytest.raises(ConfigurationError, match="Trainer must get sampler=, got environment="):
+        Trainer(environment=plain.sampler, **parts)

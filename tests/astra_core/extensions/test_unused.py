@@ -1,0 +1,326 @@
+"""What a class says and nothing would ask for is one line; what may be called is let through."""
+
+import sys
+from types import ModuleType
+
+import pytest
+
+from astra_core.errors import ConfigurationError
+from astra_core.extensions.unused import unused
+from astra_core.registry import BASES, BUILT_INS, resolve
+
+HEAD = """
+from astra_core.algorithms.dpo import DPO
+from astra_core.algorithms.ppo import PPO
+from astra_core.algorithms.reinforce import REINFORCE
+from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.samplers.tree import TreeSampler
+from astra_core.scorer import Scorer
+from astra_core.training.optimizers import AdamW
+from astra_core.training.trainer import Trainer
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path, monkeypatch):
+    """Writes a module, as a user's file is one; gives the class of it that is named Mine."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def write(code):
+        name = f"own_{abs(hash(code))}"
+        (tmp_path / f"{name}.py").write_text(HEAD + code, "utf-8")
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        return f"{name}:Mine"
+
+    return write
+
+
+def refused(kind, path):
+    with pytest.raises(ConfigurationError) as caught:
+        resolve(kind, path)
+    (line,) = str(caught.value).splitlines()
+    return line
+
+
+WRONG = {
+    "windows beside its own steps": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def steps(self):
+        experience = self.harness.experience(0)
+        yield self.update(list(experience), experience)
+    def windows(self, experience):
+        yield list(experience)
+""",
+        "must not override windows(), which nothing would call, since Mine.steps() does not",
+    ),
+    "save beside its own steps": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def steps(self):
+        experience = self.harness.experience(0)
+        yield self.update(list(experience), experience)
+    def save(self):
+        pass
+""",
+        "must not override save()",
+    ),
+    "steps beside its own train": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def train(self):
+        for window in self.windows(self.harness.experience()):
+            self.update(window)
+    def steps(self):
+        yield
+""",
+        "must not override steps(), which nothing would call, since Mine.train() does not",
+    ),
+    "examine beside its own evaluate": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def evaluate(self):
+        pass
+    def restore_best(self):
+        pass
+    def examine(self, evaluator):
+        return {}
+""",
+        "must not override examine()",
+    ),
+    "flatten where flatten_all is ours": (
+        "algorithm",
+        """
+class Mine(REINFORCE):
+    def flatten(self, graph):
+        return []
+""",
+        "must not override flatten(), which nothing would call, since REINFORCE.flatten_all()",
+    ),
+    "grow beside its own roll_out": (
+        "sampler",
+        """
+class Mine(TreeSampler):
+    def roll_out(self, prompts, *, iteration):
+        return []
+    def grow(self, prompts, widths, **settings):
+        return []
+""",
+        "must not override grow(), which nothing would call, since Mine.roll_out() does not",
+    ),
+    "a state that is never read": (
+        "algorithm",
+        """
+class Mine(DPO):
+    def state(self):
+        return {}
+""",
+        "must override load_state() beside state()",
+    ),
+    "a state that is never written": (
+        "reward",
+        """
+class Mine(AdversarialReward):
+    def load_state(self, state):
+        pass
+""",
+        "must override state() beside load_state()",
+    ),
+    "weights that are not stored": (
+        "algorithm",
+        """
+class Mine(DPO):
+    def parameters(self):
+        return ()
+""",
+        "must override state() beside parameters()",
+    ),
+    "a misspelled hook": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def evalute(self):
+        pass
+""",
+        "must name its methods as ours, got evalute(); did you mean evaluate()?",
+    ),
+    "another system's hook": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def _eval_dev(self, step, tag="dev"):
+        pass
+""",
+        "must not rely on _eval_dev(), which nothing calls; here it is Trainer.examine",
+    ),
+    "a constructor that takes no more": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def __init__(self, config, environment, algorithm, dev_prompts=None):
+        super().__init__(config, environment, algorithm)
+""",
+        "must be built from config, sampler, algorithm and ['evaluator',",
+    ),
+}
+RIGHT = {
+    "asked by super": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def train(self, on_step=None):
+        return super().train(on_step)
+    def windows(self, experience):
+        return super().windows(experience)
+""",
+    ),
+    "asked by a helper of its own": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def train(self):
+        self._once()
+    def _once(self):
+        experience = self.harness.experience()
+        for window in self.windows(experience):
+            self.update(window, experience)
+    def windows(self, experience):
+        return super().windows(experience)
+    def _eval_dev(self):
+        pass
+    def evaluate(self):
+        self._eval_dev()
+""",
+    ),
+    "asked by a function of its module": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def train(self):
+        learn(self)
+    def windows(self, experience):
+        return super().windows(experience)
+def learn(trainer):
+    for window in trainer.windows(trainer.harness.experience()):
+        pass
+""",
+    ),
+    "asked by another class of its module": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def train(self):
+        Loop().run(self)
+    def windows(self, experience):
+        return super().windows(experience)
+class Loop:
+    def run(self, trainer):
+        return [window for window in trainer.windows(trainer.harness.experience())]
+""",
+    ),
+    "asked around a train of its own": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def train(self):
+        self.update([], None)
+    def save(self):
+        super().save()
+    def examine(self, evaluator):
+        return super().examine(evaluator)
+    def end(self):
+        return ""
+""",
+    ),
+    "all that belongs to a state": (
+        "algorithm",
+        """
+class Mine(DPO):
+    def parameters(self):
+        return ()
+    def state(self):
+        return {}
+    def load_state(self, state):
+        pass
+""",
+    ),
+    "weights of which ours stores all": (
+        "algorithm",
+        """
+class Mine(PPO):
+    def parameters(self):
+        return super().parameters()
+""",
+    ),
+    "abstract methods, whoever asks": (
+        "algorithm",
+        """
+from astra_core.algorithm import Algorithm
+class Mine(Algorithm):
+    def flatten(self, graph):
+        return []
+    def flatten_all(self, graphs):
+        return []
+    def collate(self, steps):
+        return None
+    def step(self, batch):
+        return None
+""",
+    ),
+    "a helper of another name": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def hardest(self):
+        return 1
+""",
+    ),
+    "a hook of ours in a part between": (
+        "trainer",
+        """
+class Between(Trainer):
+    def windows(self, experience):
+        yield list(experience)
+class Mine(Between):
+    def end(self):
+        return super().end()
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_nothing_would_call_is_one_line(name, plugin):
+    kind, code, words = WRONG[name]
+    path = plugin(code)
+    line = refused(kind, path)
+
+    assert line.startswith(f"{kind} '{path}' must ")
+    assert words in line
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_may_be_called_is_let_through(name, plugin):
+    kind, code = RIGHT[name]
+
+    assert "Mine" == resolve(kind, plugin(code)).__name__
+
+
+@pytest.mark.parametrize("kind", BASES)
+def test_a_method_that_is_called_may_be_overridden(kind):
+    """Of each kind: every method of the base that the framework calls."""
+    module = ModuleType("bare")
+    for name in BUILT_INS[kind]:
+        found = resolve(kind, name)
+        assert "" == unused(kind, type("Mine", (found,), {"__module__": module.__name__}))
+
+
+def test_a_class_without_a_file_is_let_through():
+    names = {"Trainer": resolve("trainer", "trainer"), "__name__": "of_no_file"}
+    exec("class Mine(Trainer):\n    def evalute(self):\n        pass", names)  # noqa: S102
+
+    assert "" == unused("trainer", names["Mine"])
