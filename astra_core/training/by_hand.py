@@ -88,13 +88,14 @@ class HandLoop:
         self.end()
         iteration = self._progress().training_step
         self._require_count(self._counted)
-        self._begun, self._is_iterated, self._is_first = iteration, False, True
+        self._begun, self._is_iterated = iteration, False
         return iteration, self._first_graphs if iteration == 0 else None
 
     def given(self, experience: Experience) -> None:
         """Takes note of what is learned from."""
-        self._experience = experience
-        self._noted(experience)
+        self._experience, self._is_first = experience, True
+        if self._begun is not None:
+            self._noted(experience)
 
     def opened(self, experience: Experience) -> None:
         """Takes note that its batches are taken one by one, to the last."""
@@ -145,45 +146,40 @@ class HandLoop:
         return mean, logs
 
     def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """Measures the gradients; those that are no numbers are dropped, as in any update."""
-        if not self._passes:
+        """Treats the gradients as in any update: frozen parts, clipping, and what is no number."""
+        if not self._passes or self._experience is None:
             return
         self._scopes.close()
-        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-        gradients = [weight.grad for weight in weights if weight.grad is not None]
-        self._norm = float(torch.nn.utils.get_total_norm(gradients))
+        self._norm = self._updates.prepare(self._experience.iteration)
         self._lr = float(optimizer.param_groups[0]["lr"])
         if not self._is_finite():
-            for weight in weights:
-                weight.grad = None
+            optimizer.zero_grad(set_to_none=True)
 
     def _after(self, *_: Any) -> None:
         """Tells of the update that is done."""
-        passes, self._passes = self._passes, []
-        if not passes or self._experience is None:
+        if not self._passes or self._experience is None:
             return
-        weights = [each.batch.weight for each in passes]
-        whole = math.fsum(weights) or 1.0
-        names = {name for each in passes for name in each.logs}
+        passes, is_skipped = self._passes, not self._is_finite()
+        self._passes, is_first, self._is_first = [], self._is_first, False
+        names = sorted({name for each in passes for name in each.logs})
         update = Update(
-            loss=math.fsum(each.loss * own for each, own in zip(passes, weights, strict=True))
-            / whole,
+            loss=_mean([each.loss for each in passes], passes),
             grad_norm=self._norm,
             lr=self._lr,
             num_tokens=sum(each.batch.num_tokens for each in passes),
-            is_skipped=not (
-                math.isfinite(self._norm) and all(math.isfinite(p.loss) for p in passes)
-            ),
-            metrics={
-                name: math.fsum(each.logs.get(name, 0.0) * each.batch.weight for each in passes)
-                / whole
-                for name in sorted(names)
-            },
+            is_skipped=is_skipped,
+            metrics={n: _mean([each.logs.get(n, 0.0) for each in passes], passes) for n in names},
             train_s=time.perf_counter() - self._start,
         )
-        is_first, self._is_first = self._is_first, False
         self._told(update, self._experience, is_first)
 
     def _is_finite(self) -> bool:
         losses = [each.loss for each in self._passes]
         return math.isfinite(self._norm) and all(map(math.isfinite, losses))
+
+
+def _mean(values: Sequence[float], passes: Sequence[_Pass]) -> float:
+    """The mean of a number of each pass, by the weights of their batches."""
+    weights = [each.batch.weight for each in passes]
+    # No exact sum: it refuses infinities of both signs.
+    return sum(map(math.prod, zip(values, weights, strict=True))) / (sum(weights) or 1.0)

@@ -130,14 +130,14 @@ class Harness:
                 whose harness this is then counts its training steps by itself.
             graphs: Rollouts of the present policy that exist already, used instead of new ones.
         """
-        if iteration is not None:
-            return self.collected(iteration, graphs)
-        if self.watcher is None:
-            self._next_iteration += 1
-            return self.collected(self._next_iteration - 1, graphs)
-        iteration, rolled_out = self.watcher.begin()
-        found = self.collected(iteration, graphs or rolled_out)
-        self.watcher.given(found)
+        if iteration is None:
+            iteration, known = (
+                self.watcher.begin() if self.watcher else (self._next_iteration, None)
+            )
+            self._next_iteration, graphs = iteration + 1, graphs or known
+        found = self.collected(iteration, graphs)
+        if self.watcher is not None:
+            self.watcher.given(found)
         return found
 
     def step(self, batch: Batch) -> tuple[Tensor, dict[str, float]]:

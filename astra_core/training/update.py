@@ -216,6 +216,11 @@ class Updates:
             torch.nn.utils.clip_grads_with_norm_(weights, limit, norm)
         return float(norm)
 
+    def prepare(self, training_step: int) -> float:
+        """Drops gradients of frozen weights and clips the others; the norm that they had."""
+        self._clear_inactive(training_step)
+        return self.clip()
+
     def active(self) -> list[torch.nn.Parameter]:
         """The weights that the present training step moves."""
         return [p for group in self._active_groups for p in group["params"]]

@@ -183,7 +183,7 @@ def test_a_hand_written_loop_is_the_trainers_own():
                     self.optimizer.step()
                     self.optimizer.zero_grad()
 
-    assert trained(max_grad_norm=None) == trained(ByHand, max_grad_norm=None)
+    assert trained() == trained(ByHand)
 
 
 @pytest.mark.row(12, "the logs of a step are kept")
@@ -272,7 +272,7 @@ class {name}(Trainer):
 @pytest.mark.row(17, "`train()` overridden, named in params.yaml")
 def test_an_own_train_is_what_the_pipeline_calls(pipeline, plugin):
     name = plugin("by_hand:ByHand", BY_HAND.format(name="ByHand", after=""))
-    ran = pipeline(training={"trainer": {"name": name}, "max_grad_norm": None})
+    ran = pipeline(training={"trainer": {"name": name}})
     rows = ran.rows
 
     assert 0 == ran.status

@@ -2,14 +2,14 @@
 
 import pytest
 import torch
-from tiny_training import configured, trainer_of
+from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.errors import ConfigurationError
 
 
 @pytest.fixture
 def trainer():
-    return trainer_of(configured(max_grad_norm=None), is_evaluated=False)
+    return trainer_of(configured(), is_evaluated=False)
 
 
 def learn(trainer, batch):
@@ -75,6 +75,38 @@ def test_the_first_rollouts_are_the_first_experience():
 
     assert graphs == trainer.harness.experience().graphs
     assert graphs != trainer.harness.experience().graphs
+
+
+def test_a_named_iteration_is_reported_too(trainer):
+    heard = []
+    trainer.reports.to(heard.append)
+    experience = trainer.harness.experience(4)
+    for batch in trainer.harness.batches(experience, epoch=0, batch_size=4):
+        learn(trainer, batch)
+    trainer.reports.flush()
+
+    assert {5} == {report.training_step for report in heard}
+    assert trainer.progress.step == len(heard)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"max_grad_norm": 1e-3, "optimizer": "sgd"},
+        {"parts": {"all": {"pattern": "layers", "active": "never"}}},
+    ],
+    ids=str,
+)
+def test_clipping_and_frozen_parts_hold_by_hand_too(changes):
+    plain, own = (trainer_of(configured(training_steps=1, **changes)) for _ in range(2))
+    experience = plain.harness.experience(0)
+    for window in plain.windows(experience):
+        plain.update(window, experience)
+    for batch in own.harness.experience():
+        learn(own, batch)
+
+    assert weights_of(plain) == weights_of(own)
+    assert weights_of(own) != weights_of(trainer_of(configured()))
 
 
 def test_an_optimiser_alone_makes_no_report(trainer):

@@ -11,7 +11,7 @@ from astra_core.errors import AstraError, PluginError
 from astra_core.training.driving import drive
 from astra_core.training.trainer import Trainer
 
-CONFIG = {"training_steps": 3, "eval_every": 1, "max_grad_norm": None}
+CONFIG = {"training_steps": 3, "eval_every": 1}
 
 
 class ByHand(Trainer):
