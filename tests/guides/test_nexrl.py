@@ -21,6 +21,7 @@ from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.config import Choice, NonNegative
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.reward import Reward
+from astra_core.rollout import Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import (
     check_algorithm,
@@ -217,9 +218,14 @@ def test_advantages_of_a_group_sum_to_zero(here):
 
 
 @pytest.mark.row(49, "groups by `run_id`, several runs of a task")
-@pytest.mark.xfail(strict=True, reason="several runs per prompt are in work")
-def test_a_prompt_is_rolled_out_in_several_runs():
-    assert "num_runs" in TreeSampler.Options.model_fields
+def test_a_prompts_runs_are_compared(here):
+    grpo = {"name": "grpo", "options": {"compare": "runs"}}
+    trainer = preset(SMALL.model_copy(update={"runs_per_prompt": 2}), algorithm=grpo)
+    graphs = trainer.harness.experience(0).graphs
+
+    assert 2 * len({graph.prompt for graph in graphs}) == len(graphs)
+    assert {0, 1} == {graph.run_id for graph in graphs}
+    assert trainer.train().step > 0
 
 
 @pytest.mark.row(50, "an algorithm in a module of its own, imported relatively")
@@ -433,10 +439,29 @@ def test_prompts_grow_longer_with_the_iteration():
     assert lengths[0] < lengths[1]
 
 
+class Harder(TreeSampler):
+    """The easiest prompts first."""
+
+    def episodes(self, iteration, count):
+        ordered = sorted(self.prompts, key=lambda prompt: prompt.metadata["difficulty"])
+        return tuple(ordered[iteration * count : (iteration + 1) * count])
+
+
 @pytest.mark.row(62, "a curriculum by what is known of a prompt")
-@pytest.mark.xfail(strict=True, reason="columns of prompts are in work")
-def test_a_prompt_carries_its_columns():
-    assert hasattr(tiny_prompts(1)[0], "metadata")
+def test_prompts_grow_harder_by_what_is_known_of_them():
+    prompts = [
+        Prompt.of(prompt.text, {"difficulty": level})
+        for prompt, level in zip(tiny_prompts(4), (3, 1, 2, 0), strict=True)
+    ]
+    plain = sampler_of()
+    sampler = Harder(
+        plain.options, system=plain.system, prompts=prompts, reward=plain.reward, seed=1
+    )
+    levels = [
+        [prompt.metadata["difficulty"] for prompt in sampler.episodes(step, 2)] for step in range(2)
+    ]
+
+    assert [[0, 1], [2, 3]] == levels
 
 
 class Adaptive(TreeSampler):
