@@ -223,7 +223,7 @@ def test_a_prompts_runs_are_compared(here):
     trainer = preset(SMALL.model_copy(update={"runs_per_prompt": 2}), algorithm=grpo)
     graphs = trainer.harness.experience(0).graphs
 
-    assert 2 * len({graph.prompt for graph in graphs}) == len(graphs)
+    assert 2 * len({graph.prompt.prompt_id for graph in graphs}) == len(graphs)
     assert {0, 1} == {graph.run_id for graph in graphs}
     assert trainer.train().step > 0
 
