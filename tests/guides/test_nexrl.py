@@ -391,7 +391,6 @@ class TellingParts(TwoParts):
 
 
 @pytest.mark.row(58, "the parts of a reward appear as metrics")
-@pytest.mark.xfail(strict=True, reason="figures of rewards are in work")
 def test_the_parts_of_a_reward_are_in_the_table(pipeline):
     ran = pipeline(reward={"name": f"{MINE}:TellingParts", "options": {}})
 
@@ -481,7 +480,6 @@ class Adaptive(TreeSampler):
 
 
 @pytest.mark.row(63, "an adaptive curriculum survives a kill")
-@pytest.mark.xfail(strict=True, reason="a sampler's own state is in work")
 def test_a_samplers_own_state_goes_on(here):
     own = SMALL.model_copy(
         update={"sampler": Choice(name=f"{MINE}:Adaptive", options={"tree_width": 3})}

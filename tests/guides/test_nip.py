@@ -155,7 +155,6 @@ def test_supervised_learning_lowers_its_loss(here):
 
 
 @pytest.mark.row(75)
-@pytest.mark.xfail(strict=True, reason="an export of the last weights is in work")
 def test_supervised_learning_exports_what_it_has_learned(pipeline, world, lessons):
     (world / "plugins/lessons.py").write_text(
         (Path(__file__).parents[2] / "plugins/lessons.py").read_text("utf-8"), "utf-8"
@@ -213,12 +212,11 @@ def test_an_algorithm_adds_figures_of_the_rollouts(here):
 class TellingSampler(TreeSampler):
     """Has figures of its own."""
 
-    def figures(self, graphs):
+    def remember(self, graphs):
         return {"sampled": float(len(graphs))}
 
 
 @pytest.mark.row(79)
-@pytest.mark.xfail(strict=True, reason="figures of samplers are in work")
 def test_a_sampler_adds_figures_of_the_rollouts(pipeline):
     options = {"tree_width": 3}
     ran = pipeline(rollouts={"sampler": {"name": f"{MINE}:TellingSampler", "options": options}})
@@ -242,9 +240,8 @@ def test_evaluations_happen_when_they_are_asked_for(here, changes, expected):
 
 
 @pytest.mark.row(80)
-@pytest.mark.xfail(strict=True, reason="no evaluation at all is in work")
 def test_no_evaluation_happens_when_none_is_asked_for(here):
-    assert [] == preset(eval_every=None, eval_first=False).train().evaluations
+    assert [] == preset(evaluate="none").train().evaluations
 
 
 @pytest.mark.row(81, "the run resumes from any stage")
