@@ -79,6 +79,9 @@ def test_what_a_stage_makes_is_no_input(project, key, path, product):
     message = _refusal(key, path)
 
     assert f"stage {product}; copy what you want" in message
+    # An attacker that was registered is in no stage's way.
+    way = f"or set {key.removesuffix('.path')}.source to version"
+    assert key.startswith("models.") == message.endswith(way)
 
 
 @pytest.mark.parametrize("key", ["prompts.path", "models.target.path"])

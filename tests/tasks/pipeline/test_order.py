@@ -274,3 +274,17 @@ def test_what_dvc_yaml_names_is_read_from_it(tmp_path, monkeypatch):
     assert {"one.py", "my ü.py"} == watched_by("a")
     assert not watched_by("b")
     assert not watched_by("c")
+
+
+@pytest.mark.parametrize("role", ["attacker", "target", "reference"])
+def test_where_a_model_is_a_version_the_name_of_its_registry_counts(role):
+    version = {"models": {role: {"source": "version", "version": 3}}}
+    plain, named = (
+        yaml.safe_load(render(params=Params.read(record, where="")))["stages"]
+        for record in ({}, version)
+    )
+
+    assert ["registration.model_name"] == [
+        key for key in named["models"]["params"] if key not in plain["models"]["params"]
+    ]
+    assert plain == named | {"models": plain["models"]}
