@@ -201,14 +201,18 @@ def whole_before(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
     return found
 
 
-def forget_last_look(progress: Progress, best: Best, *, eval_every: int) -> None:
+def forget_last_look(progress: Progress, best: Best, config: TrainingConfiguration) -> None:
     """Takes back the evaluation that a run made because it ended, not because it was due.
 
     A longer run would not have made it, and would perhaps export another checkpoint.
     """
-    points = progress.evaluations
-    is_due = not progress.is_partial and not progress.training_step % eval_every
-    if points and points[-1].step == progress.step and best.before is not None and not is_due:
+    points, done = progress.evaluations, progress.training_step
+    is_due = config.evaluate == "every" and not done % config.eval_every
+    is_of_now = bool(points) and (points[-1].step, points[-1].training_step) == (
+        progress.step,
+        done,
+    )
+    if is_of_now and best.before is not None and (progress.is_partial or not is_due):
         points.pop()
         best.forget_last()
 

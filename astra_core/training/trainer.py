@@ -190,7 +190,7 @@ class Trainer:
         self._stopping.start()
         changed = self._load(checkpoint, folder)
         if any(name.startswith(("training_steps", "early_stopping")) for name in changed):
-            forget_last_look(self.progress, self.best, eval_every=self.config.eval_every)
+            forget_last_look(self.progress, self.best, self.config)
             self.progress.stopped_because = self.end()
             if self.progress.is_partial and not self.progress.stopped_because:
                 self._load(whole_before(checkpoint, folder), folder)

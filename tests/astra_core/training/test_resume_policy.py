@@ -152,6 +152,21 @@ def test_a_run_that_is_prolonged_leaves_the_files_of_one_that_was_planned_so_lon
     assert _files(tmp_path / "whole") == _files(tmp_path / "run")
 
 
+@pytest.mark.parametrize("evaluate", ["last", "first_and_last", "first", "none"])
+def test_a_run_that_is_evaluated_at_its_ends_alone_is_prolonged_likewise(tmp_path, evaluate):
+    settings = {"evaluate": evaluate, "eval_every": 3, "metric": "eval/kl_nats"}
+    trainer_of(configured(training_steps=3, **settings), tmp_path / "run").train()
+    longer = trainer_of(configured(training_steps=4, **settings), tmp_path / "run")
+    longer.resume()
+    longer.train()
+    whole = trainer_of(configured(training_steps=4, **settings), tmp_path / "whole")
+    whole.train()
+
+    assert whole.progress == longer.progress
+    assert whole.best.record() == longer.best.record()
+    assert weights_of(whole) == weights_of(longer)
+
+
 def test_a_run_that_stays_ended_has_its_last_evaluation(tmp_path):
     settings = {"early_stopping": {"max_optimizer_steps": 9}, "eval_every": 7}
     first = trainer_of(configured(training_steps=5, **settings), tmp_path / "run")
