@@ -54,7 +54,8 @@ def test_the_second_night_begins_from_the_champion_of_the_first(nights):
     assert first.tags["astra.run_key"] == report["parent"]["run_key"]
     assert first.tags["astra.checkpoint_digest"] == manifest["attacker"]["parent"]["digest"]
     assert first.tags["astra.checkpoint_digest"] != second.tags["astra.checkpoint_digest"]
-    assert [first.model_id] == [each.model_id for each in run.inputs.model_inputs]
+    (model,) = run.inputs.model_inputs
+    assert f"/{model.model_id}/" in first.source
     assert "Trained on from attacker version 1" in second.description
 
 
