@@ -22,14 +22,6 @@ def test_a_schedule_that_looks_ahead_has_others(kind):
     assert same(kind, steps=9)
 
 
-def test_a_schedule_that_follows_the_evaluations_has_seen_one_too_many():
-    plateau = choice("plateau", metric="eval/kl_nats")
-    config = configured(training_steps=9, schedule=plateau)
-
-    assert not has_same_rates(config, training_steps=3, num_done=3)
-    assert has_same_rates(config, training_steps=9, num_done=3)
-
-
 def test_annealing_does_not_look_ahead():
     config = configured(training_steps=9, schedule=choice("annealing", rate=0.2))
 
