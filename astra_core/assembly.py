@@ -156,7 +156,7 @@ def build_trainer(
         ConfigurationError: An option cannot be used, or a plug-in's construction fails.
     """
     trainer: type[Trainer] = resolve("trainer", training.trainer.name)
-    algorithm = build("algorithm", training.algorithm, system=sampler.system)
+    algorithm = trainer.algorithm_for(training, sampler.system)
     with plugin_call("trainer", training.trainer.name, "its construction"):
         return trainer(
             training,

@@ -4,75 +4,40 @@ A configuration is read once, before any weights are loaded, and stored with eve
 Sections validate strictly: the number 16 is not the text "16".
 """
 
-import json
-import re
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from astra_core.errors import ConfigurationError
-from astra_core.errors.config import explained, refuse_huge_numbers
+from astra_core.agent_settings import (
+    AgentConfiguration,
+    AgentName,
+    AgentTraining,
+    Part,
+    check_roles,
+)
+from astra_core.sections import Choice, Count, NonNegative, Positive, Probability, Section
 
-Probability = Annotated[float, Field(ge=0.0, le=1.0)]
-NonNegative = Annotated[float, Field(ge=0.0)]
-Positive = Annotated[float, Field(gt=0.0)]
-Count = Annotated[int, Field(ge=1)]
-
-
-class Section(BaseModel):
-    """A part of the configuration."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Refuses, with the way out: fields are declared in the class and set when it is built."""
-        if name.startswith("_"):
-            super().__setattr__(name, value)
-            return
-        own = type(self).__name__
-        way = f"write '{name}: {type(value).__name__} = ...' in the body of the class"
-        if name in type(self).model_fields:
-            way = (
-                f"give {name} to {own}(...) or super().__init__(...), or as a default in the class"
-            )
-        msg = f"{own}.{name} must be declared and set when {own} is built, got it set later; {way}"
-        raise ConfigurationError(msg)
-
-    @classmethod
-    def read(cls, record: Any, *, where: str) -> Self:
-        """The section that a plain record (from YAML or JSON) describes.
-
-        Args:
-            record: Mappings, lists, text, numbers, booleans and nulls.
-            where: What to call the section in an error, for example ``training``.
-
-        Raises:
-            ConfigurationError: A key is unknown or missing, or a value has the wrong type or range.
-        """
-        refuse_huge_numbers(record, where)
-        try:
-            # Strict JSON mode: only lists become tuples and text becomes paths.
-            return cls.model_validate_json(json.dumps(record, allow_nan=True))
-        except TypeError as error:
-            msg = f"{where} must hold plain values, got: {error}; put quotes around dates"
-            raise ConfigurationError(msg.lstrip()) from error
-        except ValidationError as error:
-            raise ConfigurationError(explained(error, cls, where=where, record=record)) from None
-
-
-class Choice(Section):
-    """A plug-in by name, import path ``package.module:Class`` or ``path/to/file.py:Class``.
-
-    Without options a word is enough: ``adamw`` is ``{name: adamw}``.
-    """
-
-    name: str = Field(min_length=1, description="A built-in name, an import path or a file's.")
-    options: dict[str, Any] = Field(default_factory=dict, description="Read by the plug-in itself.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_a_word(cls, given: Any) -> Any:
-        return {"name": given} if isinstance(given, str) else given
+__all__ = [
+    "AgentConfiguration",
+    "AgentTraining",
+    "CheckpointConfiguration",
+    "Choice",
+    "Count",
+    "EarlyStopping",
+    "EvaluationConfiguration",
+    "GenerationConfiguration",
+    "LoraConfiguration",
+    "MachineConfiguration",
+    "NonNegative",
+    "Part",
+    "Positive",
+    "Probability",
+    "RolloutsConfiguration",
+    "Section",
+    "Shuffle",
+    "SystemConfiguration",
+    "TrainingConfiguration",
+]
 
 
 class GenerationConfiguration(Section):
@@ -143,6 +108,17 @@ class SystemConfiguration(Section):
         description="Memory per model for what it has read, so that a later turn does not read it "
         "again; 0 reads every context from its start.",
     )
+    roles: tuple[AgentName, ...] = Field(
+        default=(), description="Agents by turn; the last plays all further ones. () is one."
+    )
+    agents: dict[str, AgentConfiguration] = Field(
+        default_factory=dict, description="What they share, and what they are told."
+    )
+
+    @model_validator(mode="after")
+    def _roles_name_the_agents(self) -> Self:
+        check_roles(self.roles, self.agents)
+        return self
 
 
 class RolloutsConfiguration(Section):
@@ -202,32 +178,6 @@ class CheckpointConfiguration(Section):
     )
 
 
-class Part(Section):
-    """Weights of the attacker, or of the algorithm, with their own learning rate or timetable.
-
-    A weight in several parts multiplies their factors and moves only when all of them are active.
-    """
-
-    pattern: str = Field(min_length=1, description="Regular expression, searched in weight names.")
-    lr_factor: NonNegative = Field(default=1.0, description="Times training.lr; 0 freezes.")
-    active: Literal["always", "never", "periodic"] = "always"
-    period: Count = Field(default=1, description="periodic: training steps of one round.")
-    start: int = Field(default=0, ge=0, description="periodic: first active step of a round.")
-    stop: Count = Field(default=1, description="periodic: the step of a round that ends it.")
-
-    @model_validator(mode="after")
-    def _can_be_used(self) -> Self:
-        try:
-            re.compile(self.pattern)
-        except re.error as error:
-            msg = f"pattern must be a regular expression ({error})"
-            raise ValueError(msg) from error
-        if not self.start < self.stop <= self.period:
-            msg = "start < stop <= period must hold"
-            raise ValueError(msg)
-        return self
-
-
 class LoraConfiguration(Section):
     """Low-rank adapters (arXiv:2106.09685); no dropout, since the policy must train as it samples.
 
@@ -285,6 +235,9 @@ class TrainingConfiguration(Section):
     parts: dict[str, Part] = Field(
         default_factory=dict,
         description="Learning rates and timetables of named groups of weights.",
+    )
+    agents: dict[str, AgentTraining] = Field(
+        default_factory=dict, description="Of the agents in system.roles; null follows the above."
     )
     lora: LoraConfiguration | None = Field(default=None, description="null trains all weights.")
     evaluate: Literal["every", "first_and_last", "first", "last", "none"] = Field(

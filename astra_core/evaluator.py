@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 
+from astra_core.agents import turn_figures
 from astra_core.config import EvaluationConfiguration
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.metrics.attack import PromptOutcome, attack_metrics, prompt_outcome
@@ -120,7 +121,9 @@ class Evaluator:
             iteration=0,
             num_responses=config.num_responses,
         )
-        return self.judged(rewarded(self._reward, graphs))
+        found = self.judged(rewarded(self._reward, graphs))
+        figures = turn_figures(system.agents, system.player, found.graphs)
+        return replace(found, figures={**found.figures, **figures})
 
     def judged(self, graphs: Sequence[Graph]) -> Evaluation:
         """The evaluation of existing rollouts."""

@@ -18,11 +18,12 @@ from astra_core.system import System
 class Sampler(ABC):
     """Grows one graph per prompt, breadth first, all prompts of a level in one batched call."""
 
-    gives: ClassVar[frozenset[Literal["siblings", "reference"]]] = frozenset(
+    gives: ClassVar[frozenset[Literal["siblings", "reference", "roles"]]] = frozenset(
         {"siblings", "reference"}
     )
-    """What its turns provide to an algorithm: several probes after each context, where its
-    options allow it, and log-probabilities under the reference. See ``astra_core.algorithm.Need``.
+    """What its turns provide: several probes after each context, where its options allow it, and
+    log-probabilities under the reference, for which algorithms ask (``astra_core.algorithm.Need``);
+    ``roles`` if ``System.player`` says who plays each turn.
     """
 
     runs_per_prompt: int = 1

@@ -9,6 +9,7 @@ from typing import Self
 
 import torch
 
+from astra_core.agents import Agent, load_agents, save_agents, separate_models
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.engine.machine import Machine
 from astra_core.engine.plan import Plan
@@ -28,7 +29,7 @@ class System:
     """Who talks to whom.
 
     Attributes:
-        attacker: The only model that is ever trained.
+        attacker: The model that is trained; of several agents the first one's.
         target: Frozen; a language model, or anything else that keeps the promises of ``Target``.
         reference: Frozen copy of the untrained attacker.
         scorer: Rates probes and replies.
@@ -36,6 +37,7 @@ class System:
         shares_tokenizer: Attacker and target read the same ids, so ids pass between them unchanged.
         reference_is_target: The two hold the same weights, so one pass serves both.
         target_digest: Names the target's weights.
+        agents: Those of ``config.roles``; empty where one attacker plays every turn.
     """
 
     attacker: LanguageModel
@@ -46,6 +48,7 @@ class System:
     shares_tokenizer: bool
     reference_is_target: bool
     target_digest: str
+    agents: tuple[Agent, ...] = ()
 
     @classmethod
     def load(
@@ -75,9 +78,13 @@ class System:
         victim = load(target)
         digests = {path: weights_digest(path) for path in (target, reference)}
         copy = victim if digests[target] == digests[reference] else load(reference)
-        return cls.of(
+        system = cls.of(
             own, victim, copy, scorer=scorer, config=config, target_digest=digests[target]
         )
+        agents = load_agents(
+            config, (attacker, own), (reference, copy), load=load, is_trained=is_trained
+        )
+        return replace(system, agents=agents)
 
     @classmethod
     def of(
@@ -115,14 +122,48 @@ class System:
 
     def digest(self) -> str:
         """Covers everything that affects an evaluation; equal digests make figures comparable."""
-        memory = {"score_cache_size", "prefix_cache_mib"}
-        settings = self.config.model_dump(mode="json", exclude=memory)
+        # Who plays which turn belongs to the attacker that is evaluated, not to the evaluation.
+        left_out = {"score_cache_size", "prefix_cache_mib", "roles", "agents"}
+        settings = self.config.model_dump(mode="json", exclude=left_out)
         return record_digest([self.target_digest, version_of(self.scorer), settings])
+
+    def training_digest(self) -> str:
+        """Covers also who plays which turn; a run is resumed only under the same."""
+        roles = self.config.model_dump(mode="json", include={"roles", "agents"})
+        return record_digest([self.digest(), roles]) if self.agents else self.digest()
+
+    def player(self, turn: int) -> Agent:
+        """The agent that plays a turn, counted from 0; the last role plays all further ones."""
+        if not self.agents:
+            return Agent("attacker", self.attacker, self.reference)
+        roles = self.config.roles
+        name = roles[min(turn, len(roles) - 1)]
+        return next(agent for agent in self.agents if agent.name == name)
+
+    def seen_by(self, agent: Agent) -> Self:
+        """The System with this agent as its only attacker."""
+        if not self.agents:
+            return self
+        return replace(
+            self,
+            attacker=agent.model,
+            reference=agent.reference,
+            reference_is_target=self.shares_tokenizer and agent.reference is self.target,
+            agents=(),
+        )
+
+    def save(self, folder: Path) -> None:
+        """Writes the attacker as a Hugging Face folder; see ``astra_core.agents`` for several."""
+        if self.agents:
+            save_agents(self.agents, self.config, folder)
+        else:
+            self.attacker.save(folder)
 
     @property
     def plan(self) -> Plan:
         """The attacker's, in the System's precision, with the threads of its largest talker."""
-        plans = [each.plan for each in (self.attacker, self.target) if hasattr(each, "plan")]
+        every = (self.attacker, self.target, *separate_models(self.agents).values())
+        plans = [each.plan for each in every if hasattr(each, "plan")]
         precision: Precision = "bf16" if self.config.precision == "bf16" else "fp32"
         plan = self.attacker.plan.talking(precision=precision)
         return replace(plan, num_threads=max(own.num_threads for own in plans))
@@ -130,7 +171,8 @@ class System:
     @contextmanager
     def remembering(self) -> Iterator[None]:
         """Runs the body with every model caching what it has read; no weight may change in it."""
-        talkers: tuple[Target, ...] = (self.attacker, self.target, self.reference)
+        others = [model for agent in self.agents for model in (agent.model, agent.reference)]
+        talkers: tuple[Target, ...] = (self.attacker, self.target, self.reference, *others)
         models = {id(model): model for model in talkers}
         max_bytes, is_bf16 = self.config.prefix_cache_mib << 20, self.config.precision == "bf16"
         with ExitStack() as stack:

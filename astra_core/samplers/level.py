@@ -117,15 +117,20 @@ def grown_level(growth: Growth, places: Sequence[Place], width: int) -> Level:
 def probed(growth: Growth, places: Sequence[Place], width: int) -> list[Asked]:
     """``width`` probes at each place."""
     system, generation = growth.system, growth.system.config.probe
-    limit = system.context_limit(system.attacker, generation.max_new_tokens)
-    contexts = [place.attacker_ids[-limit:] for place in places]
+    # The places of a level are of one turn, so one agent speaks at all of them.
+    player = system.player(len(places[0].path) if places else 0)
+    limit = system.context_limit(player.model, generation.max_new_tokens)
+    contexts = [player.context(place.attacker_ids, limit) for place in places]
     paths = [[(*place.path, index) for index in range(width)] for place in places]
     keys = [
         [growth.key("probe", place.prompt, path) for path in own]
         for place, own in zip(places, paths, strict=True)
     ]
-    sampled = system.attacker.continuations(
-        contexts, keys, generation, tokens_per_batch=system.config.tokens_per_batch
+    sampled = player.model.continuations(
+        [context.token_ids for context in contexts],
+        keys,
+        generation,
+        tokens_per_batch=system.config.tokens_per_batch,
     )
     return [
         _asked(system, place, path, context=context, utterance=utterance)
@@ -169,9 +174,15 @@ def reference_logprobs(
     system: System, asked: Sequence[Asked], outcomes: Sequence[Replies | Failure]
 ) -> list[tuple[float, ...]]:
     """Of each probe, nats; most are known where reference and target are one."""
-    found = [_known_reference(system, own, out) for own, out in zip(asked, outcomes, strict=True)]
+    player = system.player(len(asked[0].place.path) if asked else 0)
+    # The target never reads an instruction.
+    is_told, seen = bool(player.instruction_ids), system.seen_by(player)
+    found = [
+        () if is_told else _known_reference(seen, own, out)
+        for own, out in zip(asked, outcomes, strict=True)
+    ]
     missing = [own for own, known in zip(asked, found, strict=True) if not known]
-    read = system.reference.continuation_logprobs(
+    read = player.reference.continuation_logprobs(
         [own.context.token_ids for own in missing],
         [own.utterance.token_ids for own in missing],
         tokens_per_batch=system.config.tokens_per_batch,
@@ -181,15 +192,14 @@ def reference_logprobs(
 
 
 def _asked(
-    system: System, place: Place, path: Path, *, context: Ids, utterance: Utterance
+    system: System, place: Place, path: Path, *, context: Context, utterance: Utterance
 ) -> Asked:
     target = system.target
     said = utterance.token_ids if system.shares_tokenizer else target.encode(utterance.text)
     heard = target.closed(said)
     limit = system.context_limit(target, system.config.response.max_new_tokens)
-    cut = len(place.attacker_ids) - len(context)
     target_context = (place.target_ids + heard)[-limit:]
-    return Asked(place, path, Context(context, cut), utterance, heard, target_context)
+    return Asked(place, path, context, utterance, heard, target_context)
 
 
 def _replies(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -14,6 +15,10 @@ from astra_core.system import System
 
 class TreeSampler(Sampler):
     """Every node gets ``tree_width`` children until ``tree_depth`` turns are spoken."""
+
+    gives: ClassVar[frozenset[Literal["siblings", "reference", "roles"]]] = frozenset(
+        {"siblings", "reference", "roles"}
+    )
 
     class Options(Section):
         """The shape of the tree."""

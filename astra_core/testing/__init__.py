@@ -23,6 +23,7 @@ from astra_core.testing.contracts import (
 from astra_core.testing.sinks import check_sink
 from astra_core.testing.tiny import (
     WORDS,
+    tiny_agents,
     tiny_graph,
     tiny_language_model,
     tiny_node,
@@ -41,6 +42,7 @@ __all__ = [
     "check_sink",
     "check_target",
     "check_trainer",
+    "tiny_agents",
     "tiny_graph",
     "tiny_language_model",
     "tiny_node",

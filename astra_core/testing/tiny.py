@@ -4,7 +4,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from astra_core.config import Choice, GenerationConfiguration, SystemConfiguration
+from astra_core.agents import Agent
+from astra_core.config import (
+    AgentConfiguration,
+    Choice,
+    GenerationConfiguration,
+    SystemConfiguration,
+)
 from astra_core.errors import ConfigurationError
 from astra_core.models.language_model import LanguageModel
 from astra_core.registry import build
@@ -18,6 +24,9 @@ WORDS = (
     *("why", "what", "no", "yes", "so", "here", "now"),
 )
 """What a tiny word-level model can say; its scorer looks for ``bad`` and ``worse``."""
+
+TOLD = "so bad"
+"""The instruction of the second of ``tiny_agents``."""
 
 _END = "</s>"
 _UNKNOWN = "<unk>"
@@ -79,6 +88,21 @@ def tiny_system(
     choice = Choice(name="phrases", options={"phrases": ["bad", "worse"]})
     judge = scorer or build("scorer", choice)
     return System.of(attacker, target or reference, reference, scorer=judge, config=config)
+
+
+def tiny_agents(system: System) -> System:
+    """The same with two agents: ``first`` plays the first turn, ``second``, told ``TOLD``, others.
+
+    They share the attacker's model.
+    """
+    told = system.attacker.closed(system.attacker.encode(TOLD))
+    agents = (
+        Agent("first", system.attacker, system.reference),
+        Agent("second", system.attacker, system.reference, told),
+    )
+    own = {"second": AgentConfiguration(instruction=TOLD)}
+    config = system.config.model_copy(update={"roles": ("first", "second"), "agents": own})
+    return replace(system, config=config, agents=agents)
 
 
 def tiny_prompts(count: int = 4) -> tuple[Prompt, ...]:

@@ -133,7 +133,18 @@ class HandLoop:
             raise ConfigurationError(msg)
 
     def step(self, algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float]]:
-        """The mean loss of a batch, computed as in an update, and figures on it."""
+        """The mean loss of a batch, computed as in an update, and figures on it.
+
+        Raises:
+            ConfigurationError: Several agents learn, each by an optimiser of its own.
+        """
+        if len(self._updates.learners) > 1:
+            names = [learner.name for learner in self._updates.learners]
+            msg = (
+                f"a loop by hand must have one attacker that learns, got system.agents {names}; "
+                "go through steps() instead"
+            )
+            raise ConfigurationError(msg)
         plan = self._updates.plan
         if not self._passes:
             self._start = time.perf_counter()

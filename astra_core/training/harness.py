@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+from astra_core.agents import turn_figures
 from astra_core.algorithm import Algorithm, Batch
 from astra_core.config import Shuffle
 from astra_core.errors import ConfigurationError
@@ -168,11 +169,19 @@ class Harness:
             iteration,
             tuple(rewarded),
             steps,
-            {**_experience_metrics(rewarded, len(steps)), **figures},
+            {
+                **_experience_metrics(rewarded, len(steps)),
+                **{f"rollout/{name}": value for name, value in self._of_agents(rewarded).items()},
+                **figures,
+            },
             time.perf_counter() - start - score_s,
             score_s,
             self._divided,
         )
+
+    def _of_agents(self, graphs: Sequence[Graph]) -> dict[str, float]:
+        system = self.sampler.system
+        return turn_figures(system.agents, system.player, graphs)
 
     def _rolled_out(self, iteration: int) -> list[Graph]:
         """New rollouts; each of several processes makes its share and gets all of them."""

@@ -1,7 +1,7 @@
 """Parts of the trained weights: what learns at which rate, and when it moves at all."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from torch.nn import Module, Parameter
@@ -35,18 +35,21 @@ def parameter_groups(
     weight_decay: float,
     lr: float = 1.0,
     parts: Mapping[str, Part] | None = None,
+    taken: Collection[int] = (),
 ) -> list[dict[str, Any]]:
     """The trained weights in groups of one rate, one timetable and one decay.
 
     Matrices decay, vectors (biases, norms) do not. Each group holds ``parts``, the names of the
-    parts that all its weights are in, and ``lr``, the base rate times their factors.
+    parts that all its weights are in, and ``lr``, the base rate times their factors. Weights whose
+    ids are ``taken`` are left out: another optimiser moves them.
 
     Raises:
         ConfigurationError: A part's pattern is found in no weight's name.
     """
     parts = parts or {}
     groups: dict[tuple[tuple[str, ...], bool], list[Parameter]] = {}
-    weights = trained_weights(model, extra)
+    every = trained_weights(model, extra)
+    weights = {name: weight for name, weight in every.items() if id(weight) not in taken}
     if not weights:
         msg = "the attacker must have trainable weights, got none; load it with is_trained=True"
         raise ConfigurationError(msg)

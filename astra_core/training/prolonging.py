@@ -5,6 +5,7 @@ import torch
 from astra_core.config import TrainingConfiguration
 from astra_core.extensions.promises import built_schedule, followed
 from astra_core.registry import build
+from astra_core.training.learner import configs_of
 from astra_core.training.optimizers import SchedulePlugin
 
 
@@ -25,10 +26,17 @@ def has_same_rates(config: TrainingConfiguration, *, training_steps: int, num_do
     """
     if config.training_steps == training_steps:
         return True
+    other = config.model_copy(update={"training_steps": training_steps})
+    pairs = zip(configs_of(config), configs_of(other), strict=True)
+    return all(_has_same_rates(own, their, num_done) for own, their in pairs)
+
+
+def _has_same_rates(
+    config: TrainingConfiguration, other: TrainingConfiguration, num_done: int
+) -> bool:
     plugin: SchedulePlugin = build("schedule", config.schedule)
     if followed(plugin) is not None:
         return False
-    other = config.model_copy(update={"training_steps": training_steps})
     return _rates(plugin, config, num_done) == _rates(plugin, other, num_done)
 
 

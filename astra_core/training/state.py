@@ -1,6 +1,6 @@
 """The state of a run as named tensors and a record: safetensors and JSON, no pickle."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from torch.nn import Module
 
+from astra_core.agents import FOLDER as _AGENTS
+from astra_core.agents import own_folder, separate_models
 from astra_core.algorithm import Algorithm
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import CheckpointError
@@ -16,7 +18,9 @@ from astra_core.extensions.promises import restore, tensors_by_name
 from astra_core.models.language_model import LanguageModel
 from astra_core.registry import name_of
 from astra_core.sampler import Sampler
+from astra_core.system import System
 from astra_core.training.checkpoint import Checkpoint
+from astra_core.training.learner import Learner
 from astra_core.training.plain_values import as_json, from_json
 from astra_core.training.progress import Progress
 from astra_core.training.resume_policy import (
@@ -49,6 +53,7 @@ class RunState:
         self._algorithm = algorithm
         self._updates = updates
         self._trainer = trainer
+        self._agents = AgentsState(sampler.system, updates.learners)
 
     def checkpoint(self, progress: Progress, best: Best, stopping: Stopping) -> Checkpoint:
         """Everything that a run needs to resume, as it is now."""
@@ -58,14 +63,13 @@ class RunState:
             "best": best.record(),
             "stopping": stopping.record(),
             "optimizer": optimizer_record(self._updates.optimizer),
-            "schedule": as_json(
-                self._updates.schedule.state_dict(),
-                subject=f"schedule '{self._config.schedule.name}'",
-            ),
+            "schedule": schedule_record(self._updates.learners[0]),
             "owners": [*self._owners],
+            **self._agents.record(),
         }
         memories = {kind: tensors_by_name(kind, owner) for kind, owner in self._owners.items()}
         tensors = tensors_of(self._attacker.model, self._updates.optimizer, memories)
+        tensors |= self._agents.tensors()
         return Checkpoint(progress.training_step, tensors, record, progress.is_partial)
 
     def load(
@@ -85,27 +89,29 @@ class RunState:
             restore(kind, self._owners[kind], _below(f"{kind}/", checkpoint.tensors))
         restore_optimizer(self._updates.optimizer, record["optimizer"], checkpoint.tensors)
         self._updates.schedule.load_state_dict(from_json(record["schedule"]))
+        self._agents.load(record, checkpoint.tensors)
         best.load(record["best"])
         stopping.load(record["stopping"])
         return Progress.of(record), changed
 
     def write_model(self, folder: Path) -> None:
         """A Hugging Face folder of the attacker; adapters are merged, and kept beside it."""
-        self._attacker.save(folder)
+        self._sampler.system.save(folder)
         if self._config.lora is not None:
-            weights = _trained(self._attacker.model)
-            save_file({name: p.detach() for name, p in weights.items()}, folder / _ADAPTERS)
+            for place, model in models_below(folder, self._sampler.system).items():
+                weights = _trained(model)
+                save_file({name: p.detach() for name, p in weights.items()}, place / _ADAPTERS)
 
     def read_model(self, folder: Path) -> None:
         """Loads the weights of such a folder into the attacker."""
-        own = self._attacker.model
-        if self._config.lora is not None:
-            weights = load_file(folder / _ADAPTERS)
-        else:
-            separator = self._sampler.system.config.separator
-            weights = LanguageModel.load(folder, separator=separator).model.state_dict()
-        with torch.no_grad():
-            own.load_state_dict(weights, strict=self._config.lora is None)
+        for place, own in models_below(folder, self._sampler.system).items():
+            if self._config.lora is not None:
+                weights = load_file(place / _ADAPTERS)
+            else:
+                separator = self._sampler.system.config.separator
+                weights = LanguageModel.load(place, separator=separator).model.state_dict()
+            with torch.no_grad():
+                own.load_state_dict(weights, strict=self._config.lora is None)
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -113,7 +119,7 @@ class RunState:
             "algorithm": name_of("algorithm", type(self._algorithm)),
             "version": package_version(),
             "seed": self._sampler.seed,
-            "system": self._sampler.system.digest(),
+            "system": self._sampler.system.training_digest(),
         }
 
     @property
@@ -131,6 +137,80 @@ class RunState:
         return self._sampler.system.attacker
 
 
+class AgentsState:
+    """What a checkpoint holds of several agents besides the first; nothing of one attacker.
+
+    Args:
+        system: Whose agents learn.
+        learners: The first one's state is the checkpoint's own.
+    """
+
+    def __init__(self, system: System, learners: Sequence[Learner]) -> None:
+        self._learners = {learner.name: learner for learner in learners[1:]}
+        first = {id(weight) for weight in system.attacker.model.parameters()}
+        # Weights that are shared are the first one's.
+        self._weights = {
+            f"{_AGENTS}/{agent}/model/{name}": weight
+            for agent, model in separate_models(system.agents).items()
+            for name, weight in _trained(model.model).items()
+            if id(weight) not in first
+        }
+
+    def record(self) -> dict[str, Any]:
+        """Optimisers and schedules, for the record; empty where there is one."""
+        found = {
+            name: {
+                "optimizer": optimizer_record(learner.optimizer),
+                "schedule": schedule_record(learner),
+            }
+            for name, learner in self._learners.items()
+        }
+        return {_AGENTS: found} if found else {}
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Weights and moments."""
+        found = {name: weight.detach().clone() for name, weight in self._weights.items()}
+        for name, learner in self._learners.items():
+            for moment, value in moments_of(learner.optimizer).items():
+                found[f"{_AGENTS}/{name}/{moment}"] = value
+        return found
+
+    def load(self, record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+        """Restores them."""
+        with torch.no_grad():
+            for name, weight in self._weights.items():
+                weight.copy_(tensors[name])
+        for name, learner in self._learners.items():
+            own = record[_AGENTS][name]
+            below = _below(f"{_AGENTS}/{name}/", tensors)
+            restore_optimizer(learner.optimizer, own["optimizer"], below)
+            learner.schedule.load_state_dict(from_json(own["schedule"]))
+
+
+def schedule_record(learner: Learner) -> Any:
+    """The schedule's state as JSON."""
+    subject = f"schedule '{learner.schedule_name}'"
+    return as_json(learner.schedule.state_dict(), subject=subject)
+
+
+def models_below(folder: Path, system: System) -> dict[Path, Module]:
+    """Every attacker's model by where it is in a folder that ``System.save`` wrote."""
+    separate = separate_models(system.agents) or {"": system.attacker}
+    return {
+        (own_folder(folder, name) if name else folder): model.model
+        for name, model in separate.items()
+    }
+
+
+def moments_of(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """What the optimiser remembers of each weight, under ``optimizer/index/name``."""
+    return {
+        f"optimizer/{index}/{name}": torch.as_tensor(value).detach().clone()
+        for index, moments in optimizer.state_dict()["state"].items()
+        for name, value in moments.items()
+    }
+
+
 def tensors_of(
     model: Module,
     optimizer: torch.optim.Optimizer,
@@ -141,9 +221,7 @@ def tensors_of(
     Shared weights are stored once, because ``named_parameters`` names them once.
     """
     found = {f"model/{name}": p.detach().clone() for name, p in _trained(model).items()}
-    for index, moments in optimizer.state_dict()["state"].items():
-        for name, value in moments.items():
-            found[f"optimizer/{index}/{name}"] = torch.as_tensor(value).detach().clone()
+    found |= moments_of(optimizer)
     for kind, memory in memories.items():
         found |= {f"{kind}/{name}": value.clone() for name, value in memory.items()}
     found["random/torch"] = torch.get_rng_state()

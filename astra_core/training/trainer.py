@@ -25,10 +25,10 @@ from astra_core.errors import ConfigurationError
 from astra_core.evaluator import Evaluator
 from astra_core.extensions.promises import examined, own_figures, reports_of
 from astra_core.models.language_model import LanguageModel
-from astra_core.models.lora import add_adapters
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
 from astra_core.training.by_hand import HandLoop
+from astra_core.system import System
 from astra_core.training.checkpoint import Checkpoint, CheckpointStore
 from astra_core.training.distributed import World
 from astra_core.training.evaluation_scheme import (
@@ -37,6 +37,7 @@ from astra_core.training.evaluation_scheme import (
     require_same_score,
 )
 from astra_core.training.harness import Experience, Harness
+from astra_core.training.learner import configs_of, make_trainable
 from astra_core.training.progress import (
     EvaluationPoint,
     Progress,
@@ -52,6 +53,7 @@ from astra_core.training.resume_policy import (
 )
 from astra_core.training.state import RunState
 from astra_core.training.stopping import Best, Stopping
+from astra_core.training.team import build_algorithm, check_team
 from astra_core.training.trial import Trial, tried
 from astra_core.training.update import Update, Updates, learning_plan, refuse_many_nonfinite
 
@@ -98,8 +100,10 @@ class Trainer:
         if config.dump_steps and store is None:
             msg = "training.dump_steps must be empty without a store; give the Trainer one"
             raise ConfigurationError(msg)
-        check_schedule(config, is_evaluated=evaluator is not None, trainer=type(self))
+        for own in configs_of(config):
+            check_schedule(own, is_evaluated=evaluator is not None, trainer=type(self))
         self.world = world or World()
+        check_team(config, sampler, algorithm, world=self.world)
         model = sampler.system.attacker.model
         config = self.config = as_begun(config, model, store=store, world=self.world)
         where = "training.trainer.options"
@@ -113,9 +117,9 @@ class Trainer:
         self.best = Best(metric=config.metric, mode=config.mode)
         self.reports = Reports()
         self._first_graphs = first_graphs
-        if config.lora is not None:
-            add_adapters(self._attacker.model, config.lora, seed=sampler.seed)
-        self.updates = Updates(config, algorithm, self._attacker, world=self.world)
+        make_trainable(sampler.system, config, seed=sampler.seed)
+        agents = sampler.system.agents
+        self.updates = Updates(config, algorithm, self._attacker, world=self.world, agents=agents)
         self.by_hand = HandLoop(
             self.updates,
             self._attacker,
@@ -136,6 +140,11 @@ class Trainer:
         self._stopping = Stopping(config.early_stopping)
         self._state = RunState(config, sampler, algorithm, updates=self.updates, trainer=self)
         self._eval_s = 0.0
+
+    @classmethod
+    def algorithm_for(cls, config: TrainingConfiguration, system: System) -> Algorithm:
+        """The configured algorithm; of several agents one that joins theirs."""
+        return build_algorithm(config, system)
 
     @property
     def harness(self) -> Harness:

@@ -69,7 +69,7 @@ def tried(
         norm = updates.clip()
         seconds = time.perf_counter() - start
     finally:
-        updates.optimizer.zero_grad(set_to_none=True)
+        updates.zero_grad()
         for kind, owner in owners.items():
             restore(kind, owner, before[kind])
     if not (math.isfinite(loss) and math.isfinite(norm)):

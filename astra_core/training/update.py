@@ -7,32 +7,27 @@ weight, so the result does not depend on micro-batches or the number of processe
 import math
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
+from astra_core.agents import Agent, separate_models
 from astra_core.algorithm import Algorithm, Batch
 from astra_core.config import TrainingConfiguration
 from astra_core.engine.plan import Plan
 from astra_core.engine.products.precision import Precision
-from astra_core.errors import ConfigurationError, TrainingError
-from astra_core.extensions.calls import plugin_call
-from astra_core.extensions.promises import (
-    built_optimizer,
-    built_schedule,
-    followed,
-    loss_of,
-    own_weights,
-)
+from astra_core.errors import TrainingError
+from astra_core.extensions.promises import loss_of, own_weights
 from astra_core.models.language_model import LanguageModel
-from astra_core.registry import build
 from astra_core.training.distributed import World
 from astra_core.training.dumps import batch_tensors, write_dump
 from astra_core.training.harness import Experience
-from astra_core.training.optimizers import OptimizerPlugin, SchedulePlugin
-from astra_core.training.parts import is_active, parameter_groups, trained_weights
+from astra_core.training.learner import learners_of
+from astra_core.training.parts import trained_weights
 from astra_core.training.progress import StepReport
+from astra_core.training.team import own_means
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +91,13 @@ def learning_plan(plan: Plan, config: TrainingConfiguration) -> Plan:
 
 
 class Updates:
-    """The optimiser, its schedule and the weights it moves.
+    """The optimiser, its schedule and the weights it moves; of several agents one for each.
 
     Attributes:
         plan: How the attacker is run while it learns.
-        metric: The figure of an evaluation that the schedule follows; None for one of the step.
+        learners: One; of several agents one for each that has weights of its own.
+        optimizer: Of the first learner.
+        schedule: Of the first learner.
     """
 
     def __init__(
@@ -110,25 +107,21 @@ class Updates:
         attacker: LanguageModel,
         *,
         world: World,
+        agents: Sequence[Agent] = (),
     ) -> None:
         self._config = config
         self._algorithm = algorithm
-        self._attacker = attacker
         self._world = world
+        self._agents = tuple(agent.name for agent in agents)
+        self._models = separate_models(agents) or {"": attacker}
         self.plan = learning_plan(attacker.plan, config)
-        plugin: OptimizerPlugin = build("optimizer", config.optimizer)
-        groups = parameter_groups(
-            attacker.model,
-            own_weights(algorithm),
-            weight_decay=float(getattr(plugin.options, "weight_decay", 0.0)),
-            lr=config.lr,
-            parts=config.parts,
-        )
-        self._plugin = plugin
-        self.optimizer = built_optimizer(plugin, groups, config.lr)
-        self._mover: SchedulePlugin = build("schedule", config.schedule)
-        self.schedule = built_schedule(self._mover, config, self.optimizer)
-        self.metric = followed(self._mover)
+        self._plans = {
+            name: learning_plan(model.plan, config) for name, model in self._models.items()
+        }
+        extra = own_weights(algorithm)
+        self.learners = learners_of(config, attacker.model, extra, agents=agents)
+        self.optimizer, self.schedule = self.learners[0].optimizer, self.learners[0].schedule
+        self._norms: dict[str, float] = {}
 
     def apply(
         self, window: Sequence[Batch], *, training_step: int, dump: Path | None = None
@@ -144,15 +137,19 @@ class Updates:
         loss, metrics = self.gradients(window, training_step=training_step)
         norm = self.clip()
         is_skipped = not (math.isfinite(loss) and math.isfinite(norm))
-        lr = float(self.optimizer.param_groups[0]["lr"])
+        lr = self.learners[0].lr
+        if self._agents:
+            for learner in self.learners:
+                metrics[f"{learner.name}/lr"] = learner.lr
+                metrics[f"{learner.name}/grad_norm"] = self._norms[learner.name]
         tensors = self._tensors(window) if dump else {}
         if not is_skipped:
-            with plugin_call("optimizer", self._plugin, "step"):
-                self.optimizer.step()
+            for learner in self.learners:
+                learner.step()
         if dump:
             weights = {f"weight/{name}": p.detach() for name, p in self.weights().items()}
             write_dump(dump, tensors | weights, {"loss": loss, "grad_norm": norm, **metrics})
-        self.optimizer.zero_grad(set_to_none=True)
+        self.zero_grad()
         return Update(
             loss=loss,
             grad_norm=norm,
@@ -165,25 +162,27 @@ class Updates:
 
     def move_schedule(self) -> None:
         """Sets the rate of the next training step."""
-        with plugin_call("schedule", self._config.schedule.name, "step"):
-            self._mover.move(self.schedule)
+        for learner in self.learners:
+            learner.move_schedule()
+
+    @property
+    def metric(self) -> str | None:
+        """The figure of an evaluation that a schedule follows; None if each is of the step."""
+        return next((own.metric for own in self.learners if own.metric is not None), None)
 
     def follow(self, figures: Mapping[str, float]) -> None:
-        """Tells a schedule that follows a figure of an evaluation what it was.
+        """Tells schedules that follow a figure of an evaluation what it was.
 
         Raises:
             ConfigurationError: The evaluation has no such figure.
         """
-        if self.metric is None:
-            return
-        if self.metric not in figures:
-            msg = (
-                f"training.schedule must follow a figure of the evaluation, got '{self.metric}'; "
-                f"there are {sorted(figures)}"
-            )
-            raise ConfigurationError(msg)
-        with plugin_call("schedule", self._config.schedule.name, "step"):
-            self._mover.move(self.schedule, figures)
+        for learner in self.learners:
+            learner.follow(figures)
+
+    def zero_grad(self) -> None:
+        """Drops all gradients."""
+        for learner in self.learners:
+            learner.optimizer.zero_grad(set_to_none=True)
 
     def gradients(
         self, window: Sequence[Batch], *, training_step: int
@@ -191,7 +190,10 @@ class Updates:
         """Puts the window's gradients into the active weights; returns loss and mean metrics."""
         weight = sum(batch.weight for batch in window) or 1.0
         totals = {"": 0.0}
-        with self.plan.learns(self._attacker.model):
+        with ExitStack() as scopes:
+            for name, model in self._models.items():
+                plan = self._plans[name] if name else self.plan
+                scopes.enter_context(plan.learns(model.model))
             for batch in window[self._world.rank :: self._world.size]:
                 with self.plan.autocast():
                     loss, logs = loss_of(self._algorithm, batch)
@@ -200,45 +202,43 @@ class Updates:
                 for name, value in logs.items():
                     totals[name] = totals.get(name, 0.0) + value * batch.weight / weight
         metrics = self._world.sum_of(totals)
-        self._clear_inactive(training_step)
+        for learner in self.learners:
+            learner.clear_inactive(training_step)
         self._world.add_gradients(self.active())
-        return metrics.pop(""), metrics
+        return metrics.pop(""), own_means(metrics, self._agents)
 
     def clip(self) -> float:
-        """The norm of the gradients before they were cut to ``max_grad_norm``."""
-        weights = self.active()
-        gradients = [weight.grad for weight in weights if weight.grad is not None]
-        norm = torch.nn.utils.get_total_norm(gradients)
+        """The norm of the gradients before each learner's were cut to ``max_grad_norm``."""
         limit = self._config.max_grad_norm or math.inf
-        # torch's own clipping multiplies by 1 below the limit: a useless pass over all
-        # nothing. The margin is the one it divides with.
-        if float(norm) + 1e-6 > limit:
-            torch.nn.utils.clip_grads_with_norm_(weights, limit, norm)
-        return float(norm)
+        for learner in self.learners:
+            weights = learner.active()
+            gradients = [weight.grad for weight in weights if weight.grad is not None]
+            norm = torch.nn.utils.get_total_norm(gradients)
+            # torch's own clipping multiplies by 1 below the limit: a useless pass over all
+            # nothing. The margin is the one it divides with.
+            if float(norm) + 1e-6 > limit:
+                torch.nn.utils.clip_grads_with_norm_(weights, limit, norm)
+            self._norms[learner.name] = float(norm)
+        return math.hypot(*self._norms.values())
 
     def prepare(self, training_step: int) -> float:
         """Drops gradients of frozen weights and clips the others; the norm that they had."""
-        self._clear_inactive(training_step)
+        for learner in self.learners:
+            learner.clear_inactive(training_step)
         return self.clip()
 
     def active(self) -> list[torch.nn.Parameter]:
         """The weights that the present training step moves."""
-        return [p for group in self._active_groups for p in group["params"]]
+        return [parameter for learner in self.learners for parameter in learner.active()]
 
     def weights(self) -> dict[str, torch.nn.Parameter]:
-        """Every trained weight by name."""
-        return trained_weights(self._attacker.model, self._algorithm.parameters())
-
-    def _clear_inactive(self, training_step: int) -> None:
-        """Drops the gradients of frozen weights, so that none remain when they become active."""
-        parts = self._config.parts
-        self._active_groups = []
-        for group in self.optimizer.param_groups:
-            if all(is_active(parts[key], training_step) for key in group["parts"]):
-                self._active_groups.append(group)
-                continue
-            for parameter in group["params"]:
-                parameter.grad = None
+        """Every trained weight by name; of several agents, those after the first by agent too."""
+        found = {}
+        for name, model in self._models.items():
+            extra = () if name else self._algorithm.parameters()
+            for key, weight in trained_weights(model.model, extra).items():
+                found[f"{name}/{key}".lstrip("/")] = weight
+        return found
 
     def _tensors(self, window: Sequence[Batch]) -> dict[str, torch.Tensor]:
         found = batch_tensors(window)

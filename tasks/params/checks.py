@@ -3,6 +3,7 @@
 Plug-in names and options, what one section asks of another, and the files that are pointed to.
 """
 
+from astra_core.agent_settings import check_agents
 from astra_core.config import MachineConfiguration, Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.registry import read_options, resolve
@@ -33,6 +34,7 @@ def check_params(params: Params) -> None:
     _check_device(params.machine)
     check_inputs(params)
     _check_needs(params, options)
+    _check_agents(params)
 
 
 def _check_needs(params: Params, options: Section) -> None:
@@ -48,6 +50,26 @@ def _check_needs(params: Params, options: Section) -> None:
     algorithm.check_needs(options, sampler, gives=given)
 
 
+def _check_agents(params: Params) -> None:
+    from astra_core.algorithm import Algorithm
+
+    sampler = resolve("sampler", params.rollouts.sampler.name)
+    options = read_options("sampler", params.rollouts.sampler)
+    algorithm = resolve("algorithm", params.training.algorithm.name)
+    for own in params.training.agents.values():
+        if own.schedule is not None:
+            read_options("schedule", own.schedule)
+    check_agents(
+        params.system.roles,
+        params.system.agents,
+        params.training.agents,
+        depth=getattr(options, "tree_depth", None),
+        plays_roles="roles" in sampler.gives,
+        has_own_weights=algorithm.parameters is not Algorithm.parameters,
+        num_processes=params.machine.num_processes,
+    )
+
+
 def _tokenizers_differ(models: ModelsConfiguration) -> bool:
     """Whether attacker and target are known to; only of two local folders is it known before."""
     folders = {model.path for model in (models.attacker, models.target) if model.path}
@@ -61,10 +83,12 @@ def _tokenizers_differ(models: ModelsConfiguration) -> bool:
 def _check_metric(training: TrainingConfiguration) -> None:
     from astra_core.evaluator import require_metric
     from astra_core.training.evaluation_scheme import check_schedule
+    from astra_core.training.learner import configs_of
 
     trainer = resolve("trainer", training.trainer.name)
     require_metric(training.metric, declared=getattr(trainer, "metric_names", ()))
-    check_schedule(training)
+    for own in configs_of(training):
+        check_schedule(own)
 
 
 def _check_flow(flow: FlowConfiguration) -> None:

@@ -6,11 +6,16 @@ joined by the text of the separator; the separator at the end is added here.
 
 Every row draws from a generator of its own, seeded by the seed and the row's text, so that a probe
 does not depend on the other rows of the request.
+
+Where several agents play the turns, the parameter ``agent`` names the one that speaks; by default
+the one that plays the first turn.
 """
 
 import hashlib
+import json
 from collections import Counter
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +55,19 @@ class AttackerModel(PythonModel):
             raise FileNotFoundError(msg)
         own = {"local_files_only": True, "trust_remote_code": False}
         self._tokenizer = AutoTokenizer.from_pretrained(folder, **own)
-        self._model = AutoModelForCausalLM.from_pretrained(
-            folder, dtype=torch.float32, use_safetensors=True, **own
-        ).eval()
-        self._model.to("cuda" if torch.cuda.is_available() else "cpu")
+        self._roles, self._told = _roles(Path(folder))
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+
+        def loaded(place: Path | str) -> Any:
+            model = AutoModelForCausalLM.from_pretrained(
+                place, dtype=torch.float32, use_safetensors=True, **own
+            )
+            return model.eval().to(device)
+
+        self._model = loaded(folder)
+        self._others = {
+            name: loaded(place) for name, place in _places(Path(folder), self._roles).items()
+        }
 
     # A table is the one type hint with which MLflow neither warns nor drops params.
     def predict(
@@ -68,7 +82,8 @@ class AttackerModel(PythonModel):
             context: Unused; the model was loaded from it.
             model_input: Texts, or a table whose column ``context`` or only column holds them.
             params: ``max_new_tokens``, ``temperature`` (0 takes the likeliest token), ``top_p``,
-                ``top_k``, ``min_p``, ``repetition_penalty``, ``min_new_tokens`` and ``seed``.
+                ``top_k``, ``min_p``, ``repetition_penalty``, ``min_new_tokens``, ``seed`` and, of
+                several agents, ``agent``.
 
         Raises:
             ValueError: A parameter is out of range, or the input holds no texts.
@@ -92,6 +107,7 @@ class AttackerModel(PythonModel):
             "min_p": 0 <= options["min_p"] <= 1,
             "top_k": options["top_k"] >= 0,
             "repetition_penalty": options["repetition_penalty"] > 0,
+            "agent": options.setdefault("agent", self._roles[0]) in self._roles,
         }
         wrong = [f"{key}={options[key]!r}" for key, holds in rules.items() if not holds]
         if wrong:
@@ -103,8 +119,10 @@ class AttackerModel(PythonModel):
         import torch
         from transformers import GenerationConfig
 
-        tokenizer, model = self._tokenizer, self._model
-        contexts = [self._context_ids(text, options["max_new_tokens"]) for text in texts]
+        agent, new_tokens = options["agent"], options["max_new_tokens"]
+        # An agent without weights of its own speaks with the first one's.
+        tokenizer, model = self._tokenizer, self._others.get(agent, self._model)
+        contexts = [self._context_ids(text, new_tokens, agent) for text in texts]
         width = max(map(len, contexts))
         ends = self._end_ids()
         pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else ends[0]
@@ -128,16 +146,21 @@ class AttackerModel(PythonModel):
         rows = output[:, width:].tolist()
         return [tokenizer.decode(row, skip_special_tokens=True).strip() for row in rows]
 
-    def _context_ids(self, text: str, new_tokens: int) -> list[int]:
-        """Ids as in training: opening token, conversation, separator; the oldest are cut."""
-        tokenizer = self._tokenizer
-        ids = self._opening_ids() + tokenizer(text, add_special_tokens=False)["input_ids"]
-        separator = self._separator_ids()
-        if ids[-len(separator) :] != separator:
-            ids += separator
+    def _context_ids(self, text: str, new_tokens: int, agent: str = "") -> list[int]:
+        """Ids as in training: opening token, instruction, conversation; the oldest are cut."""
+        encode = partial(self._tokenizer, add_special_tokens=False)
+        opening, told = self._opening_ids(), self._told.get(agent)
         positions = getattr(self._model.config, "max_position_embeddings", None) or 1 << 20
         limit = min(self._max_context_tokens or positions, positions - new_tokens)
-        return list(ids[-max(1, limit) :])
+        if told is None:
+            return self._closed(opening + encode(text)["input_ids"])[-max(1, limit) :]
+        start = self._closed(opening + encode(told)["input_ids"])
+        return start + self._closed(encode(text)["input_ids"])[-max(1, limit - len(start)) :]
+
+    def _closed(self, ids: list[int]) -> list[int]:
+        """The ids with the separator last."""
+        separator = self._separator_ids()
+        return ids if ids[-len(separator) :] == separator else ids + separator
 
     def _opening_ids(self) -> list[int]:
         """The beginning-of-sequence token, where the tokenizer adds one by itself."""
@@ -154,6 +177,22 @@ class AttackerModel(PythonModel):
         separator = self._separator_ids()
         ends = {self._tokenizer.eos_token_id, *(separator if len(separator) == 1 else ())}
         return sorted(ends - {None})
+
+
+def _roles(folder: Path) -> tuple[list[str], dict[str, str]]:
+    """The agents by turn, and what each is told; one without a name where there is one."""
+    file = folder / "agents.json"
+    if not file.is_file():
+        return [""], {}
+    record = json.loads(file.read_text(encoding="utf-8"))
+    told = {name: own.get("instruction") for name, own in record["agents"].items()}
+    return list(record["roles"]), {name: text for name, text in told.items() if text}
+
+
+def _places(folder: Path, roles: list[str]) -> dict[str, Path]:
+    """Where the weights are of each agent that has its own, besides the first one's at the top."""
+    inner = {name: folder / "agents" / name for name in roles}
+    return {name: place for name, place in inner.items() if (place / "config.json").is_file()}
 
 
 def _processors(seeds: list[int], options: dict[str, Any]) -> Any:

@@ -87,6 +87,7 @@ class EvaluationFiles:
         "tasks/records/prompts.py",
         "tasks/records/reports.py",
         "tasks/records/rollouts.py",
+        "astra_core/agents.py",
         "astra_core/assembly.py",
         "astra_core/evaluator.py",
         "astra_core/errors/excerpt.py",
@@ -178,11 +179,14 @@ def _examined(
     weights: Path | None, prompts: list[Prompt], params: EvaluationParams, *, base: Path
 ) -> tuple["Evaluation", str]:
     """An attacker's evaluation, and the key that equal examinations share."""
+    from astra_core.agents import as_exported
     from astra_core.assembly import ModelFolders, build_evaluator, load_system
 
     evaluation, seed = params.evaluation, params.training_seed
     folders = ModelFolders.of(read_model_paths(base), attacker=weights)
-    loaded = load_system(params.system, folders, machine=params.machine)
+    # A trained attacker plays the roles it was trained in, whatever params.yaml says now.
+    system = as_exported(params.system, weights) if weights else params.system
+    loaded = load_system(system, folders, machine=params.machine)
     evaluator = build_evaluator(evaluation, params.reward, prompts=prompts, seed=seed)
     examination = evaluation.model_dump(
         mode="json", include={"num_rollouts", "num_responses", "depth", "threshold"}

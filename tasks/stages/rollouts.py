@@ -78,6 +78,7 @@ class RolloutsFiles:
         "tasks/expectations",
         "astra_core/errors/excerpt.py",
         "astra_core/training/launch.py",
+        "astra_core/agents.py",
         "astra_core/assembly.py",
         "astra_core/engine",
         "astra_core/metadata.py",

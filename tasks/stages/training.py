@@ -212,10 +212,13 @@ def _recorded(trainer: "Trainer", run: _Run, steps: Path) -> None:
 
 
 def _export(trainer: "Trainer", summary: TrainingSummary, folder: Path, *, run_key: str) -> str:
-    """Writes the trained attacker; the digest of its weights."""
+    """Writes the trained attacker; the digest of its weights, and of who plays which turn."""
+    from astra_core.agents import FILE as AGENTS_FILE
+
     with draft_folder_of(folder) as draft:
-        trainer.sampler.system.attacker.save(draft)
-        digest = folder_digest(draft, keep=lambda path: path.suffix == ".safetensors")
+        trainer.sampler.system.save(draft)
+        kept = {".safetensors", AGENTS_FILE}
+        digest = folder_digest(draft, keep=lambda path: bool(kept & {path.suffix, path.name}))
         note = {
             "digest": digest,
             "run_key": run_key,

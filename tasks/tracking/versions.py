@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
-from astra_core.files import file_digest, record_digest
+from astra_core.files import file_digest, read_json, record_digest
 from tasks.machine.scratch import scratch_folder
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.provenance import requirements
@@ -34,6 +34,8 @@ CHECKPOINT = "checkpoint"
 
 _SERVING_CODE = Path(__file__).parents[1] / "serving" / "attacker_pyfunc.py"
 _REQUIREMENTS = ("mlflow", "torch", "transformers", "tokenizers", "safetensors", "pandas")
+# What ``System.save`` leaves where several agents play the turns.
+_AGENTS = "agents.json"
 _SMOKE_CONTEXTS = ["Hello.", "How are you today?"]
 # What a caller of the served model may set; their defaults come from system.probe.
 _CALL_PARAMS = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
@@ -223,6 +225,8 @@ def _save_package(package: Package, run: "Run", model: "LoggedModel", *, folder:
 
     pyfunc = quiet_pyfunc()
     defaults = {"seed": 0} | {key: package.config[key] for key in _CALL_PARAMS[:-1]}
+    if (package.checkpoint / _AGENTS).is_file():
+        defaults["agent"] = read_json(package.checkpoint / _AGENTS)["roles"][0]
     with warnings.catch_warnings():
         # It asks for an input example, which would generate a text while saving.
         warnings.simplefilter("ignore")

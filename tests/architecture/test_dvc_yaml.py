@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 # and a test holds it to that.
 PLUMBING = {
     "astra_core",
+    "astra_core.agent_settings",
     "astra_core.config",
     "astra_core.errors",
     "astra_core.errors.exception_text",
@@ -23,6 +24,7 @@ PLUMBING = {
     "astra_core.files",
     "astra_core.redaction",
     "astra_core.registry",
+    "astra_core.sections",
     "tasks",
     "tasks.machine.console",
     "tasks.params.schema",

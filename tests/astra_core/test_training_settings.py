@@ -73,6 +73,7 @@ EFFECTS = {
 
 ELSEWHERE = {
     "trainer": "test_extending",
+    "agents": "training/test_learner",
     "gradient_checkpointing": "models/test_recomputation",
     "checkpoint.resume": "test_resume_policy",
     "checkpoint.allow_other_version": "test_resume_policy",

@@ -1,5 +1,6 @@
 """The registered attacker, loaded as anybody would load it: by its alias, with MLflow alone."""
 
+import json
 import subprocess
 import sys
 import warnings
@@ -11,7 +12,7 @@ from registry_project import enter_project, register, write_project
 
 from tasks.tracking.runs import connect
 from tasks.tracking.store import quiet_pyfunc
-from tasks.tracking.versions import CANDIDATE, checkpoint_folder
+from tasks.tracking.versions import CANDIDATE, checkpoint_folder, smoke_test
 
 CONTEXTS = ["you are a dog .", "why", "what are you"]
 
@@ -170,3 +171,24 @@ def test_no_warning_is_raised_while_it_writes(model):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model.predict(CONTEXTS)
+
+
+def test_a_caller_may_name_one_of_several_agents(tmp_path, monkeypatch):
+    enter_project(tmp_path, monkeypatch)
+    write_project(tmp_path)
+    agents = {"presser": {"instruction": "you are bad"}}
+    note = {"roles": ["opener", "presser"], "agents": agents}
+    (tmp_path / "models/attacker/agents.json").write_text(json.dumps(note), "utf-8")
+    register()
+    client = connect()
+    version = client.get_model_version_by_alias("attacker", CANDIDATE)
+    with checkpoint_folder(client, version) as folder:
+        model = quiet_pyfunc().load_model(str(folder.parent.parent))
+    likeliest = {"temperature": 0.0, "max_new_tokens": 8}
+    first, second = (
+        model.predict(CONTEXTS, params={"agent": name, **likeliest}) for name in note["roles"]
+    )
+
+    assert first == model.predict(CONTEXTS, params=likeliest)
+    assert first != second
+    assert smoke_test(client, version) is None

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from astra_core.algorithm import Algorithm
-from astra_core.rollout import Graph
+from astra_core.rollout import Graph, Node
 from astra_core.seeding import torch_seeded
 from astra_core.system import System
 from astra_core.testing.contracts.common import (
@@ -32,7 +33,8 @@ def check_algorithm(plugin: str | type[Algorithm], **options: Any) -> None:
     - Its options refuse unknown keys, and it is built as ``Class(options, system=system)``; its own
       weights start the same under any random state of torch.
     - ``flatten`` finds something to learn in trees of differing rewards, nothing in a graph without
-      turns, and nothing in turns that failed. It gives the same steps twice.
+      turns, in turns that failed and in turns without a trained token, such as those that another
+      agent played. It gives the same steps twice.
     - ``collate`` returns a positive weight and the tokens the attacker reads; weights add up.
     - ``step`` returns a finite scalar whose gradient reaches only the attacker, changes no weight
       itself, and reports finite metrics.
@@ -80,8 +82,20 @@ def _check_flatten(algorithm: Algorithm, graphs: Sequence[Graph]) -> list[Any]:
     promise(len(steps) == num_again, "flatten gives the same steps twice")
     promise(len(algorithm.flatten(tiny_graph())) == 0, "a graph without turns teaches nothing")
     promise(len(algorithm.flatten(failed_graph())) == 0, "turns that failed teach nothing")
+    unheard = [_untrained(graph) for graph in graphs]
+    promise(len(algorithm.flatten_all(unheard)) == 0, "turns without a trained token teach nothing")
     check_figures(algorithm.remember(graphs))
     return steps
+
+
+def _untrained(graph: Graph) -> Graph:
+    """The graph with every token masked."""
+
+    def silent(node: Node) -> Node:
+        probe = replace(node.probe, mask=(False,) * len(node.probe_ids))
+        return replace(node, probe=probe, children=tuple(map(silent, node.children)))
+
+    return replace(graph, children=tuple(map(silent, graph.children)))
 
 
 def _check_step(algorithm: Algorithm, batch: Any, system: System) -> float:

@@ -18,7 +18,7 @@ from astra_core.testing.contracts.common import (
     promise,
     weights_of,
 )
-from astra_core.testing.tiny import tiny_prompts, tiny_system
+from astra_core.testing.tiny import TOLD, tiny_agents, tiny_prompts, tiny_system
 
 
 def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
@@ -31,7 +31,8 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
     - A prompt's graph depends on the seed, the iteration and the prompt alone: not on the other
       prompts, their order or the size of a batch. Another iteration, another seed and another run
       of the prompt (``run_id``) give others.
-    - Turns hold reference log-probabilities if its class declares that it ``gives`` them.
+    - Turns hold reference log-probabilities if its class declares that it ``gives`` them, and each
+      is played by ``System.player`` if it gives ``roles``.
     - It moves no weight and leaves no gradient.
     - Figures of ``remember`` are finite; ``load_state`` of ``state`` carries what it has noted into
       another process, which then chooses the same prompts and rolls them out the same.
@@ -78,6 +79,8 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
     promise(all(graph.run_id == 1 for graph in again), "a graph is of the run that was asked for")
     promise(said != _spoken(again), "runs of a prompt differ")
     promise(said != _spoken(sampler(seed=6).roll_out(prompts, iteration=2)), "seeds differ")
+    if "roles" in kind.gives:
+        _check_roles(sampler(own=tiny_agents(system)).roll_out(prompts, iteration=2))
     promise(are_equal(before, weights_of(system)), "a rollout moves no weight")
     promise(gradients_of(system) == [], "a rollout leaves no gradient")
     _check_memory(sampler, graphs)
@@ -91,6 +94,13 @@ def _check_memory(sampler: Callable[[], Sampler], graphs: Sequence[Graph]) -> No
     promise(chosen[0] == chosen[1], "state() holds all that the choice of prompts depends on")
     said = [_spoken(own.roll_out(chosen[0], iteration=3)) for own in (noting, resumed)]
     promise(said[0] == said[1], "state() holds all that a rollout depends on")
+
+
+def _check_roles(graphs: Sequence[Graph]) -> None:
+    told = tiny_system(SEED).attacker.encode(TOLD)
+    for node in (node for graph in graphs for node in graph.nodes()):
+        is_told = node.context_ids[: len(told)] == told
+        promise(is_told == (len(node.path) > 1), "a turn is played by the agent of its role")
 
 
 def _check_turn(node: Node) -> None:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from astra_core.testing import (
+    tiny_agents,
     tiny_graph,
     tiny_language_model,
     tiny_node,
@@ -67,3 +68,14 @@ def test_tiny_graph_gives_every_turn_the_path_of_its_place():
 
     assert [node.path for node in graph.nodes()] == [(0,), (1,), (0, 0), (0, 1)]
     assert [node.reward for node in graph.nodes()] == [0.1, math.pi, 0.7, 0.2]
+
+
+def test_the_second_of_two_agents_is_told_something():
+    system = tiny_system(1)
+    found = tiny_agents(system)
+
+    assert ["first", "second", "second"] == [found.player(turn).name for turn in range(3)]
+    assert (system.attacker,) * 2 == tuple(agent.model for agent in found.agents)
+    told = [found.player(turn).instruction_ids for turn in range(2)]
+    assert ((), system.attacker.encode("so bad")) == (told[0], told[1][:2])
+    assert () == system.agents

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tiny_agents import agents_config, agents_trainer, weights
 from tiny_training import assert_same_state, choice, configured, trainer_of, weights_of
 
 from astra_core.errors import CheckpointError
@@ -161,3 +162,63 @@ def test_a_run_may_be_killed_at_any_moment_at_which_it_writes(tmp_path):
 
     assert {signal.SIGKILL} == set(found["signals"])
     assert [] == found["wrong"]
+
+
+AGENTS = {
+    "own": ({"presser": {"model": "own"}}, {}),
+    "shared": ({}, {}),
+    "parts": ({"presser": {"own_weights": r"layers\.1\."}}, {}),
+    "frozen": ({"presser": {"model": "own"}}, {"agents": {"opener": {"trainable": False}}}),
+    "rates": (
+        {"presser": {"model": "own", "instruction": "so bad"}},
+        {"agents": {"presser": {"lr": 0.02, "schedule": choice("annealing")}}},
+    ),
+    "adapters": (
+        {"presser": {"own_weights": "lora_"}},
+        {"lora": {"rank": 2, "alpha": 4.0, "target_modules": ["q_proj"]}},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_several_agents_go_on_where_they_stopped(tmp_path, name):
+    agents, changes = AGENTS[name]
+    changes = {"training_steps": 3, "metric": "eval/kl_nats", "eval_every": 1, **changes}
+    ends = []
+    for cut in (False, True):
+        store = tmp_path / str(cut)
+        if cut:
+            trainer = agents_trainer(
+                tmp_path, agents_config(**agents), store=store, is_evaluated=True, **changes
+            )
+            for report in trainer.steps():
+                if report.training_step == 2:
+                    break
+        trainer = agents_trainer(
+            tmp_path, agents_config(**agents), store=store, is_evaluated=True, **changes
+        )
+        assert cut == trainer.resume()
+        rows = [report.row() for report in trainer.steps()]
+        ends.append((trainer, rows[-1], [weights(a.model) for a in trainer.sampler.system.agents]))
+    (whole, row, before), (resumed, again, after) = ends
+
+    assert row == again
+    for some, others in zip(before, after, strict=True):
+        assert some.keys() == others.keys()
+        assert all(torch.equal(some[key], others[key]) for key in some)
+    assert whole.progress == resumed.progress
+    assert_same_state(whole.store.newest(), resumed.store.newest())
+    # The best weights of all agents are in one folder, from which another run can start.
+    best = whole.store.model(whole.best.model)
+    assert (best / "agents/presser/config.json").is_file() == (name != "shared")
+
+
+def test_a_run_of_other_roles_is_not_resumed(tmp_path):
+    for roles in (["opener", "presser"], ["opener", "opener"]):
+        trainer = agents_trainer(tmp_path, agents_config(roles=roles), store=tmp_path / "run")
+        if roles[1] == "presser":
+            next(iter(trainer.steps()))
+            trainer.save()
+        else:
+            with pytest.raises(CheckpointError, match="must have system"):
+                trainer.resume()

@@ -53,6 +53,11 @@ MISTAKES = [
     ("reward.name", "greedy", "unknown reward 'greedy'"),
     ("training.algorithm.options", {"betta": 1.0}, "options.betta is not a known key"),
     ("rollouts.sampler.options", {"tree_width": 0}, "options.tree_width: input should be greater"),
+    ("system.roles", ["A b"], "system.roles.0: string should match pattern"),
+    ("system.roles", ["a", "b", "c"], "system.roles must name at most as many turns"),
+    ("system.agents", {"presser": {}}, "agents must be named in roles, got 'presser'"),
+    ("training.agents", {"presser": {}}, "training.agents must name agents of system.roles"),
+    ("training.agents", {"presser": {"lr": 0.0}}, "training.agents.presser.lr: input should be"),
     ("flow.timeouts_s", {"trainning": 60.0}, "flow.timeouts_s must name stages, got 'trainning'"),
 ]
 
@@ -274,3 +279,42 @@ def test_a_metric_with_a_typo_is_found_before_weights_load():
 @pytest.mark.parametrize("metric", ["eval/score_mean_low", "eval/self_bleu", "eval/reward_mean"])
 def test_any_metric_of_an_evaluation_can_choose_the_best(metric):
     check_params(Params.read({"training": {"metric": metric}}, where=""))
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"training": {"algorithm": {"name": "ppo"}}}, "training.algorithm must be one without"),
+        ({"machine": {"num_processes": 2}}, "machine.num_processes must be 1 for several agents"),
+        (
+            {"training": {"agents": {"presser": {"schedule": {"name": "slow"}}}}},
+            "unknown schedule 'slow'",
+        ),
+        (
+            {"training": {"agents": {"presser": {"warmup_steps": 3}}}},
+            "training.agents.presser.warmup_steps must be null",
+        ),
+        (
+            {"rollouts": {"sampler": {"name": f"{__name__}:OneVoice"}}},
+            "rollouts.sampler must play the roles",
+        ),
+    ],
+)
+def test_what_several_agents_cannot_have_is_one_line_before_weights_load(changes, line):
+    record = {"system": {"roles": ["opener", "presser"]}, **changes}
+    with pytest.raises(ConfigurationError) as caught:
+        check_params(Params.read(record, where=""))
+
+    assert line in str(caught.value)
+    assert 1 == len(str(caught.value).splitlines())
+
+
+class OneVoice(TreeSampler):
+    """Does not ask who plays."""
+
+    gives = frozenset({"siblings", "reference"})
+
+
+def test_two_agents_can_be_used():
+    system = {"roles": ["opener", "presser"], "agents": {"presser": {"model": "own"}}}
+    check_params(Params.read({"system": system}, where=""))

@@ -1,5 +1,7 @@
 """The model beside its weights, without MLflow around it; as it is served: ``test_serving.py``."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -178,3 +180,29 @@ def test_rows_draw_from_generators_of_their_own(pyfunc):
 
     assert torch.equal(alone[0], beside[1])
     assert not torch.equal(beside[0], beside[1])
+
+
+def test_each_agent_speaks_with_its_own_weights_and_instruction(pyfunc, tmp_path):
+    from mlflow.pyfunc.model import PythonModelContext
+
+    folder = write_checkpoint(tmp_path / "several")
+    write_checkpoint(folder / "agents" / "presser", seed=5)
+    agents = {"presser": {"model": "own"}, "closer": {"instruction": "you are bad"}}
+    note = {"roles": ["opener", "presser", "closer"], "agents": agents}
+    (folder / "agents.json").write_text(json.dumps(note), "utf-8")
+    own = pyfunc.AttackerModel()
+    own.load_context(PythonModelContext({"checkpoint": str(folder)}, None))
+    likeliest = {"temperature": 0.0, "max_new_tokens": 8}
+    probes = {n: own.predict(None, TABLE, {"agent": n, **likeliest}) for n in note["roles"]}
+
+    assert 3 == len({tuple(found) for found in probes.values()})
+    assert probes["opener"] == own.predict(None, TABLE, likeliest)
+    end = own._separator_ids()
+    told = own._tokenizer("you are bad")["input_ids"] + end
+    plain = own._context_ids("why", 5, "opener")
+    assert told + plain == own._context_ids("why", 5, "closer")
+    # A long conversation is cut behind the instruction.
+    cut = own._context_ids("dog " * 100, 5, "closer")
+    assert (64 - 5, told) == (len(cut), cut[: len(told)])
+    with pytest.raises(ValueError, match="agent='nobody'"):
+        own.predict(None, TABLE, {"agent": "nobody"})

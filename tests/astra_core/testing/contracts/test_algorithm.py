@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from astra_core.algorithms.distillation import Distillation
@@ -28,6 +30,15 @@ class _LearnsFromFailures(DPO):
         return [*super().flatten(graph), *(node for node in graph.nodes() if node.has_failed)]
 
 
+class _LearnsFromOthers(DPO):
+    def flatten(self, graph):
+        def heard(node):
+            probe = replace(node.probe, mask=(True,) * len(node.probe_ids))
+            return replace(node, probe=probe, children=tuple(map(heard, node.children)))
+
+        return super().flatten(replace(graph, children=tuple(map(heard, graph.children))))
+
+
 class _DeafPupil(Distillation):
     def _opinions(self, nodes):
         return [node.probe_logprobs for node in nodes]
@@ -40,6 +51,7 @@ class _DeafPupil(Distillation):
         (_MeanLoss, "the loss is a sum"),
         (_Detached, "gradient reaches the attacker"),
         (_LearnsFromFailures, "turns that failed teach nothing"),
+        (_LearnsFromOthers, "turns without a trained token teach nothing"),
     ],
 )
 def test_an_algorithm_that_breaks_a_promise_is_told_which(algorithm, promise):

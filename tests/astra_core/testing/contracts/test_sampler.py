@@ -42,6 +42,12 @@ class _Terse(TreeSampler):
         ]
 
 
+class _OneVoice(TreeSampler):
+    def grow(self, prompts, widths, **parts):
+        self.system = self.system.seen_by(self.system.player(0))
+        return super().grow(prompts, widths, **parts)
+
+
 @pytest.mark.parametrize(
     ("sampler", "promise"),
     [
@@ -49,6 +55,7 @@ class _Terse(TreeSampler):
         (_Stuck, "iterations differ"),
         (_Unnumbered, "runs of a prompt differ"),
         (_Terse, "reference it declares"),
+        (_OneVoice, "played by the agent of its role"),
     ],
 )
 def test_a_sampler_that_breaks_a_promise_is_told_which(sampler, promise):

@@ -1,0 +1,186 @@
+"""Several attackers, called agents: who plays which turn, what they share, and how each learns."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from astra_core.errors import ConfigurationError
+from astra_core.sections import Choice, Count, NonNegative, Positive, Section
+
+AgentName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+"""Names a folder and metrics."""
+
+
+class Part(Section):
+    """Weights of the attacker, or of the algorithm, with their own learning rate or timetable.
+
+    A weight in several parts multiplies their factors and moves only when all of them are active.
+    """
+
+    pattern: str = Field(min_length=1, description="Regular expression, searched in weight names.")
+    lr_factor: NonNegative = Field(default=1.0, description="Times training.lr; 0 freezes.")
+    active: Literal["always", "never", "periodic"] = "always"
+    period: Count = Field(default=1, description="periodic: training steps of one round.")
+    start: int = Field(default=0, ge=0, description="periodic: first active step of a round.")
+    stop: Count = Field(default=1, description="periodic: the step of a round that ends it.")
+
+    @model_validator(mode="after")
+    def _can_be_used(self) -> Self:
+        _check_pattern("pattern", self.pattern)
+        if not self.start < self.stop <= self.period:
+            msg = "start < stop <= period must hold"
+            raise ValueError(msg)
+        return self
+
+
+class AgentConfiguration(Section):
+    """What one of several agents shares with the first, and what it is told."""
+
+    model: Literal["shared", "own"] = Field(
+        default="shared",
+        description="own: a copy of the first agent's untrained weights, which learns by itself.",
+    )
+    own_weights: str | None = Field(
+        default=None,
+        min_length=1,
+        description="shared: regular expression, searched in weight names; the agent has those "
+        "for itself and shares the others. null shares all.",
+    )
+    instruction: str | None = Field(
+        default=None, min_length=1, description="The agent reads it before every conversation."
+    )
+
+    @model_validator(mode="after")
+    def _can_be_used(self) -> Self:
+        if self.own_weights is not None and self.model == "own":
+            msg = "own_weights must be null when model is 'own', which shares none"
+            raise ValueError(msg)
+        _check_pattern("own_weights", self.own_weights or "")
+        return self
+
+    @property
+    def shares_all(self) -> bool:
+        """True where it has no weights of its own."""
+        return self.model == "shared" and self.own_weights is None
+
+
+class AgentTraining(Section):
+    """How one agent learns; what is null is as for all."""
+
+    trainable: bool = Field(
+        default=True, description="false: nothing is learned from its turns, its weights stay."
+    )
+    lr: Positive | None = Field(default=None, description="Peak rate of the weights it has alone.")
+    schedule: Choice | None = None
+    warmup_steps: int | None = Field(default=None, ge=0)
+    parts: dict[str, Part] | None = Field(
+        default=None, description="Rates and timetables of the weights it has alone."
+    )
+
+    @model_validator(mode="after")
+    def _frozen_sets_nothing(self) -> Self:
+        if not self.trainable and self.settings:
+            msg = f"{self.settings[0]} must be null when trainable is false"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """The names of what it sets for the weights that it has alone."""
+        names = ("lr", "schedule", "warmup_steps", "parts")
+        return tuple(name for name in names if getattr(self, name) is not None)
+
+
+def check_roles(roles: Sequence[str], agents: Mapping[str, AgentConfiguration]) -> None:
+    """Returns if every agent has a turn and the first one's weights are the attacker's.
+
+    Raises:
+        ValueError: One has not.
+    """
+    idle = [name for name in agents if name not in roles]
+    if idle:
+        msg = f"agents must be named in roles, got '{idle[0]}' besides {list(roles)}"
+        raise ValueError(msg)
+    if roles and not agents.get(roles[0], AgentConfiguration()).shares_all:
+        msg = f"agents.{roles[0]} plays the first turn and must have model 'shared'"
+        raise ValueError(msg)
+
+
+def check_agents(
+    roles: Sequence[str],
+    agents: Mapping[str, AgentConfiguration],
+    training: Mapping[str, AgentTraining],
+    *,
+    depth: int | None = None,
+    plays_roles: bool = True,
+    has_own_weights: bool = False,
+    num_processes: int = 1,
+) -> None:
+    """Returns if these agents can be trained together; loads no weights.
+
+    Args:
+        roles: Agents by turn.
+        agents: What they share.
+        training: How they learn.
+        depth: Turns of a training conversation, if known.
+        plays_roles: The sampler lets each agent play its turns.
+        has_own_weights: The algorithm brings weights, such as a value head.
+        num_processes: That train together.
+
+    Raises:
+        ConfigurationError: They cannot; says what to change.
+    """
+    for name, own in training.items():
+        if name not in roles:
+            msg = (
+                f"training.agents must name agents of system.roles, got '{name}' besides "
+                f"{list(roles)}; add it there or remove it here"
+            )
+            raise ConfigurationError(msg)
+        if own.settings and name != roles[0] and agents.get(name, AgentConfiguration()).shares_all:
+            msg = (
+                f"training.agents.{name}.{own.settings[0]} must be null for an agent without "
+                f"weights of its own, got one; set that of {roles[0]}, or give {name} a model "
+                f"'own' or own_weights in system.agents"
+            )
+            raise ConfigurationError(msg)
+    if not roles:
+        return
+    if all(name in training and not training[name].trainable for name in roles):
+        msg = (
+            f"training.agents must leave an agent that learns, got {list(roles)} all with "
+            "trainable: false; train one"
+        )
+        raise ConfigurationError(msg)
+    _check_surroundings(
+        {
+            f"rollouts.sampler must play the roles of system.roles {list(roles)}, got one that "
+            "does not declare it in `gives`; name another, such as 'tree'": not plays_roles,
+            "training.algorithm must be one without weights of its own for several agents, got "
+            "one with, such as a value head; choose another or leave system.roles empty": (
+                has_own_weights
+            ),
+            f"machine.num_processes must be 1 for several agents, got {num_processes}; set it "
+            "to 1 or leave system.roles empty": num_processes > 1,
+            f"system.roles must name at most as many turns as rollouts.sampler.options."
+            f"tree_depth, got {len(roles)} for {depth}; raise it or name fewer": (
+                depth is not None and len(roles) > depth
+            ),
+        }
+    )
+
+
+def _check_surroundings(problems: Mapping[str, bool]) -> None:
+    for msg, is_there in problems.items():
+        if is_there:
+            raise ConfigurationError(msg)
+
+
+def _check_pattern(name: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        msg = f"{name} must be a regular expression ({error})"
+        raise ValueError(msg) from error

@@ -1,0 +1,186 @@
+"""Several attackers in one System: each plays its turns with its own model and instruction.
+
+A folder of several agents holds the first at the top, each other with weights of its own in
+``agents/NAME``, and ``agents.json``, which says who plays which turn.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from astra_core.config import AgentConfiguration, Section, SystemConfiguration
+from astra_core.errors import ConfigurationError
+from astra_core.files import read_json, write_json
+from astra_core.models.language_model import LanguageModel
+from astra_core.rollout import Context, Graph
+
+FILE = "agents.json"
+FOLDER = "agents"
+
+
+class Loader(Protocol):
+    """Loads a model folder with the settings of the System."""
+
+    def __call__(self, folder: Path, *, is_frozen: bool = True) -> LanguageModel:
+        """The model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """One of several attackers.
+
+    Attributes:
+        name: As in ``system.roles``.
+        model: Agents that share all weights share this object.
+        reference: Frozen copy of its untrained model.
+        instruction_ids: What it reads before every conversation; empty for nothing.
+    """
+
+    name: str
+    model: LanguageModel
+    reference: LanguageModel
+    instruction_ids: tuple[int, ...] = ()
+
+    def context(self, conversation: Sequence[int], limit: int) -> Context:
+        """Its instruction and the conversation's newest tokens, at most ``limit`` together."""
+        ids = tuple(conversation)
+        if not self.instruction_ids:
+            return Context(ids[-limit:], max(len(ids) - limit, 0))
+        said = ids[len(self.model.opening_ids) :]
+        room = limit - len(self.instruction_ids)
+        return Context(self.instruction_ids + said[-room:], max(len(said) - room, 0))
+
+
+class Roles(Section):
+    """What ``agents.json`` holds."""
+
+    roles: tuple[str, ...]
+    agents: dict[str, AgentConfiguration]
+
+
+def load_agents(
+    config: SystemConfiguration,
+    attacker: tuple[Path, LanguageModel],
+    reference: tuple[Path, LanguageModel],
+    *,
+    load: Loader,
+    is_trained: bool,
+) -> tuple[Agent, ...]:
+    """The agents of ``config.roles``, in the order of their first turns.
+
+    Args:
+        config: Names them.
+        attacker: Folder and model of the first.
+        reference: Folder and model of its reference.
+        load: For the models of others.
+        is_trained: They are to learn.
+
+    Raises:
+        ConfigurationError: An instruction leaves no room, or a tokenizer is another.
+    """
+    found = []
+    for name in dict.fromkeys(config.roles):
+        own = config.agents.get(name, AgentConfiguration())
+        model, origin = attacker[1], reference[1]
+        if not own.shares_all:
+            model = load(own_folder(attacker[0], name), is_frozen=not is_trained)
+            folder = own_folder(reference[0], name)
+            origin = origin if folder == reference[0] else load(folder)
+        _check_vocabulary(name, (attacker[1], model, origin))
+        told = _told(own.instruction, model)
+        _check_room(name, told, model, config=config)
+        found.append(Agent(name, model, origin, told))
+    return tuple(found)
+
+
+def own_folder(folder: Path, name: str) -> Path:
+    """Where an agent's weights are in the folder of several, or the folder of one."""
+    inner = folder / FOLDER / name
+    return inner if (inner / "config.json").is_file() else folder
+
+
+def save_agents(agents: Sequence[Agent], config: SystemConfiguration, folder: Path) -> None:
+    """Writes the agents: the first at the top, others with weights of their own below it."""
+    for name, model in separate_models(agents).items():
+        model.save(folder / FOLDER / name if name else folder)
+    roles = Roles(roles=config.roles, agents=config.agents)
+    write_json(roles.model_dump(mode="json"), folder / FILE)
+
+
+def separate_models(agents: Sequence[Agent]) -> dict[str, LanguageModel]:
+    """Every model once, by the name of the agent whose it is; the first's name is empty."""
+    found: dict[str, LanguageModel] = {}
+    for agent in agents:
+        if not any(agent.model is model for model in found.values()):
+            found[agent.name if found else ""] = agent.model
+    return found
+
+
+def as_exported(config: SystemConfiguration, folder: Path) -> SystemConfiguration:
+    """The configuration with the roles that a trained attacker's folder says it was trained in.
+
+    Raises:
+        ConfigurationError: The folder's ``agents.json`` is damaged.
+    """
+    roles = Roles(roles=(), agents={})
+    if (folder / FILE).is_file():
+        try:
+            record = read_json(folder / FILE)
+        except (OSError, ValueError) as error:
+            msg = f"{folder / FILE} must hold JSON, got {type(error).__name__}; train again"
+            raise ConfigurationError(msg) from error
+        roles = Roles.read(record, where=str(folder / FILE))
+    return config.model_copy(update={"roles": roles.roles, "agents": roles.agents})
+
+
+def turn_figures(
+    agents: Sequence[Agent], player: Callable[[int], Agent], graphs: Sequence[Graph]
+) -> dict[str, float]:
+    """Means over the turns that each agent played and that did not fail, as ``agent/name``.
+
+    Args:
+        agents: None where one attacker plays every turn, which has no figures of its own.
+        player: Who plays a turn, counted from 0.
+        graphs: Rewarded.
+    """
+    nodes = [node for graph in graphs for node in graph.nodes() if not node.has_failed]
+    figures: dict[str, float] = {}
+    for agent in agents:
+        own = [node for node in nodes if player(len(node.path) - 1).name == agent.name]
+        count = max(len(own), 1)
+        figures |= {
+            f"{agent.name}/reward": sum(node.reward for node in own) / count,
+            f"{agent.name}/score": sum(node.score for node in own) / count,
+            f"{agent.name}/kl_nats": sum(node.kl_nats for node in own) / count,
+            f"{agent.name}/num_nodes": float(len(own)),
+        }
+    return figures
+
+
+def _told(instruction: str | None, model: LanguageModel) -> tuple[int, ...]:
+    """The instruction as an utterance that opens the conversation."""
+    if instruction is None:
+        return ()
+    return model.opening_ids + model.closed(model.encode(instruction))
+
+
+def _check_room(
+    name: str, told: Sequence[int], model: LanguageModel, *, config: SystemConfiguration
+) -> None:
+    room = min(config.max_context_tokens, model.max_positions - config.probe.max_new_tokens)
+    if told and len(told) >= room:
+        msg = (
+            f"system.agents.{name}.instruction must be shorter than {room} tokens, which a context "
+            f"may have, got {len(told)}; shorten it or raise system.max_context_tokens"
+        )
+        raise ConfigurationError(msg)
+
+
+def _check_vocabulary(name: str, models: Sequence[LanguageModel]) -> None:
+    if len({model.vocabulary_digest() for model in models}) > 1:
+        msg = (
+            f"agent {name} must share the first agent's tokenizer, got another; train all agents "
+            "from one model"
+        )
+        raise ConfigurationError(msg)

@@ -1,0 +1,179 @@
+"""A Learner: an optimiser with its schedule over all trained weights, or over one agent's own.
+
+Agents that share weights have them moved by the first of them that learns.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from torch.nn import Module, Parameter
+
+from astra_core.agents import Agent
+from astra_core.config import AgentConfiguration, AgentTraining, TrainingConfiguration
+from astra_core.errors import ConfigurationError
+from astra_core.extensions.calls import plugin_call
+from astra_core.extensions.promises import built_optimizer, built_schedule, followed
+from astra_core.models.lora import add_adapters
+from astra_core.models.sharing import only_trained, share_weights
+from astra_core.registry import build
+from astra_core.system import System
+from astra_core.training.optimizers import OptimizerPlugin, SchedulePlugin
+from astra_core.training.parts import is_active, parameter_groups, trained_weights
+
+
+class Learner:
+    """Moves weights in groups of one rate and one timetable.
+
+    Attributes:
+        optimizer: Of these weights.
+        schedule: Of their rates.
+        schedule_name: As in params.yaml.
+        metric: The figure of an evaluation that the schedule follows; None for one of the step.
+
+    Args:
+        name: Of the agent; empty where one attacker learns alone.
+        config: Rate, schedule and parts of these weights.
+        model: Whose trained weights they are.
+        extra: Weights of the algorithm.
+        taken: The ids of weights that another moves.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        config: TrainingConfiguration,
+        model: Module,
+        *,
+        extra: Iterable[Parameter] = (),
+        taken: Collection[int] = (),
+    ) -> None:
+        self.name = name
+        self._config = config
+        plugin: OptimizerPlugin = build("optimizer", config.optimizer)
+        groups = parameter_groups(
+            model,
+            extra,
+            weight_decay=float(getattr(plugin.options, "weight_decay", 0.0)),
+            lr=config.lr,
+            parts=config.parts,
+            taken=taken,
+        )
+        self._plugin = plugin
+        self.optimizer = built_optimizer(plugin, groups, config.lr)
+        self._mover: SchedulePlugin = build("schedule", config.schedule)
+        self.schedule = built_schedule(self._mover, config, self.optimizer)
+        self.schedule_name = config.schedule.name
+        self.metric = followed(self._mover)
+        self._active_groups: list[dict[str, Any]] = list(self.optimizer.param_groups)
+
+    @property
+    def lr(self) -> float:
+        """Of the first group."""
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def active(self) -> list[Parameter]:
+        """The weights that the present training step moves."""
+        return [p for group in self._active_groups for p in group["params"]]
+
+    def clear_inactive(self, training_step: int) -> None:
+        """Drops the gradients of frozen weights, so that none remain when they become active."""
+        parts = self._config.parts
+        self._active_groups = []
+        for group in self.optimizer.param_groups:
+            if all(is_active(parts[key], training_step) for key in group["parts"]):
+                self._active_groups.append(group)
+                continue
+            for parameter in group["params"]:
+                parameter.grad = None
+
+    def step(self) -> None:
+        """Moves the weights by their gradients."""
+        with plugin_call("optimizer", self._plugin, "step"):
+            self.optimizer.step()
+
+    def move_schedule(self) -> None:
+        """Sets the rate of the next training step."""
+        with plugin_call("schedule", self.schedule_name, "step"):
+            self._mover.move(self.schedule)
+
+    def follow(self, figures: Mapping[str, float]) -> None:
+        """Tells a schedule that follows a figure of an evaluation what it was.
+
+        Raises:
+            ConfigurationError: The evaluation has no such figure.
+        """
+        if self.metric is None:
+            return
+        if self.metric not in figures:
+            msg = (
+                f"training.schedule must follow a figure of the evaluation, got '{self.metric}'; "
+                f"there are {sorted(figures)}"
+            )
+            raise ConfigurationError(msg)
+        with plugin_call("schedule", self.schedule_name, "step"):
+            self._mover.move(self.schedule, figures)
+
+
+def learners_of(
+    config: TrainingConfiguration,
+    attacker: Module,
+    extra: Sequence[Parameter],
+    *,
+    agents: Sequence[Agent] = (),
+) -> tuple[Learner, ...]:
+    """One Learner for one attacker, or one for each agent that learns with weights of its own.
+
+    Raises:
+        ConfigurationError: A setting is for an agent without weights of its own.
+    """
+    if not agents:
+        return (Learner("", config, attacker, extra=extra),)
+    learners, taken = [], set[int]()
+    for agent in agents:
+        own = config.agents.get(agent.name, AgentTraining())
+        weights = trained_weights(agent.model.model, ()).values()
+        new = {id(weight) for weight in weights} - taken
+        if own.trainable and new:
+            learners.append(
+                Learner(agent.name, _config_of(config, own), agent.model.model, taken=taken)
+            )
+            taken |= new
+        elif own.settings:
+            msg = (
+                f"training.agents.{agent.name}.{own.settings[0]} must be null for an agent without "
+                "trained weights of its own, got one; set that of an earlier one in system.roles"
+            )
+            raise ConfigurationError(msg)
+    return tuple(learners)
+
+
+def make_trainable(system: System, config: TrainingConfiguration, *, seed: int) -> None:
+    """Adds adapters, shares weights between agents and freezes those of no agent that learns."""
+    models = {agent.name: agent.model.model for agent in system.agents}
+    separate = {id(model): model for model in (system.attacker.model, *models.values())}
+    if config.lora is not None:
+        for model in separate.values():
+            add_adapters(model, config.lora, seed=seed)
+    for agent in system.agents:
+        pattern = system.config.agents.get(agent.name, AgentConfiguration()).own_weights
+        if pattern is not None:
+            where = f"system.agents.{agent.name}.own_weights"
+            share_weights(agent.model.model, system.attacker.model, own=pattern, where=where)
+    if models:
+        only_trained(models, trained_agents(config, system.agents))
+
+
+def trained_agents(config: TrainingConfiguration, agents: Iterable[Agent]) -> set[str]:
+    """The names of the agents that learn."""
+    every = {agent.name: config.agents.get(agent.name, AgentTraining()) for agent in agents}
+    return {name for name, own in every.items() if own.trainable}
+
+
+def configs_of(config: TrainingConfiguration) -> list[TrainingConfiguration]:
+    """The configuration, and what it is for each agent that sets something for itself."""
+    return [config, *(_config_of(config, own) for own in config.agents.values() if own.settings)]
+
+
+def _config_of(config: TrainingConfiguration, own: AgentTraining) -> TrainingConfiguration:
+    """The configuration with what an agent sets for itself."""
+    return config.model_copy(update={name: getattr(own, name) for name in own.settings})

@@ -1,0 +1,248 @@
+"""Several agents learn in one loop: each step belongs to the agent that played its turn.
+
+Every agent has an algorithm of its own, which sees whole trees: later turns count for earlier ones
+whoever played them. The tokens of others' turns are masked, so that it learns from its own alone.
+The loss of a window is the sum over the steps of all agents divided by their weight, as for one.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from astra_core.agent_settings import check_agents
+from astra_core.algorithm import Algorithm, Batch
+from astra_core.config import Section, TrainingConfiguration
+from astra_core.errors import ConfigurationError
+from astra_core.extensions import promises
+from astra_core.extensions.calls import plugin_call
+from astra_core.registry import build
+from astra_core.rollout import Graph, Node
+from astra_core.sampler import Sampler
+from astra_core.system import System
+from astra_core.training.distributed import World
+from astra_core.training.learner import trained_agents
+
+
+@dataclass(frozen=True, slots=True)
+class AgentStep:
+    """A step of one agent's algorithm.
+
+    Attributes:
+        agent: Its name.
+        step: The algorithm's own.
+        node: The turn that it is of, if it names one.
+    """
+
+    agent: str
+    step: Any
+    node: Any
+
+
+@dataclass(frozen=True, slots=True)
+class AgentsBatch:
+    """One batch for each agent that has steps among those collated.
+
+    Attributes:
+        parts: By the agent's name.
+        weight: Of all together.
+        num_tokens: Of all together.
+    """
+
+    parts: Mapping[str, Batch]
+    weight: float
+    num_tokens: int
+
+
+class AgentsAlgorithm(Algorithm):
+    """The configured algorithm once for each agent that learns.
+
+    Args:
+        options: None of its own.
+        system: With agents.
+        training: Names the algorithm, and the agents that do not learn.
+    """
+
+    def __init__(
+        self, options: Section, *, system: System, training: TrainingConfiguration
+    ) -> None:
+        super().__init__(options, system=system)
+        learning = trained_agents(training, system.agents)
+        self._own: dict[str, Algorithm] = {
+            agent.name: build("algorithm", training.algorithm, system=system.seen_by(agent))
+            for agent in system.agents
+            if agent.name in learning
+        }
+
+    def refuse_own_weights(self) -> None:
+        """Returns if no agent's algorithm brings weights, which no optimiser would move.
+
+        Raises:
+            ConfigurationError: One does.
+        """
+        for algorithm in self._own.values():
+            check_agents(
+                self.system.config.roles,
+                self.system.config.agents,
+                {},
+                has_own_weights=bool(promises.own_weights(algorithm)),
+            )
+
+    def flatten(self, graph: Graph) -> Sequence[AgentStep]:
+        """The steps of every agent in one graph."""
+        return self.flatten_all([graph])
+
+    def flatten_all(self, graphs: Sequence[Graph]) -> list[AgentStep]:
+        """The steps of every agent, agent by agent."""
+        steps = []
+        for name, algorithm in self._own.items():
+            seen, origin = self._seen_by(name, graphs)
+            for step in promises.flattened(algorithm, seen):
+                turn = getattr(step, "node", step)
+                node = origin.get(id(turn))
+                if node is None or self._plays(name, node):
+                    steps.append(AgentStep(name, step, turn if node is None else node))
+        return steps
+
+    def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
+        """What each agent's algorithm remembers and says of its own turns."""
+        figures = {}
+        for name, algorithm in self._own.items():
+            seen, _ = self._seen_by(name, graphs)
+            for key, value in promises.noted("algorithm", algorithm, seen).items():
+                figures[f"{name}/{key}"] = value
+        return figures
+
+    def collate(self, steps: Sequence[AgentStep]) -> AgentsBatch:
+        """One batch for each agent.
+
+        Raises:
+            ConfigurationError: A step is of no agent.
+        """
+        strangers = [step for step in steps if not isinstance(step, AgentStep)]
+        if strangers:
+            msg = (
+                "steps of several agents must be those that flatten gives, got a "
+                f"{type(strangers[0]).__name__}; leave system.roles empty for this trainer"
+            )
+            raise ConfigurationError(msg)
+        parts = {}
+        for name, algorithm in self._own.items():
+            own = [step.step for step in steps if step.agent == name]
+            if own:
+                parts[name] = promises.collated(algorithm, own)
+        batches = parts.values()
+        weight = sum(batch.weight for batch in batches)
+        return AgentsBatch(parts, weight, sum(batch.num_tokens for batch in batches))
+
+    def step(self, batch: AgentsBatch) -> tuple[Float[Tensor, ""], Mapping[str, float]]:
+        """The agents' losses, summed; figures of each count by its share until ``own_means``."""
+        losses, figures = [], dict[str, float]()
+        for name, own in batch.parts.items():
+            loss, logs = promises.loss_of(self._own[name], own)
+            losses.append(loss)
+            total = batch.weight or 1.0
+            share = own.weight / total
+            figures |= {f"{name}/{key}": value * share for key, value in logs.items()}
+            figures |= {f"{name}/loss": float(loss.detach()) / total, f"{name}/share": share}
+            for key, value in logs.items():
+                figures[key] = figures.get(key, 0.0) + value * share
+        return torch.stack(losses).sum(), figures
+
+    def state(self) -> Mapping[str, Tensor]:
+        """What every agent's algorithm remembers."""
+        return {
+            f"{name}/{key}": value
+            for name, algorithm in self._own.items()
+            for key, value in promises.tensors_by_name("algorithm", algorithm).items()
+        }
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:
+        """Restores it."""
+        for name, algorithm in self._own.items():
+            start = f"{name}/"
+            own = {key.removeprefix(start): x for key, x in state.items() if key.startswith(start)}
+            with plugin_call("algorithm", algorithm, "load_state"):
+                algorithm.load_state(own)
+
+    def _plays(self, name: str, node: Node) -> bool:
+        return self.system.player(len(node.path) - 1).name == name
+
+    def _seen_by(self, name: str, graphs: Sequence[Graph]) -> tuple[list[Graph], dict[int, Node]]:
+        """The graphs with others' turns masked, and the turns that theirs are copies of."""
+        origin: dict[int, Node] = {}
+        seen = [masked(graph, lambda node: self._plays(name, node), origin) for graph in graphs]
+        return seen, origin
+
+
+def masked(graph: Graph, is_own: Callable[[Node], bool], origin: dict[int, Node]) -> Graph:
+    """The graph with no trained token in turns that are not one's own.
+
+    Args:
+        graph: Left as it is.
+        is_own: Whether a turn keeps its trained tokens.
+        origin: Gets the turn that each copy is of, by the copy's id.
+    """
+
+    def copied(node: Node) -> Node:
+        probe = node.probe
+        if not is_own(node):
+            probe = replace(probe, mask=(False,) * len(probe.mask))
+        copy = replace(node, probe=probe, children=tuple(map(copied, node.children)))
+        origin[id(copy)] = node
+        return copy
+
+    return replace(graph, children=tuple(map(copied, graph.children)))
+
+
+def own_means(figures: Mapping[str, float], agents: Sequence[str]) -> dict[str, float]:
+    """Figures of a window in which those of an agent are means over its own steps."""
+    found = dict(figures)
+    for agent in agents:
+        share = figures.get(f"{agent}/share", 0.0)
+        for name, value in figures.items():
+            if share and name.startswith(f"{agent}/") and name != f"{agent}/share":
+                found[name] = value / share
+    return found
+
+
+def build_algorithm(training: TrainingConfiguration, system: System) -> Algorithm:
+    """The configured algorithm, for one attacker or for several agents.
+
+    Raises:
+        ConfigurationError: An option cannot be used.
+    """
+    if system.agents:
+        return AgentsAlgorithm(Section(), system=system, training=training)
+    built: Algorithm = build("algorithm", training.algorithm, system=system)
+    return built
+
+
+def check_team(
+    config: TrainingConfiguration, sampler: Sampler, algorithm: Algorithm, *, world: World
+) -> None:
+    """Returns if the agents of the sampler's System can be trained by this algorithm.
+
+    Raises:
+        ConfigurationError: They cannot; see ``check_agents``.
+    """
+    system = sampler.system.config
+    check_agents(
+        system.roles,
+        system.agents,
+        config.agents,
+        depth=getattr(sampler.options, "tree_depth", None),
+        plays_roles="roles" in sampler.gives,
+        num_processes=world.size,
+    )
+    if bool(sampler.system.agents) != isinstance(algorithm, AgentsAlgorithm):
+        msg = (
+            "the algorithm of several agents must be one for each, got "
+            f"{type(algorithm).__name__}; get it from Trainer.algorithm_for(config, system)"
+        )
+        raise ConfigurationError(msg)
+    if isinstance(algorithm, AgentsAlgorithm):
+        algorithm.refuse_own_weights()
