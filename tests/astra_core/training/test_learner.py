@@ -2,8 +2,10 @@
 
 import pytest
 from tiny_agents import agents_config, agents_trainer, changed, weights
+from tiny_training import configured
 
 from astra_core.errors import ConfigurationError
+from astra_core.training.learner import configs_of
 
 OWN = {"presser": {"model": "own"}}
 PART = {"presser": {"own_weights": r"layers\.1\."}}
@@ -147,3 +149,22 @@ def test_settings_without_weights_to_use_them_are_refused(folder):
     agents = {"presser": {"own_weights": "mlp"}}
     with pytest.raises(ConfigurationError, match=r"presser\.lr must be null for an agent without"):
         trained(folder, agents, {"presser": {"lr": 0.1}}, lora=LORA)
+
+
+def test_a_schedule_of_one_agent_may_follow_an_evaluation(folder):
+    plateau = {"name": "plateau", "options": {"patience": 0, "factor": 0.5, "threshold": 9.0}}
+    training = {"presser": {"schedule": plateau}}
+    settings = {"agents": training, "training_steps": 3, "eval_every": 1}
+    trainer = agents_trainer(folder, agents_config(**OWN), is_evaluated=True, **settings)
+    rows = [report.row() for report in trainer.steps()]
+
+    assert {0.01} == {row["train/opener/lr"] for row in rows}
+    assert rows[-1]["train/presser/lr"] < rows[0]["train/presser/lr"]
+    with pytest.raises(ConfigurationError, match=r"training\.evaluate must be 'every'"):
+        agents_trainer(folder, agents_config(**OWN), **settings)
+
+
+def test_the_schedules_of_all_agents_are_told():
+    config = configured(agents={"presser": {"lr": 0.5}, "opener": {"trainable": False}})
+
+    assert [0.01, 0.5] == [own.lr for own in configs_of(config)]

@@ -42,3 +42,11 @@ def test_a_schedule_that_follows_evaluations_is_not_prolonged_unseen():
 
     assert not has_same_rates(config, training_steps=3, num_done=3)
     assert has_same_rates(config, training_steps=6, num_done=3)
+
+
+def test_the_schedule_of_any_agent_counts():
+    ahead = {"presser": {"schedule": choice("transformers", kind="cosine")}}
+    config = configured(training_steps=9, agents=ahead)
+
+    assert not has_same_rates(config, training_steps=3, num_done=3)
+    assert has_same_rates(configured(training_steps=9), training_steps=3, num_done=3)
