@@ -27,8 +27,8 @@ from astra_core.extensions.promises import examined, own_figures, reports_of
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
-from astra_core.training.by_hand import HandLoop
 from astra_core.system import System
+from astra_core.training.by_hand import HandLoop
 from astra_core.training.checkpoint import Checkpoint, CheckpointStore
 from astra_core.training.distributed import World
 from astra_core.training.evaluation_scheme import (

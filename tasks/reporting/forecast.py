@@ -85,7 +85,7 @@ def forecast(params: Params, measured: Measured) -> dict[str, Amount]:
 
 
 def num_evaluations(params: Params) -> int:
-    """Evaluations during a training that is not stopped early, the check of a kept best included."""
+    """Evaluations of a training that is not stopped early, the check of a kept best included."""
     scheme = EvaluationScheme(params.training)
     due = sum(scheme.is_due(step) for step in range(1, params.training.training_steps + 1))
     return scheme.has_first + due + scheme.keeps_best
