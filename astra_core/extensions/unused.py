@@ -33,7 +33,8 @@ _CALLED: Mapping[str, frozenset[str]] = MappingProxyType(
             | {"figures", "state", "load_state"}
         ),
         "optimizer": frozenset({"optimizer"}),
-        "schedule": frozenset({"schedule", "metric"}),
+        "schedule": frozenset({"schedule", "metric", "move"}),
+        "sink": frozenset({"check", "write", "written", "finish"}),
     }
 )
 # Around a ``train`` of the trainer's own.

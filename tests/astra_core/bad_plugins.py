@@ -188,6 +188,9 @@ class Forgetful(TreeSampler):
     def state(self):
         return [1.0]
 
+    def load_state(self, state):
+        pass
+
 
 class NoGraphs(TreeSampler):
     def roll_out(self, prompts, *, iteration):
@@ -311,6 +314,9 @@ class ChattyFigures(Trainer):
 class ForgetfulTrainer(Trainer):
     def state(self):
         return None
+
+    def load_state(self, state):
+        pass
 
 
 class ChattyTrainer(Trainer):

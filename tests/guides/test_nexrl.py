@@ -25,12 +25,16 @@ from astra_core.rollout import Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import (
     check_algorithm,
+    check_optimizer,
     check_reward,
+    check_schedule,
+    check_trainer,
     tiny_graph,
     tiny_node,
     tiny_prompts,
     tiny_system,
 )
+from astra_core.training.optimizers import OptimizerPlugin, SchedulePlugin
 
 MINE = __name__
 SERVICES = pytest.mark.skip(reason="services are not built yet")
@@ -156,7 +160,6 @@ class MyCustomTrainer(Trainer):
 
 
 @pytest.mark.row(44, "a trainer registered by its file (`custom_trainer_module_path`)")
-@pytest.mark.xfail(strict=True, reason="plug-ins by file are in work")
 def test_a_trainer_is_named_by_its_file(pipeline, world):
     (world / "recipe/my_task").mkdir(parents=True, exist_ok=True)
     (world / "recipe/my_task/my_trainer.py").write_text(RECIPE, "utf-8")
@@ -166,7 +169,6 @@ def test_a_trainer_is_named_by_its_file(pipeline, world):
 
 
 @pytest.mark.row(45, "a module outside `plugins/`, whose edits are seen")
-@pytest.mark.xfail(strict=True, reason="edits outside plugins/ are in work")
 def test_an_edit_outside_plugins_is_another_run(pipeline, world):
     (world / "lab").mkdir(exist_ok=True)
     keys = set()
@@ -503,12 +505,41 @@ def test_a_batch_made_by_hand_is_enough_for_a_unit_test():
     assert loss.requires_grad
 
 
-@pytest.mark.row(65, "contracts for a trainer, an optimiser, a schedule of one's own")
-@pytest.mark.xfail(strict=True, reason="these contracts are in work")
-def test_there_is_a_contract_for_each():
-    from astra_core.testing import check_optimizer, check_schedule, check_trainer
+class NAdam(OptimizerPlugin):
+    """An optimiser of torch that is not built in."""
 
-    assert all((check_optimizer, check_schedule, check_trainer))
+    def optimizer(self, groups, lr):
+        return torch.optim.NAdam(groups, lr=lr)
+
+
+class Halving(SchedulePlugin):
+    """Half the rate at half time."""
+
+    def schedule(self, optimizer, *, warmup_steps, training_steps):
+        return torch.optim.lr_scheduler.StepLR(optimizer, training_steps // 2 or 1, gamma=0.5)
+
+
+class Rushed(Trainer):
+    """One window per experience."""
+
+    def windows(self, experience):
+        yield next(super().windows(experience))
+
+
+class Forgetting(OptimizerPlugin):
+    """Ignores the rate it is given."""
+
+    def optimizer(self, groups, lr):
+        return torch.optim.SGD([weight for group in groups for weight in group["params"]], lr=0.0)
+
+
+@pytest.mark.row(65, "contracts for a trainer, an optimiser, a schedule of one's own")
+def test_there_is_a_contract_for_each():
+    check_optimizer(NAdam)
+    check_schedule(Halving)
+    check_trainer(Rushed)
+    with pytest.raises(AssertionError):
+        check_optimizer(Forgetting)
 
 
 @pytest.mark.row(66, "an integration test of two steps")

@@ -6,18 +6,21 @@ from pathlib import Path
 
 import pytest
 import torch
-from guide_scripts import preset, sampler_of, weights_of
+import yaml
+from guide_scripts import SMALL, preset, sampler_of, weights_of
 
 from astra_core import Harness, Trainer, TrainingConfiguration
 from astra_core.algorithms.ppo import PPO
 from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.algorithms.sft import SFT
-from astra_core.config import Count, Section
+from astra_core.config import AgentConfiguration, Choice, Count, Section
 from astra_core.models.language_model import LanguageModel
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_system
 from astra_core.training.harness import Experience
 from plugins.lessons import LessonsTrainer
+from tasks.__main__ import main
+from tasks.records.models import read_manifest
 
 MINE = __name__
 SERVICES = pytest.mark.skip(reason="services are not built yet")
@@ -282,11 +285,21 @@ def test_where_a_run_is_recorded_is_no_hyper_parameter(pipeline):
 
 
 @pytest.mark.row(84, "several agents, shared models")
-@pytest.mark.xfail(strict=True, reason="several agents are in work")
-def test_several_agents_learn_together():
-    from astra_core import agents
+@pytest.mark.parametrize("model", ["shared", "own"])
+def test_several_agents_learn_together(here, model):
+    agents = {"presser": AgentConfiguration(model=model, instruction="why")}
+    system = SMALL.system.model_copy(update={"roles": ("opener", "presser"), "agents": agents})
+    deeper = Choice(name="tree", options={"tree_width": 3, "tree_depth": 2, "num_responses": 1})
+    trainer = preset(
+        SMALL.model_copy(update={"system": system, "sampler": deeper}),
+        agents={"presser": {"lr": 0.02}} if model == "own" else {},
+    )
+    reports = list(trainer.steps())
+    metrics = reports[-1].metrics
 
-    assert agents
+    assert {f"train/{name}/loss" for name in ("opener", "presser")} <= metrics.keys()
+    if model == "own":
+        assert (0.01, 0.02) == (metrics["train/opener/lr"], metrics["train/presser/lr"])
 
 
 class NoRollouts(Harness):
@@ -341,8 +354,18 @@ def test_a_part_has_its_own_rate_and_timetable(here):
 
 
 @pytest.mark.row(88, "training goes on from an earlier attacker")
-@pytest.mark.xfail(strict=True, reason="a warm start is in work")
-def test_an_earlier_attacker_is_where_training_begins():
-    from tasks.params.schema import ModelsConfiguration
+def test_an_earlier_attacker_is_where_training_begins(pipeline, world, tmp_path, monkeypatch):
+    pipeline()
+    again = shutil.copytree(world, tmp_path / "again")
+    monkeypatch.chdir(again)
+    shutil.move("models/attacker", "earlier")
+    record = yaml.safe_load(Path("params.yaml").read_text("utf-8"))
+    earlier = {"source": "folder", "path": "earlier"}
+    record["models"] |= {"attacker": earlier, "target": earlier}
+    Path("params.yaml").write_text(yaml.safe_dump(record), "utf-8")
 
-    assert "warm_start" in ModelsConfiguration.model_fields
+    assert 0 == main(["models"])
+    begun = read_manifest(Path("models/base")).attacker
+    weights = "model.safetensors"
+    assert begun.parent is not None
+    assert Path("earlier", weights).read_bytes() == Path("models/base", begun.path, weights).read_bytes()

@@ -143,7 +143,11 @@ def test_a_version_that_names_nothing_is_refused(version, monkeypatch):
         ("algorithm", bad.NoSteps, "must not fail in flatten, got TypeError"),
         ("algorithm", bad.NoBatch, "a batch whose weight and num_tokens are numbers"),
         ("optimizer", bad.NoOptimizer, "a torch optimiser, got None"),
-        ("schedule", bad.NoSchedule, "a torch schedule of the step alone, got None"),
+        (
+            "schedule",
+            bad.NoSchedule,
+            "a torch schedule of the step alone, or name its metric, got None",
+        ),
         ("schedule", bad.PlateauSchedule, "got ReduceLROnPlateau"),
         ("schedule", bad.ForeignSchedule, "got one of another"),
         ("trainer", bad.BlindTrainer, "figures by name from examine, got None"),

@@ -271,6 +271,33 @@ class Mine(Algorithm):
         return None
 """,
     ),
+    "all that a sink is asked for": (
+        "sink",
+        """
+from astra_core.sink import Sink
+class Mine(Sink):
+    @classmethod
+    def check(cls):
+        pass
+    def write(self, figures, step):
+        pass
+    def written(self):
+        return []
+    def finish(self, status):
+        pass
+""",
+    ),
+    "how a schedule is moved": (
+        "schedule",
+        """
+from astra_core.training.optimizers import SchedulePlugin
+class Mine(SchedulePlugin):
+    def schedule(self, optimizer, *, warmup_steps, training_steps):
+        return None
+    def move(self, schedule, figures=None):
+        schedule.step()
+""",
+    ),
     "a helper of another name": (
         "trainer",
         """
