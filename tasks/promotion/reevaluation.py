@@ -29,6 +29,7 @@ from tasks.promotion.drift import drift_between
 from tasks.promotion.examinations import find_examination
 from tasks.promotion.fresh_prompts import fresh_prompts
 from tasks.promotion.known_prompts import KnownPrompts, known_prompts
+from tasks.records.attacker import ATTACKER_FILE
 from tasks.records.evaluation import flat_figures
 from tasks.tracking.figures import log_figures
 from tasks.tracking.registered import version_behind
@@ -127,7 +128,7 @@ def reevaluate_champion(
         )
         _tell(known, num_met)
         # What the champion was trained with, for both.
-        system = remembered(params.system, weights / "astra.json")
+        system = remembered(params.system, weights / ATTACKER_FILE)
         examined = params.model_copy(update={"system": system})
         record, table = evaluate_checkpoint(weights, examined, prompts=prompts)
         untrained, _ = evaluate_checkpoint(None, examined, prompts=prompts)

@@ -1,15 +1,13 @@
 """What a training leaves: ``reports/training.json`` and a line for the person who waits."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
+from tasks.records.attacker import Kept
 from tasks.records.models import Parent
 
 if TYPE_CHECKING:
     from astra_core.training.trainer import Trainer
-
-Kept = Literal["best", "last"]
-"""Which of its attackers a training exports."""
 
 
 @dataclass(frozen=True, slots=True)

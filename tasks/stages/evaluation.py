@@ -18,6 +18,7 @@ from astra_core.rollout import Prompt
 from tasks.params.schema import Params
 from tasks.pipeline.precision import remembered
 from tasks.pipeline.stage import Dep, Metric, Out, sections_for, stage
+from tasks.records.attacker import ATTACKER_FILE
 from tasks.records.evaluation import CategoryRates, EvaluationRecord, write_prompt_table
 from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
@@ -81,6 +82,7 @@ class EvaluationFiles:
         "tasks/stages/evaluation.py",
         "tasks/pipeline/precision.py",
         "tasks/reporting/examples.py",
+        "tasks/records/attacker.py",
         "tasks/records/evaluation.py",
         "tasks/records/models.py",
         "tasks/records/prompt_table.py",
@@ -116,7 +118,7 @@ def evaluate_attacker(
     """Rolls both attackers out on the dev prompts and writes what they scored."""
     evaluation = params.evaluation
     prompts = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_prompts)
-    params = replace(params, system=remembered(params.system, files.attacker / "astra.json"))
+    params = replace(params, system=remembered(params.system, files.attacker / ATTACKER_FILE))
     trained, key = _examined(files.attacker, prompts, params, base=files.base)
     untrained, _ = _examined(None, prompts, params, base=files.base)
     labels = category_labels(prompts)
@@ -159,7 +161,7 @@ def evaluate_checkpoint(
         if prompts is not None
         else read_prompts(valid / "dev.parquet", limit=evaluation.num_prompts)
     )
-    system = remembered(params.system, weights / "astra.json") if weights else params.system
+    system = remembered(params.system, weights / ATTACKER_FILE) if weights else params.system
     own = replace(
         sections_for(EvaluationParams, params),
         system=system,

@@ -11,8 +11,9 @@ from tasks.builtin.language_model import LanguageModelConfiguration
 from tasks.machine.console import progress
 from tasks.params.schema import ModelsConfiguration, ModelSource, RegistrationConfiguration
 from tasks.pipeline.stage import Out, Untracked, stage
+from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.models import ROLES, ModelEntry, Parent, write_manifest
-from tasks.records.reports import read_report
+from tasks.records.reports import read_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class ModelsFiles:
     code=(
         "tasks/stages/models.py",
         "tasks/builtin",
+        "tasks/records/attacker.py",
         "tasks/records/models.py",
         "tasks/tracking/parents.py",
         "astra_core/errors/excerpt.py",
@@ -161,10 +163,10 @@ def _located(source: ModelSource, draft: Path, *, model_name: str) -> tuple[Path
 def _exported(folder: Path) -> Parent | None:
     """The attacker that an earlier training exported to this folder, or None for another model."""
     try:
-        note = read_report(folder / "astra.json", keys=["digest", "run_key"])
+        note = read_record(folder / ATTACKER_FILE, AttackerNote, keys=["run_key"])
     except DataError:
         return None
-    return Parent(digest=str(note["digest"]), run_key=str(note["run_key"]))
+    return Parent(digest=note.digest, run_key=str(note.run_key))
 
 
 def _use_threads(count: int) -> None:

@@ -106,6 +106,7 @@ class RegistrationFiles:
         "tasks/tracking/evidence.py",
         "tasks/tracking/figures.py",
         "tasks/promotion/known_prompts.py",
+        "tasks/records/attacker.py",
         "tasks/records/evaluation.py",
         "tasks/records/models.py",
         "tasks/records/receipt.py",

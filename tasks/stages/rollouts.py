@@ -6,7 +6,7 @@ The rollouts are the first experience of training and the cheap place to catch a
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from astra_core.config import (
     Choice,
@@ -21,6 +21,7 @@ from tasks.pipeline.stage import Dep, Metric, Out, stage
 from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import write_record
+from tasks.records.rollout_report import RolloutsRecord
 from tasks.records.rollouts import ROLLOUTS_FILE, rollout_tables, write_rollouts
 
 if TYPE_CHECKING:
@@ -73,6 +74,7 @@ class RolloutsFiles:
         "tasks/records/models.py",
         "tasks/records/prompt_table.py",
         "tasks/records/prompts.py",
+        "tasks/records/rollout_report.py",
         "tasks/records/reports.py",
         "tasks/records/rollouts.py",
         "tasks/expectations",
@@ -157,17 +159,17 @@ def _record(
     *,
     system: "System",
     validated: "ValidationReport",
-) -> dict[str, Any]:
+) -> RolloutsRecord:
     from astra_core.scorer import version_of
 
-    return {
+    return RolloutsRecord(
         **asdict(summary),
-        "reward_mean": _mean([node.reward for node in nodes]),
-        "target_nll_mean": _mean([node.target_nll for node in nodes]),
-        "scorer": version_of(system.scorer),
-        "system_precision": system.config.precision,
-        "checks": validated.to_record(),
-    }
+        reward_mean=_mean([node.reward for node in nodes]),
+        target_nll_mean=_mean([node.target_nll for node in nodes]),
+        scorer=version_of(system.scorer),
+        system_precision=system.config.precision,
+        checks=validated.to_record(),
+    )
 
 
 def _validated(path: Path, rollouts: RolloutsConfiguration, system: "System") -> "ValidationReport":

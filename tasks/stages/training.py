@@ -30,9 +30,9 @@ from tasks.params.plugins import PLUGINS, source_digests
 from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
 from tasks.pipeline.continuing import take_over_last
 from tasks.pipeline.precision import FILE as PRECISION_FILE
-from tasks.pipeline.precision import KEY as SYSTEM_PRECISION
 from tasks.pipeline.precision import remembered
 from tasks.pipeline.stage import Dep, Metric, Out, Plot, Untracked, plain_sections, stage
+from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.checkpoint import CHECKPOINTS, JOURNAL, CheckpointNote, write_checkpoint
 from tasks.records.journal import Journal, step_table
 from tasks.records.models import Parent, read_manifest, read_model_paths
@@ -114,6 +114,7 @@ class _Run:
         "tasks/pipeline/continuing.py",
         "tasks/pipeline/precision.py",
         "tasks/pipeline/remembered.py",
+        "tasks/records/attacker.py",
         "tasks/records/checkpoint.py",
         "tasks/records/journal.py",
         "tasks/records/models.py",
@@ -219,16 +220,16 @@ def _export(trainer: "Trainer", summary: TrainingSummary, folder: Path, *, run_k
         trainer.sampler.system.save(draft)
         kept = {".safetensors", AGENTS_FILE}
         digest = folder_digest(draft, keep=lambda path: bool(kept & {path.suffix, path.name}))
-        note = {
-            "digest": digest,
-            "run_key": run_key,
-            "metric": summary.metric,
-            "value": summary.value,
-            "kept": summary.kept,
-            "training_step": summary.training_step,
-            SYSTEM_PRECISION: trainer.sampler.system.config.precision,
-        }
-        write_record(note, draft / "astra.json")
+        note = AttackerNote(
+            digest,
+            run_key=run_key,
+            metric=summary.metric,
+            value=summary.value,
+            kept=summary.kept,
+            training_step=summary.training_step,
+            system_precision=trainer.sampler.system.config.precision,
+        )
+        write_record(note, draft / ATTACKER_FILE)
     return digest
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 from astra_core.config import SystemConfiguration
 from astra_core.errors import DataError
 from astra_core.files import record_digest
+from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.evaluation import EvaluationRecord
 from tasks.records.models import Parent
-from tasks.records.reports import read_report
+from tasks.records.reports import read_record
 from tasks.records.training import TrainingRecord
 from tasks.tracking.versions import Package
 
@@ -73,9 +74,7 @@ def read_package(attacker: Path, system: SystemConfiguration) -> Package:
         "max_context_tokens": system.max_context_tokens,
         **system.probe.model_dump(mode="json"),
     }
-    return Package(
-        attacker, str(read_report(attacker / "astra.json", keys=["digest"])["digest"]), config
-    )
+    return Package(attacker, read_record(attacker / ATTACKER_FILE, AttackerNote).digest, config)
 
 
 def read_table(path: Path, *, columns: Sequence[str] = ()) -> "pd.DataFrame":

@@ -43,7 +43,7 @@ def keys(section: type[BaseModel], before: tuple[str, ...] = ()) -> Iterator[tup
         place = (*before, name)
         yield place, info
         for inner in (info.annotation, *get_args(info.annotation)):
-            if get_origin(info.annotation) is not dict and _is_section(inner):
+            if get_origin(info.annotation) not in {dict, tuple} and _is_section(inner):
                 yield from keys(inner, place)
 
 
