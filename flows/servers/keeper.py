@@ -23,8 +23,8 @@ def kept(command: Sequence[str]) -> list[str]:
 def main(command: Sequence[str]) -> int:
     """The command's exit status, once it ends, or a signal or the lifeline ends it."""
     stop_on_terminate()
-    at_end_of_lifeline(lambda: os.kill(os.getpid(), signal.SIGTERM))
     try:
+        at_end_of_lifeline(lambda: os.kill(os.getpid(), signal.SIGTERM))
         return run_group(command, environment=os.environ, farewell=SERVER, stdin=subprocess.DEVNULL)
     except (Stopped, KeyboardInterrupt) as error:
         return exit_status(error)

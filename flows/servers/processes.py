@@ -4,9 +4,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 
@@ -56,21 +57,46 @@ def run_group(
     Raises:
         subprocess.TimeoutExpired: The command took longer than ``timeout_s``.
     """
-    process = subprocess.Popen(  # noqa: S603
-        command, env=environment, stdin=stdin, start_new_session=True
-    )
-    _under_way.add(process)
+    process: subprocess.Popen[bytes] | None = None
     try:
+        with _undisturbed():
+            process = subprocess.Popen(  # noqa: S603
+                command, env=environment, stdin=stdin, start_new_session=True
+            )
+        _under_way.add(process)
         status = process.wait(timeout_s)
     except BaseException:
-        stop_group(process.pid, farewell, child=process)
+        if process is not None:
+            stop_group(process.pid, farewell, child=process)
         raise
     finally:
-        _under_way.discard(process)
+        if process is not None:
+            _under_way.discard(process)
     if status != 0:
         # Processes that a crashed stage had started have no owner any more.
         _signal_group(process.pid, signal.SIGKILL)
     return status
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Lets signals that ask us to end arrive after the block.
+
+    What a handler raises while a process is being started would leave it without an owner.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[int] = []
+    numbers = [n for n in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(n) is not None]
+    before = {n: signal.signal(n, lambda number, _: arrived.append(number)) for n in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in arrived:
+            signal.raise_signal(number)
 
 
 def stop_group(

@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import psutil
+import pytest
 
 from flows.servers.keeper import kept
 
@@ -25,6 +26,19 @@ def test_a_command_ends_with_whoever_keeps_it():
 
     assert 143 == keeper.wait(30)
     assert not psutil.pid_exists(pid)
+
+
+@pytest.mark.parametrize("attempt", range(5))
+def test_whoever_keeps_it_may_be_gone_before_it_starts(attempt, tmp_path):
+    del attempt  # The end can fall anywhere in the start, so it is tried several times.
+    code = f"import time; time.sleep(300)  # {tmp_path}"
+    ended = subprocess.run(
+        kept([sys.executable, "-c", code]), stdin=subprocess.DEVNULL, check=False, timeout=60
+    )
+    left = [p for p in psutil.process_iter(["cmdline"]) if code in (p.info["cmdline"] or ())]
+
+    assert 143 == ended.returncode
+    assert [] == left
 
 
 def test_a_keeper_that_is_asked_to_end_takes_its_command_along():
