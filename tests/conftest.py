@@ -15,6 +15,8 @@ HERE = Path(__file__).parent
 FIRST = ("end_to_end", "benchmarks", "flows", "tasks", "guides", "architecture", "bad_input")
 
 
+# Before xdist's own, which reads the groups: it would else find none but those of decorators.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """With workers (``-n 2``), the tests of a file stay together: fixtures are made once."""
     for item in items:
