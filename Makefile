@@ -10,7 +10,7 @@ UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --native-tls \
   $${PIP_INDEX_URL:+--default-index "$$PIP_INDEX_URL"} $${PIP_FIND_LINKS:+--find-links "$$PIP_FIND_LINKS"}
 
 # Distributed by file, the slowest first; see tests/conftest.py.
-WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 # The folders of these tests: collecting all others would take a minute, three times.
 ROUTES := tests/astra_core tests/benchmarks

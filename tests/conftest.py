@@ -15,13 +15,8 @@ HERE = Path(__file__).parent
 FIRST = ("end_to_end", "benchmarks", "flows", "tasks", "guides", "architecture", "bad_input")
 
 
-# Before xdist's own, which reads the groups: it would else find none but those of decorators.
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """With workers (``-n 2``), the tests of a file stay together: fixtures are made once."""
-    for item in items:
-        if item.get_closest_marker("xdist_group") is None:
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
+    """With workers (``-n 2``), which get whole files, the slowest files come first."""
     items.sort(key=_rank)
 
 

@@ -6,7 +6,6 @@ from benchmarks.__main__ import COMMANDS, MARKS, main
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # TRL's import warns about other libraries
-    pytest.mark.xdist_group("trl"),  # and takes seconds
 ]
 
 SHORT = ("--shape", "small", "--repetitions", "1", "--plain-repetitions", "1", "--trees", "1")

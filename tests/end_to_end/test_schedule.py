@@ -22,7 +22,7 @@ from flows.orchestration.deployment import deploy_all
 from flows.servers import services
 from flows.servers.access import FILE, auth_string, header
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("prefect")]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 TINY = """\

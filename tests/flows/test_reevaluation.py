@@ -7,8 +7,6 @@ from registry_project import enter_project
 from flows.errors import StageError
 from flows.reevaluation import champion_reevaluation, scheduled_day
 
-pytestmark = pytest.mark.xdist_group("prefect")
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -15,8 +15,6 @@ from flows.training import red_team_training, renew_pipeline, stage_runner, usab
 from tasks.params.schema import Params
 from tasks.pipeline.order import render
 
-pytestmark = pytest.mark.xdist_group("prefect")
-
 ROOT = Path(__file__).parents[2]
 
 

@@ -16,7 +16,7 @@ from astra_core.engine.logprobs import token_logprobs
 
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
 # Its import warns about other libraries, which pytest would make an error of ours.
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.xdist_group("trl")]
+pytestmark = [pytest.mark.filterwarnings("ignore")]
 
 TRLS_DIVERGENCES = {
     "forward_kl": "forward_kl",

@@ -6,7 +6,6 @@ from benchmarks.shapes import rewarded_graphs, system
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # TRL's import warns about other libraries
-    pytest.mark.xdist_group("trl"),  # and takes seconds
 ]
 
 

@@ -8,7 +8,6 @@ from benchmarks.shapes import language_model, rewarded_graphs, system
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # TRL's import warns about other libraries
-    pytest.mark.xdist_group("trl"),  # and takes seconds
 ]
 
 

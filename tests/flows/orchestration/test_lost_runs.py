@@ -10,8 +10,6 @@ from prefect.states import Cancelling, Pending, Running
 
 from flows.orchestration.lost_runs import START_S, close_lost_runs, has_process
 
-pytestmark = pytest.mark.xdist_group("prefect")
-
 
 def test_runs_without_a_process_are_crashed_and_others_are_left(prefect_server):
     from prefect import flow

@@ -8,8 +8,6 @@ import pytest
 from flows.errors import StageError, StageTimeoutError
 from flows.orchestration.stages import run_stage
 
-pytestmark = pytest.mark.xdist_group("prefect")
-
 COUNT = """\
 from pathlib import Path
 with open("runs.log", "a") as log:

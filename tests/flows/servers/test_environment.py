@@ -32,7 +32,6 @@ def test_what_a_person_has_set_is_left_alone():
     assert "mine" == os.environ["PREFECT_HOME"]
 
 
-@pytest.mark.xdist_group("prefect")
 def test_a_run_uses_the_server_that_is_named_and_sends_no_heartbeats(prefect_server):
     from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY
 
