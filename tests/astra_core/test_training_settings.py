@@ -75,6 +75,7 @@ ELSEWHERE = {
     "trainer": "test_extending",
     "agents": "training/test_learner",
     "gradient_checkpointing": "models/test_recomputation",
+    "checkpoint.export": "tasks/pipeline/test_continuing",
     "checkpoint.resume": "test_resume_policy",
     "checkpoint.allow_other_version": "test_resume_policy",
     "max_nonfinite_steps": "test_training_settings",
