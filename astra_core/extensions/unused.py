@@ -133,7 +133,7 @@ class _View:
     @cached_property
     def reached(self) -> set[str]:
         """Every name that may be called, beginning with what the framework calls."""
-        # The abstract ones have to be there, whoever calls them.
+        # Abstract methods must be there, even if nothing of ours calls them.
         needed = {name for cls in self._base for name in getattr(cls, "__abstractmethods__", ())}
         concrete = {
             n for cls in self._base for n, own in vars(cls).items() if not _is_abstract(own)

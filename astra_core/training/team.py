@@ -1,7 +1,7 @@
 """Several agents learn in one loop: each step belongs to the agent that played its turn.
 
 Every agent has an algorithm of its own, which sees whole trees: later turns count for earlier ones
-whoever played them. The tokens of others' turns are masked, so that it learns from its own alone.
+no matter who played them. The tokens of others' turns are masked, so it learns only from its own.
 The loss of a window is the sum over the steps of all agents divided by their weight, as for one.
 """
 

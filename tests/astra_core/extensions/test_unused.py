@@ -256,7 +256,7 @@ class Mine(PPO):
         return super().parameters()
 """,
     ),
-    "abstract methods, whoever asks": (
+    "abstract methods that nothing calls": (
         "algorithm",
         """
 from astra_core.algorithm import Algorithm
