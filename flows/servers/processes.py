@@ -89,7 +89,7 @@ def _undisturbed() -> Iterator[None]:
         return
     arrived: list[int] = []
     numbers = [n for n in (signal.SIGTERM, signal.SIGINT) if signal.getsignal(n) is not None]
-    before = {n: signal.signal(n, lambda number, _: arrived.append(number)) for n in numbers}
+    before = {int(n): signal.signal(n, lambda number, _: arrived.append(number)) for n in numbers}
     try:
         yield
     finally:

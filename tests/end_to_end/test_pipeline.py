@@ -77,8 +77,7 @@ def test_examples_are_shown_masked_and_in_clear_on_purpose(finished):
 def test_training_killed_midway_ends_with_the_same_bytes(finished, copy_of, num_checkpoints):
     folder = copy_of(finished)
     expected = (folder / WEIGHTS).read_bytes()
-    shutil.rmtree(folder / "runs")
-    shutil.rmtree(folder / "models/attacker")
+    _forget_training(folder)
 
     _kill_after_checkpoints(folder, num_checkpoints)
     assert not (folder / WEIGHTS).exists()
@@ -104,7 +103,7 @@ def test_dvc_repro_trains_in_as_many_processes_as_params_say(finished, copy_of):
 def test_the_same_parameters_give_the_same_bytes_again(finished, copy_of):
     folder = copy_of(finished)
     expected = (folder / WEIGHTS).read_bytes()
-    shutil.rmtree(folder / "runs")
+    _forget_training(folder)
     run_in(folder, "-m", "tasks", "training")
 
     assert expected == (folder / WEIGHTS).read_bytes()
@@ -114,6 +113,8 @@ def test_the_same_parameters_give_the_same_bytes_again(finished, copy_of):
 def test_a_damaged_newest_checkpoint_is_passed_over(finished, copy_of):
     folder = copy_of(finished)
     expected = (folder / WEIGHTS).read_bytes()
+    shutil.rmtree(folder / "models/checkpoint")
+    (folder / "dvc.lock").unlink()
     newest = max(folder.glob("runs/*/checkpoints/step_*"))
     (newest / "state.safetensors").write_bytes(b"damaged")
     run_in(folder, "-m", "tasks", "training")
@@ -156,6 +157,14 @@ def test_an_edited_prompt_file_runs_the_prompts_stage_again(finished, copy_of):
     status = run_in(folder, "-m", "dvc", "status", "prompts").stdout
 
     assert "mine.txt" in status
+
+
+def _forget_training(folder):
+    """Takes away every state that training could go on from."""
+    for place in ("runs", "models/attacker", "models/checkpoint"):
+        shutil.rmtree(folder / place)
+    # By which the last state would be found in DVC's cache.
+    (folder / "dvc.lock").unlink()
 
 
 def _kill_after_checkpoints(folder, count):

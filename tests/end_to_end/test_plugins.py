@@ -33,6 +33,8 @@ def test_a_trainer_of_ones_own_trains_under_astra_run_and_dvc_repro(tmp_path):
     ran = trained(str(Path(sys.executable).with_name("astra")), "run")
     # Trained anew, from the same prompts, models and rollouts.
     shutil.rmtree(folder / "runs")
+    shutil.rmtree(folder / "models/checkpoint")
+    (folder / "dvc.lock").unlink()
     (folder / "reports" / "training.json").unlink()
     reproduced = trained(
         sys.executable, "-m", "dvc", "repro", "--force", "--single-item", "training"

@@ -10,6 +10,8 @@ from astra_core.extensions.sources import sources_of
 def lab(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
+    # Another test of this process may have imported a package of this name.
+    monkeypatch.delitem(sys.modules, "lab", raising=False)
 
     def write(path, text=""):
         file = tmp_path / path
