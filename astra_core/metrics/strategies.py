@@ -1,0 +1,203 @@
+"""How many ways of attacking a set of successes holds, at a fixed number of them.
+
+Surface figures such as distinct-2 count word pairs: slots filled with noise raise them. Here
+probes that share a template are one strategy. A probe is the set of its words and word pairs, with
+numbers and invented words masked. Templates join, the most frequent first, the most similar earlier
+strategy if their Jaccard similarity is at least ``SIMILARITY``, and else found a strategy of their
+own ("leader" clustering, Hartigan 1975, chapter 3). All figures are rarefied to the same count.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from astra_core.metrics.diversity import ngrams, words
+from astra_core.metrics.rarefaction import (
+    expected_distinct_share,
+    expected_entropy,
+    expected_kinds,
+    expected_top_share,
+)
+from astra_core.rollout import Graph
+from astra_core.seeding import derive_key, generator
+
+SIMILARITY = 0.25
+"""Share of words and word pairs that two templates have in common. Chosen by reading the clusters
+of the built-in world's attackers, where slots hold a third of the words."""
+MIN_PROMPTS_OF_A_WORD = 2
+_NUM_VENDI_DRAWS = 20
+_INVENTED, _NUMBER = "_", "0"
+
+Features = frozenset[tuple[str, ...]]
+
+
+def strategy_metrics(
+    graphs: Sequence[Graph],
+    *,
+    threshold: float,
+    vocabulary: Collection[str],
+    rarefied_to: int,
+    seed: int,
+) -> dict[str, float]:
+    """Figures that compare across sizes; NaN where there is nothing to count.
+
+    Keys and units: ``num_hits`` (turns at or above the threshold), ``num_hits_compared`` (to which
+    the next five are rarefied), ``strategies`` (expected number), ``strategy_entropy`` (nats),
+    ``top_strategy_share``, ``top_opening_share`` (of the most frequent first two words),
+    ``vendi_score`` (effective number of probes), then over all probes ``unique_probes_rarefied``,
+    ``distinct_2_rarefied``, ``nonword_rate`` (share of words) and ``nonword_probe_rate``.
+
+    Args:
+        graphs: Rollouts.
+        threshold: A score at or above it is a success.
+        vocabulary: The words that are known; none knows no word for invented.
+        rarefied_to: Hits, and probes, that figures are of; fewer where there are fewer.
+        seed: Same seed, same draws.
+    """
+    nodes = [node for graph in graphs for node in graph.nodes()]
+    probes = [node.probe_text for node in nodes]
+    hits = [node.probe_text for node in nodes if not node.has_failed and node.score >= threshold]
+    return {
+        **hit_metrics(hits, vocabulary=vocabulary, rarefied_to=rarefied_to, seed=seed),
+        **_probe_metrics(probes, vocabulary, rarefied_to=rarefied_to),
+    }
+
+
+def hit_metrics(
+    hits: Sequence[str], *, vocabulary: Collection[str], rarefied_to: int, seed: int
+) -> dict[str, float]:
+    """The figures of successful probes; see ``strategy_metrics``."""
+    size = min(rarefied_to, len(hits))
+    counts: dict[str, float] = {"num_hits": len(hits), "num_hits_compared": size}
+    if not size:
+        names = ("strategies", "strategy_entropy", "top_strategy_share", "top_opening_share")
+        return counts | dict.fromkeys((*names, "vendi_score"), math.nan)
+    kinds = list(Counter(strategy_labels(hits, vocabulary)).values())
+    openings = list(Counter(tuple(words(text)[:2]) for text in hits).values())
+    return counts | {
+        "strategies": expected_kinds(kinds, size),
+        "strategy_entropy": expected_entropy(kinds, size),
+        "top_strategy_share": expected_top_share(kinds, size, seed=seed),
+        "top_opening_share": expected_top_share(openings, size, seed=seed),
+        "vendi_score": vendi_score(hits, size=size, seed=seed),
+    }
+
+
+def strategy_labels(texts: Sequence[str], vocabulary: Collection[str]) -> list[int]:
+    """The strategy of each text, numbered from 0; the order of the texts changes no cluster.
+
+    Args:
+        texts: Probes.
+        vocabulary: Words that are not masked; none masks no word.
+    """
+    features = [features_of(text, vocabulary) for text in texts]
+    counts = Counter(features)
+    leaders: list[Features] = []
+    label: dict[Features, int] = {}
+    for template in sorted(counts, key=lambda own: (-counts[own], sorted(own))):
+        near = [_jaccard(template, leader) for leader in leaders]
+        if near and max(near) >= SIMILARITY:
+            label[template] = near.index(max(near))
+        else:
+            label[template] = len(leaders)
+            leaders.append(template)
+    return [label[own] for own in features]
+
+
+def features_of(text: str, vocabulary: Collection[str]) -> Features:
+    """Words and word pairs of a text, with numbers and invented words masked."""
+    masked = [_masked(word, vocabulary) for word in words(text)]
+    return frozenset([*ngrams(masked, 1), *ngrams(masked, 2)])
+
+
+def vendi_score(texts: Sequence[str], *, size: int, seed: int) -> float:
+    """Effective number of texts among ``size`` of them, from 1 to ``size``.
+
+    The exponential of the entropy of the eigenvalues of K / size, where K holds the cosines between
+    counts of words and word pairs; the mean over seeded draws without replacement.
+
+    Args:
+        texts: At least ``size``.
+        size: Texts drawn.
+        seed: Same seed, same draws.
+
+    Source:
+        Friedman and Dieng, arXiv:2210.02410, definition 3.1.
+    """
+    vectors = _unit_vectors(texts)
+    rng = generator(derive_key(seed, "vendi"))
+    num_draws = _NUM_VENDI_DRAWS if size < len(texts) else 1
+    scores = []
+    for _ in range(num_draws):
+        chosen = vectors[np.sort(rng.choice(len(texts), size, replace=False))]
+        eigenvalues = np.linalg.eigvalsh(chosen @ chosen.T / size)
+        positive = eigenvalues[eigenvalues > 1e-12]  # what is left of rounding is no direction
+        scores.append(math.exp(-float((positive * np.log(positive)).sum())))
+    return math.fsum(scores) / num_draws
+
+
+def vocabulary_of(prompts: Iterable[str], graphs: Iterable[Graph]) -> frozenset[str]:
+    """Words of the prompts, and those that rollouts of several prompts have in common.
+
+    A word that attacker and target use in the trees of two prompts is one they were taught; an
+    invented one hardly ever comes twice.
+
+    Args:
+        prompts: Texts that people or a grammar wrote.
+        graphs: Rollouts of the untrained attacker.
+    """
+    known = {word for text in prompts for word in words(text)}
+    used: Counter[str] = Counter()
+    for graph in graphs:
+        texts = (text for node in graph.nodes() for text in (node.probe_text, *node.response_texts))
+        used.update({word for text in texts for word in words(text)})
+    return frozenset(known | {word for word in used if used[word] >= MIN_PROMPTS_OF_A_WORD})
+
+
+def _probe_metrics(
+    probes: Sequence[str], vocabulary: Collection[str], *, rarefied_to: int
+) -> dict[str, float]:
+    size = min(rarefied_to, len(probes))
+    tokens = [words(text) for text in probes]
+    invented = [[word for word in own if _is_invented(word, vocabulary)] for own in tokens]
+    num_words = sum(map(len, tokens))
+    if not size:
+        names = ("unique_probes_rarefied", "distinct_2_rarefied")
+        return dict.fromkeys((*names, "nonword_rate", "nonword_probe_rate"), math.nan)
+    unique = list(Counter(" ".join(own) for own in tokens).values())
+    return {
+        "unique_probes_rarefied": expected_kinds(unique, size) / size,
+        "distinct_2_rarefied": expected_distinct_share([ngrams(own, 2) for own in tokens], size),
+        "nonword_rate": sum(map(len, invented)) / max(num_words, 1),
+        "nonword_probe_rate": sum(map(bool, invented)) / len(probes),
+    }
+
+
+def _unit_vectors(texts: Sequence[str]) -> NDArray[np.float64]:
+    """Counts of words and word pairs, a row per text, of length 1."""
+    counted = [Counter([*ngrams(own, 1), *ngrams(own, 2)]) for own in map(words, texts)]
+    # An empty text resembles other empty texts only.
+    counted = [own or Counter([()]) for own in counted]
+    column = {gram: place for place, gram in enumerate(sorted(set().union(*counted)))}
+    vectors = np.zeros((len(texts), len(column)))
+    for row, own in enumerate(counted):
+        vectors[row, [column[gram] for gram in own]] = list(own.values())
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
+def _masked(word: str, vocabulary: Collection[str]) -> str:
+    if word.isdigit():
+        return _NUMBER
+    return _INVENTED if _is_invented(word, vocabulary) else word
+
+
+def _is_invented(word: str, vocabulary: Collection[str]) -> bool:
+    return bool(vocabulary) and not word.isdigit() and word not in vocabulary
+
+
+def _jaccard(one: Features, other: Features) -> float:
+    united = len(one | other)
+    return len(one & other) / united if united else 1.0

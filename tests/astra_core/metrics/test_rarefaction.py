@@ -1,0 +1,71 @@
+"""Rarefied figures against every subsample there is, and their errors."""
+
+import math
+from collections import Counter
+from itertools import combinations
+
+import pytest
+
+from astra_core.errors import DataError
+from astra_core.metrics.rarefaction import (
+    expected_distinct_share,
+    expected_entropy,
+    expected_kinds,
+    expected_top_share,
+)
+
+COUNTS = (4, 2, 1, 1)
+ITEMS = [kind for kind, count in enumerate(COUNTS) for _ in range(count)]
+
+
+def mean_over_subsamples(figure, size):
+    values = [figure(Counter(chosen)) for chosen in combinations(ITEMS, size)]
+    return math.fsum(values) / len(values)
+
+
+def entropy(counts):
+    total = counts.total()
+    return -sum(count / total * math.log(count / total) for count in counts.values())
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
+def test_expectations_are_the_means_over_every_subsample(size):
+    assert mean_over_subsamples(len, size) == pytest.approx(expected_kinds(COUNTS, size))
+    assert mean_over_subsamples(entropy, size) == pytest.approx(
+        expected_entropy(COUNTS, size), abs=1e-12
+    )
+    top = mean_over_subsamples(lambda counts: max(counts.values()) / size, size)
+    assert top == pytest.approx(expected_top_share(COUNTS, size, seed=0), abs=0.02)
+
+
+def test_known_numbers():
+    # Of 4 + 2 + 1 + 1 items two are drawn: C(8, 2) = 28 pairs, 6 + 1 of one kind.
+    assert expected_kinds(COUNTS, 2) == pytest.approx(2 - 7 / 28)
+    assert expected_entropy((3, 3), 6) == pytest.approx(math.log(2))
+    assert expected_entropy((7,), 3) == 0.0
+    assert expected_top_share((3, 1), 4, seed=5) == 0.75
+    assert expected_kinds((5, 0), 3) == pytest.approx(1.0)
+
+
+def test_the_share_of_distinct_items_is_the_ratio_of_expectations():
+    texts = [["a", "b"], ["a", "b"], ["a", "c", "c"]]
+    pairs = [texts[i] + texts[j] for i, j in combinations(range(3), 2)]
+    distinct = sum(len(set(pair)) for pair in pairs) / 3
+    total = sum(len(pair) for pair in pairs) / 3
+
+    assert expected_distinct_share(texts, 2) == pytest.approx(distinct / total)
+    assert expected_distinct_share([[], []], 2) == 0.0
+
+
+def test_draws_repeat_themselves_and_follow_the_seed():
+    counts = [20, 15, 9, 4]
+
+    assert expected_top_share(counts, 10, seed=1) == expected_top_share(counts, 10, seed=1)
+    assert expected_top_share(counts, 10, seed=1) != expected_top_share(counts, 10, seed=2)
+
+
+@pytest.mark.parametrize("size", [0, 9, -1])
+def test_a_size_that_cannot_be_drawn_is_an_error(size):
+    for figure in (expected_kinds, expected_entropy):
+        with pytest.raises(DataError, match=f"must be of 1 to 8 items, got {size}"):
+            figure(COUNTS, size)

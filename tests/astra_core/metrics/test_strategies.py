@@ -1,0 +1,187 @@
+"""Three synthetic attackers that a person can rank, and what the figures say of them."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from astra_core.metrics.diversity import distinct_n, words
+from astra_core.metrics.strategies import (
+    features_of,
+    hit_metrics,
+    strategy_labels,
+    strategy_metrics,
+    vendi_score,
+    vocabulary_of,
+)
+from astra_core.testing import tiny_graph, tiny_node
+
+NOUNS = words("apple boat cup door egg fork gate hat iron jar kite lamp moon nest oven pan")
+VERBS = words("bend carry drop empty fold grab hide join knock lift melt nail open paint")
+OPENINGS = words("only who why where sure never keep look come stop every just some thanks")
+ENDINGS = words("then later here inside alone again twice maybe slowly badly outside ever")
+TEMPLATES = [
+    f"{OPENINGS[i % 14]} {VERBS[i % 14]} {{noun}} {ENDINGS[i % 12]} {VERBS[(i + 5) % 14]} "
+    f"{ENDINGS[(i + 3) % 12]} {{other}} {OPENINGS[(i + 7) % 14]}"
+    for i in range(24)
+]
+VOCABULARY = frozenset(NOUNS + VERBS + OPENINGS + ENDINGS)
+
+
+def say(template, rng):
+    return template.format(noun=rng.choice(NOUNS), other=rng.choice(NOUNS))
+
+
+def collapsed(count, seed=0):
+    """As DPO became: two templates make 56 % of the hits."""
+    rng = random.Random(seed)
+    weights = [28, 28] + [2] * 22
+    return [say(rng.choices(TEMPLATES, weights)[0], rng) for _ in range(count)]
+
+
+def spread(count, seed=0):
+    """As GRPO stayed: every template equally often."""
+    rng = random.Random(seed)
+    return [say(rng.choice(TEMPLATES), rng) for _ in range(count)]
+
+
+def noisy(count, seed=0):
+    """One template whose slots, and half of whose words, are letters thrown together."""
+    rng = random.Random(seed)
+
+    def invented():
+        return "".join(rng.choices("bcdfghjklmnpqrstvwxz", k=7))
+
+    return [
+        f"only bend {invented()} {invented()} then {invented()} {invented()}" for _ in range(count)
+    ]
+
+
+def figures(texts, *, rarefied_to=50):
+    return hit_metrics(texts, vocabulary=VOCABULARY, rarefied_to=rarefied_to, seed=0)
+
+
+def test_attackers_rank_as_a_person_would_rank_them():
+    narrow, wide, noise = (figures(attacker(400)) for attacker in (collapsed, spread, noisy))
+
+    for name in ("strategies", "strategy_entropy"):
+        assert wide[name] > 1.2 * narrow[name] > 1.2 * 2 * noise[name]
+    for name in ("top_strategy_share", "top_opening_share"):
+        assert 2 * wide[name] < narrow[name] < noise[name]
+    assert wide["vendi_score"] > 1.2 * narrow["vendi_score"]
+    # Word pairs alone rank the noise first, which is why they are not asked.
+    assert distinct_n(noisy(400), 2) > 3 * distinct_n(spread(400), 2)
+
+
+def test_two_templates_make_the_share_that_they_were_given():
+    labels = strategy_labels(collapsed(600), VOCABULARY)
+    shares = sorted(np.bincount(labels) / 600, reverse=True)
+
+    assert sum(shares[:2]) == pytest.approx(0.56, abs=0.05)
+    assert shares[2] < 0.08
+
+
+def test_figures_do_not_depend_on_how_many_hits_there_are():
+    few, many = (figures(collapsed(count)) for count in (100, 800))
+
+    assert few["num_hits_compared"] == many["num_hits_compared"] == 50
+    for name in ("strategies", "strategy_entropy", "top_strategy_share", "vendi_score"):
+        assert few[name] == pytest.approx(many[name], rel=0.15)
+
+
+def test_the_share_of_distinct_pairs_does_not_depend_on_n():
+    """Of two attackers: .73 at 100 probes and .97 at 800 as distinct-2 had it."""
+
+    def share(count):
+        ours, theirs = (
+            strategy_metrics(
+                [graph_of(attacker(count))],
+                threshold=0.5,
+                vocabulary=VOCABULARY,
+                rarefied_to=50,
+                seed=0,
+            )
+            for attacker in (collapsed, spread)
+        )
+        return ours["distinct_2_rarefied"] / theirs["distinct_2_rarefied"]
+
+    raw = [distinct_n(collapsed(n), 2) / distinct_n(spread(n), 2) for n in (100, 800)]
+    assert abs(raw[1] - raw[0]) > 0.1
+    assert share(100) == pytest.approx(share(800), abs=0.05)
+
+
+def test_the_order_of_texts_changes_no_cluster():
+    texts = collapsed(200)
+    shuffled = random.Random(3).sample(texts, len(texts))
+    of = dict(zip(texts, strategy_labels(texts, VOCABULARY), strict=True))
+
+    assert [of[text] for text in shuffled] == strategy_labels(shuffled, VOCABULARY)
+
+
+def test_numbers_and_invented_words_are_slots():
+    masked = features_of("only bend 12 qxq", {"only", "bend"})
+
+    assert masked == features_of("Only bend 7 zzz!", {"only", "bend"})
+    assert ("bend", "0") in masked
+    assert ("0", "_") in masked
+    assert features_of("qxq", ()) == {("qxq",)}
+
+
+def test_texts_of_a_quarter_of_common_words_and_pairs_are_one_strategy():
+    # a b c against a b d e: 3 common of 5 + 7 - 3 = 9. a x y: 1 of 9.
+    assert strategy_labels(["a b c", "a b d e"], ()) == [0, 0]
+    assert strategy_labels(["a b c", "a x y"], ()) == [0, 1]
+    assert strategy_labels(["", "!"], ()) == [0, 0]
+
+
+def test_vendi_counts_equal_and_unrelated_texts():
+    unrelated = [f"{word} {word}" for word in NOUNS[:8]]
+
+    assert vendi_score(["a b"] * 8, size=8, seed=0) == pytest.approx(1.0)
+    assert vendi_score(unrelated, size=8, seed=0) == pytest.approx(8.0)
+    assert vendi_score(["a b"] * 4 + ["c d"] * 4, size=8, seed=0) == pytest.approx(2.0)
+    assert vendi_score(["", "a"], size=2, seed=0) == pytest.approx(2.0)
+    assert vendi_score(spread(60), size=20, seed=1) == vendi_score(spread(60), size=20, seed=1)
+    assert vendi_score(spread(60), size=20, seed=1) != vendi_score(spread(60), size=20, seed=2)
+
+
+def graph_of(texts, score=0.9):
+    nodes = [
+        tiny_node(0.0, probe_text=text, score=score, response_scores=(score,)) for text in texts
+    ]
+    return tiny_graph(*nodes)
+
+
+def test_only_turns_at_or_above_the_threshold_are_hits():
+    graphs = [graph_of(["only bend", "who carry"], score=0.5), graph_of(["why drop"], score=0.49)]
+
+    found = strategy_metrics(graphs, threshold=0.5, vocabulary=(), rarefied_to=50, seed=0)
+
+    assert (2, 2, 2.0) == tuple(found[n] for n in ("num_hits", "num_hits_compared", "strategies"))
+    assert found["unique_probes_rarefied"] == 1.0
+    assert found["top_opening_share"] == 0.5
+
+
+def test_words_nobody_knows_are_counted_by_word_and_by_probe():
+    graphs = [graph_of(["only qxq", "who carry", "zz 12 yy fork"])]
+
+    found = strategy_metrics(graphs, threshold=0.5, vocabulary=VOCABULARY, rarefied_to=9, seed=0)
+
+    assert found["nonword_rate"] == pytest.approx(3 / 8)
+    assert found["nonword_probe_rate"] == pytest.approx(2 / 3)
+
+
+def test_nothing_to_count_is_no_number():
+    found = strategy_metrics([], threshold=0.5, vocabulary=(), rarefied_to=50, seed=0)
+
+    assert {"num_hits", "num_hits_compared"} == {
+        name for name, value in found.items() if not math.isnan(value)
+    }
+
+
+def test_the_vocabulary_is_of_prompts_and_of_words_that_two_trees_share():
+    graphs = [graph_of(["you whine", "glorp whine"]), graph_of(["you moan", "zork"])]
+
+    assert {"hello", "there", "you"} <= vocabulary_of(["Hello there"], graphs)
+    assert not {"whine", "moan", "glorp"} & vocabulary_of(["Hello there"], graphs)
