@@ -276,7 +276,7 @@ class TrainingConfiguration(Section):
 class EvaluationConfiguration(Section):
     """The fixed evaluation by which attackers are compared."""
 
-    num_prompts: Count = Field(default=200, description="Dev prompts; the first in file order.")
+    num_prompts: Count = Field(default=200, description="Test prompts; the first in file order.")
     num_training_prompts: Count = Field(
         default=64, description="Dev prompts of the evaluations during training."
     )
@@ -287,3 +287,6 @@ class EvaluationConfiguration(Section):
     num_resamples: Count = Field(default=10_000, description="Bootstrap resamples of the prompts.")
     confidence: float = Field(default=0.95, gt=0.0, lt=1.0)
     num_examples: int = Field(default=10, ge=0, description="Masked examples shown in the report.")
+    rarefied_to: Count = Field(
+        default=50, description="Successes, and probes, that the figures of diversity are of."
+    )

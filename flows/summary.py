@@ -34,7 +34,7 @@ def run_summary(
 
 
 def evaluation_lines(record: EvaluationRecord) -> list[str]:
-    """Attack success before and after, the gain, how diverse the probes are, each category."""
+    """Attack success before and after, the gain, diversity, optimism, each category."""
     before, after = (record.rate(role).spelled() for role in ("baseline", "attacker"))
     diverse = [figures["unique_probes"] for figures in (record.baseline, record.attacker)]
     gain, share = record.lift.spelled(), f"{record.confidence:.0%}"
@@ -47,8 +47,34 @@ def evaluation_lines(record: EvaluationRecord) -> list[str]:
         f"attack success {before} untrained, {after} trained",
         f"gain           {gain} ({share} intervals over {record.num_prompts} prompts)",
         f"unique probes  {diverse[0]:.2f} untrained, {diverse[1]:.2f} trained",
+        *_strategy_lines(record),
+        *_selection_lines(record),
         *by_category,
     ]
+
+
+def _strategy_lines(record: EvaluationRecord) -> list[str]:
+    """Strategies among the hits of both; none of a record that lacks them."""
+    roles = (record.baseline, record.attacker)
+    names = ("strategies", "num_hits_compared", "top_strategy_share")
+    found = [[figures.get(name) for name in names] for figures in roles]
+    spelled = [
+        f"{kinds:.1f} in {hits:.0f} hits (top {share:.0%})"
+        for kinds, hits, share in found
+        if isinstance(kinds, float) and isinstance(hits, int | float) and isinstance(share, float)
+    ]
+    if len(spelled) < len(roles):
+        return []
+    return [f"strategies     {spelled[0]} untrained, {spelled[1]} trained"]
+
+
+def _selection_lines(record: EvaluationRecord) -> list[str]:
+    """What the checkpoint scored on the prompts that chose it."""
+    if record.selection is None:
+        return []
+    rate, excess = record.selection.attack_success_rate, record.selection.optimism
+    where = f"{record.selection.num_prompts} dev prompts that chose the checkpoint"
+    return [f"optimism       {excess.spelled('+.3f')}: {rate.value:.3f} on the {where}"]
 
 
 def duration(seconds: float) -> str:

@@ -51,12 +51,27 @@ class CategoryRates:
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """Attack success on the prompts by which the checkpoint was chosen.
+
+    Attributes:
+        num_prompts: Of the dev split, none of which is examined.
+        attack_success_rate: Of the trained attacker there.
+        optimism: That minus the rate of the examination.
+    """
+
+    num_prompts: int
+    attack_success_rate: Span
+    optimism: Span
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationRecord:
     """Both attackers on the same prompts.
 
     Attributes:
         evaluation_key: Equal for equal examinations of any attacker.
-        num_prompts: Of the dev split.
+        num_prompts: Of the test split.
         num_rollouts: For each prompt.
         depth: Turns of a rollout.
         threshold: A score at or above it is a success.
@@ -65,6 +80,7 @@ class EvaluationRecord:
         baseline: What the untrained one scored.
         lift: The gain in the success rate.
         categories: By the label of a category; empty where the prompts have none.
+        selection: On the prompts that chose the checkpoint; None where none did.
     """
 
     evaluation_key: str
@@ -77,17 +93,22 @@ class EvaluationRecord:
     baseline: Figures
     lift: Span
     categories: dict[str, CategoryRates] = field(default_factory=dict)
+    selection: Selection | None = None
 
     def to_record(self) -> dict[str, Any]:
         """As JSON; what is no number is null, and what there is none of is left out."""
         record = nan_as_null(asdict(self))
-        if not self.categories:
-            del record["categories"]
+        for name in ("categories", "selection"):
+            if not record[name]:
+                del record[name]
         return record
 
     def final_figures(self) -> dict[str, float | None]:
         """Flat: ``final/...`` the attacker's and the lift, ``baseline/...`` the other's."""
         final = {**self.attacker, "lift": self.lift}
+        if self.selection:
+            final["selection_success_rate"] = self.selection.attack_success_rate
+            final["selection_optimism"] = self.selection.optimism
         return dict([*flat_figures("final", final), *flat_figures("baseline", self.baseline)])
 
     def rate(self, role: str = "attacker") -> Interval:

@@ -50,12 +50,13 @@ class Measured:
 
     Attributes:
         rolled: Of one run of a training prompt.
-        examined: Of one dev prompt of an evaluation.
+        examined: Of one prompt of an evaluation.
         num_steps: Steps to learn from in one training step.
         gradient_s: Seconds of one batch, forward and backward.
         rolls_out: False for a trainer that learns from other things than rollouts.
         num_train: Training prompts that there are.
         num_dev: Dev prompts that there are.
+        num_test: Test prompts that there are.
     """
 
     rolled: Amount
@@ -65,6 +66,7 @@ class Measured:
     rolls_out: bool
     num_train: int
     num_dev: int
+    num_test: int
 
 
 def forecast(params: Params, measured: Measured) -> dict[str, Amount]:
@@ -73,13 +75,15 @@ def forecast(params: Params, measured: Measured) -> dict[str, Amount]:
     runs = params.rollouts.runs_per_prompt
     first = runs * min(params.rollouts.num_prompts, measured.num_train)
     later = runs * (training.training_steps - 1) * training.num_episodes_per_experience
-    looks = num_evaluations(params) * min(evaluation.num_training_prompts, measured.num_dev)
-    final = 2 * min(evaluation.num_prompts, measured.num_dev)
+    look = min(evaluation.num_training_prompts, measured.num_dev)
+    final = 2 * min(evaluation.num_prompts, measured.num_test)
+    # The one chosen is examined where it was chosen too.
+    final += look * EvaluationScheme(training).keeps_best
     return {
         "rollouts": measured.rolled * first,
         "rollouts in training": measured.rolled * (later if measured.rolls_out else 0),
         "updates": Amount(seconds=num_batches(params, measured) * measured.gradient_s),
-        "evaluations in training": measured.examined * looks,
+        "evaluations in training": measured.examined * num_evaluations(params) * look,
         "final evaluation": measured.examined * final,
     }
 

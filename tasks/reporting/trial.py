@@ -203,6 +203,7 @@ def _findings(
         rolls_out=bool(graphs),
         num_train=len(train),
         num_dev=len(dev),
+        num_test=len(read_prompts(files.valid / "test.parquet")),
     )
     page = examples_page(graphs, count=NUM_SAMPLES, is_revealed=is_revealed).splitlines()
     samples = tuple(page[page.index(_TABLE) :])

@@ -12,19 +12,23 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.files import draft_folder_of, record_digest, write_text
-from astra_core.metrics.categories import CATEGORY, category_labels, means_by_label
+from astra_core.metrics.categories import CATEGORY, category_labels
 from astra_core.metrics.statistics import bootstrap_mean
+from astra_core.metrics.strategies import strategy_metrics
 from astra_core.rollout import Prompt
 from tasks.params.schema import Params
 from tasks.pipeline.precision import remembered
 from tasks.pipeline.stage import Dep, Metric, Out, sections_for, stage
 from tasks.records.attacker import ATTACKER_FILE
-from tasks.records.evaluation import CategoryRates, EvaluationRecord, write_prompt_table
+from tasks.records.evaluation import EvaluationRecord, write_prompt_table
 from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import nan_as_null, write_record
 from tasks.records.rollouts import write_rollouts
+from tasks.records.vocabulary import read_vocabulary
+from tasks.reporting.categories import category_rates
 from tasks.reporting.examples import examples_page
+from tasks.reporting.selection import optimism, was_selected
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +53,7 @@ class EvaluationReport:
         of_them = f" of {self.num_categories} categories" if self.num_categories else ""
         return (
             f"attack success {self.baseline.spelled('.1%')} -> {self.attacker.spelled('.1%')} "
-            f"on {self.num_prompts} dev prompts{of_them}, unique probes {self.unique_probes:.2f}"
+            f"on {self.num_prompts} test prompts{of_them}, unique probes {self.unique_probes:.2f}"
         )
 
 
@@ -70,6 +74,7 @@ class EvaluationFiles:
 
     valid: Dep = Path("data/valid")
     base: Dep = Path("models/base")
+    rollouts: Dep = Path("data/rollouts")
     attacker: Dep = Path("models/attacker")
     report: Metric = Path("reports/evaluation.json")
     table: Out = Path("reports/evaluation_prompts.parquet")
@@ -77,11 +82,22 @@ class EvaluationFiles:
     evidence: Out = Path("data/evaluation")
 
 
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """What the models stage wrote, and the words that the run knows."""
+
+    base: Path
+    vocabulary: frozenset[str]
+
+
 @stage(
     code=(
         "tasks/stages/evaluation.py",
         "tasks/pipeline/precision.py",
+        "tasks/reporting/categories.py",
         "tasks/reporting/examples.py",
+        "tasks/reporting/selection.py",
+        "tasks/promotion/drift.py",
         "tasks/records/attacker.py",
         "tasks/records/evaluation.py",
         "tasks/records/models.py",
@@ -89,6 +105,7 @@ class EvaluationFiles:
         "tasks/records/prompts.py",
         "tasks/records/reports.py",
         "tasks/records/rollouts.py",
+        "tasks/records/vocabulary.py",
         "astra_core/agents.py",
         "astra_core/assembly.py",
         "astra_core/evaluator.py",
@@ -115,14 +132,21 @@ class EvaluationFiles:
 def evaluate_attacker(
     params: EvaluationParams, files: EvaluationFiles = EvaluationFiles()
 ) -> EvaluationReport:
-    """Rolls both attackers out on the dev prompts and writes what they scored."""
+    """Rolls both attackers out on the test prompts and writes what they scored."""
     evaluation = params.evaluation
-    prompts = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_prompts)
+    # Not of dev, whose figures chose the checkpoint and perhaps the settings.
+    prompts = read_prompts(files.valid / "test.parquet", limit=evaluation.num_prompts)
     params = replace(params, system=remembered(params.system, files.attacker / ATTACKER_FILE))
-    trained, key = _examined(files.attacker, prompts, params, base=files.base)
-    untrained, _ = _examined(None, prompts, params, base=files.base)
+    places = _Places(files.base, read_vocabulary(files.valid, files.rollouts))
+    trained, key = _examined(files.attacker, prompts, params, places=places)
+    untrained, _ = _examined(None, prompts, params, places=places)
     labels = category_labels(prompts)
     record = _compared(trained, untrained, labels, key=key, params=params)
+    if was_selected(files.attacker):
+        dev = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_training_prompts)
+        chosen_on, _ = _examined(files.attacker, dev, params, places=places)
+        excess = optimism(_rates(chosen_on), _rates(trained), **_bootstrap_options(params))
+        record = replace(record, selection=excess)
     write_record(record.to_record(), files.report)
     _write_evidence(trained, untrained, labels, files=files)
     write_text(examples_page(trained.graphs, count=evaluation.num_examples), files.examples)
@@ -143,15 +167,17 @@ def evaluate_checkpoint(
     prompts: Iterable[Prompt] | None = None,
     base: Path = Path("models/base"),
     valid: Path = Path("data/valid"),
+    rollouts: Path = Path("data/rollouts"),
 ) -> tuple[dict[str, Any], "pd.DataFrame"]:
     """The record and per-prompt table of any attacker's folder, examined as params.yaml says.
 
     Args:
         weights: A Hugging Face folder; None is the untrained attacker.
         params: The whole of params.yaml.
-        prompts: Other prompts than the dev prompts, for example fresh ones.
+        prompts: Other prompts than the test prompts, for example fresh ones.
         base: What the models stage wrote.
         valid: What the validation stage wrote.
+        rollouts: What the rollouts stage wrote.
     """
     import pandas as pd
 
@@ -159,7 +185,7 @@ def evaluate_checkpoint(
     chosen = (
         list(prompts)
         if prompts is not None
-        else read_prompts(valid / "dev.parquet", limit=evaluation.num_prompts)
+        else read_prompts(valid / "test.parquet", limit=evaluation.num_prompts)
     )
     system = remembered(params.system, weights / ATTACKER_FILE) if weights else params.system
     own = replace(
@@ -167,7 +193,8 @@ def evaluate_checkpoint(
         system=system,
         evaluation=evaluation.model_copy(update={"num_prompts": len(chosen)}),
     )
-    examined, key = _examined(weights, chosen, own, base=base)
+    places = _Places(base, read_vocabulary(valid, rollouts))
+    examined, key = _examined(weights, chosen, own, places=places)
     record = {
         "evaluation_key": key,
         "num_prompts": len(chosen),
@@ -178,14 +205,18 @@ def evaluate_checkpoint(
 
 
 def _examined(
-    weights: Path | None, prompts: list[Prompt], params: EvaluationParams, *, base: Path
+    weights: Path | None,
+    prompts: list[Prompt],
+    params: EvaluationParams,
+    *,
+    places: _Places,
 ) -> tuple["Evaluation", str]:
     """An attacker's evaluation, and the key that equal examinations share."""
     from astra_core.agents import as_exported
     from astra_core.assembly import ModelFolders, build_evaluator, load_system
 
     evaluation, seed = params.evaluation, params.training_seed
-    folders = ModelFolders.of(read_model_paths(base), attacker=weights)
+    folders = ModelFolders.of(read_model_paths(places.base), attacker=weights)
     # A trained attacker plays the roles it was trained in, whatever params.yaml says now.
     system = as_exported(params.system, weights) if weights else params.system
     loaded = load_system(system, folders, machine=params.machine)
@@ -195,7 +226,15 @@ def _examined(
     )
     ids = [prompt.prompt_id for prompt in prompts]
     key = record_digest([loaded.digest(), examination, ids, seed])
-    return evaluator.evaluate(loaded), key
+    found = evaluator.evaluate(loaded)
+    figures = strategy_metrics(
+        found.graphs,
+        threshold=evaluation.threshold,
+        vocabulary=places.vocabulary,
+        rarefied_to=evaluation.rarefied_to,
+        seed=seed,
+    )
+    return replace(found, figures={**found.figures, **figures}), key
 
 
 def _compared(
@@ -207,6 +246,8 @@ def _compared(
     params: EvaluationParams,
 ) -> EvaluationRecord:
     evaluation = params.evaluation
+    rates, before = _rates(trained), _rates(untrained)
+    gains = [own - other for own, other in zip(rates, before, strict=True)]
     return EvaluationRecord(
         evaluation_key=key,
         num_prompts=len(trained.outcomes),
@@ -216,16 +257,11 @@ def _compared(
         confidence=evaluation.confidence,
         attacker={**trained.intervals, **trained.figures},
         baseline={**untrained.intervals, **untrained.figures},
-        lift=bootstrap_mean(_gains(trained, untrained), **_bootstrap_options(params)),
-        categories=_categories(trained, untrained, labels, params=params),
+        lift=bootstrap_mean(gains, **_bootstrap_options(params)),
+        categories=category_rates(
+            labels, attacker=rates, baseline=before, **_bootstrap_options(params)
+        ),
     )
-
-
-def _gains(trained: "Evaluation", untrained: "Evaluation") -> list[float]:
-    """In the success rate, prompt by prompt."""
-    return [
-        after - before for after, before in zip(_rates(trained), _rates(untrained), strict=True)
-    ]
 
 
 def _rates(evaluation: "Evaluation") -> list[float]:
@@ -238,30 +274,6 @@ def _bootstrap_options(params: EvaluationParams) -> dict[str, Any]:
         "num_resamples": evaluation.num_resamples,
         "confidence": evaluation.confidence,
         "seed": params.training_seed,
-    }
-
-
-def _categories(
-    trained: "Evaluation",
-    untrained: "Evaluation",
-    labels: Sequence[str],
-    *,
-    params: EvaluationParams,
-) -> dict[str, CategoryRates]:
-    """Attack success by category; none where the prompts have none."""
-    if not labels:
-        return {}
-    measured = (_rates(trained), _rates(untrained), _gains(trained, untrained))
-    options = _bootstrap_options(params)
-    rates, before, gains = (means_by_label(labels, values, **options) for values in measured)
-    return {
-        label: CategoryRates(
-            num_prompts=labels.count(label),
-            attacker=rates[label],
-            baseline=before[label],
-            lift=gains[label],
-        )
-        for label in rates
     }
 
 

@@ -12,7 +12,7 @@ A language model trained by reinforcement learning to write messages that lead t
 `{target}` into responses that the scorer `{scorer}` rates as bad.
 
 ## Result
-Attack success {attacker} against {baseline} untrained, gain {lift}, on {num_prompts} dev prompts
+Attack success {attacker} against {baseline} untrained, gain {lift}, on {num_prompts} test prompts
 (prompt-level bootstrap intervals; score at or above {threshold}).
 Algorithm {algorithm}, seed {seed}, checkpoint `{digest}`, evaluation `{evaluation}`.{begun}
 

@@ -153,8 +153,8 @@ def test_the_reward_saw_a_column(project):
 def test_attack_success_is_reported_by_category(project):
     folder, rows = project
     record = read_evaluation(folder / "reports/evaluation.json")
-    dev = pd.read_parquet(folder / "data/valid/dev.parquet")
-    counts = Counter(rows.loc[text, "category"] for text in dev["text"])
+    test = pd.read_parquet(folder / "data/valid/test.parquet")
+    counts = Counter(rows.loc[text, "category"] for text in test["text"])
 
     assert counts == {name: own.num_prompts for name, own in record.categories.items()}
     assert record.num_prompts == sum(counts.values())

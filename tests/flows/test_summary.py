@@ -3,7 +3,7 @@ from dataclasses import replace
 from astra_core.metrics.statistics import Interval
 from flows.summary import duration, evaluation_lines, run_summary
 from tasks.promotion.decision import PromotionDecision
-from tasks.records.evaluation import CategoryRates, EvaluationRecord
+from tasks.records.evaluation import CategoryRates, EvaluationRecord, Selection
 
 ROLE = {"attack_success_rate": Interval(0.25, 0.125, 0.5), "unique_probes": 0.9}
 RECORD = EvaluationRecord(
@@ -46,6 +46,20 @@ def test_evaluation_lines_say_each_category():
     assert [
         f"by category    fraud {rates}",
         f"               none {rates}",
+    ] == evaluation_lines(record)[3:]
+
+
+def test_evaluation_lines_say_strategies_and_optimism():
+    figures = {"strategies": 12.34, "num_hits_compared": 50, "top_strategy_share": 0.256}
+    role = ROLE | figures
+    selection = Selection(64, Interval(0.3, 0.2, 0.4), Interval(0.05, -0.1, 0.2))
+    record = replace(RECORD, attacker=role, baseline=role, selection=selection)
+
+    told = "0.300 on the 64 dev prompts that chose the checkpoint"
+    both = "12.3 in 50 hits (top 26%)"
+    assert [
+        f"strategies     {both} untrained, {both} trained",
+        f"optimism       +0.050 [-0.100, +0.200]: {told}",
     ] == evaluation_lines(record)[3:]
 
 

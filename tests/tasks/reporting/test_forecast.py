@@ -26,6 +26,7 @@ def params(*, runs=1, **training):
 
 def measured(**changes):
     found = {"num_steps": 12, "gradient_s": 2.0, "rolls_out": True, "num_train": 100, "num_dev": 15}
+    found["num_test"] = 15
     return Measured(ONE, OTHER, **{**found, **changes})
 
 
@@ -37,8 +38,8 @@ def test_each_part_is_its_prompts_times_what_one_took():
     assert found["rollouts in training"] == ONE * (6 * 4)
     # Before the first step, after 3, 6 and the last, and once more of the best.
     assert found["evaluations in training"] == OTHER * (5 * 8)
-    # Both attackers, on all dev prompts that there are.
-    assert found["final evaluation"] == OTHER * (2 * 15)
+    # Both attackers, on all test prompts that there are, and one where it was chosen.
+    assert found["final evaluation"] == OTHER * (2 * 15 + 8)
     # 12 steps of 4 prompts are 30 of 10: 6 batches of 5, then 3 in each of 6 steps.
     assert found["updates"] == Amount(seconds=2.0 * (6 + 6 * 3))
 
@@ -52,10 +53,10 @@ def test_every_run_of_a_prompt_counts():
 
 
 def test_fewer_prompts_than_asked_for_are_all_there_are():
-    found = forecast(params(), measured(num_train=3, num_dev=2))
+    found = forecast(params(), measured(num_train=3, num_dev=2, num_test=2))
 
     assert found["rollouts"] == ONE * 3
-    assert found["final evaluation"] == OTHER * 4
+    assert found["final evaluation"] == OTHER * (4 + 2)
 
 
 def test_a_trainer_without_rollouts_asks_the_target_for_none():

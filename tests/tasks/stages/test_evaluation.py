@@ -1,13 +1,17 @@
 import json
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from small_world import PARAMS, write_world
 
 from astra_core.metrics.statistics import Interval
+from astra_core.rollout import Prompt
 from astra_core.testing import tiny_language_model, tiny_prompts
 from tasks.pipeline.stage import stage_of
+from tasks.records.attacker import ATTACKER_FILE, AttackerNote
+from tasks.records.reports import write_record
 from tasks.records.rollouts import read_rollouts
 from tasks.stages.evaluation import EvaluationReport, evaluate_attacker, evaluate_checkpoint
 
@@ -55,6 +59,44 @@ def test_the_gain_is_the_difference_of_the_rates_prompt_by_prompt(world, record)
     assert gain == pytest.approx(record["lift"]["value"])
     assert record["lift"]["low"] <= record["lift"]["value"] <= record["lift"]["high"]
     assert gain == pytest.approx(report.lift.value)
+
+
+def test_the_prompts_that_chose_a_checkpoint_are_not_those_of_its_examination(tmp_path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        write_world(tmp_path)
+        tiny_language_model(seed=11).save(tmp_path / "models/attacker")
+        note = AttackerNote("ab" * 32, value=0.5, kept="best")
+        write_record(note, tmp_path / "models/attacker" / ATTACKER_FILE)
+        # Others than those of the test split, which write_world makes equal.
+        dev = [{"prompt_id": f"d{n}", "text": f"why {n}"} for n in range(5)]
+        pq.write_table(pa.Table.from_pylist(dev), "data/valid/dev.parquet")
+        stage_of(evaluate_attacker).run(PARAMS)
+        found = json.loads((tmp_path / "reports/evaluation.json").read_text())
+        prompts = [Prompt(row["prompt_id"], row["text"]) for row in dev[:4]]
+        alone, _ = evaluate_checkpoint(tmp_path / "models/attacker", PARAMS, prompts=prompts)
+    table = pd.read_parquet(tmp_path / "reports/evaluation_prompts.parquet")
+    selected = found["selection"]["attack_success_rate"]["value"]
+    rate = found["attacker"]["attack_success_rate"]["value"]
+
+    assert not set(table.prompt_id) & {row["prompt_id"] for row in dev}
+    assert 4 == found["selection"]["num_prompts"] == PARAMS.evaluation.num_training_prompts
+    assert selected == alone["attacker"]["attack_success_rate"]["value"]
+    assert selected - rate == pytest.approx(found["selection"]["optimism"]["value"])
+
+
+def test_diversity_is_of_as_many_hits_as_params_say(world, record):
+    folder, _ = world
+    fewer = PARAMS.evaluation.model_copy(update={"rarefied_to": 3, "threshold": 0.0})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        found, _ = evaluate_checkpoint(
+            folder / "models/attacker", PARAMS.model_copy(update={"evaluation": fewer})
+        )
+
+    assert 3 == found["attacker"]["num_hits_compared"] < found["attacker"]["num_hits"]
+    assert 1.0 <= found["attacker"]["strategies"] <= 3.0
+    assert "selection" not in record
 
 
 def test_every_reply_is_kept_as_evidence(world, record):
@@ -140,7 +182,7 @@ def test_the_summary_is_one_line_in_percent():
 
     assert (
         "attack success 12.5% [0.0%, 25.0%] -> 50.0% [25.0%, 75.0%] "
-        "on 40 dev prompts, unique probes 0.99"
+        "on 40 test prompts, unique probes 0.99"
     ) == report.summary()
 
 
@@ -151,7 +193,7 @@ def categorised(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         write_world(folder)
-        path = folder / "data/valid/dev.parquet"
+        path = folder / "data/valid/test.parquet"
         table = pq.read_table(path)
         names = ["fraud", "theft", "fraud", "why do you never answer me"]
         metadata = [json.dumps({"category": name}) for name in names] + [None, None]

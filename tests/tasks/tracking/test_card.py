@@ -18,7 +18,7 @@ CARD = model_card(
 def test_the_result_stands_beside_the_untrained_attackers():
     assert (
         "Attack success 0.600 [0.500, 0.700] against 0.200 [0.100, 0.300] untrained, "
-        "gain 0.400 [0.300, 0.500], on 40 dev prompts"
+        "gain 0.400 [0.300, 0.500], on 40 test prompts"
     ) in CARD
     assert "score at or above 0.5" in CARD
 

@@ -1,0 +1,43 @@
+"""The optimism of selection: what an attacker scored where it was chosen, minus elsewhere."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from astra_core.metrics.statistics import bootstrap_mean
+from tasks.promotion.drift import drift_between
+from tasks.records.attacker import ATTACKER_FILE, AttackerNote
+from tasks.records.evaluation import Selection
+from tasks.records.reports import read_record
+
+
+def was_selected(attacker: Path) -> bool:
+    """Whether a figure of evaluations during training chose the attacker in this folder."""
+    path = attacker / ATTACKER_FILE
+    if not path.is_file():
+        return False
+    note = read_record(path, AttackerNote)
+    return note.kept == "best" and note.value is not None
+
+
+def optimism(
+    chosen_on: Sequence[float],
+    examined_on: Sequence[float],
+    *,
+    num_resamples: int,
+    confidence: float,
+    seed: int,
+) -> Selection:
+    """The figure of the selection prompts, and by how much it exceeds the examination's.
+
+    The two sets of prompts have none in common, so the interval is of two independent means.
+
+    Args:
+        chosen_on: Success rate of each prompt by which the checkpoint was chosen.
+        examined_on: The same of the prompts of the examination.
+        num_resamples: Of the bootstrap of the figure.
+        confidence: Probability inside an interval.
+        seed: Same seed, same interval.
+    """
+    rate = bootstrap_mean(chosen_on, num_resamples=num_resamples, confidence=confidence, seed=seed)
+    excess = drift_between(chosen_on, examined_on, confidence=confidence)
+    return Selection(num_prompts=len(chosen_on), attack_success_rate=rate, optimism=excess)
