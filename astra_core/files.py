@@ -57,18 +57,18 @@ def is_disk_full(error: BaseException) -> bool:
     return error.__cause__ is not None and is_disk_full(error.__cause__)
 
 
-def disk_full(error: BaseException, path: Path) -> DiskFullError:
+def disk_full(error: BaseException, *paths: Path) -> DiskFullError:
     """The error that tells the user what to do.
 
     Args:
         error: One of which ``is_disk_full`` is true.
-        path: What was written, if the error does not name a file itself.
+        paths: What may have been written, if the error does not name a file itself. Of several,
+            here or in the error (a copy has two), the one on the fullest disk is named.
     """
-    named = getattr(error, "filename", None)
-    file = Path(os.fsdecode(named)) if named else path
-    disk = file.absolute()
-    while not os.path.ismount(disk):
-        disk = disk.parent
+    file, disk = min(
+        ((path, _disk_of(path)) for path in _named_by(error) or paths),
+        key=lambda found: shutil.disk_usage(found[1]).free,
+    )
     usage = shutil.disk_usage(disk)
     reason = " ".join(str(error).split())[:120]
     return DiskFullError(
@@ -76,6 +76,24 @@ def disk_full(error: BaseException, path: Path) -> DiskFullError:
         f"{usage.total / 1e6:.1f} MB free ({reason}); make room, for example with "
         "'dvc gc --workspace', or raise the quota, and start again"
     )
+
+
+def _named_by(error: BaseException | None) -> list[Path]:
+    """The files that an error, or what caused it, names; none if none does."""
+    if error is None:
+        return []
+    names = (getattr(error, name, None) for name in ("filename", "filename2"))
+    # DVC and SQLAlchemy have attributes of these names that are something else.
+    own = [Path(os.fsdecode(name)) for name in names if name and isinstance(name, str | bytes)]
+    return own or _named_by(error.__cause__)
+
+
+def _disk_of(path: Path) -> Path:
+    """Where the disk is mounted that a path is on, or would be."""
+    disk = path.absolute()
+    while not os.path.ismount(disk):
+        disk = disk.parent
+    return disk
 
 
 def flush_to_disk(path: Path) -> None:

@@ -5,6 +5,7 @@ import signal
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tempfile import gettempdir
 from types import FrameType
 
 from astra_core.errors import (
@@ -50,7 +51,8 @@ def plain(error: BaseException) -> BaseException:
     """The error as a person is told it: a full disk by its name, whoever noticed it."""
     if isinstance(error, AstraError) or not is_disk_full(error):
         return error
-    return disk_full(error, Path.cwd())
+    # DVC names no file: it copies into its cache, and notes states elsewhere.
+    return disk_full(error, Path.cwd(), Path(".dvc/cache"), Path(".dvc/tmp"), Path(gettempdir()))
 
 
 def failure_of(error: BaseException) -> Failure:

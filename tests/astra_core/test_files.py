@@ -290,8 +290,12 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])
 from astra_core.errors import DiskFullError
-from astra_core.files import draft_of
+from astra_core.files import disk_full, draft_of
 from test_files import WRITERS
+full = Path(sys.argv[1])
+# A copy from one disk to another, and a writer that names no file.
+print(disk_full(OSError(28, "no space", sys.executable, None, str(full / "own.copy"))))
+print(disk_full(OSError(28, "no space"), Path.cwd(), full / "own.cache"))
 for kind, write in WRITERS.items():
     try:
         with draft_of(Path(sys.argv[1], f"own.{kind}")) as draft:
@@ -314,7 +318,7 @@ def test_a_disk_that_is_really_full_is_named_by_where_it_is_mounted(tmp_path):
         pytest.skip(f"needs a user namespace with a file system of its own: {told.stderr.strip()}")
 
     lines = told.stdout.splitlines()
-    assert list(WRITERS) == [_kind(line) for line in lines], told
+    assert ["copy", "cache", *WRITERS] == [_kind(line) for line in lines], told
     assert all(line.startswith(f"disk {tmp_path} must have room for") for line in lines)
 
 
