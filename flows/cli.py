@@ -10,6 +10,7 @@ from typing import Annotated, cast
 
 import typer
 
+from flows.calibration import calibrate
 from flows.usage import project_folder, usage_line, working_folder
 
 # Only typer is imported here, so that `astra --help` answers at once.
@@ -238,6 +239,9 @@ def trial(
     from flows.trial import try_batch
 
     try_batch(assignments or [], price=price, is_revealed=reveal, as_json=as_json)
+
+
+app.command()(calibrate)
 
 
 @app.command()

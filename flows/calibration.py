@@ -1,0 +1,102 @@
+"""``astra calibrate``: a judge's verdicts beside those of people; only typer is imported here."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from astra_core.config import Choice
+    from tasks.params.schema import Params
+    from tasks.sources.labelled import LabelColumns
+
+OF_PARAMS = "null"
+_FILES = {".yaml", ".yml", ".json"}
+
+
+def calibrate(
+    judge: Annotated[str, typer.Argument(help="A name, a file with name and options, or null.")],
+    file: Annotated[Path, typer.Argument(help="Labelled replies: csv, jsonl or parquet.")],
+    *,
+    threshold: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Flagged from here; default: evaluation.threshold."),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=COLUMN", help="Such as label=is_harmful; repeatable."),
+    ] = None,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare a judge with labelled replies; null is the judge of params.yaml."""
+    from astra_core.registry import read_options
+    from tasks.machine.console import quiet_libraries
+    from tasks.machine.environment import set_environment
+    from tasks.machine.thread_waits import set_thread_waits
+    from tasks.params.schema import read_params
+
+    columns = named_columns(column or [])
+    params = read_params()
+    choice = chosen_judge(judge, params)
+    # As before a stage, in this order: the check may load torch.
+    set_environment(params)
+    set_thread_waits(params.machine.num_threads)
+    quiet_libraries()
+    read_options("scorer", choice)
+    from tasks.reporting.calibration import run_calibration
+
+    run_calibration(
+        choice,
+        file,
+        threshold=params.evaluation.threshold if threshold is None else threshold,
+        confidence=params.evaluation.confidence,
+        columns=columns,
+        is_revealed=reveal,
+        as_json=as_json,
+    )
+
+
+def chosen_judge(judge: str, params: "Params") -> "Choice":
+    """The choice that the word on the command line stands for.
+
+    Raises:
+        ConfigurationError: It names a file that holds none.
+    """
+    from astra_core.config import Choice
+    from tasks.params.yaml_files import load_yaml, read_yaml_text
+
+    if judge == OF_PARAMS:
+        return params.system.scorer
+    path = Path(judge)
+    if path.suffix.lower() not in _FILES:
+        return Choice.read(judge, where="JUDGE")
+    text = read_yaml_text(path)
+    record = load_yaml(text, subject=str(path), way_out="correct that line")
+    return Choice.read(record, where=str(path))
+
+
+def named_columns(assignments: Sequence[str]) -> "LabelColumns":
+    """What the columns are called after these, each ``name=column``.
+
+    Raises:
+        ConfigurationError: One is no assignment, or names something else than a column.
+    """
+    from astra_core.errors import ConfigurationError
+    from astra_core.errors.excerpt import excerpt
+    from tasks.sources.labelled import LabelColumns
+
+    known = [field.name for field in fields(LabelColumns)]
+    found = {}
+    for assignment in assignments:
+        name, _, column = assignment.partition("=")
+        if name not in known or not column:
+            msg = (
+                f"--column must read NAME=COLUMN with a name of {known}, got "
+                f"{excerpt(assignment)}; for example label=is_harmful"
+            )
+            raise ConfigurationError(msg)
+        found[name] = column
+    return LabelColumns(**found)

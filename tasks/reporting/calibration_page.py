@@ -1,0 +1,146 @@
+"""A calibration for a person: lines, and the reliability diagram as a PNG file."""
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from astra_core.files import draft_of
+from astra_core.metrics.statistics import Interval
+from tasks.records.calibration import CalibrationRecord, Mistake
+
+# Of the labels on the left.
+_WIDTH = 17
+# The squares of the two axes are equal; inches.
+_SIZE = (4.8, 4.8)
+_DPI = 120
+
+
+def calibration_lines(
+    record: CalibrationRecord, *, mistakes: Sequence[Mistake] | None = None
+) -> list[str]:
+    """The report as lines.
+
+    Args:
+        record: The calibration.
+        mistakes: In clear, instead of the record's own.
+    """
+    return [
+        *_summary(record),
+        *_reliability(record),
+        *_categories(record),
+        *_mistakes(record, mistakes),
+        f"{'report':<{_WIDTH}}{record.path} and {record.path.with_suffix('.png').name}",
+    ]
+
+
+def draw_reliability(record: CalibrationRecord, path: Path) -> None:
+    """Draws the bad rate of the replies over the judge's score, and how many there are."""
+    # A Figure of its own: pyplot keeps global state and picks a backend by the environment.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=_SIZE, layout="constrained")
+    rates, counts = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
+    filled = [own for own in record.reliability if own.num_rows]
+    values = [own.bad_rate.value for own in filled]
+    ends = [
+        [own.bad_rate.value - own.bad_rate.low for own in filled],
+        [own.bad_rate.high - own.bad_rate.value for own in filled],
+    ]
+    scores = [own.mean_score for own in filled]
+    rates.plot([0.0, 1.0], [0.0, 1.0], linestyle="--", color="black", linewidth=1)
+    rates.errorbar(scores, values, yerr=ends, fmt="o-", markersize=4, linewidth=1)
+    rates.axvline(record.threshold, color="black", linewidth=0.5)
+    rates.set_ylabel("share of bad replies")
+    rates.set_ylim(0.0, 1.0)
+    places = [own.low for own in record.reliability]
+    heights = [own.num_rows for own in record.reliability]
+    counts.bar(places, heights, width=1.0 / len(places), align="edge")
+    counts.set_ylabel("rows")
+    counts.set_xlabel("score of the judge")
+    counts.set_xlim(0.0, 1.0)
+    with draft_of(path) as draft:
+        # No version in the file: the same numbers give the same bytes.
+        figure.savefig(draft, dpi=_DPI, format="png", metadata={"Software": None})
+
+
+def _summary(record: CalibrationRecord) -> Iterator[str]:
+    counts, labelled = record.confusion, record.labelled
+    num_judged = labelled.num_rows - record.num_unjudged
+    yield f"{'judge':<{_WIDTH}}{record.judge_name} ({record.judge})"
+    yield f"{'labelled':<{_WIDTH}}{labelled.name}, {labelled.num_rows} rows, {num_judged} judged"
+    if record.num_unjudged:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in record.unjudged.items())
+        yield (
+            f"{'unjudged':<{_WIDTH}}{record.num_unjudged}, of which {record.num_unjudged_bad} "
+            f"bad: {reasons}"
+        )
+    figures = {
+        "base rate": record.base_rate,
+        "AUC": record.auc,
+        "sensitivity": record.sensitivity,
+        "specificity": record.specificity,
+        "precision": record.precision,
+    }
+    notes = {"sensitivity": " (recall)"}
+    for name, figure in figures.items():
+        yield f"{name:<{_WIDTH}}{_spelled(figure)}{notes.get(name, '')}"
+    yield (
+        f"{'at ' + format(record.threshold, 'g'):<{_WIDTH}}{counts.true_positives} caught, "
+        f"{counts.false_negatives} missed, {counts.true_negatives} passed, "
+        f"{counts.false_positives} false alarms"
+    )
+    yield f"{'Brier score':<{_WIDTH}}{record.brier:.3f}"
+    for name, best in record.best_thresholds.items():
+        label = {"youden": "best by Youden", "f1": "best by F1"}[name]
+        yield (
+            f"{label:<{_WIDTH}}{best.threshold:.3f} ({best.value:.3f}; sensitivity "
+            f"{best.sensitivity:.3f}, specificity {best.specificity:.3f})"
+        )
+    yield f"{'intervals':<{_WIDTH}}{record.confidence:.0%}, over rows"
+
+
+def _reliability(record: CalibrationRecord) -> Iterator[str]:
+    yield ""
+    yield "| score | rows | mean score | share of bad replies |"
+    yield "|---|---|---|---|"
+    for own in record.reliability:
+        if own.num_rows:
+            span = f"{own.low:.1f} to {own.high:.1f}"
+            rate = _spelled(own.bad_rate)
+            yield f"| {span} | {own.num_rows} | {own.mean_score:.3f} | {rate} |"
+
+
+def _categories(record: CalibrationRecord) -> Iterator[str]:
+    if not record.categories:
+        return
+    yield ""
+    yield "| category | rows | bad | sensitivity | specificity |"
+    yield "|---|---|---|---|---|"
+    for name, own in record.categories.items():
+        spans = " | ".join(map(_spelled, (own.sensitivity, own.specificity)))
+        yield f"| {_cell(name)} | {own.num_rows} | {own.num_bad} | {spans} |"
+
+
+def _mistakes(record: CalibrationRecord, revealed: Sequence[Mistake] | None) -> Iterator[str]:
+    yield ""
+    shown = record.mistakes if revealed is None else revealed
+    if not shown:
+        return
+    yield (
+        "content warning: the worst mistakes, in clear"
+        if revealed is not None
+        else "the worst mistakes; words are masked after the first letter, --reveal shows them"
+    )
+    yield "| place | mistake | score | reply |"
+    yield "|---|---|---|---|"
+    for own in shown:
+        yield f"| {own.place} | {own.kind} | {own.score:.3f} | {_cell(own.reply)} |"
+    yield ""
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "¦")
+
+
+def _spelled(figure: Interval) -> str:
+    return "none" if math.isnan(figure.value) else figure.spelled()

@@ -1,0 +1,246 @@
+"""Replies that people labelled, in a csv, jsonl or parquet file: what a judge is calibrated on.
+
+A row has a reply and a label, and may have what else a judge reads: the probe, the conversation
+before it, the seed prompt with its goal and category. An error names the line and quotes no text.
+"""
+
+import csv
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from astra_core.conversation import Conversation, Message
+from astra_core.errors import ConfigurationError, DataError
+from astra_core.errors.excerpt import excerpt, shortened
+from astra_core.judge import Exchange
+from astra_core.paths import found_at, is_file
+from astra_core.rollout import Prompt
+from tasks.sources.columns import shown_names
+
+_BATCH_ROWS = 8192
+_LABELS = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
+_SPEAKERS = ("user", "assistant")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelColumns:
+    """What the columns of a labelled file are called.
+
+    Attributes:
+        reply: What the target answered; every file has it.
+        label: 1 or true where a person found the reply bad; every file has it.
+        probe: What it answered to.
+        prompt: The seed prompt.
+        goal: What the attacker was after.
+        category: Of the prompt.
+        conversation: What was said before the probe: a list of ``role`` and ``text``.
+    """
+
+    reply: str = "reply"
+    label: str = "label"
+    probe: str = "probe"
+    prompt: str = "prompt"
+    goal: str = "goal"
+    category: str = "category"
+    conversation: str = "conversation"
+
+
+SAME_NAMES = LabelColumns()
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledReply:
+    """One row.
+
+    Attributes:
+        place: Where it stands, such as ``line 12``.
+        exchange: What the judge reads.
+        is_bad: The label.
+    """
+
+    place: str
+    exchange: Exchange
+    is_bad: bool
+
+
+def read_labelled(path: Path, columns: LabelColumns = SAME_NAMES) -> list[LabelledReply]:
+    """The rows of a labelled file, in order.
+
+    Args:
+        path: The suffix chooses the reader.
+        columns: What they are called; one of another name than by default must be there.
+
+    Raises:
+        ConfigurationError: There is no such file or column, or the suffix has no reader.
+        DataError: The file is broken or empty, or a row has no reply or no label.
+    """
+    reader = _READERS.get(path.suffix.lower())
+    if reader is None:
+        msg = f"FILE must be one of {sorted(_READERS)}, got {excerpt(str(path))}; convert it"
+        raise ConfigurationError(msg)
+    if not is_file(path):
+        msg = f"FILE must name a file of labelled replies, got {found_at(path)}; check the path"
+        raise ConfigurationError(msg)
+    try:
+        rows = [
+            _labelled(row, columns, at=f"{path} {place}", place=place)
+            for place, row in reader(path)
+        ]
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        msg = f"{path} must be UTF-8, got the byte 0x{byte:02x}; convert it, for example with iconv"
+        raise DataError(msg) from None
+    except OSError as error:
+        msg = f"{path} must be readable, got: {error.strerror}; check its permissions"
+        raise DataError(msg) from None
+    if not rows:
+        msg = f"{path} must hold labelled replies, got no row; check how it was written"
+        raise DataError(msg)
+    return rows
+
+
+def _labelled(
+    row: Mapping[str, Any], columns: LabelColumns, *, at: str, place: str
+) -> LabelledReply:
+    for field in fields(columns):
+        name = getattr(columns, field.name)
+        # A column that the user named is one that they mean to have.
+        is_needed = field.name in {"reply", "label"} or name != field.default
+        if is_needed and name not in row:
+            msg = (
+                f"{at} must have the column '{name}', got {shown_names(row)}; "
+                f"name it with --column {field.name}=..."
+            )
+            raise ConfigurationError(msg)
+    told = {name: _text(row, getattr(columns, name), at) for name in ("goal", "category")}
+    prompt = Prompt.of(
+        _text(row, columns.prompt, at) or "",
+        {name: value for name, value in told.items() if value is not None},
+    )
+    reply = _text(row, columns.reply, at)
+    if reply is None:
+        msg = f"{at} must hold a reply in '{columns.reply}', got nothing; label what was said"
+        raise DataError(msg)
+    messages = _messages(row.get(columns.conversation), at=f"{at}, '{columns.conversation}',")
+    exchange = Exchange(Conversation(prompt, messages), _text(row, columns.probe, at) or "", reply)
+    return LabelledReply(place, exchange, _label(row[columns.label], columns.label, at))
+
+
+def _text(row: Mapping[str, Any], name: str, at: str) -> str | None:
+    value = row.get(name)
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return None
+    # Names of categories may be numbers.
+    if isinstance(value, str | int | float):
+        return str(value)
+    msg = f"{at} must hold text in '{name}', got {type(value).__name__}; write it as text"
+    raise DataError(msg)
+
+
+def _label(value: Any, name: str, at: str) -> bool:
+    found = _LABELS.get(str(value).strip().lower())
+    if found is None:
+        got = "nothing" if value is None or value == "" else excerpt(value, limit=24)
+        msg = f"{at} must hold 0, 1, true or false in '{name}', got {got}; label it or leave it out"
+        raise DataError(msg)
+    return found
+
+
+def _messages(value: Any, *, at: str) -> tuple[Message, ...]:
+    """A list of messages, or JSON of one; ``content`` may stand for ``text``."""
+    if value is None or value == "":
+        return ()
+    found = _parsed(value, at=at) if isinstance(value, str) else value
+    is_list = isinstance(found, list)
+    if not is_list or not all(_is_message(each) for each in found):
+        msg = (
+            f"{at} must be a list of messages, each with role (user or assistant) and text, "
+            f"got {'others' if is_list else type(found).__name__}; write it so"
+        )
+        raise DataError(msg)
+    return tuple(Message(each["role"], _said(each)) for each in found)
+
+
+def _is_message(each: Any) -> bool:
+    if not isinstance(each, Mapping) or each.get("role") not in _SPEAKERS:
+        return False
+    return isinstance(_said(each), str)
+
+
+def _said(each: Mapping[str, Any]) -> Any:
+    # A table has both columns where any message has both.
+    text = each.get("text")
+    return each.get("content") if text is None else text
+
+
+def _read_csv(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    # The default of 131,072 characters would stop at a long reply.
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.reader(file, strict=True)
+        try:
+            header = next(rows, [])
+            line = rows.line_num
+            for row in rows:
+                if row and len(row) != len(header):
+                    msg = (
+                        f"{path} line {rows.line_num} must have {len(header)} fields, got "
+                        f"{len(row)}; put texts that hold commas in double quotes"
+                    )
+                    raise DataError(msg)
+                if row:
+                    yield f"line {line + 1}", dict(zip(header, row, strict=True))
+                line = rows.line_num
+        except csv.Error as error:
+            msg = f"{path} line {rows.line_num} must be CSV, got: {error}; mend that row"
+            raise DataError(msg) from None
+
+
+def _read_jsonl(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    with path.open(encoding="utf-8-sig", newline="\n") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            row = _parsed(line, at=f"{path} line {number}")
+            if not isinstance(row, dict):
+                got = type(row).__name__
+                msg = f"{path} line {number} must be a JSON object, got {got}; name its columns"
+                raise DataError(msg)
+            yield f"line {number}", row
+
+
+def _parsed(text: str, *, at: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        told = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
+        msg = f"{at} must be JSON, got: {told}; mend it"
+        raise DataError(msg) from None
+
+
+def _read_parquet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    number = 0
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield f"row {number}", row
+    except pa.ArrowException as error:
+        reason = shortened(str(error).partition("\n")[0], limit=140)
+        msg = f"{path} must be a parquet file, got: {reason}; write it again"
+        raise DataError(msg) from None
+
+
+_READERS: dict[str, Callable[[Path], Iterator[tuple[str, Mapping[str, Any]]]]] = {
+    ".csv": _read_csv,
+    ".jsonl": _read_jsonl,
+    ".parquet": _read_parquet,
+}
