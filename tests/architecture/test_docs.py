@@ -35,7 +35,14 @@ MADE_BY_A_RUN = (
     "reports",
 )
 # Names that stand for something of the reader's own.
-EXAMPLES = ("plugins/shouting.py", "my/prompts.jsonl", "my/target", ".dvc/config.local")
+EXAMPLES = (
+    "plugins/shouting.py",
+    "my/prompts.jsonl",
+    "my/labelled.csv",
+    "my/judge.yaml",
+    "my/target",
+    ".dvc/config.local",
+)
 SETTINGS_OF_LIBRARIES = ("HF_HOME", "HF_TOKEN")
 
 

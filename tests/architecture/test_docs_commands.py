@@ -36,6 +36,7 @@ RUN_ELSEWHERE = {
     "astra status": ("tests/flows", "status_lines"),
     "astra promote": ("tests/tasks/promotion/test_decision.py", "promote_attacker"),
     "astra rollback": ("tests/tasks/promotion/test_decision.py", "rollback"),
+    "astra calibrate": ("tests/flows/test_calibration.py", "calibrate"),
     "astra trial": ("tests/flows/test_trial.py", "flows.cli"),
     "astra reevaluate": ("tests/flows", "champion_reevaluation"),
     "astra examples": ("tests/end_to_end/test_pipeline.py", "flows.cli"),

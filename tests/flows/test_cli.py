@@ -30,7 +30,18 @@ def test_help_answers_at_once_and_names_every_command(tmp_path):
     )
 
     assert 0 == result.returncode
-    names = ("run", "check", "doctor", "status", "promote", "rollback", "reevaluate", "trial", "ui")
+    names = (
+        "run",
+        "calibrate",
+        "check",
+        "doctor",
+        "status",
+        "promote",
+        "rollback",
+        "reevaluate",
+        "trial",
+        "ui",
+    )
     for name in names:
         assert f"\n  {name} " in result.stdout
 
