@@ -48,6 +48,20 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "reward": {
             "adversarial": "astra_core.rewards.adversarial:AdversarialReward",
             "stress_testing": "astra_core.rewards.stress_testing:StressTestingReward",
+            "terms": "astra_core.rewards.terms:TermsReward",
+        },
+        # Of the reward ``terms``.
+        "term": {
+            "reply": "astra_core.rewards.score_terms:ReplyScore",
+            "probe_score": "astra_core.rewards.score_terms:ProbeScore",
+            "likelihood": "astra_core.rewards.likelihood_terms:Implausibility",
+            "kl": "astra_core.rewards.likelihood_terms:KLToReference",
+            "novelty": "astra_core.rewards.novelty_terms:NgramNovelty",
+            "word_novelty": "astra_core.rewards.novelty_terms:WordNovelty",
+            "embedding_novelty": "astra_core.rewards.novelty_terms:EmbeddingNovelty",
+            "gibberish": "astra_core.rewards.text_terms:Gibberish",
+            "length": "astra_core.rewards.score_terms:Length",
+            "goal": "astra_core.rewards.text_terms:GoalSimilarity",
         },
         "trainer": {"trainer": "astra_core.training.trainer:Trainer"},
         "optimizer": {
@@ -77,6 +91,7 @@ BASES: Mapping[str, str] = MappingProxyType(
         "sampler": "astra_core.sampler:Sampler",
         "scorer": "astra_core.scorer:Scorer",
         "reward": "astra_core.reward:Reward",
+        "term": "astra_core.rewards.term:Term",
         "trainer": "astra_core.training.trainer:Trainer",
         "optimizer": "astra_core.training.optimizers:OptimizerPlugin",
         "schedule": "astra_core.training.optimizers:SchedulePlugin",
@@ -84,7 +99,7 @@ BASES: Mapping[str, str] = MappingProxyType(
     }
 )
 # Declared on the class, and asked for before anything is built.
-_DECLARED = {"sampler": "gives", "algorithm": "needs"}
+_DECLARED = {"sampler": "gives", "algorithm": "needs", "reward": "needs", "term": "needs"}
 
 
 def resolve(kind: str, name: str) -> type[Any]:

@@ -3,23 +3,58 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Set as AbstractSet
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
 from astra_core.config import Section
+from astra_core.errors import ConfigurationError
 from astra_core.extensions.calls import is_number, plugin_call, refuse, spelled
-from astra_core.rollout import Graph, Node
+from astra_core.rollout import Graph, Node, Prompt
+from astra_core.system import System
+
+Signal = Literal["target_logprobs", "reference", "goal"]
+"""``target_logprobs``: of the probe, from the target. ``reference``: the same from the reference.
+``goal``: a column of the prompts."""
+
+ALL_SIGNALS: frozenset[Signal] = frozenset({"target_logprobs", "reference", "goal"})
+
+# For each signal, the line that says what is missing.
+_LACKING: dict[Signal, str] = {
+    "target_logprobs": "reward '{name}' must have a target that gives log-probabilities of a "
+    "probe, got one that gives none; set the weight of its likelihood to 0, or measure it under "
+    "the reference (reward terms, likelihood: {{under: reference}})",
+    "reference": "reward '{name}' must have reference log-probabilities, got a sampler that gives "
+    "none; name another rollouts.sampler, such as 'tree', or leave the terms out that ask for them",
+    "goal": "reward '{name}' must have prompts with a goal, got none; name the column in "
+    "prompts.goal_column, or leave the terms out that ask for it",
+}
 
 
 class Reward(ABC):
     """Score minus penalties; may have a memory."""
+
+    needs: ClassVar[frozenset[Signal]] = frozenset()
+    """Signals that it cannot do without, under any options; see ``needs_with``."""
 
     class Options(Section):
         """A reward without options."""
 
     def __init__(self, options: Section) -> None:
         self.options = options
+
+    @classmethod
+    def needs_with(cls, options: Section) -> frozenset[Signal]:
+        """What it needs under these options; overridden where they decide."""
+        del options
+        return cls.needs
+
+    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:  # noqa: B027  # optional
+        """Learns who talks and what the prompts are; every sampler calls it when it is built.
+
+        An evaluation prepares its own copy, with the prompts of the evaluation.
+        """
 
     @abstractmethod
     def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
@@ -39,6 +74,26 @@ class Reward(ABC):
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # none by default
         """Restores what ``state`` returned."""
+
+
+def check_signals(
+    name: str, reward: type[Reward], options: Section, *, gives: AbstractSet[Signal]
+) -> None:
+    """Returns if a reward of these options gets what it needs.
+
+    Args:
+        name: What params.yaml calls it.
+        reward: Its class.
+        options: Its own.
+        gives: The signals that there are.
+
+    Raises:
+        ConfigurationError: One is lacking; says which, and the way out.
+    """
+    with plugin_call("reward", reward, "needs_with"):
+        needs = frozenset(reward.needs_with(options))
+    for signal in sorted(needs - gives):
+        raise ConfigurationError(_LACKING[signal].format(name=name))
 
 
 def mean_parts(

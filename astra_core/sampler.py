@@ -50,6 +50,8 @@ class Sampler(ABC):
         self.max_failed_fraction = max_failed_fraction
         # Seconds of scoring so far; the Trainer reports them separately from the rest of a rollout.
         self.score_s = 0.0
+        with plugin_call("reward", reward, "prepare"):
+            reward.prepare(system, self.prompts)
 
     @property
     @abstractmethod

@@ -27,7 +27,8 @@ _CALLED: Mapping[str, frozenset[str]] = MappingProxyType(
             | {"remember", "state", "load_state"}
         ),
         "scorer": frozenset({"score", "version"}),
-        "reward": frozenset({"assign", "remember", "state", "load_state"}),
+        "reward": frozenset({"assign", "remember", "state", "load_state", "prepare", "needs_with"}),
+        "term": frozenset({"values", "remember", "state", "load_state", "prepare", "needs_with"}),
         "trainer": frozenset(
             {"train", "resume", "dry_run", "plan", "harness", "optimizer"}
             | {"figures", "state", "load_state"}

@@ -12,7 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from astra_core.config import NonNegative, Section
-from astra_core.reward import Reward, mean_parts
+from astra_core.reward import Reward, Signal, mean_parts
 from astra_core.rewards.novelty import NoveltyMemory
 from astra_core.rollout import Graph, Node
 
@@ -45,6 +45,11 @@ class AdversarialReward(Reward):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._memory = NoveltyMemory(decay=options.novelty_decay)
+
+    @classmethod
+    def needs_with(cls, options: Section) -> frozenset[Signal]:
+        """The target's log-probabilities, unless they count for nothing."""
+        return frozenset({"target_logprobs"} if getattr(options, "nll_weight", 0.0) else ())
 
     def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
         """Rewards every node that did not fail; a failed one keeps 0 and is never trained on."""

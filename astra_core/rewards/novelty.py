@@ -46,6 +46,14 @@ class NoveltyMemory:
         return sum(bonuses) / len(bonuses)
 
     def _bins(self, text: str) -> list[int]:
-        words = ["^", *_WORD.findall(text.lower()), "$"]
-        grams = [" ".join(words[i : i + n]) for n in (2, 3) for i in range(len(words) - n + 1)]
-        return [zlib.crc32(gram.encode()) % len(self.counts) for gram in grams]
+        return [zlib.crc32(gram.encode()) % len(self.counts) for gram in self.grams(text)]
+
+    def grams(self, text: str) -> list[str]:
+        """The n-grams that count, words separated by a space; ``^`` and ``$`` are the ends."""
+        return ngrams_of(text)
+
+
+def ngrams_of(text: str) -> list[str]:
+    """Every word 2- and 3-gram of a text, its beginning ``^`` and end ``$`` included."""
+    words = ["^", *_WORD.findall(text.lower()), "$"]
+    return [" ".join(words[i : i + n]) for n in (2, 3) for i in range(len(words) - n + 1)]

@@ -21,7 +21,7 @@ from astra_core.algorithms.functional import (
     sequence_probability,
 )
 from astra_core.config import NonNegative, Section
-from astra_core.reward import Reward
+from astra_core.reward import Reward, Signal
 from astra_core.rollout import Graph, Node
 
 Likelihood = Callable[[Float[Tensor, "B T"], Bool[Tensor, "B T"]], Float[Tensor, " B"]]
@@ -49,6 +49,11 @@ class StressTestingReward(Reward):
         response_weight: NonNegative = Field(default=0.1, description="Of the mean reply score.")
 
     options: Options
+
+    @classmethod
+    def needs_with(cls, options: Section) -> frozenset[Signal]:
+        """The target's log-probabilities, unless they count for nothing."""
+        return frozenset({"target_logprobs"} if getattr(options, "likelihood_weight", 0.0) else ())
 
     def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
         """Rewards every node that did not fail; a failed one keeps 0 and is never trained on."""

@@ -18,6 +18,7 @@ from astra_core.testing.contracts import (
     check_schedule,
     check_scorer,
     check_target,
+    check_term,
     check_trainer,
 )
 from astra_core.testing.sinks import check_sink
@@ -41,6 +42,7 @@ __all__ = [
     "check_scorer",
     "check_sink",
     "check_target",
+    "check_term",
     "check_trainer",
     "tiny_agents",
     "tiny_graph",

@@ -34,6 +34,7 @@ def check_params(params: Params) -> None:
     _check_device(params.machine)
     check_inputs(params)
     _check_needs(params, options)
+    _check_signals(params)
     _check_agents(params)
 
 
@@ -48,6 +49,18 @@ def _check_needs(params: Params, options: Section) -> None:
         given.add("runs")
     sampler = read_options("sampler", params.rollouts.sampler)
     algorithm.check_needs(options, sampler, gives=given)
+
+
+def _check_signals(params: Params) -> None:
+    from astra_core.reward import ALL_SIGNALS, check_signals
+
+    gives = set(ALL_SIGNALS)
+    if "reference" not in resolve("sampler", params.rollouts.sampler.name).gives:
+        gives.discard("reference")
+    if params.prompts.source == "builtin":
+        gives.discard("goal")
+    name = params.reward.name
+    check_signals(name, resolve("reward", name), read_options("reward", params.reward), gives=gives)
 
 
 def _check_agents(params: Params) -> None:

@@ -7,6 +7,7 @@ from astra_core.testing.contracts.sampler import check_sampler
 from astra_core.testing.contracts.schedule import check_schedule
 from astra_core.testing.contracts.scorer import check_scorer
 from astra_core.testing.contracts.target import check_target
+from astra_core.testing.contracts.term import check_term
 from astra_core.testing.contracts.trainer import check_trainer
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "check_schedule",
     "check_scorer",
     "check_target",
+    "check_term",
     "check_trainer",
 ]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.models.language_model import LanguageModel
 from astra_core.registry import NoOptions, resolve
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.rollout import Graph
+from astra_core.rollout import Graph, Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
 from astra_core.testing.tiny import tiny_graph, tiny_node, tiny_prompts
@@ -50,6 +51,19 @@ def sampled_graphs(system: System) -> list[Graph]:
     prompts = tiny_prompts(3)
     sampler = TreeSampler(options, system=system, prompts=prompts, reward=reward, seed=SEED)
     return sampler.roll_out(prompts, iteration=0)
+
+
+def goal_prompts() -> tuple[Prompt, ...]:
+    """The prompts of ``with_goals``."""
+    told = {"goal": "so bad and worse", "category": "tone"}
+    return tuple(Prompt(own.prompt_id, own.text, told) for own in tiny_prompts(3))
+
+
+def with_goals(graphs: Sequence[Graph]) -> list[Graph]:
+    """The graphs of ``sampled_graphs``, their prompts with a goal."""
+    return [
+        replace(graph, prompt=prompt) for graph, prompt in zip(graphs, goal_prompts(), strict=True)
+    ]
 
 
 def rewarded_graphs(system: System) -> list[Graph]:

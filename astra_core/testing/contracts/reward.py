@@ -12,8 +12,10 @@ from astra_core.testing.contracts.common import (
     built,
     check_figures,
     failed_graph,
+    goal_prompts,
     promise,
     sampled_graphs,
+    with_goals,
 )
 from astra_core.testing.tiny import tiny_system
 
@@ -21,7 +23,8 @@ from astra_core.testing.tiny import tiny_system
 def check_reward(plugin: str | type[Reward], **options: Any) -> None:
     """Returns if a reward may be named under ``reward``.
 
-    - Its options refuse unknown keys, and it is built as ``Class(options)``.
+    - Its options refuse unknown keys, and it is built as ``Class(options)``; then ``prepare``
+      shows it the system and the prompts.
     - ``assign`` gives every turn a finite reward, 0 to one that failed, and changes no attribute
       but ``reward`` and ``novelty``; graphs stay in order.
     - ``assign`` remembers nothing: the second call gives what the first gave.
@@ -35,8 +38,10 @@ def check_reward(plugin: str | type[Reward], **options: Any) -> None:
     Raises:
         AssertionError: A promise is broken.
     """
+    system = tiny_system(SEED)
     reward: Reward = built("reward", plugin, options)
-    graphs = [*sampled_graphs(tiny_system(SEED)), failed_graph()]
+    reward.prepare(system, goal_prompts())
+    graphs = [*with_goals(sampled_graphs(system)), failed_graph()]
     rewarded = reward.assign(graphs)
     promise(len(rewarded) == len(graphs), "one graph comes back per graph")
     for graph, given in zip(graphs, rewarded, strict=True):
@@ -48,6 +53,7 @@ def check_reward(plugin: str | type[Reward], **options: Any) -> None:
     check_figures(reward.remember(rewarded))
     later = reward.assign(graphs)
     resumed: Reward = built("reward", plugin, options)
+    resumed.prepare(system, goal_prompts())
     resumed.load_state({name: value.clone() for name, value in reward.state().items()})
     promise(_texts(resumed.assign(graphs)) == _texts(later), "state() holds all of the memory")
 

@@ -1,0 +1,95 @@
+"""A term of the reward ``terms``: one quantity of a turn, which the reward weights and adds up."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from astra_core.config import Section
+from astra_core.reward import Signal
+from astra_core.rollout import Graph, Node, Prompt
+from astra_core.system import System
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn that did not fail, and where its conversation began.
+
+    Attributes:
+        prompt: Opened the conversation; its metadata may have a ``goal``.
+        opening_ids: What the attacker had read before its first probe, in its own tokenizer.
+        node: The turn.
+    """
+
+    prompt: Prompt
+    opening_ids: tuple[int, ...]
+    node: Node
+
+    @property
+    def text(self) -> str:
+        """The probe for people."""
+        return self.node.probe_text
+
+
+class Term(ABC):
+    """One quantity of a turn; may have a memory.
+
+    A class of your own is named as ``name`` of a term by import path or file;
+    ``astra_core.testing.check_term`` checks what is promised here.
+    """
+
+    needs: ClassVar[frozenset[Signal]] = frozenset()
+    """Signals without which the quantity has no meaning; see ``needs_with``."""
+
+    weight: ClassVar[float] = 1.0
+    """Of the quantity in the reward where params.yaml names none; negative for what is unwanted."""
+
+    is_novelty: ClassVar[bool] = False
+    """True if it is a share of the probe that is new, in [0, 1]; nodes then carry it."""
+
+    class Options(Section):
+        """A term without options."""
+
+    def __init__(self, options: Section) -> None:
+        self.options = options
+
+    @classmethod
+    def needs_with(cls, options: Section) -> frozenset[Signal]:
+        """What it needs under these options; overridden where they decide."""
+        del options
+        return cls.needs
+
+    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:  # noqa: B027  # optional
+        """Learns before the first rollout who talks and what the prompts are; see ``Reward``."""
+
+    @abstractmethod
+    def values(self, turns: Sequence[Turn]) -> list[float]:
+        """One finite number per turn, in order; does not change the memory.
+
+        Args:
+            turns: Those of one experience or evaluation that did not fail.
+        """
+
+    def remember(self, turns: Sequence[Turn]) -> None:  # noqa: B027  # most have no memory
+        """Updates the memory with an experience that was rewarded."""
+
+    def state(self) -> Mapping[str, Tensor]:
+        """What ``remember`` has built, for a checkpoint."""
+        return {}
+
+    def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # none by default
+        """Restores what ``state`` returned."""
+
+
+def turns_of(graphs: Sequence[Graph]) -> list[Turn]:
+    """Every turn of the graphs that did not fail, in their order."""
+
+    def own(graph: Graph) -> Iterator[Turn]:
+        opening = graph.children[0].context_ids if graph.children else ()
+        for node in graph.nodes():
+            if not node.has_failed:
+                yield Turn(graph.prompt, opening, node)
+
+    return [turn for graph in graphs for turn in own(graph)]
