@@ -50,6 +50,7 @@ class Embedder:
             self._model, self._tokenizer = reference.model, reference.tokenizer
         elif self._model is None:
             self._model, self._tokenizer = _loaded(self._options.folder, reference.device)
+        self._last = ((), torch.zeros(0, 0))
         texts = [prompt.text for prompt in prompts[:_MAX_CENTRE]]
         if texts:
             self._centre = self._states(texts).mean(dim=0)

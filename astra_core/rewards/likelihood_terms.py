@@ -67,7 +67,7 @@ class Implausibility(Term):
     def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
         """Takes note of the reference, for a relative floor."""
         del prompts
-        self._system = system
+        self._system, self._asked = system, ()
 
     def values(self, turns: Sequence[Turn]) -> list[float]:
         """Nats per token beyond the floor."""
