@@ -18,7 +18,10 @@ from tasks.stages import rollouts
 
 PAGE = ROOT / "docs" / "extending.md"
 NOTEBOOK = "tasks.stages.training"
-FURTHER = [ROOT / "docs" / name for name in ("prompts.md", "state_and_figures.md", "agents.md")]
+FURTHER = [
+    ROOT / "docs" / name
+    for name in ("prompts.md", "state_and_figures.md", "agents.md", "rewards.md")
+]
 OWN = [code for code in blocks(PAGE, "python") if NOTEBOOK not in code]
 SCRIPTS = [*OWN, *(code for page in FURTHER for code in blocks(page, "python"))]
 TITLES = re.findall(r"^## (.+)$", PAGE.read_text("utf-8"), re.MULTILINE)

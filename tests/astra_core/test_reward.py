@@ -1,6 +1,12 @@
+import pytest
+
 from astra_core.config import Section
-from astra_core.reward import Reward
-from astra_core.testing import check_reward, tiny_graph
+from astra_core.errors import ConfigurationError
+from astra_core.reward import ALL_SIGNALS, Reward, check_signals
+from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.rewards.stress_testing import StressTestingReward
+from astra_core.samplers.tree import TreeSampler
+from astra_core.testing import check_reward, tiny_graph, tiny_prompts, tiny_system
 
 
 class Flat(Reward):
@@ -17,3 +23,51 @@ def test_a_reward_without_a_memory_need_not_say_so():
 
     assert {} == reward.state()
     check_reward(Flat)
+
+
+class Needy(Reward):
+    """Needs all there is, and notes what it is shown."""
+
+    needs = ALL_SIGNALS
+
+    def prepare(self, system, prompts):
+        self.shown = (system, prompts)
+
+    def assign(self, graphs):
+        return list(graphs)
+
+
+@pytest.mark.parametrize(
+    ("lacking", "message"),
+    [
+        (
+            "target_logprobs",
+            r"a target that gives log-probabilities .*\(reward terms, likelihood: {un",
+        ),
+        ("reference", "must have reference log-probabilities, got a sampler"),
+        ("goal", "must have prompts with a goal, got none; name the column"),
+    ],
+)
+def test_a_signal_that_is_lacking_is_one_line_with_the_way_out(lacking, message):
+    check_signals("needy", Needy, Section(), gives=ALL_SIGNALS)
+    with pytest.raises(ConfigurationError, match=message) as refused:
+        check_signals("needy", Needy, Section(), gives=ALL_SIGNALS - {lacking})
+
+    assert str(refused.value).startswith("reward 'needy' must have ")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("reward", "weight"),
+    [(AdversarialReward, "nll_weight"), (StressTestingReward, "likelihood_weight")],
+)
+def test_a_likelihood_that_counts_for_nothing_needs_none(reward, weight):
+    assert {"target_logprobs"} == reward.needs_with(reward.Options())
+    assert set() == reward.needs_with(reward.Options(**{weight: 0.0}))
+
+
+def test_a_sampler_shows_its_reward_who_talks():
+    system, prompts, reward = tiny_system(), tiny_prompts(2), Needy(Section())
+    TreeSampler(TreeSampler.Options(), system=system, prompts=prompts, reward=reward, seed=0)
+
+    assert (system, prompts) == reward.shown

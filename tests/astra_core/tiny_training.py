@@ -28,12 +28,12 @@ def configured(**changes):
     return TrainingConfiguration.read({**SHORT, **changes}, where="training")
 
 
-def sampler_of(system, *, seed=1, kind=TreeSampler):
+def sampler_of(system, *, seed=1, kind=TreeSampler, reward=None):
     return kind(
         TreeSampler.Options(tree_width=3, tree_depth=2, num_responses=1),
         system=system,
         prompts=tiny_prompts(5),
-        reward=AdversarialReward(AdversarialReward.Options()),
+        reward=reward or AdversarialReward(AdversarialReward.Options()),
         seed=seed,
     )
 
@@ -49,6 +49,7 @@ def trainer_of(
     device="cpu",
     sampler=TreeSampler,
     trainer=Trainer,
+    reward=None,
     **options,
 ):
     """A Trainer as a new process would build it."""
@@ -65,7 +66,7 @@ def trainer_of(
     )
     return trainer(
         config,
-        sampler_of(system, kind=sampler),
+        sampler_of(system, kind=sampler, reward=reward),
         algorithm(algorithm.Options(), system=system)
         if algorithm
         else build("algorithm", choice, system=system),

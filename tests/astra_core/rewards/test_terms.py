@@ -2,6 +2,7 @@ import math
 from copy import deepcopy
 
 import pytest
+from tiny_training import assert_same_state, configured, trainer_of, weights_of
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError, PluginError
@@ -160,6 +161,47 @@ def test_a_copy_for_an_evaluation_learns_nothing_from_the_training():
 
     assert before == rewards(copy)
     assert before != rewards(reward)
+
+
+CHANGES = {"training_steps": 4, "num_episodes_per_experience": 2, "evaluate": "none"}
+MEMORIES = ("novelty", "word_novelty", "embedding_novelty")
+
+
+def resumable():
+    terms = {label: {"weight": 1.0, "normalise": True} for label in ("reply", *MEMORIES)}
+    terms["likelihood"] = EVERY["likelihood"]
+    return reward_of(terms=terms, constraint={"term": "reply", "at_least": 0.9})
+
+
+def cut_and_resumed(folder):
+    cut = trainer_of(configured(**CHANGES), folder, reward=resumable())
+    next(report for report in cut.steps() if report.training_step == 3)
+    resumed = trainer_of(configured(**CHANGES), folder, reward=resumable())
+    resumed.resume()
+    return resumed
+
+
+def test_a_resumed_run_ends_with_the_same_bytes(tmp_path):
+    whole = trainer_of(configured(**CHANGES), tmp_path / "whole", reward=resumable())
+    expected = [report.row() for report in whole.steps()]
+    resumed = cut_and_resumed(tmp_path / "cut")
+    done = resumed.progress.step
+
+    assert 0 < done < len(expected)
+    assert expected[done:] == [report.row() for report in resumed.steps()]
+    assert weights_of(whole) == weights_of(resumed)
+    assert_same_state(whole.store.newest(), resumed.store.newest())
+
+
+def test_a_resumed_run_needs_that_state(tmp_path, monkeypatch):
+    """Otherwise the test above could not fail."""
+    whole = trainer_of(configured(**CHANGES), tmp_path / "whole", reward=resumable())
+    whole.train()
+    monkeypatch.setattr(TermsReward, "load_state", lambda *_: None)
+    resumed = cut_and_resumed(tmp_path / "cut")
+    resumed.train()
+
+    assert weights_of(whole) != weights_of(resumed)
 
 
 @pytest.mark.parametrize(

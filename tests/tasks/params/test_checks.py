@@ -46,6 +46,8 @@ MISTAKES = [
     ("system.scorer.name", "json:nothing", "must be importable, got AttributeError"),
     ("system.scorer.name", "json:dumps", "must be a class, got function"),
     ("training.algorithm.name", "ppoo", "unknown algorithm 'ppoo'"),
+    ("reward", {"name": "terms", "options": {"terms": {"kll": {}}}}, "unknown term 'kll'"),
+    ("reward", {"name": "terms", "options": {"terms": {"goal": {}}}}, "must have prompts with a g"),
     ("training.optimizer.name", "adamm", "unknown optimizer 'adamm'"),
     ("training.schedule.name", "slow", "unknown schedule 'slow'"),
     ("training.trainer.name", "mine", "unknown trainer 'mine'"),
