@@ -15,6 +15,7 @@ from astra_core.agent_settings import (
     Part,
     check_roles,
 )
+from astra_core.kl_settings import KLConfiguration
 from astra_core.sections import Choice, Count, NonNegative, Positive, Probability, Section
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "EarlyStopping",
     "EvaluationConfiguration",
     "GenerationConfiguration",
+    "KLConfiguration",
     "LoraConfiguration",
     "MachineConfiguration",
     "NonNegative",
@@ -146,9 +148,9 @@ class EarlyStopping(Section):
     )
     min_delta: NonNegative = Field(default=0.0, description="A smaller gain is no improvement.")
     max_kl_nats: Positive | None = Field(
-        default=None,
+        default=30.0,
         description="Mean KL to the reference per probe of an experience; from one above it "
-        "nothing is learned and training ends.",
+        "nothing is learned and training ends. null never stops.",
     )
     max_optimizer_steps: Count | None = Field(
         default=None, description="Updates; the last may be in the middle of an experience."
@@ -256,6 +258,7 @@ class TrainingConfiguration(Section):
         description="The attacker that a run ends with: the best of those evaluated, or the last. "
         "Without an evaluation of a trained attacker it is the last.",
     )
+    kl: KLConfiguration = KLConfiguration()
     early_stopping: EarlyStopping = EarlyStopping()
     checkpoint: CheckpointConfiguration = CheckpointConfiguration()
     max_nonfinite_steps: int = Field(

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from astra_core.algorithms.functional import aggregate, aggregation_weights, nll_losses
+from astra_core.algorithms.movement import movement_figures
 from astra_core.algorithms.policy import PolicyBatch, PolicyStep, collated, mean_of
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.rollout import Node, Path
@@ -43,4 +44,5 @@ def copying_loss(
     logprobs = token_logprobs(attacker.model, batch.rows, plan=attacker.plan)
     losses = nll_losses(logprobs, weights=batch.advantages[:, 0])
     total = aggregate(losses, batch.mask, mode=aggregation).total
-    return total, {"copied_nll_nats": mean_of(-logprobs, batch)}
+    moved = movement_figures(logprobs, batch.behaviour_logprobs, batch.mask, weight=batch.weight)
+    return total, {**moved, "copied_nll_nats": mean_of(-logprobs, batch)}

@@ -25,6 +25,7 @@ from astra_core.algorithms.functional.preference_variants import (
     copied_pair_losses,
     on_policy_weights,
 )
+from astra_core.algorithms.movement import movement_figures
 from astra_core.config import NonNegative, Positive
 from astra_core.engine.logprobs import token_logprobs, token_logprobs_and_collisions
 from astra_core.models.rows import TokenRows, pad_rows
@@ -81,12 +82,15 @@ class PreferenceBatch:
         reference_logprobs: Of every probe token under the reference, nats.
         mask: True at the tokens that are trained.
         num_tokens: Real tokens in ``rows``.
+        behaviour_logprobs: Of every probe token under the policy that sampled, nats; None where
+            that is unknown.
     """
 
     rows: TokenRows
     reference_logprobs: Float[Tensor, "B T"]
     mask: Bool[Tensor, "B T"]
     num_tokens: int
+    behaviour_logprobs: Float[Tensor, "B T"] | None = None
 
     @property
     def weight(self) -> float:
@@ -125,13 +129,17 @@ def preference_batch(pairs: Sequence[PreferencePair], system: System) -> Prefere
         device=system.attacker.device,
     )
     reference = torch.zeros(rows.continuation_mask.shape)
+    behaviour = torch.zeros(rows.continuation_mask.shape)
     mask = torch.zeros(rows.continuation_mask.shape, dtype=torch.bool)
     for row, node in enumerate(nodes):
         reference[row, : len(node.probe_ids)] = torch.tensor(node.reference_logprobs)
+        behaviour[row, : len(node.probe_ids)] = torch.tensor(node.probe_logprobs)
         mask[row, : len(node.probe_ids)] = torch.tensor(node.probe_mask)
     device = system.attacker.device
     num_tokens = sum(len(node.context_ids) + len(node.probe_ids) for node in nodes)
-    return PreferenceBatch(rows, reference.to(device), mask.to(device), num_tokens)
+    return PreferenceBatch(
+        rows, reference.to(device), mask.to(device), num_tokens, behaviour.to(device)
+    )
 
 
 PairLosses = Callable[[Float[Tensor, " N"], Float[Tensor, " N"]], Float[Tensor, " N"]]
@@ -210,7 +218,7 @@ def preference_loss(
     chosen, rejected = ratios.chunk(2)
     metrics = preference_metrics(chosen.detach(), rejected.detach(), beta=beta)
     num_pairs = max(len(chosen), 1)
-    own, figures = losses(chosen, rejected), dict[str, float]()
+    own, figures = losses(chosen, rejected), _moved(logprobs, batch)
     if weights is not None:
         figures["pair_weight"] = float(weights.sum()) / num_pairs
         own = own * weights
@@ -225,6 +233,14 @@ def preference_loss(
         "chosen_reward": float(metrics.chosen_rewards.sum()) / num_pairs,
         "rejected_reward": float(metrics.rejected_rewards.sum()) / num_pairs,
     }
+
+
+def _moved(logprobs: Float[Tensor, "B T"], batch: PreferenceBatch) -> dict[str, float]:
+    """How far the attacker is from the policy that sampled, where that is known."""
+    before = batch.behaviour_logprobs
+    if before is None:
+        return {}
+    return movement_figures(logprobs, before, batch.mask, weight=batch.weight)
 
 
 def _read(

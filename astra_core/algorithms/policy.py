@@ -30,6 +30,7 @@ from astra_core.algorithms.functional import (
     sequence_log_ratios,
 )
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty
+from astra_core.algorithms.movement import movement_figures
 from astra_core.config import NonNegative
 from astra_core.engine.logprobs import token_logprobs, token_logprobs_and_entropies
 from astra_core.models.rows import TokenRows, pad_rows
@@ -276,6 +277,7 @@ def policy_loss(
     moved = kl_estimates(batch.behaviour_logprobs, now, estimator="k3")
     ratios = importance_ratios(now - batch.behaviour_logprobs)
     return total, {
+        **movement_figures(now, batch.behaviour_logprobs, batch.mask, weight=batch.weight),
         "policy_kl_nats": mean_of(moved, batch),
         "ratio": mean_of(ratios, batch),
         "advantage": mean_of(batch.advantages.expand_as(batch.mask), batch),

@@ -22,11 +22,14 @@ import torch
 from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Batch
+from astra_core.algorithms.movement import moved_means
+from astra_core.config import KLConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.extensions.promises import loss_of
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Graph
 from astra_core.training.harness import Experience
+from astra_core.training.kl_control import is_beyond
 from astra_core.training.progress import Progress
 from astra_core.training.update import Update, Updates
 
@@ -50,6 +53,8 @@ class HandLoop:
         first_graphs: Rollouts of the untrained attacker, the first experience.
         noted: Hears of each experience.
         told: Hears of each update, the experience it learned from, and whether it is the first.
+        closed: Hears of each experience that is learned.
+        kl: How far an experience may move the attacker.
     """
 
     def __init__(
@@ -61,6 +66,8 @@ class HandLoop:
         first_graphs: Sequence[Graph] | None,
         noted: Callable[[Experience], None],
         told: Callable[[Update, Experience, bool], object],
+        closed: Callable[[Experience], object],
+        kl: KLConfiguration,
     ) -> None:
         self._updates = updates
         self._attacker = attacker
@@ -68,6 +75,8 @@ class HandLoop:
         self._first_graphs = first_graphs
         self._noted = noted
         self._told = told
+        self._closed = closed
+        self._kl = kl
         self._scopes = ExitStack()
         self._passes: list[_Pass] = []
         self._begun: int | None = None
@@ -119,6 +128,8 @@ class HandLoop:
         if begun is None:
             return
         self._require_count(begun)
+        if self._experience is not None and self._experience.iteration == begun:
+            self._closed(self._experience)
         self._updates.move_schedule()
         self._counted = self._progress().training_step = begun + 1
 
@@ -163,7 +174,7 @@ class HandLoop:
         self._scopes.close()
         self._norm = self._updates.prepare(self._experience.iteration)
         self._lr = float(optimizer.param_groups[0]["lr"])
-        if not self._is_finite():
+        if not self._is_finite() or is_beyond(self._kl, self._figures()):
             optimizer.zero_grad(set_to_none=True)
 
     def _after(self, *_: Any) -> None:
@@ -172,17 +183,26 @@ class HandLoop:
             return
         passes, is_skipped = self._passes, not self._is_finite()
         self._passes, is_first, self._is_first = [], self._is_first, False
-        names = sorted({name for each in passes for name in each.logs})
+        metrics = self._figures(passes)
         update = Update(
             loss=_mean([each.loss for each in passes], passes),
             grad_norm=self._norm,
             lr=self._lr,
             num_tokens=sum(each.batch.num_tokens for each in passes),
             is_skipped=is_skipped,
-            metrics={n: _mean([each.logs.get(n, 0.0) for each in passes], passes) for n in names},
+            metrics=metrics,
             train_s=time.perf_counter() - self._start,
+            is_cut=is_beyond(self._kl, metrics),
         )
         self._told(update, self._experience, is_first)
+
+    def _figures(self, passes: Sequence[_Pass] | None = None) -> dict[str, float]:
+        """Means of the update's figures, those of movement over its probes."""
+        passes = self._passes if passes is None else passes
+        names = sorted({name for each in passes for name in each.logs})
+        return moved_means(
+            {name: _mean([each.logs.get(name, 0.0) for each in passes], passes) for name in names}
+        )
 
     def _is_finite(self) -> bool:
         losses = [each.loss for each in self._passes]

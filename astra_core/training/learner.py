@@ -28,6 +28,7 @@ class Learner:
         optimizer: Of these weights.
         schedule: Of their rates.
         schedule_name: As in params.yaml.
+        lr_factor: What each update multiplies the schedule's rates by; see ``training.kl``.
         metric: The figure of an evaluation that the schedule follows; None for one of the step.
 
     Args:
@@ -65,11 +66,26 @@ class Learner:
         self.schedule_name = config.schedule.name
         self.metric = followed(self._mover)
         self._active_groups: list[dict[str, Any]] = list(self.optimizer.param_groups)
+        self.lr_factor = 1.0
+        self._scheduled: list[Any] = []
+        self.optimizer.register_step_pre_hook(self._scale)
+        self.optimizer.register_step_post_hook(self._restore)
 
     @property
     def lr(self) -> float:
         """Of the first group."""
-        return float(self.optimizer.param_groups[0]["lr"])
+        return float(self.optimizer.param_groups[0]["lr"]) * self.lr_factor
+
+    def _scale(self, *_: Any) -> None:
+        """Multiplies the rates for one update; the schedule sees its own alone."""
+        groups = self.optimizer.param_groups
+        self._scheduled = [] if self.lr_factor == 1.0 else [group["lr"] for group in groups]
+        for group, lr in zip(groups, self._scheduled, strict=False):
+            group["lr"] = lr * self.lr_factor
+
+    def _restore(self, *_: Any) -> None:
+        for group, lr in zip(self.optimizer.param_groups, self._scheduled, strict=False):
+            group["lr"] = lr
 
     def active(self) -> list[Parameter]:
         """The weights that the present training step moves."""

@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
+from astra_core.training.kl_control import Move
+
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
@@ -18,7 +20,8 @@ class StepReport:
         grad_norm: Of the weights that were active, before clipping.
         lr: Of the first parameter group.
         num_tokens: Tokens the attacker read in this update.
-        is_skipped: True when a non-finite loss or gradient kept the update from being applied.
+        is_skipped: True when a non-finite loss or gradient, or the trust region of
+            ``training.kl``, kept the update from being applied.
         metrics: Of the algorithm and of the experience, as ``area/name``.
         timings: What differs from run to run. ``time/rollout_s`` (scoring not counted) and
             ``time/score_s`` with the first update of an experience, ``time/train_s``,
@@ -72,6 +75,7 @@ class Progress:
         is_partial: True if a budget ended the run among the updates of its last experience.
         stopped_because: Why the run ended, in words; empty while it runs.
         evaluations: Oldest first.
+        moves: How far each experience moved the attacker, oldest first.
     """
 
     training_step: int = 0
@@ -81,6 +85,7 @@ class Progress:
     is_partial: bool = False
     stopped_because: str = ""
     evaluations: list[EvaluationPoint] = field(default_factory=list)
+    moves: list[Move] = field(default_factory=list)
 
     def record(self) -> dict[str, Any]:
         """For a checkpoint."""
@@ -91,7 +96,9 @@ class Progress:
         """The progress of a ``record``; other keys are ignored."""
         known = {each.name for each in fields(cls)} & record.keys()
         points = [EvaluationPoint(**point) for point in record["evaluations"]]
-        return cls(**{**{name: record[name] for name in known}, "evaluations": points})
+        moves = [Move(**move) for move in record.get("moves", ())]
+        plain = {name: record[name] for name in known}
+        return cls(**{**plain, "evaluations": points, "moves": moves})
 
 
 class Reports:

@@ -110,7 +110,10 @@ class Stopping:
         """Which budget is used up before another update, in words; empty while none is."""
         config = self._config
         if config.max_kl_nats is not None and self._kl_nats > config.max_kl_nats:
-            return f"KL to the reference reached {self._kl_nats:.2f} nats per probe"
+            return (
+                f"KL to the reference reached {self._kl_nats:.2f} nats per probe, beyond "
+                f"training.early_stopping.max_kl_nats of {config.max_kl_nats:g}"
+            )
         if config.max_optimizer_steps is not None and step >= config.max_optimizer_steps:
             return f"{step} optimiser steps are done"
         if config.max_seconds is not None and time.monotonic() - self._started > config.max_seconds:

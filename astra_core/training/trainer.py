@@ -37,6 +37,7 @@ from astra_core.training.evaluation_scheme import (
     require_same_score,
 )
 from astra_core.training.harness import Experience, Harness
+from astra_core.training.kl_control import closed_move, present_factor
 from astra_core.training.learner import configs_of, make_trainable
 from astra_core.training.progress import (
     EvaluationPoint,
@@ -127,6 +128,8 @@ class Trainer:
             first_graphs=first_graphs,
             noted=self._note,
             told=self._updated,
+            closed=self._close,
+            kl=config.kl,
         )
         self.harness = Harness(
             sampler,
@@ -140,6 +143,7 @@ class Trainer:
         self._stopping = Stopping(config.early_stopping)
         self._state = RunState(config, sampler, algorithm, updates=self.updates, trainer=self)
         self._eval_s = 0.0
+        self._is_cut = False
 
     @classmethod
     def algorithm_for(cls, config: TrainingConfiguration, system: System) -> Algorithm:
@@ -281,6 +285,10 @@ class Trainer:
             if last is not None:
                 yield last
             last = self.update(window, experience, is_first=last is None)
+            if self._is_cut:
+                break
+        if last is not None:
+            self._close(experience)
         if last is not None or not self.progress.is_partial:
             self.updates.move_schedule()
             self.progress.training_step += 1
@@ -289,9 +297,24 @@ class Trainer:
             peaks = peak_memory(self._attacker.device, before=last.timings)
             timings = {**last.timings, **peaks, "time/eval_s": self._eval_s}
             self._eval_s = 0.0
-            yield replace(last, timings=timings)
+            metrics = {**last.metrics, **self.progress.moves[-1].figures()}
+            yield replace(last, timings=timings, metrics=metrics)
+
+    def _close(self, experience: Experience) -> None:
+        """Measures how far an experience moved the attacker, and adapts the rate to it."""
+        move = closed_move(
+            self.config.kl,
+            self.sampler.system,
+            experience,
+            moves=self.progress.moves,
+            is_cut=self._is_cut,
+            world=self.world,
+        )
+        self.progress.moves.append(move)
 
     def _note(self, experience: Experience) -> None:
+        self._is_cut = False
+        self.updates.scale_rates(present_factor(self.progress.moves))
         self.progress.num_empty += int(not experience.steps)
         self._stopping.note(experience.metrics)
 
@@ -329,6 +352,7 @@ class Trainer:
     def _updated(self, update: Update, experience: Experience, is_first: bool) -> StepReport:
         """The report of an update that was made."""
         self.progress.step += 1
+        self._is_cut = update.is_cut
         self.progress.num_nonfinite += int(update.is_skipped)
         limit = self.config.max_nonfinite_steps
         refuse_many_nonfinite(self.progress.num_nonfinite, limit=limit, last=update)

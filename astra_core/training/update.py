@@ -15,6 +15,7 @@ import torch
 
 from astra_core.agents import Agent, separate_models
 from astra_core.algorithm import Algorithm, Batch
+from astra_core.algorithms.movement import moved_means
 from astra_core.config import TrainingConfiguration
 from astra_core.engine.plan import Plan
 from astra_core.engine.products.precision import Precision
@@ -24,6 +25,7 @@ from astra_core.models.language_model import LanguageModel
 from astra_core.training.distributed import World
 from astra_core.training.dumps import batch_tensors, write_dump
 from astra_core.training.harness import Experience
+from astra_core.training.kl_control import is_beyond
 from astra_core.training.learner import learners_of
 from astra_core.training.parts import trained_weights
 from astra_core.training.progress import StepReport
@@ -32,7 +34,12 @@ from astra_core.training.team import own_means
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What an update did; the attributes are those of ``StepReport``."""
+    """What an update did; the attributes are those of ``StepReport``.
+
+    Attributes:
+        is_skipped: For a loss or a gradient that is no number.
+        is_cut: Left out because the attacker had already moved far enough.
+    """
 
     loss: float
     grad_norm: float
@@ -41,6 +48,7 @@ class Update:
     is_skipped: bool
     metrics: Mapping[str, float]
     train_s: float
+    is_cut: bool = False
 
     def report(
         self, step: int, experience: Experience, memory: Mapping[str, float], *, is_first: bool
@@ -53,7 +61,7 @@ class Update:
             grad_norm=self.grad_norm,
             lr=self.lr,
             num_tokens=self.num_tokens,
-            is_skipped=self.is_skipped,
+            is_skipped=self.is_skipped or self.is_cut,
             metrics={
                 **experience.metrics,
                 **{f"train/{name}": value for name, value in self.metrics.items()},
@@ -137,13 +145,14 @@ class Updates:
         loss, metrics = self.gradients(window, training_step=training_step)
         norm = self.clip()
         is_skipped = not (math.isfinite(loss) and math.isfinite(norm))
+        is_cut = is_beyond(self._config.kl, metrics)
         lr = self.learners[0].lr
         if self._agents:
             for learner in self.learners:
                 metrics[f"{learner.name}/lr"] = learner.lr
                 metrics[f"{learner.name}/grad_norm"] = self._norms[learner.name]
         tensors = self._tensors(window) if dump else {}
-        if not is_skipped:
+        if not (is_skipped or is_cut):
             for learner in self.learners:
                 learner.step()
         if dump:
@@ -158,7 +167,13 @@ class Updates:
             is_skipped=is_skipped,
             metrics=metrics,
             train_s=time.perf_counter() - start,
+            is_cut=is_cut,
         )
+
+    def scale_rates(self, factor: float) -> None:
+        """Multiplies the rates of the updates that follow."""
+        for learner in self.learners:
+            learner.lr_factor = factor
 
     def move_schedule(self) -> None:
         """Sets the rate of the next training step."""
@@ -205,7 +220,7 @@ class Updates:
         for learner in self.learners:
             learner.clear_inactive(training_step)
         self._world.add_gradients(self.active())
-        return metrics.pop(""), own_means(metrics, self._agents)
+        return metrics.pop(""), moved_means(own_means(metrics, self._agents))
 
     def clip(self) -> float:
         """The norm of the gradients before each learner's were cut to ``max_grad_norm``."""

@@ -1,6 +1,6 @@
 """What a training leaves: ``reports/training.json`` and a line for the person who waits."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from tasks.records.attacker import Kept
@@ -47,6 +47,8 @@ class TrainingRecord:
         evaluations: Each with ``step``, ``training_step`` and its metrics.
         kept: Whether the exported attacker is the best of those evaluated, or the last.
         parent: The earlier attacker that it began from, if it did.
+        moves: How far each experience moved the attacker, as ``Move``; oldest first.
+        kl_warning: About experiences that moved too far; empty where none did.
     """
 
     run_key: str
@@ -64,6 +66,8 @@ class TrainingRecord:
     evaluations: tuple[dict[str, int | float | None], ...]
     kept: Kept = "best"
     parent: Parent | None = None
+    moves: tuple[dict[str, int | float | bool], ...] = ()
+    kl_warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ class TrainingSummary:
         kept: Whether the exported attacker is the best of those evaluated, or the last.
         training_step: After which the exported attacker was found.
         stopped_because: In words.
+        kl_warning: About experiences that moved too far; empty where none did.
     """
 
     training_steps: int
@@ -89,10 +94,13 @@ class TrainingSummary:
     kept: Kept
     training_step: int
     stopped_because: str
+    kl_warning: str = ""
 
     def summary(self) -> str:
         """One line."""
         where = f"step {self.training_step} of {self.training_steps}; {self.stopped_because}"
+        if self.kl_warning:
+            where += f"; WARNING: {self.kl_warning}"
         if self.value is None:
             return f"the attacker as it was last, not evaluated ({where})"
         name = self.metric.removeprefix("eval/").replace("_", " ")
@@ -102,6 +110,8 @@ class TrainingSummary:
 
 def summary_of(trainer: "Trainer") -> TrainingSummary:
     """How it went, and what the exported attacker scores where it was evaluated."""
+    from astra_core.training.kl_control import movement_warning
+
     progress, best, metric = trainer.progress, trainer.best, trainer.config.metric
     points = progress.evaluations
     is_best = trainer.scheme.keeps_best and bool(best.model)
@@ -116,6 +126,7 @@ def summary_of(trainer: "Trainer") -> TrainingSummary:
         kept="best" if is_best else "last",
         training_step=best.training_step if is_best else progress.training_step,
         stopped_because=progress.stopped_because,
+        kl_warning=movement_warning(trainer.config.kl, progress.moves),
     )
 
 
@@ -149,4 +160,6 @@ def record_of(
             for point in progress.evaluations
         ),
         parent=parent,
+        moves=tuple(asdict(move) for move in progress.moves),
+        kl_warning=summary.kl_warning,
     )

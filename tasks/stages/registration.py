@@ -57,6 +57,9 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
 
+KL_WARNING_TAG = "astra.kl_warning"
+"""Of a run and of a version whose training moved the attacker too far in one experience."""
+
 
 @dataclass(frozen=True, slots=True)
 class RegistrationParams:
@@ -203,6 +206,8 @@ def _log_run(client: "MlflowClient", run: "Run", evidence: Evidence) -> None:
     sync_steps(run.info.run_id, rows, client=client)
     log_inputs(client, run.info.run_id, evidence.datasets)
     log_parent(client, run.info.run_id, evidence.parent)
+    for name, text in _kl_tags(evidence).items():
+        client.set_tag(run.info.run_id, name, text)
     _log_artifacts(client, run.info.run_id, evidence)
 
 
@@ -275,8 +280,15 @@ def _version_tags(evidence: Evidence) -> dict[str, str]:
         "licence": "restricted: authorised red teaming only",
         "prompts_licence": params["prompts"]["licence"],
         "git.commit": provenance().get("git.commit", UNKNOWN),
+        **_kl_tags(evidence),
         **(evidence.parent.tags() if evidence.parent else {}),
     }
+
+
+def _kl_tags(evidence: Evidence) -> dict[str, str]:
+    """A warning about experiences that moved the attacker too far, where there is one."""
+    warning = evidence.training.kl_warning
+    return {KL_WARNING_TAG: warning} if warning else {}
 
 
 def _card(evidence: Evidence) -> str:

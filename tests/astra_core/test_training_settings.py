@@ -60,6 +60,8 @@ EFFECTS = {
     "eval_every": ({}, {"eval_every": 1}),
     "metric": (KL, {**KL, "metric": "eval/failed_rate"}),
     "mode": (KL, {**KL, "mode": "min"}),
+    "kl.max_per_experience_nats": ({}, {"kl": {"max_per_experience_nats": 1e-6}}),
+    "kl.target_per_experience_nats": ({}, {"kl": {"target_per_experience_nats": 1e-3}}),
     "early_stopping.patience": (STUCK, {**STUCK, "early_stopping": {"patience": 1}}),
     "early_stopping.min_delta": (KL, {**KL, "early_stopping": {"min_delta": 1e6}}),
     "early_stopping.max_kl_nats": ({}, {"early_stopping": {"max_kl_nats": 1e-6}}),
@@ -74,6 +76,7 @@ EFFECTS = {
 ELSEWHERE = {
     "trainer": "test_extending",
     "agents": "training/test_learner",
+    "kl.warn_per_experience_nats": "training/test_kl_control",
     "gradient_checkpointing": "models/test_recomputation",
     "checkpoint.export": "tasks/pipeline/test_continuing",
     "checkpoint.resume": "test_resume_policy",

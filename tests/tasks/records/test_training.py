@@ -3,10 +3,18 @@ from dataclasses import asdict, replace
 
 import pytest
 from registry_project import write_reports
+from tiny_training import configured, trainer_of
 
 from astra_core.errors import DataError
 from tasks.records.reports import read_record, write_record
-from tasks.records.training import BestMeasured, Measured, TrainingRecord, TrainingSummary
+from tasks.records.training import (
+    BestMeasured,
+    Measured,
+    TrainingRecord,
+    TrainingSummary,
+    record_of,
+    summary_of,
+)
 
 METRIC = "eval/attack_success_rate"
 RECORD = TrainingRecord(
@@ -89,3 +97,17 @@ def test_the_summary_is_one_line(first, value, line):
     )
 
     assert line == summary.summary()
+    warned = replace(summary, kl_warning="experience 1 moved the attacker far")
+    assert f"{line[:-1]}; WARNING: experience 1 moved the attacker far)" == warned.summary()
+
+
+def test_the_record_says_how_far_each_experience_moved_the_attacker():
+    config = configured(training_steps=2, kl={"warn_per_experience_nats": 1e-4})
+    trainer = trainer_of(config, is_evaluated=False)
+    trainer.train()
+
+    record = record_of(trainer, summary_of(trainer), run_key="5f" * 32, digest="c0" * 32)
+
+    assert [1, 2] == [move["training_step"] for move in record.moves]
+    assert all(move["nats"] > 1e-4 for move in record.moves)
+    assert "nats per probe, beyond training.kl.warn_per_experience_nats" in record.kl_warning

@@ -87,6 +87,19 @@ def test_a_training_that_was_not_evaluated_is_registered(project):
     assert {"scores.png"} == kept
 
 
+def test_a_training_that_moved_too_far_is_tagged(project):
+    report = project / "reports/training.json"
+    found = json.loads(report.read_text())
+    report.write_text(json.dumps({**found, "kl_warning": "experience 2 moved the attacker"}))
+
+    receipt = register()
+
+    client = connect()
+    version = client.get_model_version(receipt.model_name, receipt.version)
+    for tags in (client.get_run(receipt.run_id).data.tags, version.tags):
+        assert "experience 2 moved the attacker" == tags["astra.kl_warning"]
+
+
 def test_register_attacker_keeps_reports_and_pictures(project):
     receipt = register()
 

@@ -1,0 +1,18 @@
+import pytest
+
+from astra_core.errors import ConfigurationError
+from astra_core.kl_settings import KLConfiguration
+
+
+def test_no_experience_moves_far_unnoticed_by_default():
+    config = KLConfiguration()
+
+    assert config.max_per_experience_nats <= config.warn_per_experience_nats < 30.0
+    assert config.target_per_experience_nats is None
+
+
+@pytest.mark.parametrize("name", KLConfiguration.model_fields)
+def test_a_limit_is_positive_or_null(name):
+    assert getattr(KLConfiguration.read({name: None}, where="training.kl"), name) is None
+    with pytest.raises(ConfigurationError, match=f"training.kl.{name}"):
+        KLConfiguration.read({name: 0.0}, where="training.kl")
