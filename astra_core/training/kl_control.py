@@ -10,7 +10,6 @@ are read again, which also sees its last update: that is the movement that warni
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,6 +19,7 @@ from astra_core.algorithms.movement import K3
 from astra_core.kl_settings import KLConfiguration
 from astra_core.rollout import Graph, Node
 from astra_core.system import System
+from astra_core.training.progress import Move
 
 if TYPE_CHECKING:
     from astra_core.training.distributed import World
@@ -32,36 +32,6 @@ BAND = 1.5
 MOST_AT_ONCE = 2.0
 """Times or over this the rate changes from one experience to the next."""
 LOWEST_FACTOR, HIGHEST_FACTOR = 1.0 / 64.0, 8.0
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """How far one experience moved the attacker.
-
-    Attributes:
-        training_step: The experience, counted from 1.
-        nats: KL divergence before || after, mean per probe, by the estimator k3.
-        k1_nats: The same by k1.
-        is_cut: True if the rest of the experience was left out.
-        lr_factor: That its learning rates were multiplied by.
-        next_lr_factor: That those of the next experience are.
-    """
-
-    training_step: int
-    nats: float
-    k1_nats: float
-    is_cut: bool = False
-    lr_factor: float = 1.0
-    next_lr_factor: float = 1.0
-
-    def figures(self) -> dict[str, float]:
-        """For the log, with the last update of the experience."""
-        return {
-            "train/experience_nats": self.nats,
-            "train/experience_k1_nats": self.k1_nats,
-            "train/is_cut": float(self.is_cut),
-            "train/lr_factor": self.lr_factor,
-        }
 
 
 def is_beyond(config: KLConfiguration, figures: Mapping[str, float]) -> bool:
@@ -152,21 +122,6 @@ def spread(count: int, most: int) -> list[int]:
     ([0, 1, 2], [0, 2, 4])
     """
     return [at * count // most for at in range(most)] if count > most else list(range(count))
-
-
-def movement_warning(config: KLConfiguration, moves: Sequence[Move]) -> str:
-    """A sentence about experiences that moved too far; empty where none did."""
-    limit = config.warn_per_experience_nats
-    far = [move for move in moves if limit is not None and move.nats > limit]
-    if not far:
-        return ""
-    most = max(far, key=lambda move: move.nats)
-    others = f" and {len(far) - 1} more" if len(far) > 1 else ""
-    return (
-        f"experience {most.training_step}{others} moved the attacker {most.nats:.1f} nats per "
-        f"probe, beyond training.kl.warn_per_experience_nats of {limit:g}; lower training.lr, "
-        "see docs/method.md"
-    )
 
 
 def _is_readable(node: Node) -> bool:

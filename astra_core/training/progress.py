@@ -6,8 +6,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
 
-from astra_core.training.kl_control import Move
-
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
@@ -63,6 +61,36 @@ class EvaluationPoint:
     metrics: dict[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Move:
+    """How far one experience moved the attacker.
+
+    Attributes:
+        training_step: The experience, counted from 1.
+        nats: KL divergence before || after, mean per probe, by the estimator k3.
+        k1_nats: The same by k1.
+        is_cut: True if the rest of the experience was left out.
+        lr_factor: That its learning rates were multiplied by.
+        next_lr_factor: That those of the next experience are.
+    """
+
+    training_step: int
+    nats: float
+    k1_nats: float
+    is_cut: bool = False
+    lr_factor: float = 1.0
+    next_lr_factor: float = 1.0
+
+    def figures(self) -> dict[str, float]:
+        """For the log, with the last update of the experience."""
+        return {
+            "train/experience_nats": self.nats,
+            "train/experience_k1_nats": self.k1_nats,
+            "train/is_cut": float(self.is_cut),
+            "train/lr_factor": self.lr_factor,
+        }
+
+
 @dataclass(slots=True)
 class Progress:
     """Where a run is; everything here is in the checkpoint.
@@ -90,6 +118,19 @@ class Progress:
     def record(self) -> dict[str, Any]:
         """For a checkpoint."""
         return asdict(self)
+
+    def moved_too_far(self, limit: float | None) -> str:
+        """A sentence about experiences that moved further, in nats; empty where none did."""
+        far = [move for move in self.moves if limit is not None and move.nats > limit]
+        if not far:
+            return ""
+        most = max(far, key=lambda move: move.nats)
+        others = f" and {len(far) - 1} more" if len(far) > 1 else ""
+        return (
+            f"experience {most.training_step}{others} moved the attacker {most.nats:.1f} nats per "
+            f"probe, beyond training.kl.warn_per_experience_nats of {limit:g}; lower training.lr, "
+            "see docs/method.md"
+        )
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Self:

@@ -110,8 +110,6 @@ class TrainingSummary:
 
 def summary_of(trainer: "Trainer") -> TrainingSummary:
     """How it went, and what the exported attacker scores where it was evaluated."""
-    from astra_core.training.kl_control import movement_warning
-
     progress, best, metric = trainer.progress, trainer.best, trainer.config.metric
     points = progress.evaluations
     is_best = trainer.scheme.keeps_best and bool(best.model)
@@ -126,7 +124,7 @@ def summary_of(trainer: "Trainer") -> TrainingSummary:
         kept="best" if is_best else "last",
         training_step=best.training_step if is_best else progress.training_step,
         stopped_because=progress.stopped_because,
-        kl_warning=movement_warning(trainer.config.kl, progress.moves),
+        kl_warning=progress.moved_too_far(trainer.config.kl.warn_per_experience_nats),
     )
 
 

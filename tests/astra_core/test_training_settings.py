@@ -76,7 +76,7 @@ EFFECTS = {
 ELSEWHERE = {
     "trainer": "test_extending",
     "agents": "training/test_learner",
-    "kl.warn_per_experience_nats": "training/test_kl_control",
+    "kl.warn_per_experience_nats": "training/test_progress",
     "gradient_checkpointing": "models/test_recomputation",
     "checkpoint.export": "tasks/pipeline/test_continuing",
     "checkpoint.resume": "test_resume_policy",

@@ -5,14 +5,11 @@ import pytest
 import torch
 from tiny_training import choice, configured, trainer_of, weights_of
 
-from astra_core.kl_settings import KLConfiguration
 from astra_core.training.kl_control import (
     HIGHEST_FACTOR,
     LOWEST_FACTOR,
-    Move,
     adapted_factor,
     moved_nats,
-    movement_warning,
     spread,
 )
 
@@ -175,16 +172,6 @@ def test_nothing_is_measured_of_failed_or_unknown_probes():
 )
 def test_the_rate_changes_by_the_root_of_what_is_missing(factor, nats, target, expected):
     assert expected == pytest.approx(adapted_factor(factor, nats, target))
-
-
-def test_a_warning_names_the_farthest_experience():
-    moves = [Move(1, 4.0, 4.0), Move(2, 31.9, 30.0), Move(3, 12.0, 12.0)]
-    text = movement_warning(KLConfiguration(warn_per_experience_nats=8.0), moves)
-
-    assert text.startswith("experience 2 and 1 more moved the attacker 31.9 nats per probe")
-    assert text.endswith("lower training.lr, see docs/method.md")
-    assert not movement_warning(KLConfiguration(warn_per_experience_nats=32.0), moves)
-    assert not movement_warning(KLConfiguration(warn_per_experience_nats=None), moves)
 
 
 def test_places_are_spread_over_all():

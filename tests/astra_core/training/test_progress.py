@@ -6,7 +6,7 @@ from tiny_training import configured, sampler_of, trainer_of
 
 from astra_core.scorers.phrases import PhraseScorer
 from astra_core.testing import tiny_system
-from astra_core.training.progress import Progress, Reports, StepReport, progress_bar
+from astra_core.training.progress import Move, Progress, Reports, StepReport, progress_bar
 
 
 class Terminal(io.StringIO):
@@ -106,7 +106,10 @@ def test_a_report_counts_what_its_update_learned_from():
     logged = trainer.algorithm.step(window[0])[1], trainer.algorithm.step(window[1])[1]
     weights = [batch.weight for batch in window]
     again = trainer.updates.apply(window, training_step=0).metrics
+    # Movements are means over probes, see test_movement.
     for name, value in again.items():
+        if name.startswith("moved_"):
+            continue
         mean = sum(w * logs[name] for w, logs in zip(weights, logged, strict=True)) / sum(weights)
         assert mean == pytest.approx(value, rel=1e-5, abs=1e-6)
 
@@ -129,3 +132,15 @@ def test_an_update_is_told_once_with_the_figures_it_had_last():
     reports.flush()
     assert [2, 3] == [report.step for report in heard]
     assert 3.0 == heard[0].timings["time/eval_s"]
+
+
+def test_a_warning_names_the_farthest_experience():
+    moves = [Move(1, 4.0, 4.0), Move(2, 31.9, 30.0), Move(3, 12.0, 12.0)]
+    progress = Progress(moves=moves)
+    text = progress.moved_too_far(8.0)
+
+    assert text.startswith("experience 2 and 1 more moved the attacker 31.9 nats per probe")
+    assert text.endswith("of 8; lower training.lr, see docs/method.md")
+    assert not progress.moved_too_far(32.0)
+    assert not progress.moved_too_far(None)
+    assert progress == Progress.of(progress.record())
