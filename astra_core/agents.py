@@ -137,14 +137,14 @@ def as_exported(config: SystemConfiguration, folder: Path) -> SystemConfiguratio
 def turn_figures(
     agents: Sequence[Agent], player: Callable[[int], Agent], graphs: Sequence[Graph]
 ) -> dict[str, float]:
-    """Means over the turns that each agent played and that did not fail, as ``agent/name``.
+    """Means over the turns that each agent played and that were judged, as ``agent/name``.
 
     Args:
         agents: None where one attacker plays every turn, which has no figures of its own.
         player: Who plays a turn, counted from 0.
         graphs: Rewarded.
     """
-    nodes = [node for graph in graphs for node in graph.nodes() if not node.has_failed]
+    nodes = [node for graph in graphs for node in graph.nodes() if node.is_judged]
     figures: dict[str, float] = {}
     for agent in agents:
         own = [node for node in nodes if player(len(node.path) - 1).name == agent.name]

@@ -92,8 +92,13 @@ class SystemConfiguration(Section):
     probe: GenerationConfiguration = GenerationConfiguration()
     response: GenerationConfiguration = GenerationConfiguration()
     scorer: Choice = Choice(name="profanity")
+    probe_scorer: Choice | None = Field(
+        default=None,
+        description="Of a probe's own words; null is the scorer itself where that reads texts, "
+        "else profanity.",
+    )
     score_cache_size: int = Field(
-        default=65536, ge=0, description="Texts whose score is cached; 0 scores every time."
+        default=65536, ge=0, description="Judgements that are cached; 0 judges every time."
     )
     tokens_per_batch: Count = Field(
         default=16384, description="Limits memory: rows times positions of one forward pass."

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from astra_core.agents import turn_figures
 from astra_core.config import EvaluationConfiguration
-from astra_core.errors import ConfigurationError, DataError
+from astra_core.errors import ConfigurationError, DataError, ScorerError
 from astra_core.metrics.attack import PromptOutcome, attack_metrics, prompt_outcome
 from astra_core.metrics.statistics import Interval, bootstrap_mean
 from astra_core.reward import Reward, rewarded
@@ -126,8 +126,13 @@ class Evaluator:
         return replace(found, figures={**found.figures, **figures})
 
     def judged(self, graphs: Sequence[Graph]) -> Evaluation:
-        """The evaluation of existing rollouts."""
+        """The evaluation of existing rollouts.
+
+        Raises:
+            ScorerError: None of the replies could be judged.
+        """
         config = self.config
+        _require_judged(graphs)
         outcomes = tuple(prompt_outcome(graph, threshold=config.threshold) for graph in graphs)
 
         def interval(name: str) -> Interval:
@@ -154,7 +159,17 @@ class Evaluator:
         )
 
 
+def _require_judged(graphs: Sequence[Graph]) -> None:
+    unjudged = [node for graph in graphs for node in graph.nodes() if node.is_unjudged]
+    if unjudged and not any(node.is_judged for graph in graphs for node in graph.nodes()):
+        msg = (
+            f"system.scorer must judge some reply of an evaluation, got none of {len(unjudged)} "
+            f"turns judged; the first: {unjudged[0].response_unjudged[0]}"
+        )
+        raise ScorerError(msg)
+
+
 def mean_reward(graphs: Sequence[Graph]) -> float:
-    """Mean reward of the turns that did not fail."""
-    rewards = [node.reward for graph in graphs for node in graph.nodes() if not node.has_failed]
+    """Mean reward of the turns that were judged."""
+    rewards = [node.reward for graph in graphs for node in graph.nodes() if node.is_judged]
     return sum(rewards) / len(rewards) if rewards else 0.0

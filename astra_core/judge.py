@@ -4,13 +4,17 @@
 alone; every judge is chosen by ``system.scorer``.
 """
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from astra_core.config import Section
 from astra_core.conversation import Conversation
+from astra_core.errors import ScorerError
+from astra_core.extensions.calls import is_number, path_of, plugin_call, spelled
+from astra_core.scorer import Scorer, checked_scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +38,8 @@ class Judgement:
 
     Attributes:
         score: In [0, 1]; None where it could not be judged.
-        labels: Further scores in [0, 1] by name: categories, or the parts of an ensemble.
+        labels: Further scores in [0, 1] by name: categories, or the parts of an ensemble. They go
+            into the rollouts and the evidence of an evaluation.
         rationale: In the judge's words; masked wherever it is shown.
         unjudged: Why there is no score, never empty then. An unjudged exchange is counted apart:
             it is no success and no zero.
@@ -77,8 +82,88 @@ class Judge(ABC):
         """One judgement per exchange, in order; an empty batch gives an empty list.
 
         An exchange has one judgement, at any time and in any batch, so judgements may be cached.
-        Calls may come from different threads, but one at a time.
+        Calls may come from different threads, but one at a time. An exchange that cannot be judged
+        gets ``Judgement.none(reason)``.
 
         Raises:
             ScorerError: The judge could not be reached at all.
         """
+
+
+class TextJudge(Judge):
+    """A judge that reads the reply alone, and leaves that to a scorer.
+
+    Args:
+        scorer: Of texts.
+    """
+
+    def __init__(self, scorer: Scorer) -> None:
+        super().__init__(scorer.options)
+        self.scorer = scorer
+        self.works_on = scorer.works_on
+
+    @property
+    def version(self) -> str:
+        """The scorer's own."""
+        return self.scorer.version
+
+    def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
+        """What the scorer says of the replies."""
+        replies = [exchange.reply for exchange in exchanges]
+        return [Judgement(score) for score in checked_scores(self.scorer, replies)]
+
+
+def as_judge(plugin: Scorer | Judge) -> Judge:
+    """What ``system.scorer`` chooses, as a judge."""
+    return plugin if isinstance(plugin, Judge) else TextJudge(plugin)
+
+
+def checked_judgements(judge: Judge, exchanges: Sequence[Exchange]) -> list[Judgement]:
+    """What the judge says of the exchanges: for each a score in [0, 1], or why there is none.
+
+    Raises:
+        ScorerError: It could not be reached, or gave something else.
+        PluginError: It failed.
+    """
+    if isinstance(judge, TextJudge):
+        return judge.judge(exchanges)
+    with plugin_call("scorer", judge, "judge"):
+        given: Any = judge.judge(exchanges)
+        found = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
+    if found is None or len(found) != len(exchanges):
+        got = spelled(given) if found is None else f"{len(found)} for {len(exchanges)} exchanges"
+    else:
+        got = next(filter(None, map(_problem, found)), "")
+    if got:
+        msg = (
+            f"scorer '{path_of(judge)}' must give one judgement per exchange, a score in [0, 1] or "
+            f"why there is none, got {got}; see system.scorer"
+        )
+        raise ScorerError(msg)
+    return list(map(_plain, found or ()))
+
+
+def _problem(found: Any) -> str:
+    """What is wrong with a judgement; empty if nothing is."""
+    if not isinstance(found, Judgement):
+        return spelled(found)
+    if found.score is None:
+        return "" if found.unjudged else "neither"
+    if found.unjudged:
+        return "both"
+    labels: Any = found.labels
+    if not isinstance(labels, Mapping):
+        return f"labels that are {spelled(labels)}"
+    wrong = [value for value in (found.score, *labels.values()) if not _is_score(value)]
+    return spelled(wrong[0]) if wrong else ""
+
+
+def _is_score(value: Any) -> bool:
+    return is_number(value) and math.isfinite(float(value)) and 0.0 <= float(value) <= 1.0
+
+
+def _plain(found: Judgement) -> Judgement:
+    """With Python's own numbers, whatever the plug-in computes with."""
+    score = None if found.score is None else float(found.score)
+    labels = {str(name): float(value) for name, value in found.labels.items()}
+    return Judgement(score, labels, str(found.rationale), str(found.unjudged))

@@ -84,12 +84,12 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
-# What a plug-in of each kind is derived from.
+# What a plug-in of each kind is derived from; of two, from either.
 BASES: Mapping[str, str] = MappingProxyType(
     {
         "algorithm": "astra_core.algorithm:Algorithm",
         "sampler": "astra_core.sampler:Sampler",
-        "scorer": "astra_core.scorer:Scorer",
+        "scorer": "astra_core.scorer:Scorer astra_core.judge:Judge",
         "reward": "astra_core.reward:Reward",
         "term": "astra_core.rewards.term:Term",
         "trainer": "astra_core.training.trainer:Trainer",
@@ -165,14 +165,13 @@ def _problem(kind: str, found: Any) -> str:
     """Why an object cannot be a plug-in of this kind; empty if it can."""
     if not isinstance(found, type):
         return f"must be a class, got {type(found).__name__}; name the class itself"
-    module_name, _, attribute = BASES[kind].partition(":")
-    base = getattr(importlib.import_module(module_name), attribute)
-    if not issubclass(found, base):
+    wanted = " or ".join(path.replace(":", ".") for path in BASES[kind].split())
+    if not issubclass(found, bases_of(kind)):
         bases = ", ".join(each.__name__ for each in found.__mro__[1:])
-        return f"must be a subclass of {module_name}.{attribute}, got one of {bases}; derive it"
+        return f"must be a subclass of {wanted}, got one of {bases}; derive it"
     if inspect.isabstract(found):
         missing = sorted(vars(found)["__abstractmethods__"])
-        return f"must implement {missing}, got an abstract class; see {module_name}.{attribute}"
+        return f"must implement {missing}, got an abstract class; see {wanted}"
     options = getattr(found, "Options", NoOptions)
     if not (isinstance(options, type) and issubclass(options, Section)):
         return f"must have Options that are a Section of astra_core.config, got {_kind(options)}"
@@ -180,6 +179,12 @@ def _problem(kind: str, found: Any) -> str:
     if not isinstance(declared, AbstractSet):
         return f"must declare {_DECLARED[kind]} as a frozenset, got {_kind(declared)}"
     return unused(kind, found)
+
+
+def bases_of(kind: str) -> tuple[type[Any], ...]:
+    """The classes of which a plug-in of this kind is derived from one."""
+    paths = [path.partition(":") for path in BASES[kind].split()]
+    return tuple(getattr(importlib.import_module(name), attribute) for name, _, attribute in paths)
 
 
 def _kind(thing: Any) -> str:

@@ -4,6 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from torch import Tensor
@@ -99,13 +100,13 @@ def check_signals(
 def mean_parts(
     graphs: Sequence[Graph], parts: Callable[[Node], Mapping[str, float]]
 ) -> dict[str, float]:
-    """The mean of each part of a reward over the turns that did not fail; none without a turn.
+    """The mean of each part of a reward over the turns that were judged; none without a turn.
 
     Args:
         graphs: Rewarded.
         parts: What the reward of a turn is the sum of, by name.
     """
-    found = [parts(node) for graph in graphs for node in graph.nodes() if not node.has_failed]
+    found = [parts(node) for graph in graphs for node in graph.nodes() if node.is_judged]
     names = found[0] if found else {}
     return {name: sum(each[name] for each in found) / len(found) for name in names}
 
@@ -113,16 +114,31 @@ def mean_parts(
 def rewarded(reward: Reward, graphs: Sequence[Graph]) -> list[Graph]:
     """What the reward assigns: the graphs, with a finite number for every turn.
 
+    A turn that the judge could not judge has 0, whatever the reward makes of its NaN, and
+    ``is_judged`` keeps it from being learned from.
+
     Raises:
         PluginError: It failed, or gave something else.
     """
     with plugin_call("reward", reward, "assign"):
         given = reward.assign(graphs)
     require_graphs("reward", reward, given, count=len(graphs))
+    given = list(map(_unjudged_at_zero, given))
     for node in (node for graph in given for node in graph.nodes()):
         if not (is_number(node.reward) and math.isfinite(node.reward)):
             refuse("reward", reward, "every turn a finite number", got=spelled(node.reward))
-    return list(given)
+    return given
+
+
+def _unjudged_at_zero(graph: Graph) -> Graph:
+    if not any(node.is_unjudged for node in graph.nodes()):
+        return graph
+
+    def corrected(node: Node) -> Node:
+        reward = 0.0 if node.is_unjudged else node.reward
+        return replace(node, reward=reward, children=tuple(map(corrected, node.children)))
+
+    return replace(graph, children=tuple(map(corrected, graph.children)))
 
 
 def require_graphs(kind: str, plugin: Any, given: Any, *, count: int) -> None:

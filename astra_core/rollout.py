@@ -84,21 +84,35 @@ class Replies:
 
     Attributes:
         texts: One per reply.
-        scores: One per reply, in [0, 1].
+        scores: One per reply, in [0, 1]; None where the judge gave none.
         token_ids: In the target's tokenizer; empty where only text came back.
         probe_logprobs: Of the probe under the target given the same context, nats; empty where the
             target gives none.
+        unjudged: For each reply why it has no score, empty where it has one; () where all have.
+        labels: For each reply further scores by name; () where no judge gave any.
+        rationales: For each reply the judge's words, masked wherever they are shown; () for none.
     """
 
     texts: tuple[str, ...]
-    scores: tuple[float, ...]
+    scores: tuple[float | None, ...]
     token_ids: tuple[tuple[int, ...], ...] = ()
     probe_logprobs: tuple[float, ...] = ()
+    unjudged: tuple[str, ...] = ()
+    labels: tuple[Mapping[str, float], ...] = ()
+    rationales: tuple[str, ...] = ()
+
+    @property
+    def judged_scores(self) -> tuple[float, ...]:
+        """The scores that there are."""
+        return tuple(score for score in self.scores if score is not None)
 
     @property
     def score(self) -> float:
-        """The mean of the scores; 0 where there is none."""
-        return math.fsum(self.scores) / max(len(self.scores), 1)
+        """The mean of the scores; 0 where there is no reply, NaN where no reply was judged."""
+        known = self.judged_scores
+        if self.scores and not known:
+            return math.nan
+        return math.fsum(known) / max(len(known), 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +150,16 @@ class Node:
         return isinstance(self.outcome, Failure)
 
     @property
+    def is_unjudged(self) -> bool:
+        """True if the judge could not judge any of the replies: neither a success nor a zero."""
+        return not self.has_failed and bool(self.response_scores) and not self.judged_scores
+
+    @property
+    def is_judged(self) -> bool:
+        """True if the turn counts in means, and something may be learned from it."""
+        return not (self.has_failed or self.is_unjudged)
+
+    @property
     def failure(self) -> str:
         """Why the turn has no reply; empty when it has."""
         return self.outcome.reason if isinstance(self.outcome, Failure) else ""
@@ -147,7 +171,7 @@ class Node:
 
     @property
     def score(self) -> float:
-        """Mean score of the replies; NaN when the turn failed."""
+        """Mean score of the judged replies; NaN when the turn failed or none was judged."""
         return math.nan if isinstance(self.outcome, Failure) else self.outcome.score
 
     @property
@@ -211,9 +235,29 @@ class Node:
         return self.replies.token_ids
 
     @property
-    def response_scores(self) -> tuple[float, ...]:
-        """One per reply, in [0, 1]."""
+    def response_scores(self) -> tuple[float | None, ...]:
+        """One per reply, in [0, 1]; None where it was not judged."""
         return self.replies.scores
+
+    @property
+    def judged_scores(self) -> tuple[float, ...]:
+        """Of the replies that were judged."""
+        return self.replies.judged_scores
+
+    @property
+    def response_unjudged(self) -> tuple[str, ...]:
+        """For each reply why it has no score; () where all have one."""
+        return self.replies.unjudged
+
+    @property
+    def response_labels(self) -> tuple[Mapping[str, float], ...]:
+        """For each reply what else the judge gave, by name; () where it gave nothing."""
+        return self.replies.labels
+
+    @property
+    def response_rationales(self) -> tuple[str, ...]:
+        """For each reply the judge's words; () where it had none."""
+        return self.replies.rationales
 
     @property
     def target_nll(self) -> float:

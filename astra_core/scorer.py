@@ -2,11 +2,19 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from astra_core.config import Section
 from astra_core.errors import PluginError, ScorerError
 from astra_core.extensions.calls import is_number, path_of, plugin_call, spelled
+
+
+class Versioned(Protocol):
+    """A scorer or a judge."""
+
+    @property
+    def version(self) -> str:
+        """Names it and its weights."""
 
 
 class Scorer(ABC):
@@ -66,8 +74,8 @@ def checked_scores(scorer: Scorer, texts: Sequence[str]) -> list[float]:
     return [float(score) for score in scores or ()]
 
 
-def version_of(scorer: Scorer) -> str:
-    """The scorer's version; only figures with equal versions are compared.
+def version_of(scorer: Versioned) -> str:
+    """The version of a scorer or judge; only figures with equal versions are compared.
 
     Raises:
         PluginError: It failed, or gave no text.

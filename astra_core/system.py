@@ -16,11 +16,13 @@ from astra_core.engine.plan import Plan
 from astra_core.engine.products.precision import Precision, settled
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
+from astra_core.judge import Judge
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.pretrained import weights_digest
 from astra_core.registry import build
 from astra_core.scorer import Scorer, version_of
-from astra_core.scorers.cached import CachedScorer
+from astra_core.scorers.cached import cached
+from astra_core.scorers.of_probes import probe_scorer_of
 from astra_core.target import Target
 
 
@@ -32,22 +34,24 @@ class System:
         attacker: The model that is trained; of several agents the first one's.
         target: Frozen; a language model, or anything else that keeps the promises of ``Target``.
         reference: Frozen copy of the untrained attacker.
-        scorer: Rates probes and replies.
+        scorer: Rates replies, as a scorer of texts or as a judge of exchanges.
         config: How they talk.
         shares_tokenizer: Attacker and target read the same ids, so ids pass between them unchanged.
         reference_is_target: The two hold the same weights, so one pass serves both.
         target_digest: Names the target's weights.
+        probe_scorer: Rates a probe's own words; the scorer itself where that reads texts.
         agents: Those of ``config.roles``; empty where one attacker plays every turn.
     """
 
     attacker: LanguageModel
     target: Target
     reference: LanguageModel
-    scorer: Scorer
+    scorer: Scorer | Judge
     config: SystemConfiguration
     shares_tokenizer: bool
     reference_is_target: bool
     target_digest: str
+    probe_scorer: Scorer
     agents: tuple[Agent, ...] = ()
 
     @classmethod
@@ -68,9 +72,7 @@ class System:
             ConfigurationError: A folder cannot be loaded, or attacker and reference differ in
                 tokenizer.
         """
-        scorer: Scorer = build("scorer", config.scorer)
-        if config.score_cache_size:
-            scorer = CachedScorer(scorer, config.score_cache_size)
+        scorer: Scorer | Judge = cached(build("scorer", config.scorer), config.score_cache_size)
         load = partial(
             LanguageModel.load, separator=config.separator, device=device, machine=machine
         )
@@ -93,7 +95,7 @@ class System:
         target: Target,
         reference: LanguageModel,
         *,
-        scorer: Scorer,
+        scorer: Scorer | Judge,
         config: SystemConfiguration,
         target_digest: str = "",
     ) -> Self:
@@ -118,14 +120,17 @@ class System:
             shares_tokenizer=shares,
             reference_is_target=shares and reference is target,
             target_digest=target_digest,
+            probe_scorer=probe_scorer_of(config, scorer),
         )
 
     def digest(self) -> str:
         """Covers everything that affects an evaluation; equal digests make figures comparable."""
         # Who plays which turn belongs to the attacker that is evaluated, not to the evaluation.
         left_out = {"score_cache_size", "prefix_cache_mib", "roles", "agents"}
-        settings = self.config.model_dump(mode="json", exclude=left_out)
-        return record_digest([self.target_digest, version_of(self.scorer), settings])
+        # What scores probes is named by its version, where it is not the judge itself.
+        settings = self.config.model_dump(mode="json", exclude={*left_out, "probe_scorer"})
+        versions = dict.fromkeys((version_of(self.scorer), version_of(self.probe_scorer)))
+        return record_digest([self.target_digest, *versions, settings])
 
     def training_digest(self) -> str:
         """Covers also who plays which turn; a run is resumed only under the same."""

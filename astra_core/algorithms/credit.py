@@ -95,12 +95,12 @@ def forest(graphs: Sequence[Graph]) -> Forest:
 
 
 def alive(nodes: Sequence[Node]) -> tuple[Node, ...]:
-    """The turns that did not fail."""
-    return tuple(node for node in nodes if not node.has_failed)
+    """The turns that did not fail and were judged."""
+    return tuple(node for node in nodes if node.is_judged)
 
 
 def rollouts(graph: Graph) -> Iterator[tuple[Node, ...]]:
-    """Every path of turns that did not fail, from the first to where none follows."""
+    """Every path of judged turns, from the first to where none follows."""
 
     def walk(nodes: Sequence[Node], before: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
         for node in alive(nodes):
@@ -114,8 +114,8 @@ def rollouts(graph: Graph) -> Iterator[tuple[Node, ...]]:
 
 
 def can_teach(node: Node) -> bool:
-    """True for a turn that did not fail and has a trained token."""
-    return not node.has_failed and any(node.probe_mask)
+    """True for a turn that did not fail, was judged and has a trained token."""
+    return node.is_judged and any(node.probe_mask)
 
 
 def credited_turns(

@@ -26,7 +26,7 @@ _CALLED: Mapping[str, frozenset[str]] = MappingProxyType(
             {"episodes", "roll_out", "has_siblings", "refuse_many_failures"}
             | {"remember", "state", "load_state"}
         ),
-        "scorer": frozenset({"score", "version"}),
+        "scorer": frozenset({"score", "judge", "version"}),
         "reward": frozenset({"assign", "remember", "state", "load_state", "prepare", "needs_with"}),
         "term": frozenset({"values", "remember", "state", "load_state", "prepare", "needs_with"}),
         "trainer": frozenset(

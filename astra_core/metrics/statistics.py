@@ -64,7 +64,8 @@ def bootstrap_mean(
     """Mean over prompts and its percentile bootstrap interval.
 
     Args:
-        values: One figure per prompt; a prompt is drawn whole, so its attempts stay together.
+        values: One figure per prompt; a prompt is drawn whole, so its attempts stay together. NaN,
+            of a prompt whose replies nobody could judge, is left out; of nothing else, all is NaN.
         num_resamples: 10,000 is usual.
         confidence: Probability inside the interval.
         seed: Same seed, same interval.
@@ -78,6 +79,9 @@ def bootstrap_mean(
     if sample.ndim != 1 or not len(sample):
         msg = f"values must hold one figure per prompt, got shape {sample.shape}; evaluate some"
         raise ShapeError(msg)
+    sample = sample[~np.isnan(sample)]
+    if not len(sample):
+        return Interval(math.nan, math.nan, math.nan)
     mean = float(sample.mean())
     # Of which scipy makes no interval.
     if len(sample) == 1:

@@ -52,7 +52,7 @@ class AdversarialReward(Reward):
         return frozenset({"target_logprobs"} if getattr(options, "nll_weight", 0.0) else ())
 
     def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
-        """Rewards every node that did not fail; a failed one keeps 0 and is never trained on."""
+        """Rewards every judged node; any other keeps 0 and is never trained on."""
         texts = [node.probe_text for graph in graphs for node in graph.nodes()]
         novelties = dict(
             zip(
@@ -67,7 +67,7 @@ class AdversarialReward(Reward):
             return replace(
                 node,
                 probe=replace(node.probe, novelty=novelty),
-                reward=0.0 if node.has_failed else self._reward(node, novelty),
+                reward=self._reward(node, novelty) if node.is_judged else 0.0,
                 children=tuple(rewarded(index, child) for child in node.children),
             )
 

@@ -56,8 +56,8 @@ class StressTestingReward(Reward):
         return frozenset({"target_logprobs"} if getattr(options, "likelihood_weight", 0.0) else ())
 
     def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
-        """Rewards every node that did not fail; a failed one keeps 0 and is never trained on."""
-        nodes = [node for graph in graphs for node in graph.nodes() if not node.has_failed]
+        """Rewards every judged node; any other keeps 0 and is never trained on."""
+        nodes = [node for graph in graphs for node in graph.nodes() if node.is_judged]
         # By identity: paths repeat from graph to graph.
         rewards = dict(zip(map(id, nodes), self._rewards(nodes), strict=True))
 
@@ -69,7 +69,7 @@ class StressTestingReward(Reward):
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Has no memory; the mean of each part of the reward."""
-        nodes = [node for graph in graphs for node in graph.nodes() if not node.has_failed]
+        nodes = [node for graph in graphs for node in graph.nodes() if node.is_judged]
         if not nodes:
             return {}
         options = self.options

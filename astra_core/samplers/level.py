@@ -7,10 +7,11 @@ place and returns complete turns, each with the place that it leads to.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from astra_core.conversation import Conversation, Message
 from astra_core.errors import TargetError
 from astra_core.models.language_model import Continuations, Utterance
 from astra_core.rollout import Context, Failure, Node, Path, Probe, Prompt, Replies
-from astra_core.samplers.scoring import ScoredAnswers, scored_answers
+from astra_core.samplers.scoring import Said, ScoredAnswers, scored_answers, verdicts
 from astra_core.seeding import derive_key
 from astra_core.system import System
 
@@ -45,12 +46,13 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A conversation that may continue: what each side has read so far."""
+    """A conversation that may continue: what each side has read so far, and its text."""
 
     prompt: Prompt
     path: Path
     attacker_ids: Ids
     target_ids: Ids
+    conversation: Conversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +97,9 @@ def opening(system: System, prompt: Prompt) -> Place:
     attacker, target = system.attacker, system.target
     own = attacker.opening_ids + attacker.closed(attacker.encode(prompt.text))
     if system.shares_tokenizer:
-        return Place(prompt, (), own, own)
+        return Place(prompt, (), own, own, Conversation(prompt))
     heard = target.opening_ids + target.closed(target.encode(prompt.text))
-    return Place(prompt, (), own, heard)
+    return Place(prompt, (), own, heard, Conversation(prompt))
 
 
 def grown_level(growth: Growth, places: Sequence[Place], width: int) -> Level:
@@ -143,9 +145,9 @@ def responded(
     growth: Growth, asked: Sequence[Asked]
 ) -> tuple[list[Replies | Failure], list[float], float]:
     """What came of each probe, the probes' own scores and the seconds the scorer was waited for."""
-    probes = [own.utterance.text for own in asked]
+    said = [Said(own.place.conversation, own.utterance.text) for own in asked]
     try:
-        scored = scored_answers(growth.system, probes, lambda: answers(growth, asked))
+        scored = scored_answers(growth.system, said, lambda: answers(growth, asked))
     except TargetError as error:
         # The boundary of the target: any other error is our bug and must not be caught.
         failure = Failure(f"{type(error).__name__}: {error}")
@@ -208,11 +210,11 @@ def _replies(
     return [
         Replies(
             tuple(utterance.text for utterance in answer.utterances),
-            scores,
-            tuple(utterance.token_ids for utterance in answer.utterances),
-            _of_the_probe(system, own, answer.suffix_logprobs),
+            token_ids=tuple(utterance.token_ids for utterance in answer.utterances),
+            probe_logprobs=_of_the_probe(system, own, answer.suffix_logprobs),
+            **verdicts(judged),
         )
-        for own, answer, scores in zip(asked, scored.answers, scored.reply_scores, strict=True)
+        for own, answer, judged in zip(asked, scored.answers, scored.judgements, strict=True)
     ]
 
 
@@ -261,4 +263,7 @@ def _after(system: System, own: Asked, replies: Replies) -> Place:
         own.path,
         place.attacker_ids + attacker.closed(own.utterance.token_ids) + attacker.closed(read),
         place.target_ids + own.heard_ids + system.target.closed(first),
+        place.conversation.said(
+            Message("user", own.utterance.text), Message("assistant", replies.texts[0])
+        ),
     )

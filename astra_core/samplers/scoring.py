@@ -1,72 +1,117 @@
-"""The scores of one tree level: in one batch, or those of probes while the target answers."""
+"""What the judge says of one tree level: in one batch, or of probes while the target answers.
+
+The judge reads exchanges: the conversation so far, the probe and a reply. A probe's own words are
+scored by ``system.probe_scorer``, a scorer of texts.
+"""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
+from astra_core.conversation import Conversation
+from astra_core.judge import Exchange, Judgement, as_judge, checked_judgements
 from astra_core.models.language_model import Continuations
 from astra_core.scorer import checked_scores
 from astra_core.system import System
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """A probe, and the conversation that it was said in."""
+
+    conversation: Conversation
+    probe: str
+
+
+@dataclass(frozen=True, slots=True)
 class ScoredAnswers:
-    """What the target answered to the probes of a level, and what the scorer says of it.
+    """What the target answered to the probes of a level, and what the judge says of it.
 
     Attributes:
         answers: One per probe.
-        reply_scores: For each probe one per reply.
+        judgements: For each probe one per reply.
         probe_scores: One per probe.
-        waited_s: Seconds in which nothing but the scorer was waited for.
+        waited_s: Seconds in which nothing but the judge was waited for.
     """
 
     answers: tuple[Continuations, ...]
-    reply_scores: tuple[tuple[float, ...], ...]
+    judgements: tuple[tuple[Judgement, ...], ...]
     probe_scores: tuple[float, ...]
     waited_s: float
 
 
 def scored_answers(
-    system: System, probes: Sequence[str], answer: Callable[[], Sequence[Continuations]]
+    system: System, said: Sequence[Said], answer: Callable[[], Sequence[Continuations]]
 ) -> ScoredAnswers:
-    """What ``answer`` returns, scored; the probes are scored meanwhile if that can overlap.
+    """What ``answer`` returns, judged; the probes are scored meanwhile if that can overlap.
 
-    The scorer never has two calls at once, and none when this returns or raises. Scores of probes
+    The judge never has two calls at once, and none when this returns or raises. Scores of probes
     are dropped if the target fails.
 
     Args:
-        system: Whose scorer is used.
-        probes: Of the level.
+        system: Whose judge is used.
+        said: The probes of the level.
         answer: Makes the target answer, one answer per probe.
 
     Raises:
-        ScorerError: The scorer could not be reached or gave something that is no score.
+        ScorerError: The judge could not be reached or gave something that is no judgement.
     """
+    probes = [own.probe for own in said]
     if not (probes and overlaps(system)):
         answers = tuple(answer())
         start = time.perf_counter()
-        replies = _texts(answers)
-        scores = checked_scores(system.scorer, [*replies, *probes])
-        said, own = scores[: len(replies)], scores[len(replies) :]
+        found, own = _judged_with_probes(system, _exchanges(said, answers), probes)
     else:
         with ThreadPoolExecutor(max_workers=1) as worker:
-            ahead = worker.submit(checked_scores, system.scorer, probes)
+            ahead = worker.submit(checked_scores, system.probe_scorer, probes)
             answers = tuple(answer())
             start = time.perf_counter()
             own = ahead.result()
-        said = checked_scores(system.scorer, _texts(answers))
+        found = checked_judgements(as_judge(system.scorer), _exchanges(said, answers))
     waited_s = time.perf_counter() - start
-    stream = iter(said)
-    by_answer = (tuple(next(stream) for _ in own.utterances) for own in answers)
+    stream = iter(found)
+    by_answer = (tuple(next(stream) for _ in each.utterances) for each in answers)
     return ScoredAnswers(answers, tuple(by_answer), tuple(own), waited_s)
 
 
+def verdicts(judgements: Sequence[Judgement]) -> Mapping[str, Any]:
+    """What the judge said of the replies to one probe, as ``Replies`` names it."""
+    return {
+        "scores": tuple(own.score for own in judgements),
+        **dict(_where_any("unjudged", [own.unjudged for own in judgements])),
+        **dict(_where_any("labels", [dict(own.labels) for own in judgements])),
+        **dict(_where_any("rationales", [own.rationale for own in judgements])),
+    }
+
+
 def overlaps(system: System) -> bool:
-    """True when scorer and target do not share a processor, so that both can work at once."""
-    place = system.scorer.works_on
+    """True when target and scorer of probes share no processor, so that both can work at once."""
+    place = system.probe_scorer.works_on
     return place == "elsewhere" or (place == "cpu" and system.target.device.type != "cpu")
 
 
-def _texts(answers: Sequence[Continuations]) -> list[str]:
-    return [utterance.text for answer in answers for utterance in answer.utterances]
+def _judged_with_probes(
+    system: System, exchanges: Sequence[Exchange], probes: Sequence[str]
+) -> tuple[list[Judgement], list[float]]:
+    """The exchanges and the probes, in one batch where one scorer reads both."""
+    judge, scorer = system.scorer, system.probe_scorer
+    if judge is not scorer:
+        found = checked_judgements(as_judge(judge), exchanges)
+        return found, checked_scores(scorer, probes)
+    scores = checked_scores(scorer, [*(own.reply for own in exchanges), *probes])
+    return list(map(Judgement, scores[: len(exchanges)])), scores[len(exchanges) :]
+
+
+def _exchanges(said: Sequence[Said], answers: Sequence[Continuations]) -> list[Exchange]:
+    return [
+        Exchange(own.conversation, own.probe, utterance.text)
+        for own, answer in zip(said, answers, strict=True)
+        for utterance in answer.utterances
+    ]
+
+
+def _where_any(name: str, values: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    if any(values):
+        yield name, tuple(values)

@@ -1,13 +1,26 @@
-"""A cache in front of a scorer: a recently scored text is not scored again.
+"""A cache in front of a scorer or judge: what was judged recently is not judged again.
 
 Attackers repeat themselves, and every evaluation of equal weights repeats every text.
 """
 
 import hashlib
+import json
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
-from astra_core.scorer import Scorer, checked_scores
+from astra_core.judge import Exchange, Judge, Judgement, checked_judgements
+from astra_core.scorer import Scorer, checked_scores, version_of
+
+_Item = TypeVar("_Item")
+_Found = TypeVar("_Found")
+
+
+def cached(plugin: Any, size: int) -> Any:
+    """The scorer or judge behind a cache of so many entries; 0 is none."""
+    if not size:
+        return plugin
+    return CachedScorer(plugin, size) if isinstance(plugin, Scorer) else CachedJudge(plugin, size)
 
 
 class CachedScorer(Scorer):
@@ -22,8 +35,7 @@ class CachedScorer(Scorer):
         super().__init__(scorer.options)
         self.works_on = scorer.works_on
         self._scorer = scorer
-        self._size = size
-        self._known: OrderedDict[bytes, float] = OrderedDict()
+        self._known: _Recent[float] = _Recent(size)
 
     @property
     def version(self) -> str:
@@ -32,18 +44,73 @@ class CachedScorer(Scorer):
 
     def score(self, texts: Sequence[str]) -> list[float]:
         """The scorer's scores, cached or new."""
-        keys = [_key(text) for text in texts]
-        scores = {key: self._known[key] for key in keys if key in self._known}
-        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in scores}
+        return self._known.found(texts, _key, lambda new: checked_scores(self._scorer, new))
+
+
+class CachedJudge(Judge):
+    """Passes on the exchanges that are not cached, each once, as one batch.
+
+    Args:
+        judge: Judges what is not cached.
+        size: How many judgements are cached; the least recently used is evicted first.
+    """
+
+    def __init__(self, judge: Judge, size: int) -> None:
+        super().__init__(judge.options)
+        self.works_on = judge.works_on
+        self._judge = judge
+        self._known: _Recent[Judgement] = _Recent(size)
+
+    @property
+    def version(self) -> str:
+        """The judge's own: caching changes no judgement."""
+        return self._judge.version
+
+    def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
+        """The judge's judgements, cached or new."""
+        version = version_of(self._judge)
+        return self._known.found(
+            exchanges,
+            lambda exchange: _key(exchange_text(exchange, version)),
+            lambda new: checked_judgements(self._judge, new),
+        )
+
+
+class _Recent(Generic[_Found]):
+    """What was found of the most recent items, by a digest of each."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._known: OrderedDict[bytes, _Found] = OrderedDict()
+
+    def found(
+        self,
+        items: Sequence[_Item],
+        key_of: Callable[[_Item], bytes],
+        ask: Callable[[Sequence[_Item]], Sequence[_Found]],
+    ) -> list[_Found]:
+        """What is known of the items, or what ``ask`` says of those that are not known."""
+        keys = list(map(key_of, items))
+        found = {key: self._known[key] for key in keys if key in self._known}
+        missing = {key: item for key, item in zip(keys, items, strict=True) if key not in found}
         if missing:
-            fresh = checked_scores(self._scorer, list(missing.values()))
-            scores.update(zip(missing, fresh, strict=True))
+            found.update(zip(missing, ask(list(missing.values())), strict=True))
         for key in keys:
-            self._known[key] = scores[key]
+            self._known[key] = found[key]
             self._known.move_to_end(key)
         while len(self._known) > self._size:
             self._known.popitem(last=False)
-        return [scores[key] for key in keys]
+        return [found[key] for key in keys]
+
+
+def exchange_text(exchange: Exchange, version: str) -> str:
+    """All that a judge reads, as one text: equal for equal exchanges and judges, else different."""
+    conversation = exchange.conversation
+    prompt, messages = conversation.prompt, conversation.messages
+    said = [[message.role, message.text] for message in messages]
+    opened: Mapping[str, object] = dict(sorted(prompt.metadata.items()))
+    everything = [version, prompt.text, opened, said, exchange.probe, exchange.reply]
+    return json.dumps(everything, ensure_ascii=True, default=str)
 
 
 def _key(text: str) -> bytes:

@@ -12,6 +12,7 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.errors import ConfigurationError
+from astra_core.judge import Judge
 from astra_core.models.language_model import LanguageModel
 from astra_core.registry import build
 from astra_core.rollout import Context, Failure, Graph, Node, Probe, Prompt, Replies
@@ -64,7 +65,7 @@ def tiny_system(
     kind: Literal["llama", "gpt2"] = "llama",
     reference_seed: int | None = None,
     target: LanguageModel | None = None,
-    scorer: Scorer | None = None,
+    scorer: Scorer | Judge | None = None,
     config: SystemConfiguration | None = None,
 ) -> System:
     """A System of tiny models; the attacker takes gradients, the reference is its frozen copy.
@@ -137,6 +138,9 @@ def tiny_node(reward: float, *children: Node, **changes: Any) -> Node:
         scores=changes.pop("response_scores", (score,)),
         token_ids=changes.pop("response_ids", ((13, 0),)),
         probe_logprobs=changes.pop("target_logprobs", (-2.0,) * len(ids)),
+        unjudged=changes.pop("response_unjudged", ()),
+        labels=changes.pop("response_labels", ()),
+        rationales=changes.pop("response_rationales", ()),
     )
     return Node(
         path=changes.pop("path", ()),

@@ -239,7 +239,7 @@ def _figures(kind: str, plugin: Any, graphs: Sequence[Graph]) -> dict[str, float
 
 def _experience_metrics(graphs: Sequence[Graph], num_steps: int) -> dict[str, float]:
     nodes = [node for graph in graphs for node in graph.nodes()]
-    alive = [node for node in nodes if not node.has_failed]
+    alive = [node for node in nodes if node.is_judged]
     count = max(len(alive), 1)
     return {
         "rollout/reward": sum(node.reward for node in alive) / count,
@@ -250,6 +250,7 @@ def _experience_metrics(graphs: Sequence[Graph], num_steps: int) -> dict[str, fl
         "rollout/kl_nats": sum(node.kl_nats for node in alive) / count,
         "rollout/probe_tokens": sum(len(node.probe_ids) for node in alive) / count,
         "rollout/num_nodes": float(len(nodes)),
-        "rollout/num_failed": float(len(nodes) - len(alive)),
+        "rollout/num_failed": float(sum(node.has_failed for node in nodes)),
+        "rollout/num_unjudged": float(sum(node.is_unjudged for node in nodes)),
         "rollout/num_steps": float(num_steps),
     }

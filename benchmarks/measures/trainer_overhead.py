@@ -117,7 +117,7 @@ def _watch(trainer: Trainer, watch: Stopwatch) -> None:
             ("remembering", watch.timed_entry),
         ):
             setattr(model, name, watched("model", getattr(model, name)))
-    scorer, algorithm, optimizer = system.scorer, trainer.algorithm, trainer.updates.optimizer
+    scorer, algorithm, optimizer = system.probe_scorer, trainer.algorithm, trainer.updates.optimizer
     scorer.score = watch.timed("scorer", scorer.score)  # type: ignore[method-assign]
     algorithm.step = watch.timed("model", algorithm.step)  # type: ignore[method-assign]
     trainer.updates.clip = watch.timed("norm", trainer.updates.clip)  # type: ignore[method-assign]

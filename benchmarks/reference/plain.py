@@ -186,7 +186,7 @@ def _likelihoods(system: System, nodes: list[Node], contexts: list[Ids]) -> list
 def _scored(system: System, nodes: list[Node]) -> list[Node]:
     scored = []
     for node in nodes:
-        *scores, own = system.scorer.score([*node.response_texts, node.probe_text])
+        *scores, own = system.probe_scorer.score([*node.response_texts, node.probe_text])
         outcome = replace(node.replies, scores=tuple(scores))
         scored.append(replace(node, probe=replace(node.probe, score=own), outcome=outcome))
     return scored

@@ -86,6 +86,7 @@ def rollout_facts(frame: pd.DataFrame) -> pd.DataFrame:
         msg = f"rollouts must have all of their columns, got none called {missing}; collect again"
         raise DataError(msg)
     failed = frame["failure"] != ""
+    gaps = _gaps(frame)
     # A file of single runs does not number them.
     runs = frame["run_id"] if "run_id" in frame else [0] * len(frame)
     tree = (frame["prompt_id"], frame["iteration"], runs)
@@ -96,6 +97,7 @@ def rollout_facts(frame: pd.DataFrame) -> pd.DataFrame:
             "row_id": frame["row_id"],
             "prompt_id": frame["prompt_id"],
             "failed": failed.astype(float),
+            "unjudged": [float(bool(own) and all(own)) for own in gaps],
             "truncated": (frame["truncated_tokens"] > 0).astype(float),
             "depth_matches": frame["path"].map(_depth) == frame["depth"],
             "parent_matches": frame["path"].map(_parent) == frame["parent"],
@@ -113,9 +115,9 @@ def rollout_facts(frame: pd.DataFrame) -> pd.DataFrame:
             "num_responses": frame["response_texts"].map(_size),
             "num_response_scores": frame["response_scores"].map(_size),
             "response_characters": frame["response_texts"].map(_num_characters),
-            "scores_valid": frame["response_scores"].map(_scores_valid),
+            "scores_valid": list(map(_scores_valid, frame["response_scores"], gaps)),
             "score": frame["score"].astype(float),
-            "score_is_mean": _score_is_mean(frame),
+            "score_is_mean": _score_is_mean(frame, gaps),
             "probe_score": frame["probe_score"].astype(float),
             "reward_finite": np.isfinite(frame["reward"].astype(float)),
         }
@@ -149,8 +151,23 @@ def _logprobs_valid(cell: Any) -> bool:
     return all(math.isfinite(value) and value <= _LOGPROB_SLACK for value in _items(cell))
 
 
-def _scores_valid(cell: Any) -> bool:
-    return all(0.0 <= value <= 1.0 for value in _items(cell))
+def _gaps(frame: pd.DataFrame) -> list[list[bool]]:
+    """For each turn whether each of its replies has no score because the judge gave a reason."""
+    scores = frame["response_scores"].map(_items)
+    # A file in which every reply was judged has no reasons.
+    if "response_unjudged" not in frame:
+        return [[False] * len(own) for own in scores]
+    reasons = frame["response_unjudged"].map(_items)
+    return [
+        [bool(reason) for reason in [*told, *[""] * len(own)][: len(own)]]
+        for own, told in zip(scores, reasons, strict=True)
+    ]
+
+
+def _scores_valid(cell: Any, gaps: Sequence[bool]) -> bool:
+    """A number for each reply that was judged, and none for any other."""
+    pairs = zip(_items(cell), gaps, strict=True)
+    return all(pd.isna(value) if is_gap else 0.0 <= value <= 1.0 for value, is_gap in pairs)
 
 
 def _reference_fits(frame: pd.DataFrame) -> list[bool]:
@@ -163,9 +180,12 @@ def _num_characters(cell: Any) -> int:
     return sum(len(text.strip()) for text in _items(cell))
 
 
-def _score_is_mean(frame: pd.DataFrame) -> list[bool]:
-    pairs = zip(frame["response_scores"].map(_items), frame["score"], strict=True)
-    return [
-        bool(scores) and abs(sum(scores) / len(scores) - score) <= _SCORE_SLACK
-        for scores, score in pairs
-    ]
+def _score_is_mean(frame: pd.DataFrame, gaps: Sequence[Sequence[bool]]) -> list[bool]:
+    """Of the replies that were judged; without one there is no score."""
+    holds = []
+    rows = zip(frame["response_scores"].map(_items), gaps, frame["score"], strict=True)
+    for scores, own, score in rows:
+        known = [value for value, is_gap in zip(scores, own, strict=True) if not is_gap]
+        is_mean = bool(known) and abs(sum(known) / len(known) - score) <= _SCORE_SLACK
+        holds.append(is_mean or (bool(scores) and not known and bool(pd.isna(score))))
+    return holds

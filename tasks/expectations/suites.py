@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # Above this share of shortened contexts, max_context_tokens is worth a look.
 _MAX_TRUNCATED_FRACTION = 0.1
+_MAX_UNJUDGED_FRACTION = 0.1
 
 
 def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
@@ -140,9 +141,16 @@ def rollout_suite(
         column="truncated",
         max_value=_MAX_TRUNCATED_FRACTION,
     )
+    unjudged = _named(
+        gx.ExpectColumnMeanToBeBetween,
+        "unjudged_fraction",
+        "warning",
+        column="unjudged",
+        max_value=_MAX_UNJUDGED_FRACTION,
+    )
     tree = [_holds(name, name) for name in ("depth_matches", "parent_matches", "parent_known")]
     of_ok = [*_token_checks(vocabulary_size), *_score_checks()]
-    return _suite("rollouts", [*of_all, *tree, *of_ok, truncated])
+    return _suite("rollouts", [*of_all, *tree, *of_ok, truncated, unjudged])
 
 
 def _token_checks(vocabulary_size: int | None) -> list[Any]:
@@ -179,7 +187,7 @@ def _score_checks() -> list[Any]:
         ),
         _of_ok_holds("response_scores_valid", "scores_valid"),
         _of_ok_holds("score_is_mean", "score_is_mean"),
-        _of_ok(present, "score_present", column="score"),
+        _of_judged(present, "score_present", column="score"),
         _of_ok(between, "score_range", column="score", min_value=0.0, max_value=1.0),
         _of_ok(present, "probe_score_present", column="probe_score"),
         _of_ok(between, "probe_score_range", column="probe_score", min_value=0.0, max_value=1.0),
@@ -202,6 +210,14 @@ def _of_ok(kind: Any, check: str, **rest: Any) -> Any:
     from great_expectations.expectations.row_conditions import Column
 
     return _named(kind, check, "critical", row_condition=Column("failed") == 0.0, **rest)
+
+
+def _of_judged(kind: Any, check: str, **rest: Any) -> Any:
+    """A critical expectation of the turns with a judged reply."""
+    from great_expectations.expectations.row_conditions import Column
+
+    is_judged = (Column("failed") == 0.0) & (Column("unjudged") == 0.0)
+    return _named(kind, check, "critical", row_condition=is_judged, **rest)
 
 
 def _of_ok_holds(check: str, column: str) -> Any:

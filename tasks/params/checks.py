@@ -7,6 +7,7 @@ from astra_core.agent_settings import check_agents
 from astra_core.config import MachineConfiguration, Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.registry import read_options, resolve
+from astra_core.scorers.of_probes import text_scorer_choice
 from tasks.params.builtin_limits import check_builtin
 from tasks.params.inputs import check_inputs
 from tasks.params.schema import FlowConfiguration, ModelsConfiguration, Params
@@ -22,6 +23,7 @@ def check_params(params: Params) -> None:
     """
     read_options("sampler", params.rollouts.sampler)
     read_options("scorer", params.system.scorer)
+    read_options("scorer", text_scorer_choice(params.system))
     read_options("reward", params.reward)
     read_options("optimizer", params.training.optimizer)
     read_options("schedule", params.training.schedule)

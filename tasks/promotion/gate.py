@@ -93,7 +93,11 @@ def compare(
         raise DataError(msg)
     # Sorted, so that the interval does not depend on the order of rows in a file.
     ours = ours.sort_index()
-    difference = (ours - theirs.reindex(ours.index)).tolist()
+    # A prompt of which nobody could judge a reply of either says nothing about the two.
+    difference = (ours - theirs.reindex(ours.index)).dropna().tolist()
+    if not difference:
+        msg = "candidate and champion must share a judged prompt, got none; see system.scorer"
+        raise DataError(msg)
     interval = bootstrap_mean(
         difference, num_resamples=num_resamples, confidence=confidence, seed=seed
     )
@@ -103,7 +107,7 @@ def compare(
         high=interval.high,
         candidate=float(ours.mean()),
         champion=float(theirs.mean()),
-        num_prompts=len(ours),
+        num_prompts=len(difference),
         confidence=confidence,
     )
 
@@ -175,8 +179,10 @@ def _rates(table: pd.DataFrame, column: str, owner: str) -> "pd.Series[float]":
             "run the stage evaluation"
         )
         raise DataError(msg)
-    rates = table.set_index("prompt_id")[column].astype(float)
-    problem = _problem(rates)
+    by_prompt = table.set_index("prompt_id")
+    rates = by_prompt[column].astype(float)
+    is_gap = rates.isna() & (by_prompt.get("num_unjudged", 0) > 0)
+    problem = _problem(rates[~is_gap]) if is_gap.any() else _problem(rates)
     if problem:
         msg = (
             f"{owner}'s table must hold one {column} in [0, 1] per prompt, got {problem}; "

@@ -135,7 +135,9 @@ def reevaluate_champion(
     drift = None
     if rates:
         confidence = params.evaluation.confidence
-        drift = drift_between(table["success_rate"].tolist(), rates, confidence=confidence).record()
+        drift = drift_between(
+            table["success_rate"].dropna().tolist(), rates, confidence=confidence
+        ).record()
     with store_errors():
         run_id = _record(
             client, champion, params, records={"eval": record, "baseline": untrained}, drift=drift
@@ -200,7 +202,7 @@ def _registered_rates(client: "MlflowClient", champion: "ModelVersion") -> list[
     if found is None:
         return []
     table = found[1]
-    rates: list[float] = table.loc[table["role"] == "attacker", "success_rate"].tolist()
+    rates: list[float] = table.loc[table["role"] == "attacker", "success_rate"].dropna().tolist()
     return rates
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class RolloutsRecord:
-    """Figures of the rollouts; means are over the turns that did not fail.
+    """Figures of the rollouts; means are over the turns that did not fail and were judged.
 
     Attributes:
         num_prompts: Trees, one for each run of a prompt.
@@ -18,6 +18,7 @@ class RolloutsRecord:
         scorer: Its version.
         system_precision: As params.yaml says, or as a trial settled it.
         checks: Of the rollout suite.
+        num_unjudged: Replies that the judge could not judge: no success and no zero.
     """
 
     num_prompts: int
@@ -29,3 +30,4 @@ class RolloutsRecord:
     scorer: str
     system_precision: str
     checks: dict[str, Any]
+    num_unjudged: int = 0

@@ -5,8 +5,9 @@ schema, writer and reader all follow it. The columns in ``OPTIONAL`` are there o
 has something for them, and a file without them reads as one of first runs without metadata.
 """
 
+import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -40,6 +41,14 @@ def _rows_of(values: Any) -> tuple[tuple[Any, ...], ...]:
 
 def _nan_as_null(value: float) -> float | None:
     return None if math.isnan(value) else value
+
+
+def _spelled_labels(labels: Sequence[Mapping[str, float]]) -> list[str]:
+    return [json.dumps(dict(own), sort_keys=True) for own in labels]
+
+
+def _read_labels(texts: Sequence[str]) -> tuple[dict[str, float], ...]:
+    return tuple(map(json.loads, texts))
 
 
 def _spelled_path(path: Sequence[int]) -> str:
@@ -112,11 +121,23 @@ COLUMNS = (
 OPTIONAL = (
     Column("run_id", WHOLE, of=lambda graph, _: graph.run_id),
     Column("prompt_metadata", TEXT, of=lambda graph, _: spelled_metadata(graph.prompt.metadata)),
+    Column("response_unjudged", TEXT, depth=1, to="replies unjudged", read=tuple),
+    Column(
+        "response_labels",
+        TEXT,
+        depth=1,
+        to="replies labels",
+        write=_spelled_labels,
+        read=_read_labels,
+    ),
+    Column("response_rationales", TEXT, depth=1, to="replies rationales", read=tuple),
 )
 # Column and field, by the part of a turn that the field belongs to.
 PARTS = {
     part: tuple(
-        (column, column.to.split()[1]) for column in COLUMNS if column.to.split()[:1] == [part]
+        (column, column.to.split()[1])
+        for column in COLUMNS + OPTIONAL
+        if column.to.split()[:1] == [part]
     )
     for part in ("node", "context", "probe", "replies", "failure")
 }
@@ -124,10 +145,14 @@ PARTS = {
 
 def columns_for(graphs: Sequence[Graph]) -> tuple[Column, ...]:
     """The columns of a file of these graphs."""
-    has_runs = any(graph.run_id for graph in graphs)
-    has_metadata = any(graph.prompt.metadata for graph in graphs)
-    kept = zip(OPTIONAL, (has_runs, has_metadata), strict=True)
-    return COLUMNS + tuple(column for column, is_kept in kept if is_kept)
+    has = {
+        "run_id": any(graph.run_id for graph in graphs),
+        "prompt_metadata": any(graph.prompt.metadata for graph in graphs),
+    }
+    replies = [node.replies for graph in graphs for node in graph.nodes()]
+    for name in ("unjudged", "labels", "rationales"):
+        has[f"response_{name}"] = any(getattr(each, name) for each in replies)
+    return COLUMNS + tuple(column for column in OPTIONAL if has[column.name])
 
 
 def rollout_schema(columns: Sequence[Column] = COLUMNS) -> "pa.Schema":
@@ -248,5 +273,6 @@ def _node(row: dict[str, Any], children: tuple[Node, ...]) -> Node:
 
 
 def _read(row: dict[str, Any], part: str) -> dict[str, Any]:
-    """The fields of one part of a turn."""
-    return {field: column.read(row[column.name]) for column, field in PARTS[part]}
+    """The fields of one part of a turn, as far as the file has them."""
+    known = ((column, field) for column, field in PARTS[part] if column.name in row)
+    return {field: column.read(row[column.name]) for column, field in known}

@@ -23,7 +23,7 @@ def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fa
             (node.score, graph.prompt.prompt_id, node)
             for graph in graphs
             for node in graph.nodes()
-            if not node.has_failed
+            if node.is_judged
         ),
         key=lambda entry: (-entry[0], entry[1], entry[2].path),
     )
@@ -41,7 +41,7 @@ def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fa
         "|---|---|---|---|",
     ]
     for score, name, node in chosen:
-        best = max(range(len(node.response_scores)), key=node.response_scores.__getitem__)
+        best = node.response_scores.index(max(node.judged_scores))
         cells = [f"{score:.2f}", name, shown(node.probe_text), shown(node.response_texts[best])]
         lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"

@@ -111,6 +111,8 @@ class _Places:
         "astra_core/evaluator.py",
         "astra_core/errors/excerpt.py",
         "astra_core/training/launch.py",
+        "astra_core/conversation.py",
+        "astra_core/judge.py",
         "astra_core/metadata.py",
         "astra_core/metrics",
         "astra_core/engine",

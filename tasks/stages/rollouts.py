@@ -37,12 +37,14 @@ class RolloutsSummary:
     num_turns: int
     score_mean: float
     success_rate: float
+    num_unjudged: int = 0
 
     def summary(self) -> str:
         """One line."""
+        unjudged = f"{self.num_unjudged} replies unjudged, " if self.num_unjudged else ""
         return (
             f"{self.num_turns} turns from {self.num_prompts} prompts, "
-            f"{self.success_rate:.1%} of turns succeed, data checks passed"
+            f"{self.success_rate:.1%} of turns succeed, {unjudged}data checks passed"
         )
 
 
@@ -83,6 +85,8 @@ class RolloutsFiles:
         "astra_core/agents.py",
         "astra_core/assembly.py",
         "astra_core/engine",
+        "astra_core/conversation.py",
+        "astra_core/judge.py",
         "astra_core/metadata.py",
         "astra_core/metrics",
         "astra_core/evaluator.py",
@@ -122,12 +126,18 @@ def collect_rollouts(
         if not validated.success:
             write_record({"checks": validated.to_record()}, files.report)
             validated.require_success(files.report)
-    nodes = [node for graph in graphs for node in graph.nodes() if not node.has_failed]
+    nodes = [node for graph in graphs for node in graph.nodes() if node.is_judged]
     summary = RolloutsSummary(
         num_prompts=len(graphs) // params.rollouts.runs_per_prompt,
         num_turns=num_turns,
         score_mean=_mean([node.score for node in nodes]),
         success_rate=_mean([float(node.score >= 0.5) for node in nodes]),
+        num_unjudged=sum(
+            score is None
+            for graph in graphs
+            for node in graph.nodes()
+            for score in node.response_scores
+        ),
     )
     write_record(_record(summary, nodes, system=loaded, validated=validated), files.report)
     return summary

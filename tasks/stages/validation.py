@@ -22,6 +22,7 @@ from astra_core.errors import DataError
 from astra_core.files import draft_folder_of, write_json, write_text
 from astra_core.registry import build
 from astra_core.scorer import Scorer, checked_scores
+from astra_core.scorers.of_probes import text_scorer_choice
 from tasks.expectations import Check, ValidationReport, validate_frame
 from tasks.expectations.facts import PROMPT_ROW_COLUMNS, prompt_facts, prompt_set_facts
 from tasks.expectations.frames import joined
@@ -70,8 +71,11 @@ class ValidationFiles:
 
 @stage(
     code=(
+        "astra_core/conversation.py",
         "astra_core/errors/excerpt.py",
+        "astra_core/judge.py",
         "astra_core/metadata.py",
+        "astra_core/rollout.py",
         "astra_core/scorer.py",
         "astra_core/scorers",
         "plugins",
@@ -91,7 +95,7 @@ def validate_prompts(
         GateError: A critical check failed; the report says which, and for which rows.
     """
     validation = params.validation
-    scorer = build("scorer", params.system.scorer)
+    scorer: Scorer = build("scorer", text_scorer_choice(params.system))
     one_by_one, facts = _judged(files.folder, validation, scorer)
     reasons = _reasons(one_by_one.checks)
     facts["rejected"] = facts.index.isin(list(reasons)).astype(float)

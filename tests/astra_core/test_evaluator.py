@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from astra_core.config import EvaluationConfiguration
-from astra_core.errors import DataError
+from astra_core.errors import DataError, ScorerError
 from astra_core.evaluator import Evaluator, mean_reward
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts, tiny_system
@@ -175,3 +175,13 @@ def test_the_mean_reward_leaves_out_turns_that_failed():
 
     assert mean_reward([graph]) == pytest.approx(0.375)
     assert mean_reward([]) == 0.0
+
+
+def test_an_evaluation_of_which_nothing_was_judged_is_one_line():
+    unjudged = tiny_node(0.0, response_scores=(None,), response_unjudged=("no answer",))
+
+    with pytest.raises(ScorerError, match="none of 2 turns judged"):
+        evaluator().judged([tiny_graph(unjudged), tiny_graph(unjudged)])
+    rest = evaluator().judged([tiny_graph(unjudged), tiny_graph(tiny_node(0.9))])
+    assert 1.0 == rest.intervals["attack_success_rate"].value
+    assert 0.5 == rest.figures["unjudged_rate"]

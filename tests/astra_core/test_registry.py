@@ -9,6 +9,8 @@ from astra_core.registry import BUILT_INS, build, read_options, resolve
 from astra_core.scorer import Scorer
 from astra_core.scorers.phrases import PhraseScorer
 
+JUDGES = "astra_core.scorer.Scorer or astra_core.judge.Judge"
+
 
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, table in BUILT_INS.items() for name in table]
@@ -109,8 +111,8 @@ def test_a_plugin_without_options_takes_none(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("kind", "name", "rule"),
     [
-        ("scorer", "bad_plugins:NotDerived", "must be a subclass of astra_core.scorer.Scorer, got"),
-        ("scorer", "builtins:dict", "must be a subclass of astra_core.scorer.Scorer, got"),
+        ("scorer", "bad_plugins:NotDerived", f"must be a subclass of {JUDGES}, got"),
+        ("scorer", "builtins:dict", f"must be a subclass of {JUDGES}, got"),
         ("algorithm", "builtins:dict", "must be a subclass of astra_core.algorithm.Algorithm, got"),
         ("reward", "bad_plugins:Plain", "must be a subclass of astra_core.reward.Reward, got"),
         ("scorer", "bad_plugins:gives", "must be a class, got function; name the class itself"),
@@ -134,3 +136,16 @@ def test_a_plug_in_that_leaves_while_it_is_imported_is_one_line(tmp_path, monkey
 
     with pytest.raises(ConfigurationError, match="must be importable, got SystemExit"):
         resolve("scorer", "leaving_at_import:Scorer")
+
+
+def test_a_scorer_may_be_a_judge_of_exchanges(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_judge.py").write_text(
+        "from astra_core.judge import Judge, Judgement\n"
+        "class Mine(Judge):\n"
+        "    version = '1'\n"
+        "    def judge(self, exchanges):\n"
+        "        return [Judgement(0.5) for _ in exchanges]\n"
+    )
+
+    assert "1" == build("scorer", Choice(name="own_judge:Mine")).version

@@ -1,12 +1,15 @@
+import math
+from dataclasses import replace
+
 import pytest
 
 from astra_core.config import Section
-from astra_core.errors import ConfigurationError
-from astra_core.reward import ALL_SIGNALS, Reward, check_signals
+from astra_core.errors import ConfigurationError, PluginError
+from astra_core.reward import ALL_SIGNALS, Reward, check_signals, mean_parts, rewarded
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rewards.stress_testing import StressTestingReward
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import check_reward, tiny_graph, tiny_prompts, tiny_system
+from astra_core.testing import check_reward, tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 
 class Flat(Reward):
@@ -71,3 +74,31 @@ def test_a_sampler_shows_its_reward_who_talks():
     TreeSampler(TreeSampler.Options(), system=system, prompts=prompts, reward=reward, seed=0)
 
     assert (system, prompts) == reward.shown
+
+
+class ScoreItself(Reward):
+    """Knows nothing of turns that nobody judged, whose score is NaN."""
+
+    def assign(self, graphs):
+        return [
+            replace(graph, children=tuple(replace(n, reward=n.score) for n in graph.children))
+            for graph in graphs
+        ]
+
+
+UNJUDGED = tiny_node(0.7, response_scores=(None,), response_unjudged=("empty",))
+
+
+def test_a_turn_that_nobody_judged_has_no_reward_whatever_a_reward_makes_of_it():
+    (graph,) = rewarded(ScoreItself(Section()), [tiny_graph(UNJUDGED, tiny_node(0.5))])
+
+    assert [0.0, 0.5] == [node.reward for node in graph.nodes()]
+    failed = tiny_node(0.0, failure="gone", score=math.nan)
+    with pytest.raises(PluginError, match="finite number, got nan"):
+        rewarded(ScoreItself(Section()), [tiny_graph(failed)])
+
+
+def test_the_parts_of_a_reward_are_means_over_judged_turns():
+    graph = tiny_graph(UNJUDGED, tiny_node(0.5), tiny_node(0.1))
+
+    assert {"score": 0.3} == pytest.approx(mean_parts([graph], lambda n: {"score": n.score}))

@@ -111,7 +111,7 @@ def _check_turn(node: Node) -> None:
     promise(len(node.context_ids) > 0, "a probe has a context")
     if not node.has_failed:
         promise(len(node.response_texts) == len(node.response_scores) > 0, "a score per reply")
-        promise(all(0.0 <= s <= 1.0 for s in node.response_scores), "scores lie in [0, 1]")
+        promise(all(0.0 <= s <= 1.0 for s in node.judged_scores), "scores lie in [0, 1]")
         promise(0.0 <= node.score <= 1.0, "the score of a turn lies in [0, 1]")
 
 

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from astra_core.algorithms import functional as fn
 from astra_core.algorithms.credit import (
     CreditOptions,
+    can_teach,
     credited_turns,
     flat_group_figures,
     rollouts,
@@ -139,3 +140,21 @@ def test_rollouts_end_where_a_turn_failed(failing):
     graph = tiny_graph(tiny_node(0.1, failing(tiny_node(0.2))), tiny_node(0.4, tiny_node(0.5)))
 
     assert [[0.1], [0.4, 0.5]] == [[n.reward for n in path] for path in rollouts(graph)]
+
+
+def test_nothing_is_learned_from_a_turn_that_nobody_judged():
+    unjudged = tiny_node(0.0, response_scores=(None,), response_unjudged=("empty",))
+    graph = tiny_graph(tiny_node(0.9), unjudged, tiny_node(0.1))
+    turns = credited_turns([graph], CreditOptions())
+
+    assert [(0,), (2,)] == [turn.node.path for turn in turns]
+    assert not can_teach(graph.children[1])
+    assert [(0,), (2,)] == [path[0].path for path in rollouts(graph)]
+
+
+def test_a_turn_that_nobody_judged_is_no_zero_to_the_turn_before():
+    unjudged = tiny_node(0.0, response_scores=(None,), response_unjudged=("empty",))
+    beside = tiny_graph(tiny_node(0.5, tiny_node(1.0), unjudged))
+    alone = tiny_graph(tiny_node(0.5, tiny_node(1.0)))
+
+    assert values(alone, backup="mean") == values(beside, backup="mean")

@@ -144,6 +144,7 @@ def test_figures_of_a_set_by_hand():
         "empty_response_rate": 1 / 4,
         "truncated_rate": 1 / 4,
         "failed_rate": 1 / 4,
+        "unjudged_rate": 0.0,
     } == pytest.approx(
         {k: found[k] for k in found if k not in {"kl_nats", "probe_perplexity", "self_bleu"}}
     )
@@ -185,6 +186,7 @@ def test_figures_of_nothing_are_zero(graphs):
         "empty_response_rate": 0.0,
         "truncated_rate": 0.0,
         "failed_rate": 0.0,
+        "unjudged_rate": 0.0,
     } == found
 
 
@@ -203,3 +205,38 @@ def test_every_figure_is_finite_and_has_the_same_names(graphs):
 
     assert all(map(math.isfinite, found.values()))
     assert full.keys() == found.keys()
+
+
+def unjudged(*children, count=2):
+    """A turn of which the judge could judge no reply."""
+    return tiny_node(
+        0.0, *children, response_scores=(None,) * count, response_unjudged=("empty",) * count
+    )
+
+
+def test_what_is_unjudged_is_neither_a_success_nor_a_zero():
+    partly = tiny_node(
+        0.0, response_texts=("a", "b"), response_scores=(None, 0.8), response_unjudged=("empty", "")
+    )
+    judged, both = [turn(0.9), turn(0.1)], outcome(turn(0.9), turn(0.1), unjudged())
+
+    for found, known in [(both, outcome(*judged)), (outcome(partly), outcome(turn(0.8)))]:
+        for name in ("success_rate", "first_turn_success_rate", "attempt_success_rate"):
+            assert getattr(known, name) == getattr(found, name)
+        assert known.score_mean == found.score_mean
+    assert (2, 1, 0) == (both.num_unjudged, outcome(partly).num_unjudged, both.num_failed)
+
+
+def test_a_rollout_counts_where_one_of_its_turns_was_judged():
+    assert 0.0 == outcome(unjudged(turn(0.1))).success_rate
+    assert 1.0 == outcome(unjudged(turn(0.9)), unjudged(unjudged())).success_rate
+
+
+def test_of_a_prompt_that_nobody_could_judge_nothing_is_known():
+    found = outcome(unjudged(), unjudged())
+    figures = attack_metrics([tiny_graph(unjudged(count=1), turn(0.9))], threshold=0.5)
+
+    shares = (found.success_rate, found.attempt_success_rate, found.score_mean)
+    assert all(map(math.isnan, (*shares, found.first_turn_success_rate)))
+    assert (0.9, 0.9) == (figures["score_p95"], figures["score_max"])
+    assert 1 / 2 == figures["unjudged_rate"]

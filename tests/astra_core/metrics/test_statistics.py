@@ -116,3 +116,13 @@ def test_an_interval_is_spelled_in_the_form_asked_for():
     assert "0.250 [-0.125, 0.500]" == interval.spelled()
     assert "+0.250 [-0.125, +0.500]" == interval.spelled("+.3f")
     assert {"a": 0.25, "a_low": -0.125, "a_high": 0.5} == interval.flat("a")
+
+
+def test_what_nobody_judged_is_left_out_of_a_mean():
+    options = {"num_resamples": 200, "confidence": 0.95, "seed": 3}
+    values = [0.2, 0.4, 0.9]
+
+    assert bootstrap_mean(values, **options) == bootstrap_mean(
+        [0.2, math.nan, 0.4, 0.9, math.nan], **options
+    )
+    assert math.isnan(bootstrap_mean([math.nan], **options).value)

@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from astra_core.conversation import Conversation
 from astra_core.errors import TargetError
 from astra_core.models.language_model import Utterance
 from astra_core.rollout import Context, Failure, Replies
@@ -107,7 +108,7 @@ def test_a_level_grows_from_values_to_values():
 )
 def test_the_target_speaks_for_the_reference_only_where_it_read_the_same(change, is_known):
     said = Utterance("you", (7, 0), (-1.0, -1.0), has_ended=True)
-    place = Place(PROMPTS[0], (), (4, 5), (4, 5))
+    place = Place(PROMPTS[0], (), (4, 5), (4, 5), Conversation(PROMPTS[0]))
     asked = replace(Asked(place, (0,), Context((4, 5)), said, (7, 0), (4, 5, 7, 0)), **change)
     outcome = Replies(("so",), (0.0,), ((3, 0),), (9.0, 9.0))
     (found,) = reference_logprobs(tiny_system(), [asked], [outcome])

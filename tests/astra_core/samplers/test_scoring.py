@@ -6,15 +6,19 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from astra_core.conversation import Conversation, Message
 from astra_core.errors import RolloutError, ScorerError, TargetError
+from astra_core.judge import Exchange, Judgement
+from astra_core.judge import Judge as ExchangeJudge
 from astra_core.models.language_model import Continuations, Utterance
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.samplers.scoring import overlaps, scored_answers
+from astra_core.samplers.scoring import Said, overlaps, scored_answers, verdicts
 from astra_core.samplers.tree import TreeSampler
 from astra_core.scorers.phrases import PhraseScorer
 from astra_core.testing import tiny_prompts, tiny_system
 
 PHRASES = PhraseScorer.Options(phrases=("bad", "worse"))
+PROMPT = tiny_prompts(1)[0]
 PATIENCE_S = 60.0
 SPEECH_S = 0.05
 
@@ -150,7 +154,7 @@ def test_a_judge_that_forgets_a_text_is_no_judge():
 )
 def test_scoring_overlaps_where_scorer_and_target_share_no_processor(works_on, device, expected):
     system = SimpleNamespace(
-        scorer=Judge(works_on), target=SimpleNamespace(device=torch.device(device))
+        probe_scorer=Judge(works_on), target=SimpleNamespace(device=torch.device(device))
     )
 
     assert expected == overlaps(system)
@@ -174,8 +178,93 @@ def test_time_is_counted_only_where_the_scorer_is_waited_for():
         return [Continuations((Utterance("so", (5,), (-1.0,), has_ended=True),), ())]
 
     start = time.perf_counter()
-    found = scored_answers(tiny_system(scorer=Quick("elsewhere")), ["bad"], speak)
+    said = [Said(Conversation(PROMPT), "bad")]
+    found = scored_answers(tiny_system(scorer=Quick("elsewhere")), said, speak)
     whole_s = time.perf_counter() - start
 
-    assert (((0.0,),), (0.5,)) == (found.reply_scores, found.probe_scores)
+    assert (((Judgement(0.0),),), (0.5,)) == (found.judgements, found.probe_scores)
     assert 0.0 < found.waited_s <= whole_s - SPEECH_S
+
+
+class Reader(ExchangeJudge):
+    """Keeps the exchanges, and judges those whose reply is not empty by the turn they are in."""
+
+    version = "reader 1"
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.read = []
+
+    def judge(self, exchanges):
+        self.read += exchanges
+        return [
+            Judgement(0.5 * own.conversation.num_turns, {"turns": 0.25}, "so it is")
+            if "bad" in own.reply
+            else Judgement.none("not bad")
+            for own in exchanges
+        ]
+
+
+def test_a_judge_reads_the_conversation_the_probe_and_each_reply():
+    reader = Reader()
+    own = sampler(reader)
+    graphs = rolled_out(own)
+    expected = [
+        Exchange(before, node.probe_text, reply)
+        for depth in (1, 2)
+        for graph in graphs
+        for node, before in _places(graph)
+        if len(node.path) == depth
+        for reply in node.response_texts
+    ]
+
+    assert expected == reader.read
+    assert any(exchange.conversation.messages for exchange in reader.read)
+
+
+def _places(graph):
+    def walk(nodes, before):
+        for node in nodes:
+            yield node, before
+            after = before.said(
+                Message("user", node.probe_text), Message("assistant", node.response_texts[0])
+            )
+            yield from walk(node.children, after)
+
+    return walk(graph.children, Conversation(graph.prompt))
+
+
+def test_a_turn_of_a_judge_has_labels_words_and_reasons_and_profanity_scores_the_probe():
+    own = sampler(Reader())
+    nodes = [node for graph in rolled_out(own) for node in graph.nodes()]
+    partly = [node for node in nodes if any(node.response_unjudged) and node.is_judged]
+    unjudged = [node for node in nodes if node.is_unjudged]
+
+    assert partly
+    assert unjudged
+    for node in partly:
+        at = [score is not None for score in node.response_scores]
+        assert at == [not reason for reason in node.response_unjudged]
+        assert at == [bool(labels) for labels in node.response_labels]
+        assert at == [bool(words) for words in node.response_rationales]
+        assert node.score == 0.5 * (len(node.path) - 1)
+    assert all(("not bad",) * 2 == node.response_unjudged for node in unjudged)
+    assert all(node.probe_score < 0.5 for node in nodes)
+    assert "alt-profanity-check" in own.system.probe_scorer.version
+
+
+def test_replies_carry_only_what_a_judge_gave():
+    assert {"scores": (0.5, 0.0)} == verdicts([Judgement(0.5), Judgement(0.0)])
+    assert {"scores": (0.5, None), "unjudged": ("", "empty")} == verdicts(
+        [Judgement(0.5), Judgement.none("empty")]
+    )
+
+
+def test_a_judge_that_is_down_stops_the_rollout():
+    class Down(Reader):
+        def judge(self, _):
+            msg = "http 503"
+            raise ScorerError(msg)
+
+    with pytest.raises(ScorerError, match="5··"):
+        rolled_out(sampler(Down()))

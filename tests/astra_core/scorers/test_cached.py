@@ -1,10 +1,13 @@
 import pytest
 
 from astra_core.config import Choice, Section
+from astra_core.conversation import Conversation, Message
 from astra_core.errors import ScorerError
+from astra_core.judge import Exchange, Judge, Judgement
 from astra_core.registry import build
+from astra_core.rollout import Prompt
 from astra_core.scorer import Scorer
-from astra_core.scorers.cached import CachedScorer
+from astra_core.scorers.cached import CachedJudge, CachedScorer, cached
 
 
 class Asked(Scorer):
@@ -28,27 +31,27 @@ class Asked(Scorer):
 
 def test_a_text_reaches_the_judge_once():
     judge = Asked()
-    cached = CachedScorer(judge, 10)
+    scorer = CachedScorer(judge, 10)
 
-    assert judge.score(["a", "bb", "a"]) == cached.score(["a", "bb", "a"])
-    assert judge.score(["bb", "", "a"]) == cached.score(["bb", "", "a"])
+    assert judge.score(["a", "bb", "a"]) == scorer.score(["a", "bb", "a"])
+    assert judge.score(["bb", "", "a"]) == scorer.score(["bb", "", "a"])
     assert [["a", "bb"], [""]] == judge.batches[1::2]
 
 
 def test_the_judge_is_not_called_for_nothing():
     judge = Asked()
-    cached = CachedScorer(judge, 10)
-    cached.score(["a"])
+    scorer = CachedScorer(judge, 10)
+    scorer.score(["a"])
 
-    assert [[0.5], []] == [cached.score(["a"]), cached.score([])]
+    assert [[0.5], []] == [scorer.score(["a"]), scorer.score([])]
     assert [["a"]] == judge.batches
 
 
 def test_the_text_not_asked_for_the_longest_is_forgotten_first():
     judge = Asked()
-    cached = CachedScorer(judge, 2)
+    scorer = CachedScorer(judge, 2)
     for text in ("a", "b", "a", "c", "a", "b"):
-        cached.score([text])
+        scorer.score([text])
 
     assert [["a"], ["b"], ["c"], ["b"]] == judge.batches
 
@@ -70,25 +73,97 @@ def test_texts_that_look_alike_are_not_taken_for_each_other():
 
 def test_a_judge_that_fails_is_asked_again():
     judge = Asked()
-    cached = CachedScorer(judge, 10)
+    scorer = CachedScorer(judge, 10)
     judge.is_reachable = False
     with pytest.raises(ScorerError, match="h··· 5··"):
-        cached.score(["a"])
+        scorer.score(["a"])
     judge.is_reachable = True
 
-    assert [0.5] == cached.score(["a"])
+    assert [0.5] == scorer.score(["a"])
 
 
 def test_it_answers_for_the_judge():
-    cached = CachedScorer(Asked(), 1)
+    scorer = CachedScorer(Asked(), 1)
 
-    assert ("asked 1", "elsewhere") == (cached.version, cached.works_on)
+    assert ("asked 1", "elsewhere") == (scorer.version, scorer.works_on)
 
 
 def test_the_default_judge_scores_the_same_to_the_last_bit_beside_other_texts():
     texts = ["you are an idiot", "so kind of you", "", "what the hell is this", "damn"] * 3
     alone = build("scorer", Choice(name="profanity"))
-    cached = CachedScorer(build("scorer", Choice(name="profanity")), 3)
-    cached.score(texts[3:4])
+    scorer = CachedScorer(build("scorer", Choice(name="profanity")), 3)
+    scorer.score(texts[3:4])
 
-    assert alone.score(texts) == cached.score(texts)
+    assert alone.score(texts) == scorer.score(texts)
+
+
+class Reading(Judge):
+    """Judges by the length of the reply; none of an empty one."""
+
+    version = "reading 1"
+    works_on = "gpu"
+
+    def __init__(self):
+        super().__init__(Section())
+        self.batches = []
+
+    def judge(self, exchanges):
+        self.batches.append(list(exchanges))
+        return [
+            Judgement(1.0 / len(own.reply), {"length": 0.5})
+            if own.reply
+            else Judgement.none("empty")
+            for own in exchanges
+        ]
+
+
+PLACE = Conversation(Prompt.of("so"))
+BASE = Exchange(PLACE, "why", "no")
+OTHERS = [
+    Exchange(PLACE, "why", "yes"),
+    Exchange(PLACE, "what", "no"),
+    Exchange(Conversation(Prompt.of("such")), "why", "no"),
+    Exchange(Conversation(Prompt.of("so", {"goal": "be bad"})), "why", "no"),
+    Exchange(PLACE.said(Message("user", "a"), Message("assistant", "b")), "why", "no"),
+    Exchange(PLACE.said(Message("assistant", "a"), Message("user", "b")), "why", "no"),
+]
+
+
+def test_an_exchange_reaches_the_judge_once_whatever_part_of_it_differs():
+    judge = Reading()
+    found = CachedJudge(judge, 100)
+    exchanges = [BASE, *OTHERS, Exchange(PLACE, "why", "")]
+    once = found.judge([*exchanges, BASE])
+
+    assert once == found.judge([*exchanges, BASE])
+    assert [exchanges] == judge.batches
+    assert "empty" == once[7].unjudged
+    assert once == Reading().judge([*exchanges, BASE])
+
+
+def test_the_exchange_not_asked_for_the_longest_is_forgotten_first():
+    judge = Reading()
+    found = CachedJudge(judge, 1)
+    for exchange in (BASE, BASE, OTHERS[0], BASE):
+        found.judge([exchange])
+
+    assert [[BASE], [OTHERS[0]], [BASE]] == judge.batches
+
+
+def test_judgements_of_another_version_are_not_reused():
+    judge = Reading()
+    found = CachedJudge(judge, 10)
+    found.judge([BASE])
+    judge.version = "reading 2"
+    found.judge([BASE])
+
+    assert [[BASE]] * 2 == judge.batches
+
+
+def test_a_cache_is_of_the_kind_of_what_is_behind_it():
+    judge, scorer = Reading(), Asked()
+
+    assert (judge, scorer) == (cached(judge, 0), cached(scorer, 0))
+    assert ("reading 1", "gpu") == (cached(judge, 1).version, cached(judge, 1).works_on)
+    assert isinstance(cached(judge, 1), CachedJudge)
+    assert isinstance(cached(scorer, 1), CachedScorer)

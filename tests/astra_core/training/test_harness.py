@@ -147,11 +147,12 @@ def test_metrics_are_means_over_turns_that_did_not_fail():
         tiny_node(0.0, score=0.5, probe_score=0.2),
         tiny_node(0.0, score=1.0, probe_score=0.4, probe_ids=(2, 3, 4, 5, 0)),
         tiny_node(0.0, score=math.nan, failure="TargetError: no answer", response_scores=()),
+        tiny_node(0.0, response_scores=(None,), response_unjudged=("empty",)),
     )
     metrics = harness().experience(0, graphs=[graph]).metrics
 
-    # Three turns say the same, so each n-gram of one was said twice besides: 1 / sqrt(1 + 2).
-    novelty = 1 / math.sqrt(3)
+    # Four turns say the same, so each n-gram of one was said three times besides.
+    novelty = 1 / math.sqrt(4)
     expected = {
         "rollout/reward": 0.75 - 0.3 * 0.3 + 0.2 * novelty,
         "rollout/novelty": novelty,
@@ -160,8 +161,9 @@ def test_metrics_are_means_over_turns_that_did_not_fail():
         "rollout/target_nll": 2.0,
         "rollout/kl_nats": 0.5 * 4,
         "rollout/probe_tokens": 4.0,
-        "rollout/num_nodes": 3.0,
+        "rollout/num_nodes": 4.0,
         "rollout/num_failed": 1.0,
+        "rollout/num_unjudged": 1.0,
         "rollout/num_steps": 1.0,
     }
     rollout = {name: value for name, value in metrics.items() if name.startswith("rollout/")}

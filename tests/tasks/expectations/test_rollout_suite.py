@@ -188,3 +188,38 @@ def test_rollouts_in_pieces_are_judged_as_one():
 
     assert validate(frame) == report
     assert (15, True) == (report.num_rows, report.success)
+
+
+def unjudge(frame, *rows):
+    """What turns look like of which the judge could judge no reply."""
+    frame["response_unjudged"] = [[] for _ in range(len(frame))]
+    for row in rows:
+        frame.at[row, "response_unjudged"] = ["empty", "empty"]  # noqa: PD008
+        frame.at[row, "response_scores"] = [None, None]  # noqa: PD008
+        frame.loc[row, "score"] = np.nan
+
+
+def test_rollouts_pass_with_a_few_unjudged_turns_and_warn_of_many():
+    frame = rollout_frame()
+    unjudge(frame, 4)
+    few = validate(frame)
+    unjudge(frame, 1, 2, 3, 4)
+
+    assert ((), ()) == (few.critical_failed, few.warnings)
+    assert ("unjudged_fraction",) == validate(frame).warnings
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "check"),
+    [
+        ("response_unjudged", ["empty", ""], "response_scores_valid"),
+        ("response_scores", [0.5, None], "response_scores_valid"),
+        ("score", 0.5, "score_is_mean"),
+    ],
+)
+def test_a_gap_among_the_scores_must_have_a_reason(column, value, check):
+    frame = rollout_frame()
+    unjudge(frame, 4)
+    frame.at[4, column] = value  # noqa: PD008 - loc would spread a list
+
+    assert check in validate(frame).critical_failed

@@ -296,3 +296,14 @@ def test_decide_says_that_it_is_the_untrained_attacker_that_lacks_a_figure():
         "distinct_2 of the untrained attacker must be a finite number, got None; evaluate it anew"
         == str(caught.value)
     )
+
+
+def test_compare_leaves_out_a_prompt_that_nobody_could_judge():
+    gap = table([0.9, float("nan"), 0.3, 0.4]).assign(num_unjudged=[0, 2, 0, 1])
+    whole = table([0.2, 0.3, 0.1, 0.4]).assign(num_unjudged=0)
+    found, rows = compare(gap, whole), [0, 2, 3]
+
+    expected = compare(gap.iloc[rows], whole.iloc[rows])
+    assert (expected.gain, expected.low, 3) == (found.gain, found.low, found.num_prompts)
+    with pytest.raises(DataError, match="must share a judged prompt"):
+        compare(gap.iloc[1:2], whole.iloc[1:2])

@@ -215,3 +215,35 @@ def test_metadata_that_is_broken_is_a_data_error(tmp_path):
 
     with pytest.raises(DataError, match="must hold whole trees"):
         read_rollouts(tmp_path / "r.parquet")
+
+
+def test_what_a_judge_said_survives_the_file(tmp_path):
+    told = tiny_node(
+        0.4,
+        response_texts=("a", "b"),
+        response_scores=(0.5, None),
+        response_unjudged=("", "empty"),
+        response_labels=({"violence": 0.25}, {}),
+        response_rationales=("rude", ""),
+        response_ids=((1,), (2,)),
+    )
+    graphs = [tiny_graph(told, tiny_node(0.4, failure="gone")), tiny_graph(tiny_node(1.0))]
+    write_rollouts(graphs, tmp_path / "r.parquet")
+    first, second = read_rollouts(tmp_path / "r.parquet")
+
+    assert graphs[0].children[0] == first.children[0]
+    assert graphs[1] == second
+    assert math.isnan(tiny_node(0.0, response_scores=(None,)).score)
+
+
+@pytest.mark.parametrize("name", ["unjudged", "labels", "rationales"])
+def test_a_judge_that_said_no_more_leaves_no_column(name, tmp_path):
+    given = {"unjudged": ("empty",), "labels": ({"a": 0.5},), "rationales": ("so",)}[name]
+    write_rollouts([tiny_graph(tiny_node(0.4))], tmp_path / "plain.parquet")
+    told = tiny_node(0.4, **{f"response_{name}": given})
+    write_rollouts([tiny_graph(told)], tmp_path / "told.parquet")
+    plain, more = (
+        set(pq.read_schema(tmp_path / f"{each}.parquet").names) for each in ("plain", "told")
+    )
+
+    assert {f"response_{name}"} == more - plain

@@ -120,3 +120,10 @@ def test_the_page_is_read_from_the_last_evaluation(tmp_path):
 def test_without_an_evaluation_the_page_says_what_makes_one(tmp_path):
     with pytest.raises(DataError, match=r"attacker\.parquet must exist, got no such file; 'astra"):
         read_examples(count=1, is_revealed=False, path=tmp_path / "attacker.parquet")
+
+
+def test_of_what_nobody_judged_nothing_is_shown():
+    unjudged = turn(0.0, "silent", scores=(None,), response_unjudged=("empty",))
+    partly = turn(0.0, "some", replies=("a", "b"), scores=(None, 0.9))
+
+    assert [["some", "b"]] == [row[2:] for row in shown(tiny_graph(unjudged, partly))]

@@ -99,3 +99,9 @@ def test_the_summary_is_one_line_in_percent():
     assert (
         "96 turns from 8 prompts, 12.5% of turns succeed, data checks passed" == summary.summary()
     )
+
+
+def test_the_summary_counts_what_nobody_could_judge():
+    some = RolloutsSummary(8, 96, score_mean=0.2, success_rate=0.125, num_unjudged=3)
+
+    assert "3 replies unjudged, data checks passed" in some.summary()

@@ -1,0 +1,45 @@
+"""The scorer of the attacker's own words: ``system.probe_scorer``."""
+
+from astra_core.config import Choice, SystemConfiguration
+from astra_core.errors import ConfigurationError
+from astra_core.judge import Judge
+from astra_core.registry import build, resolve
+from astra_core.scorer import Scorer
+from astra_core.scorers.cached import cached
+
+_DEFAULT = Choice(name="profanity")
+
+
+def probe_scorer_of(config: SystemConfiguration, scorer: Scorer | Judge) -> Scorer:
+    """What scores probes beside this scorer or judge, behind a cache of its own.
+
+    Raises:
+        ConfigurationError: ``system.probe_scorer`` names a judge of exchanges, which a probe alone
+            is not.
+    """
+    if config.probe_scorer is None and isinstance(scorer, Scorer):
+        return scorer
+    choice = _DEFAULT if config.probe_scorer is None else text_scorer_choice(config)
+    found: Scorer = cached(build("scorer", choice), config.score_cache_size)
+    return found
+
+
+def text_scorer_choice(config: SystemConfiguration) -> Choice:
+    """Which scorer reads texts that are no reply: probes, and prompts before they are used.
+
+    Raises:
+        ConfigurationError: ``system.probe_scorer`` names a judge of exchanges.
+    """
+    if config.probe_scorer is None:
+        reads_texts = issubclass(resolve("scorer", config.scorer.name), Scorer)
+        return config.scorer if reads_texts else _DEFAULT
+    if not issubclass(resolve("scorer", config.probe_scorer.name), Scorer):
+        raise ConfigurationError(_refusal(config.probe_scorer))
+    return config.probe_scorer
+
+
+def _refusal(choice: Choice) -> str:
+    return (
+        f"system.probe_scorer must name a scorer of texts, got the judge '{choice.name}'; a probe "
+        "has no reply yet, so name profanity or a Scorer of your own"
+    )
