@@ -167,7 +167,9 @@ def _gaps(frame: pd.DataFrame) -> list[list[bool]]:
 def _scores_valid(cell: Any, gaps: Sequence[bool]) -> bool:
     """A number for each reply that was judged, and none for any other."""
     pairs = zip(_items(cell), gaps, strict=True)
-    return all(pd.isna(value) if is_gap else 0.0 <= value <= 1.0 for value, is_gap in pairs)
+    return all(
+        pd.isna(value) == is_gap and (is_gap or 0.0 <= value <= 1.0) for value, is_gap in pairs
+    )
 
 
 def _reference_fits(frame: pd.DataFrame) -> list[bool]:
@@ -185,7 +187,8 @@ def _score_is_mean(frame: pd.DataFrame, gaps: Sequence[Sequence[bool]]) -> list[
     holds = []
     rows = zip(frame["response_scores"].map(_items), gaps, frame["score"], strict=True)
     for scores, own, score in rows:
-        known = [value for value, is_gap in zip(scores, own, strict=True) if not is_gap]
+        pairs = zip(scores, own, strict=True)
+        known = [math.nan if value is None else value for value, is_gap in pairs if not is_gap]
         is_mean = bool(known) and abs(sum(known) / len(known) - score) <= _SCORE_SLACK
         holds.append(is_mean or (bool(scores) and not known and bool(pd.isna(score))))
     return holds

@@ -182,7 +182,7 @@ def _rates(table: pd.DataFrame, column: str, owner: str) -> "pd.Series[float]":
     by_prompt = table.set_index("prompt_id")
     rates = by_prompt[column].astype(float)
     is_gap = rates.isna() & (by_prompt.get("num_unjudged", 0) > 0)
-    problem = _problem(rates[~is_gap]) if is_gap.any() else _problem(rates)
+    problem = _problem(rates.mask(is_gap, 0.0))
     if problem:
         msg = (
             f"{owner}'s table must hold one {column} in [0, 1] per prompt, got {problem}; "

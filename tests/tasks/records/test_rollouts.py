@@ -227,7 +227,8 @@ def test_what_a_judge_said_survives_the_file(tmp_path):
         response_rationales=("rude", ""),
         response_ids=((1,), (2,)),
     )
-    graphs = [tiny_graph(told, tiny_node(0.4, failure="gone")), tiny_graph(tiny_node(1.0))]
+    other = tiny_graph(tiny_node(1.0), prompt=tiny_prompts(2)[1])
+    graphs = [tiny_graph(told, tiny_node(0.4, failure="gone")), other]
     write_rollouts(graphs, tmp_path / "r.parquet")
     first, second = read_rollouts(tmp_path / "r.parquet")
 
