@@ -15,7 +15,7 @@ from astra_core.system import System
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A turn that did not fail, and where its conversation began.
+    """A turn that was judged, and where its conversation began.
 
     Attributes:
         prompt: Opened the conversation; its metadata may have a ``goal``.
@@ -69,7 +69,7 @@ class Term(ABC):
         """One finite number per turn, in order; does not change the memory.
 
         Args:
-            turns: Those of one experience or evaluation that did not fail.
+            turns: Those of one experience or evaluation that were judged.
         """
 
     def remember(self, turns: Sequence[Turn]) -> None:  # noqa: B027  # most have no memory
@@ -84,12 +84,12 @@ class Term(ABC):
 
 
 def turns_of(graphs: Sequence[Graph]) -> list[Turn]:
-    """Every turn of the graphs that did not fail, in their order."""
+    """Every turn of the graphs that was judged, in their order."""
 
     def own(graph: Graph) -> Iterator[Turn]:
         opening = graph.children[0].context_ids if graph.children else ()
         for node in graph.nodes():
-            if not node.has_failed:
+            if node.is_judged:
                 yield Turn(graph.prompt, opening, node)
 
     return [turn for graph in graphs for turn in own(graph)]

@@ -4,12 +4,13 @@ from astra_core.rewards.term import turns_of
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
 
 
-def test_turns_are_those_that_did_not_fail_with_the_opening_of_their_conversation():
+def test_turns_are_those_that_were_judged_with_the_opening_of_their_conversation():
     leaf = tiny_node(0.0, probe_text="leaf", context_ids=(9, 9, 0))
     failed = tiny_node(0.0, failure="TargetError", score=math.nan)
-    prompts = tiny_prompts(2)
+    unjudged = tiny_node(0.0, response_scores=(None,), response_unjudged=("empty",))
+    prompts, rest = tiny_prompts(2), (failed, unjudged)
     graphs = [
-        tiny_graph(tiny_node(0.0, leaf, context_ids=(4, 0)), failed, prompt=prompts[0]),
+        tiny_graph(tiny_node(0.0, leaf, context_ids=(4, 0)), *rest, prompt=prompts[0]),
         tiny_graph(prompt=prompts[1]),
         tiny_graph(tiny_node(0.0, context_ids=(5, 0)), prompt=prompts[1]),
     ]
