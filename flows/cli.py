@@ -125,6 +125,10 @@ def run(
         str | None,
         typer.Option(metavar="VERSION", help="Train on from a version: champion, or a number."),
     ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Lay params/NAME.yaml over params.yaml first."),
+    ] = None,
 ) -> None:
     """Run the pipeline from prompts to the promotion decision; skip what is up to date."""
     from flows.settings import change_params
@@ -132,7 +136,7 @@ def run(
 
     started = time.monotonic()
     say(BANNER)
-    for line in change_params(assignments or []):
+    for line in change_params(assignments or [], preset=preset):
         say(f"params.yaml    {line}")
     _run_training(force=force, warm_start=warm_start, started=started)
 

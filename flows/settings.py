@@ -1,7 +1,11 @@
-"""``--set training.lr=1e-4``: params.yaml changed in place, checked first, comments kept."""
+"""``--set training.lr=1e-4`` and ``--preset NAME``: params.yaml changed in place, checked first.
+
+Comments are kept. A preset is a file ``params/NAME.yaml`` beside params.yaml: what it says is laid
+over params.yaml, key by key; a choice, which has a ``name``, replaces all of the old one.
+"""
 
 import io
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +18,26 @@ from tasks.params.checks import check_params
 from tasks.params.schema import PARAMS_FILE, Params, read_record
 from tasks.params.yaml_files import check_yaml, load_yaml, read_yaml_text
 
+PRESETS = "params"
+"""The folder of presets, beside params.yaml."""
 
-def change_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> list[str]:
+
+def change_params(
+    assignments: Sequence[str], path: Path = PARAMS_FILE, *, preset: str | None = None
+) -> list[str]:
     """One line for each value that changed; the file is written only if all of it is valid.
 
     Args:
         assignments: Each ``section.key=value``, the value as YAML writes it.
         path: The file.
+        preset: Of the folder ``params``, laid over the file before the assignments; one line says
+            what it changed.
 
     Raises:
-        ConfigurationError: An assignment cannot be read, or params.yaml would not be usable.
+        ConfigurationError: An assignment or the preset cannot be read, or params.yaml would not be
+            usable.
     """
-    text, changes, params = _changed(assignments, path)
+    text, changes, params = _changed(assignments, path, preset)
     check_params(params)
     if changes:
         write_text(text, path, is_shared=True)
@@ -60,16 +72,54 @@ def changed_params(
     return _changed(assignments, path)[2]
 
 
-def _changed(assignments: Sequence[str], path: Path) -> tuple[str, list[str], Params]:
+def presets(path: Path = PARAMS_FILE) -> tuple[str, ...]:
+    """The names of the presets beside params.yaml, sorted."""
+    return tuple(sorted(file.stem for file in (path.parent / PRESETS).glob("*.yaml")))
+
+
+def _changed(
+    assignments: Sequence[str], path: Path, preset: str | None = None
+) -> tuple[str, list[str], Params]:
     """The new text of the file, a line for each change, and its parameters."""
     # Without this check, tags and repeated keys would be kept.
     read_record(path)
     yaml = _round_trip_yaml()
     record = yaml.load(read_yaml_text(path))
-    changes = [line for text in assignments if (line := _assign(record, text, yaml))]
+    changes = [] if preset is None else _lay_over(record, preset, path)
+    changes += [line for text in assignments if (line := _assign(record, text, yaml))]
     text = _dumped(record, yaml)
     plain = load_yaml(text, subject=str(path), way_out="see --set")
     return text, changes, Params.read(plain, where="")
+
+
+def _lay_over(record: Any, preset: str, path: Path) -> list[str]:
+    """Lays a preset over ``record``; a line that says what it changed, none if nothing."""
+    known = presets(path)
+    if preset not in known:
+        msg = (
+            f"--preset must name a file of the folder {PRESETS}, got {excerpt(preset)}; "
+            f"known are {list(known)}"
+        )
+        raise ConfigurationError(msg)
+    file = path.parent / PRESETS / f"{preset}.yaml"
+    found = load_yaml(read_yaml_text(file), subject=str(file), way_out="see params.yaml")
+    if not isinstance(found, Mapping):
+        msg = f"{file} must hold keys of params.yaml, got {type(found).__name__}; see params.yaml"
+        raise ConfigurationError(msg)
+    keys = list(_overlaid(record, found, ""))
+    return [f"preset '{preset}' ({PRESETS}/{preset}.yaml) sets {', '.join(keys)}"] if keys else []
+
+
+def _overlaid(old: Any, new: Mapping[str, Any], place: str) -> Iterator[str]:
+    """Writes ``new`` into ``old``; the keys whose values changed."""
+    for key, value in new.items():
+        before = old.get(key)
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        if both and "name" not in value:
+            yield from _overlaid(before, value, f"{place}{key}.")
+        elif before != value:
+            old[key] = value
+            yield f"{place}{key}"
 
 
 def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from astra_core.errors import ConfigurationError
-from flows.settings import change_params, changed_params
+from flows.settings import change_params, changed_params, presets
 from tasks.params.schema import read_params
 
 ROOT = Path(__file__).parents[2]
@@ -88,3 +88,83 @@ def test_a_section_that_the_command_does_not_read_is_refused(params):
         changed_params(["prompts.source=file"], params, sections=("training",))
     with pytest.raises(ConfigurationError, match="trainin is not a known"):
         changed_params(["trainin.lr=1"], params, sections=("training",))
+
+
+PRESETS = sorted(path.stem for path in (ROOT / "params").glob("*.yaml"))
+
+
+@pytest.fixture
+def with_presets(params):
+    shutil.copytree(ROOT / "params", params.parent / "params")
+    return params
+
+
+def test_a_preset_is_laid_over_the_file_and_one_line_says_so(with_presets):
+    before = read_params(with_presets)
+    (line,) = change_params([], with_presets, preset="curiosity")
+    after = read_params(with_presets)
+
+    assert "preset 'curiosity' (params/curiosity.yaml) sets reward" == line
+    assert "terms" == after.reward.name
+    assert "response_weight" not in after.reward.options
+    assert before.training == after.training
+    assert "# chooses the best checkpoint" in with_presets.read_text()
+
+
+def test_a_preset_that_changes_nothing_says_nothing(with_presets):
+    before = with_presets.read_bytes()
+
+    assert [] == change_params([], with_presets, preset="default")
+    assert before == with_presets.read_bytes()
+
+
+def test_a_preset_changes_single_keys_and_values_of_the_command_line_come_after(with_presets):
+    own = "training: {lr: 1e-5, early_stopping: {patience: 7}}\nseed: 4\n"
+    (with_presets.parent / "params/mine.yaml").write_text(own)
+    lines = change_params(["seed=5"], with_presets, preset="mine")
+    found = read_params(with_presets)
+
+    assert (1e-5, 7, 5) == (found.training.lr, found.training.early_stopping.patience, found.seed)
+    assert 3 == found.training.epochs_per_experience
+    expected = (
+        "preset 'mine' (params/mine.yaml) sets training.lr, training.early_stopping.patience, seed"
+    )
+    assert [expected, "seed: 4 -> 5"] == lines
+
+
+def test_a_preset_replaces_all_options_of_a_choice(with_presets):
+    change_params([], with_presets, preset="astprompter")
+
+    assert read_params(with_presets).reward.options["joint_weight"] == 0.5
+    change_params([], with_presets, preset="default")
+    assert "joint_weight" not in read_params(with_presets).reward.options
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("brave", None, "--preset must name a file of the folder params, got 'brave'; known are ["),
+        ("../params", None, "--preset must name a file of the folder params"),
+        ("list", "[1]", "must hold keys of params.yaml, got list"),
+        ("odd", "trainin: {lr: 1}", "trainin is not a known key"),
+        ("wrong", "training: {lr: 0}", "training.lr: input should be greater than 0"),
+    ],
+)
+def test_a_preset_that_cannot_be_used_is_one_line_and_nothing_is_written(
+    with_presets, name, text, message
+):
+    if text is not None:
+        (with_presets.parent / f"params/{name}.yaml").write_text(text)
+    before = with_presets.read_bytes()
+    with pytest.raises(ConfigurationError) as caught:
+        change_params([], with_presets, preset=name)
+
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert before == with_presets.read_bytes()
+
+
+def test_the_presets_are_those_of_the_folder(with_presets, tmp_path):
+    assert PRESETS == list(presets(with_presets))
+    assert {"default", "astprompter", "curiosity"} <= set(PRESETS)
+    assert () == presets(tmp_path / "elsewhere/params.yaml")
