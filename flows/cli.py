@@ -10,6 +10,7 @@ from typing import Annotated, cast
 
 import typer
 
+from flows import chronicle
 from flows.calibration import calibrate
 from flows.usage import project_folder, usage_line, working_folder
 
@@ -309,6 +310,9 @@ def worker() -> None:
     from flows.orchestration.deployment import run_worker
 
     raise typer.Exit(run_worker())
+
+
+chronicle.register(app)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,163 @@
+"""What the registry tells: ``astra history``, ``champion`` and ``lineage``, as text or JSON.
+
+Nothing here changes anything, and a registry that was never made is not made by looking.
+"""
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from astra_core.errors import DataError
+
+if TYPE_CHECKING:
+    from tasks.tracking.chronicle import DataUsed, Lineage, VersionSummary
+
+_AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_NONE_YET = "no version is registered yet; 'astra run' makes one"
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command()(history)
+    app.command()(champion)
+    app.command()(lineage)
+
+
+def history(as_json: _AS_JSON = False) -> None:
+    """List every registered version, newest first, with figures and decision."""
+    from tasks.machine.console import say
+
+    versions = _summaries()
+    if as_json:
+        say(json.dumps([version.record() for version in versions], indent=2))
+        return
+    for line in [history_line(version) for version in versions] or [_NONE_YET]:
+        say(line)
+
+
+def champion(as_json: _AS_JSON = False) -> None:
+    """Show who is champion, how good it is, and why it became champion."""
+    from tasks.machine.console import say
+
+    found = next((each for each in _summaries() if "champion" in each.aliases), None)
+    if as_json:
+        say(json.dumps(None if found is None else found.record(), indent=2))
+        return
+    lines = ["no champion yet; 'astra history' shows what is registered"]
+    if found is not None:
+        lines = [history_line(found), f"{'decision':<13}{found.reasons or found.decision}"]
+        lines.append(f"{'made from':<13}astra lineage {found.version}")
+    for line in lines:
+        say(line)
+
+
+def lineage(
+    version: Annotated[str, typer.Argument(help="A number, or an alias such as champion.")],
+    as_json: _AS_JSON = False,
+) -> None:
+    """Show what a version was made from, with digests, and how to get each back."""
+    from tasks.machine.console import say
+    from tasks.tracking.chronicle import lineage_of
+    from tasks.tracking.store import connect, store_errors
+    from tasks.tracking.store_check import check_store, has_store
+
+    check_store()
+    if not has_store():
+        msg = f"version '{version}' must be registered, got an empty registry; see 'astra run'"
+        raise DataError(msg)
+    with store_errors():
+        found = lineage_of(connect(), _model_name(), version)
+    if as_json:
+        say(json.dumps(found.record(), indent=2))
+        return
+    for line in lineage_lines(found, _model_name()):
+        say(line)
+
+
+def history_line(version: "VersionSummary") -> str:
+    """One version: aliases, when, figures, decision."""
+    rate = "success not told"
+    if version.attack_success_rate is not None:
+        value, low, high = version.attack_success_rate
+        rate = f"success {value:.3f} [{low:.3f}, {high:.3f}]"
+    lift = "" if version.lift is None else f", gain {version.lift:+.3f}"
+    aliases = f" ({', '.join(version.aliases)})" if version.aliases else ""
+    parent = f", trained on from version {version.parent}" if version.parent else ""
+    name = f"version {version.version}{aliases}"
+    return (
+        f"{name:<24} {version.created[:16].replace('T', ' ')}  {version.algorithm} seed "
+        f"{version.seed}  {rate}{lift}  {version.decision or 'not decided'}{parent}"
+    )
+
+
+def lineage_lines(found: "Lineage", model_name: str) -> list[str]:
+    """Each part with its digest, then the commands that bring all of them back."""
+    decision = found.summary.reasons or found.summary.decision or "none yet"
+    parents = ", ".join(f"version {parent}" for parent in found.parents) or "none"
+    rows = [
+        ("version", history_line(found.summary)),
+        ("decision", decision),
+        ("weights", found.checkpoint_digest[:16]),
+        ("parameters", f"run key {found.run_key[:16]}"),
+        ("code", _code(found)),
+        ("target", found.target_digest[:16]),
+        ("judge", found.scorer),
+        *((data.part, _data_line(data)) for data in found.data),
+        ("parents", parents),
+        ("libraries", ", ".join(_libraries(found))),
+        ("", ""),
+        *(("get it back" if number == 0 else "", way) for number, way in _ways(found, model_name)),
+    ]
+    return [f"{name:<13}{text}".rstrip() for name, text in rows]
+
+
+def _code(found: "Lineage") -> str:
+    commit = found.code.get("git.commit", "unknown")
+    is_dirty = found.code.get("git.dirty") == "true"
+    return f"commit {commit[:16]}" + (", with changes that were not committed" * is_dirty)
+
+
+def _libraries(found: "Lineage") -> list[str]:
+    start = "version."
+    return [
+        f"{key.removeprefix(start)} {value}"
+        for key, value in found.code.items()
+        if key.startswith(start)
+    ]
+
+
+def _data_line(data: "DataUsed") -> str:
+    rows = "" if data.num_rows is None else f", {data.num_rows} rows"
+    dvc = f", DVC's {data.dvc_md5}" if data.dvc_md5 else ""
+    return f"{data.path} {data.digest[:16]}{rows}{dvc}"
+
+
+def _ways(found: "Lineage", model_name: str) -> list[tuple[int, str]]:
+    number, run = found.summary.version, found.summary.run_id
+    commit = found.code.get("git.commit", "unknown")
+    ways = [
+        f"mlflow artifacts download -u models:/{model_name}/{number} -d weights",
+        f"mlflow artifacts download -r {run} -d run",
+    ]
+    if commit != "unknown":
+        ways.append(f"git checkout {commit[:16]} && dvc checkout")
+    return list(enumerate(ways))
+
+
+def _summaries() -> list["VersionSummary"]:
+    from tasks.tracking.chronicle import version_summaries
+    from tasks.tracking.store import connect, store_errors
+    from tasks.tracking.store_check import check_store, has_store
+
+    check_store()
+    if not has_store():
+        return []
+    with store_errors():
+        return version_summaries(connect(), _model_name())
+
+
+def _model_name() -> str:
+    from tasks.params.schema import read_params
+
+    return read_params().registration.model_name

@@ -1,0 +1,215 @@
+"""What the registry tells of its versions: figures, decision, and what each was made from."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from tasks.tracking.errors import TrackingError
+from tasks.tracking.registered import aliases_in, version_behind
+from tasks.tracking.versions import CHECKPOINT_DIGEST_TAG
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+_PARENT_TAG = "astra.parent_version"
+_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class VersionSummary:
+    """One version in a line.
+
+    Attributes:
+        version: Its number.
+        aliases: That it has now.
+        created: When it was registered, UTC, ISO 8601.
+        algorithm: By which it was trained.
+        seed: Of its training.
+        attack_success_rate: With its interval, as it was registered; None if it was not told.
+        lift: The gain over the untrained attacker.
+        decision: ``promoted``, ``refused`` or empty before there is one.
+        reasons: Of the decision.
+        parent: Version that it was trained on from; empty for none.
+        run_id: Of its MLflow run.
+    """
+
+    version: str
+    aliases: tuple[str, ...]
+    created: str
+    algorithm: str
+    seed: str
+    attack_success_rate: tuple[float, float, float] | None
+    lift: float | None
+    decision: str
+    reasons: str
+    parent: str
+    run_id: str
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DataUsed:
+    """A data set of a run.
+
+    Attributes:
+        part: Such as ``prompts``.
+        path: Where it lay in the project.
+        digest: Of its bytes.
+        dvc_md5: DVC's name for it; empty where it had none.
+        num_rows: Of its tables; None where it has none.
+    """
+
+    part: str
+    path: str
+    digest: str
+    dvc_md5: str
+    num_rows: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Everything that a version was made from.
+
+    Attributes:
+        summary: The version itself.
+        checkpoint_digest: Of its weights.
+        target_digest: Of the target that it was trained and evaluated against.
+        run_key: Of its training.
+        scorer: The judge.
+        data: What it learned from and was examined on.
+        code: Commit, whether it was dirty, package versions, by tag.
+        parents: Versions it was trained on from, nearest first.
+    """
+
+    summary: VersionSummary
+    checkpoint_digest: str
+    target_digest: str
+    run_key: str
+    scorer: str
+    data: tuple[DataUsed, ...]
+    code: Mapping[str, str]
+    parents: tuple[str, ...]
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def version_summaries(client: "MlflowClient", name: str) -> list[VersionSummary]:
+    """Every version of a model, newest first; empty where there is none."""
+    aliases = _by_version(aliases_in(client, name))
+    found = _versions(client, name)
+    return [_summary(version, aliases.get(str(version.version), ())) for version in found]
+
+
+def lineage_of(client: "MlflowClient", name: str, wanted: str) -> Lineage:
+    """What a version was made from.
+
+    Args:
+        client: Of the registry.
+        name: Of the registered model.
+        wanted: A version's number, or an alias.
+
+    Raises:
+        TrackingError: There is no such version.
+    """
+    versions = {str(version.version): version for version in _versions(client, name)}
+    version = versions.get(wanted) or version_behind(client, name, wanted)
+    if version is None:
+        known = sorted({*versions, *aliases_in(client, name)}) or "none"
+        msg = (
+            f"registered model '{name}' must have version or alias '{wanted}', got {known}; "
+            "see 'astra history'"
+        )
+        raise TrackingError(msg)
+    run = client.get_run(str(version.run_id))
+    tags, own = dict(version.tags), dict(run.data.tags)
+    aliases = _by_version(aliases_in(client, name))
+    return Lineage(
+        _summary(version, aliases.get(str(version.version), ())),
+        tags.get(CHECKPOINT_DIGEST_TAG, ""),
+        tags.get("astra.target_digest", ""),
+        tags.get("astra.run_key", ""),
+        tags.get("scorer", ""),
+        _data_of(run),
+        {key: own[key] for key in sorted(own) if key.startswith(("git.", "version."))},
+        _parents(version, versions),
+    )
+
+
+def _versions(client: "MlflowClient", name: str) -> list["ModelVersion"]:
+    found: list[ModelVersion] = []
+    token: str | None = None
+    while True:
+        page = client.search_model_versions(f"name = '{name}'", max_results=_PAGE, page_token=token)
+        found += page
+        token = page.token
+        if not token:
+            return sorted(found, key=lambda version: -int(version.version))
+
+
+def _by_version(aliases: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    return {
+        version: tuple(sorted(name for name, own in aliases.items() if own == version))
+        for version in aliases.values()
+    }
+
+
+def _summary(version: "ModelVersion", aliases: tuple[str, ...]) -> VersionSummary:
+    tags = dict(version.tags)
+    ends = ("", "_low", "_high")
+    rates = tuple(_number(tags.get(f"attack_success_rate{end}")) for end in ends)
+    told = [rate for rate in rates if rate is not None]
+    created = datetime.fromtimestamp(int(version.creation_timestamp) / 1000, UTC)
+    return VersionSummary(
+        str(version.version),
+        aliases,
+        created.isoformat(timespec="seconds"),
+        tags.get("algorithm", ""),
+        tags.get("seed", ""),
+        (told[0], told[1], told[2]) if len(told) == len(ends) else None,
+        _number(tags.get("lift")),
+        tags.get("promotion.decision", ""),
+        tags.get("promotion.reasons", ""),
+        tags.get(_PARENT_TAG, ""),
+        str(version.run_id),
+    )
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def _data_of(run: Any) -> tuple[DataUsed, ...]:
+    found = []
+    for each in run.inputs.dataset_inputs if run.inputs else ():
+        tags = {tag.key: tag.value for tag in each.tags}
+        found.append(
+            DataUsed(
+                each.dataset.name,
+                str(json.loads(each.dataset.source or "{}").get("uri", "")),
+                each.dataset.digest,
+                tags.get("dvc.md5", ""),
+                json.loads(each.dataset.profile or "{}").get("num_rows"),
+            )
+        )
+    return tuple(sorted(found, key=lambda data: data.part))
+
+
+def _parents(version: "ModelVersion", known: Mapping[str, "ModelVersion"]) -> tuple[str, ...]:
+    parents: list[str] = []
+    parent = dict(version.tags).get(_PARENT_TAG, "")
+    # A version is older than what was trained on from it, so this ends.
+    while parent and parent not in parents:
+        parents.append(parent)
+        parent = dict(known[parent].tags).get(_PARENT_TAG, "") if parent in known else ""
+    return tuple(parents)
