@@ -10,7 +10,8 @@ from contextlib import suppress
 
 import psutil
 import pytest
-from project import environment, make_project, run_in
+from project import environment, run_in
+from shared import finished_project
 
 from flows.servers.processes import KEEPER
 
@@ -22,8 +23,8 @@ KEPT = "what is done is kept and the same command resumes from here"
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
-    """A project in which nothing has run."""
-    return make_project(tmp_path_factory.mktemp("killed") / "project")
+    """A project in which all has run: what is not struck at is done already."""
+    return finished_project(tmp_path_factory).copy_to(tmp_path_factory.mktemp("killed") / "project")
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ import socket
 import sys
 
 import pytest
-from killer import Killer, end, leftovers, outputs, seconds_of, start
-from project import make_project, run_in, set_params
+from killer import Killer, end, leftovers, outputs, start
+from project import run_in
+from shared import finished_project
 
 from tasks.pipeline.names import STAGE_NAMES
 
@@ -26,13 +27,8 @@ MAX_STARTS = 4 + len(STAGE_NAMES) * NUM_KILLS
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory):
     """A project in which nobody struck at ``astra run``, and what each stage took."""
-    folder = make_project(tmp_path_factory.mktemp("quiet") / "project")
-    set_params(folder, "flow.retry_delay_s=0.1")
-    (folder / "tmp").mkdir()
-    fresh = shutil.copytree(folder, folder.parent / "fresh", symlinks=True)
-    assert start(folder).wait() == 0, (folder / "runs.log").read_text()
-    yield folder, fresh, seconds_of((folder / "runs.log").read_text())
-    end(folder)
+    finished = finished_project(tmp_path_factory)
+    return finished.folder, finished.fresh, finished.seconds
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ import json
 
 import pytest
 from mlflow import MlflowClient
-from project import make_project, run_in, set_params
+from project import run_in, set_params
+from shared import finished_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -19,7 +20,8 @@ def nights(tmp_path_factory):
 
     The gate's decision about attackers so small is chance, so the alias is set by hand.
     """
-    folder = make_project(tmp_path_factory.mktemp("nights") / "project")
+    finished = finished_project(tmp_path_factory)
+    folder = finished.copy_to(tmp_path_factory.mktemp("nights") / "project")
     # The best of so short a training may be the attacker that it began with.
     set_params(folder, "training.keep=last")
     client = MlflowClient(f"sqlite:///{folder}/mlflow.db")

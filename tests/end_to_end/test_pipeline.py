@@ -8,17 +8,18 @@ import sys
 import time
 
 import pytest
-from project import environment, make_project, run_in, set_params
+from project import environment, run_in, set_params
+from shared import finished_project
+
+pytestmark = pytest.mark.slow
 
 WEIGHTS = "models/attacker/model.safetensors"
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A project in which ``dvc repro`` has run every stage."""
-    folder = make_project(tmp_path_factory.mktemp("pipeline") / "project")
-    run_in(folder, "-m", "dvc", "repro", "-q")
-    return folder
+    """A project in which every stage has run: by ``astra run``; test_privacy has ``dvc repro``."""
+    return finished_project(tmp_path_factory).folder
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def copy_of(tmp_path):
     return copy
 
 
-def test_dvc_repro_runs_every_stage_and_leaves_a_clean_status(finished):
+def test_a_run_makes_what_dvc_would_and_leaves_a_clean_status(finished):
     status = run_in(finished, "-m", "dvc", "status").stdout
 
     assert "up to date" in status
@@ -72,7 +73,6 @@ def test_examples_are_shown_masked_and_in_clear_on_purpose(finished):
     assert "Content warning" in clear
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("num_checkpoints", [3, 1])
 def test_training_killed_midway_ends_with_the_same_bytes(finished, copy_of, num_checkpoints):
     folder = copy_of(finished)
@@ -88,7 +88,6 @@ def test_training_killed_midway_ends_with_the_same_bytes(finished, copy_of, num_
     assert expected == (folder / WEIGHTS).read_bytes()
 
 
-@pytest.mark.slow
 def test_dvc_repro_trains_in_as_many_processes_as_params_say(finished, copy_of):
     folder = copy_of(finished)
     set_params(folder, "machine.num_processes=2")
@@ -99,7 +98,6 @@ def test_dvc_repro_trains_in_as_many_processes_as_params_say(finished, copy_of):
     assert "training:" not in changed
 
 
-@pytest.mark.slow
 def test_the_same_parameters_give_the_same_bytes_again(finished, copy_of):
     folder = copy_of(finished)
     expected = (folder / WEIGHTS).read_bytes()
@@ -109,7 +107,6 @@ def test_the_same_parameters_give_the_same_bytes_again(finished, copy_of):
     assert expected == (folder / WEIGHTS).read_bytes()
 
 
-@pytest.mark.slow
 def test_a_damaged_newest_checkpoint_is_passed_over(finished, copy_of):
     folder = copy_of(finished)
     expected = (folder / WEIGHTS).read_bytes()
@@ -122,7 +119,6 @@ def test_a_damaged_newest_checkpoint_is_passed_over(finished, copy_of):
     assert expected == (folder / WEIGHTS).read_bytes()
 
 
-@pytest.mark.slow
 def test_damaged_checkpoints_are_one_clear_line(finished, copy_of):
     folder = copy_of(finished)
     for state in folder.glob("runs/*/checkpoints/step_*/state.safetensors"):
@@ -134,7 +130,6 @@ def test_damaged_checkpoints_are_one_clear_line(finished, copy_of):
     assert "must hold an undamaged checkpoint" in result.stderr
 
 
-@pytest.mark.slow
 def test_an_empty_prompt_file_is_one_clear_line(finished, copy_of):
     folder = copy_of(finished)
     (folder / "mine.txt").write_text("", encoding="utf-8")
@@ -146,7 +141,6 @@ def test_an_empty_prompt_file_is_one_clear_line(finished, copy_of):
     assert "mine.txt" in result.stderr
 
 
-@pytest.mark.slow
 def test_an_edited_prompt_file_runs_the_prompts_stage_again(finished, copy_of):
     folder = copy_of(finished)
     lines = [f"Tell me about thing number {number}." for number in range(300)]

@@ -9,7 +9,8 @@ import time
 import pytest
 import yaml
 from killer import outputs
-from project import environment, make_project, run_in, set_params
+from project import environment, run_in, set_params
+from shared import finished_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -27,7 +28,8 @@ GOES_ON = "training     goes on from models/checkpoint, training step 4"
 def origin(tmp_path_factory):
     """A committed project after four training steps, whose results are in a remote."""
     root = tmp_path_factory.mktemp("prolonged")
-    folder = make_project(root / "project")
+    folder = finished_project(tmp_path_factory).copy_to(root / "project")
+    _forget_training(folder)
     set_params(folder, *SHORT)
     run_in(folder, "-m", "dvc", "remote", "add", "--default", "store", str(root / "store"))
     run_in(folder, "-m", "dvc", "repro", "-q", "training")
@@ -42,12 +44,18 @@ def long(origin, tmp_path_factory):
     """What six training steps leave where nothing was trained before."""
     folder = _clone(origin, tmp_path_factory.mktemp("long") / "project")
     set_params(folder, "training.training_steps=6")
-    shutil.rmtree(folder / "models/checkpoint")
-    lock = yaml.safe_load((folder / "dvc.lock").read_text("utf-8"))
-    del lock["stages"]["training"]
-    (folder / "dvc.lock").write_text(yaml.safe_dump(lock), encoding="utf-8")
+    _forget_training(folder)
     run_in(folder, "-m", "dvc", "repro", "-q", "training")
     return _files(folder)
+
+
+def _forget_training(folder):
+    """Takes away every state that training could go on from; the stages before it stay done."""
+    shutil.rmtree(folder / "runs", ignore_errors=True)
+    shutil.rmtree(folder / "models/checkpoint")
+    lock = yaml.safe_load((folder / "dvc.lock").read_text("utf-8"))
+    lock["stages"] = {name: lock["stages"][name] for name in DONE[:-1]}
+    (folder / "dvc.lock").write_text(yaml.safe_dump(lock), encoding="utf-8")
 
 
 def _files(folder):

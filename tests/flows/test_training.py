@@ -6,7 +6,8 @@ import traceback
 from pathlib import Path
 
 import pytest
-from project import make_project, run_in
+from project import run_in
+from shared import finished_project
 
 from astra_core.errors import ConfigurationError
 from flows.errors import StageError
@@ -68,19 +69,19 @@ def test_dvc_yaml_follows_the_files_that_params_name(tmp_path, monkeypatch, caps
 
 
 @pytest.mark.slow
-def test_astra_run_trains_then_skips_and_registers_again_what_was_lost(tmp_path):
-    folder = make_project(tmp_path / "project")
-    first = run_in(folder, "-m", "flows.cli", "run")
+def test_astra_run_trains_then_skips_and_registers_again_what_was_lost(tmp_path, tmp_path_factory):
+    finished = finished_project(tmp_path_factory)
+    folder = finished.copy_to(tmp_path / "project", with_store=True)
     second = run_in(folder, "-m", "flows.cli", "run")
     for file in folder.glob("mlflow.db*"):
         file.unlink()
     third = run_in(folder, "-m", "flows.cli", "run")
 
-    assert ["", "", ""] == [result.stderr for result in (first, second, third)]
-    assert "up to date" not in first.stdout
+    assert ["", ""] == [result.stderr for result in (second, third)]
+    assert "up to date" not in finished.said
     assert 7 == second.stdout.count("up to date")
     assert "registration the registry has lost this version: once more" in third.stdout
-    for result in (first, second, third):
-        assert "registered     attacker version 1" in result.stdout
-        assert "promotion      attacker version 1" in result.stdout
+    for said in (finished.said, second.stdout, third.stdout):
+        assert "registered     attacker version 1" in said
+        assert "promotion      attacker version 1" in said
     assert "up to date" in run_in(folder, "-m", "dvc", "status").stdout
