@@ -3,13 +3,19 @@
 import fcntl
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 from killer import end, seconds_of, start
 from project import make_project, set_params
+
+PLACE = Path("ä b", "astra source")
+# What stands before the first training.
+PREPARED = ("prompts", "validation", "models", "rollouts")
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
@@ -32,6 +38,8 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 class Finished:
     """A small project through which ``astra run`` went once: to be read or copied, not changed.
 
+    It is as a source archive gives it: no git, in a folder with spaces and an umlaut.
+
     Attributes:
         folder: The project.
         fresh: The same before its run.
@@ -47,30 +55,39 @@ class Finished:
         """What each stage took."""
         return seconds_of(self.said)
 
-    def copy_to(self, folder: Path, *, with_store: bool = False) -> Path:
-        """A copy to change, its results and DVC's cache included.
+    def copy_to(self, folder: Path) -> Path:
+        """A copy to change, with all that the run has left.
 
-        Args:
-            folder: Not there yet.
-            with_store: MLflow's store too, whose experiments name the folder of the original.
+        The experiments of its MLflow store name the folder of the original.
         """
-        shutil.copytree(self.folder, folder, symlinks=True)
-        if not with_store:
-            shutil.rmtree(folder / "mlruns")
-            for file in folder.glob("mlflow.db*"):
-                file.unlink()
+        return Path(shutil.copytree(self.folder, folder, symlinks=True))
+
+    def copy_after(self, folder: Path, *stages: str) -> Path:
+        """The project in git before its run, but for these stages, which are done."""
+        shutil.copytree(self.fresh, folder, symlinks=True)
+        subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+        lock = yaml.safe_load((self.folder / "dvc.lock").read_text("utf-8"))
+        lock["stages"] = {name: lock["stages"][name] for name in stages}
+        (folder / "dvc.lock").write_text(yaml.safe_dump(lock), encoding="utf-8")
+        # Not the cache of runs, out of which DVC would take the stages that are still to do.
+        outs = [out["path"] for entry in lock["stages"].values() for out in entry["outs"]]
+        for name in (*outs, ".dvc/cache/files"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            copy = shutil.copytree if (self.folder / name).is_dir() else shutil.copy2
+            copy(self.folder / name, folder / name)
         return folder
 
 
 def finished_project(factory: pytest.TempPathFactory) -> Finished:
     """The project of the session."""
     root = made_once(factory, "finished", _run_once)
-    folder = root / "project"
+    folder = root / PLACE
     return Finished(folder, root / "fresh", (folder / "runs.log").read_text("utf-8"))
 
 
 def _run_once(root: Path) -> None:
-    folder = make_project(root / "project")
+    folder = make_project(root / PLACE)
+    shutil.rmtree(folder / ".git")
     set_params(folder, "flow.retry_delay_s=0.1")
     (folder / "tmp").mkdir()
     shutil.copytree(folder, root / "fresh", symlinks=True)

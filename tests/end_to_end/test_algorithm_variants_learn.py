@@ -3,9 +3,11 @@
 The defaults are shown by ``test_algorithms_learn`` on the embedded world. This one is smaller, a
 run takes a second: whoever is told "never" answers rudely, and hardly ever otherwise. A tiny model
 learns this from dialogues and then plays attacker, target and reference. Only a fifth of the
-remarks it has read provoke, so the untrained attacker seldom does.
+remarks it has read provoke, so the untrained attacker seldom does. One seed shows it;
+``ASTRA_SEEDS=3`` takes three.
 """
 
+import os
 import random
 from dataclasses import dataclass
 
@@ -29,7 +31,7 @@ from astra_core.training.trainer import Trainer
 
 pytestmark = pytest.mark.slow
 
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2, 3)[: int(os.environ.get("ASTRA_SEEDS", "1"))]
 # Mean score of the untrained attacker is 0.13, of one who only provokes 0.5.
 GAIN = 0.1
 SHORT = GenerationConfiguration(max_new_tokens=5)

@@ -2,13 +2,16 @@
 
 Attacker, target and reference are the built-in language model, smaller and less read than by
 default, so that it learns in half a minute who is angered by what, and its untrained attacker
-succeeds now and then. The figures of docs/algorithms.md are printed by
+succeeds now and then. One seed shows it; ``ASTRA_SEEDS`` says how many, and the figures of
+docs/algorithms.md are printed by
 
-    python -m pytest -m slow --log-cli-level=INFO tests/end_to_end/test_algorithms_learn.py
+    ASTRA_SEEDS=3 python -m pytest -m slow --log-cli-level=INFO \\
+        tests/end_to_end/test_algorithms_learn.py
 """
 
 import copy
 import logging
+import os
 from dataclasses import dataclass, field
 from statistics import fmean
 
@@ -32,7 +35,7 @@ from tasks.builtin.openers import make_openers
 
 pytestmark = pytest.mark.slow
 
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2, 3)[: int(os.environ.get("ASTRA_SEEDS", "1"))]
 # Standard error of a mean reward over the examination's 256 rollouts: 0.02.
 GAIN = 0.03
 SMALL = LanguageModelConfiguration(

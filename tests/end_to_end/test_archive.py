@@ -1,25 +1,20 @@
 """The project as a source archive gives it: no git, in a folder with spaces and an umlaut."""
 
-import shutil
-
 import pytest
-from project import make_project, run_in
+from project import run_in
+from shared import finished_project
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def archive(tmp_path_factory):
-    folder = make_project(tmp_path_factory.mktemp("archive") / "ä b" / "astra source")
-    shutil.rmtree(folder / ".git")
-    return folder
-
-
-def test_a_run_in_an_archive_ends_and_leaves_dvc_clean(archive):
-    before = {path.name: path.read_bytes() for path in archive.iterdir() if path.is_file()}
-    run_in(archive, "-m", "flows.cli", "run")
+def test_a_run_in_an_archive_ends_and_leaves_dvc_clean(tmp_path_factory):
+    finished = finished_project(tmp_path_factory)
+    archive = finished.folder
+    before = {path.name: path.read_bytes() for path in finished.fresh.iterdir() if path.is_file()}
     status = run_in(archive, "-m", "dvc", "status").stdout
 
+    assert " " in archive.name
+    assert not (archive / ".git").exists()
     assert "up to date" in status
     assert before == {name: (archive / name).read_bytes() for name in before}
     told = run_in(archive, "-m", "flows.cli", "status").stdout

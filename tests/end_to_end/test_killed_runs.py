@@ -101,7 +101,7 @@ def _assert_nothing_stays(folder):
     _wait_for(lambda: not _at_work(folder), timeout_s=60.0 + KEEPER.grace_s)
 
 
-@pytest.mark.parametrize("moment", ["server", "prompts", "validation"])
+@pytest.mark.parametrize("moment", ["server", "validation"])
 def test_a_killed_flow_leaves_no_process(project, begin, moment):
     flow = begin("run", "--force")
     _server(project) if moment == "server" else _stage(project, moment)

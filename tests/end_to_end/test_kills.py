@@ -27,14 +27,21 @@ MAX_STARTS = 4 + len(STAGE_NAMES) * NUM_KILLS
 @pytest.fixture(scope="module")
 def quiet(tmp_path_factory):
     """A project in which nobody struck at ``astra run``, and what each stage took."""
-    finished = finished_project(tmp_path_factory)
-    return finished.folder, finished.fresh, finished.seconds
+    return finished_project(tmp_path_factory)
 
 
 @pytest.fixture
 def project(quiet, tmp_path):
     """The same project before its first run."""
-    folder = shutil.copytree(quiet[1], tmp_path / "project", symlinks=True)
+    folder = shutil.copytree(quiet.fresh, tmp_path / "project", symlinks=True)
+    yield folder
+    end(folder)
+
+
+@pytest.fixture
+def prepared(quiet, tmp_path):
+    """The same project with its models, before the first rollouts."""
+    folder = quiet.copy_after(tmp_path / "project", "prompts", "validation", "models")
     yield folder
     end(folder)
 
@@ -54,9 +61,7 @@ def _plan() -> dict[str, list[str]]:
 
 
 def test_a_run_that_is_killed_again_and_again_ends_like_a_quiet_one(quiet, project):
-    calm, _, seconds = quiet
-    plan = _plan()
-    killer = Killer(project, plan, seconds, seed=SEED)
+    killer = Killer(project, _plan(), quiet.seconds, seed=SEED)
     statuses = []
     while not statuses or statuses[-1] != 0:
         assert len(statuses) < MAX_STARTS, (project / "runs.log").read_text()
@@ -68,39 +73,38 @@ def test_a_run_that_is_killed_again_and_again_ends_like_a_quiet_one(quiet, proje
     assert {*VICTIMS, "server"} == {strike.partition(" ")[0] for strike in killer.strikes}
     # A stage that was quicker than the blow is over; one in eight may get away.
     assert len(killer.strikes) >= len(STAGE_NAMES) * NUM_KILLS
-    assert _differences(calm, project) == []
-    assert _registered(calm) == _registered(project)
-    assert [] == leftovers(project)
+    _assert_ended_like(quiet, project)
 
 
-def test_a_run_whose_pages_lose_their_server_goes_on_by_the_same_command(quiet, project):
-    calm, _, seconds = quiet
+def test_a_run_whose_pages_lose_their_server_goes_on_by_the_same_command(quiet, prepared):
     ports = ("--prefect-port", _free_port(), "--mlflow-port", _free_port())
-    run_in(project, "-m", "flows.cli", "ui", "--detach", *ports)
-    killer = Killer(project, {"rollouts": ["server"]}, seconds, seed=SEED)
-    flow = start(project)
+    run_in(prepared, "-m", "flows.cli", "ui", "--detach", *ports)
+    killer = Killer(prepared, {"rollouts": ["server"]}, quiet.seconds, seed=SEED)
+    flow = start(prepared)
     killer.watch(flow)
-    run_in(project, "-m", "flows.cli", "ui", "--stop")
+    run_in(prepared, "-m", "flows.cli", "ui", "--stop")
 
     assert 0 != flow.wait(), killer.strikes
-    assert 0 == start(project).wait(), (project / "runs.log").read_text()
-    assert _differences(calm, project) == []
-    assert _registered(calm) == _registered(project)
-    assert [] == leftovers(project)
+    assert 0 == start(prepared).wait(), (prepared / "runs.log").read_text()
+    _assert_ended_like(quiet, prepared)
 
 
-def test_two_runs_at_once_make_what_one_makes(quiet, project):
-    calm, _, _ = quiet
+def test_two_runs_at_once_make_what_one_makes(quiet, prepared):
     # Prefect's and MLflow's tables: to make them twice at once is another matter.
-    shutil.copytree(calm / ".prefect", project / ".prefect", symlinks=True)
-    run_in(project, "-c", "from tasks.tracking.runs import connect; connect().search_experiments()")
-    flows = [start(project) for _ in range(2)]
+    shutil.copytree(quiet.folder / ".prefect", prepared / ".prefect", symlinks=True)
+    connect = "from tasks.tracking.runs import connect; connect().search_experiments()"
+    run_in(prepared, "-c", connect)
+    flows = [start(prepared) for _ in range(2)]
     statuses = [flow.wait(600) for flow in flows]
 
-    assert [0, 0] == statuses, (project / "runs.log").read_text()
-    assert _differences(calm, project) == []
-    assert _registered(calm) == _registered(project)
-    assert [] == leftovers(project)
+    assert [0, 0] == statuses, (prepared / "runs.log").read_text()
+    _assert_ended_like(quiet, prepared)
+
+
+def _assert_ended_like(quiet, other):
+    assert _differences(quiet.folder, other) == []
+    assert _registered(quiet.folder) == _registered(other)
+    assert [] == leftovers(other)
 
 
 def _free_port():

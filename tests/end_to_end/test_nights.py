@@ -5,7 +5,7 @@ import json
 import pytest
 from mlflow import MlflowClient
 from project import run_in, set_params
-from shared import finished_project
+from shared import PREPARED, finished_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -21,7 +21,7 @@ def nights(tmp_path_factory):
     The gate's decision about attackers so small is chance, so the alias is set by hand.
     """
     finished = finished_project(tmp_path_factory)
-    folder = finished.copy_to(tmp_path_factory.mktemp("nights") / "project")
+    folder = finished.copy_after(tmp_path_factory.mktemp("nights") / "project", *PREPARED)
     # The best of so short a training may be the attacker that it began with.
     set_params(folder, "training.keep=last")
     client = MlflowClient(f"sqlite:///{folder}/mlflow.db")

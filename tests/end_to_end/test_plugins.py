@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from project import environment, make_project, run_in, set_params
-from shared import finished_project
+from shared import PREPARED, finished_project
 
 MINE = """\
 from astra_core.training.trainer import Trainer
@@ -21,7 +21,7 @@ class Mine(Trainer):
 
 @pytest.mark.slow
 def test_a_trainer_of_ones_own_trains_under_astra_run_and_dvc_repro(tmp_path, tmp_path_factory):
-    folder = finished_project(tmp_path_factory).copy_to(tmp_path / "project")
+    folder = finished_project(tmp_path_factory).copy_after(tmp_path / "project", *PREPARED)
     (folder / "plugins" / "only_here.py").write_text(MINE, encoding="utf-8")
     set_params(folder, "training.trainer.name=plugins.only_here:Mine")
     # As a user starts them: nothing but the working folder leads to plugins/.

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from killer import outputs
 from project import environment, run_in, set_params
-from shared import finished_project
+from shared import PREPARED, finished_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -20,7 +20,7 @@ SHORT = (
     "training.training_steps=4",
     "training.eval_every=3",
 )
-DONE = ("prompts", "validation", "models", "rollouts", "training")
+DONE = (*PREPARED, "training")
 GOES_ON = "training     goes on from models/checkpoint, training step 4"
 
 
@@ -28,8 +28,7 @@ GOES_ON = "training     goes on from models/checkpoint, training step 4"
 def origin(tmp_path_factory):
     """A committed project after four training steps, whose results are in a remote."""
     root = tmp_path_factory.mktemp("prolonged")
-    folder = finished_project(tmp_path_factory).copy_to(root / "project")
-    _forget_training(folder)
+    folder = finished_project(tmp_path_factory).copy_after(root / "project", *PREPARED)
     set_params(folder, *SHORT)
     run_in(folder, "-m", "dvc", "remote", "add", "--default", "store", str(root / "store"))
     run_in(folder, "-m", "dvc", "repro", "-q", "training")
@@ -44,18 +43,12 @@ def long(origin, tmp_path_factory):
     """What six training steps leave where nothing was trained before."""
     folder = _clone(origin, tmp_path_factory.mktemp("long") / "project")
     set_params(folder, "training.training_steps=6")
-    _forget_training(folder)
-    run_in(folder, "-m", "dvc", "repro", "-q", "training")
-    return _files(folder)
-
-
-def _forget_training(folder):
-    """Takes away every state that training could go on from; the stages before it stay done."""
-    shutil.rmtree(folder / "runs", ignore_errors=True)
     shutil.rmtree(folder / "models/checkpoint")
     lock = yaml.safe_load((folder / "dvc.lock").read_text("utf-8"))
-    lock["stages"] = {name: lock["stages"][name] for name in DONE[:-1]}
+    del lock["stages"]["training"]
     (folder / "dvc.lock").write_text(yaml.safe_dump(lock), encoding="utf-8")
+    run_in(folder, "-m", "dvc", "repro", "-q", "training")
+    return _files(folder)
 
 
 def _files(folder):

@@ -71,7 +71,7 @@ def test_dvc_yaml_follows_the_files_that_params_name(tmp_path, monkeypatch, caps
 @pytest.mark.slow
 def test_astra_run_trains_then_skips_and_registers_again_what_was_lost(tmp_path, tmp_path_factory):
     finished = finished_project(tmp_path_factory)
-    folder = finished.copy_to(tmp_path / "project", with_store=True)
+    folder = finished.copy_to(tmp_path / "project")
     second = run_in(folder, "-m", "flows.cli", "run")
     for file in folder.glob("mlflow.db*"):
         file.unlink()
