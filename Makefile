@@ -9,8 +9,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --native-tls \
   $${PIP_INDEX_URL:+--default-index "$$PIP_INDEX_URL"} $${PIP_FIND_LINKS:+--find-links "$$PIP_FIND_LINKS"}
 
-# Distributed by file, the slowest first; see tests/conftest.py.
-WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
+# Distributed by file, the slowest first; see tests/conftest.py. Slow tests wait a lot, for stages
+# and servers that they have started: a third worker has something to do meanwhile.
+FILES := --dist loadfile --no-loadscope-reorder
 
 # The folders of these tests: collecting all others would take a minute, three times.
 ROUTES := tests/astra_core tests/benchmarks
@@ -34,10 +35,10 @@ run: setup
 	$(BIN)/python -m flows.cli run
 
 test: setup
-	$(BIN)/python -m pytest $(WORKERS)
+	$(BIN)/python -m pytest -n 2 $(FILES)
 
 test-all: setup
-	$(BIN)/python -m pytest $(WORKERS) -m "not gpu"
+	$(BIN)/python -m pytest -n 3 $(FILES) -m "not gpu"
 
 # Tests that depend on how a processor multiplies, with one library's fast instructions disabled at a
 # time. Each of the three libraries has its own switch.

@@ -14,6 +14,8 @@ from killer import end, seconds_of, start
 from project import make_project, set_params
 
 PLACE = Path("ä b", "astra source")
+# To try again takes no time; the world is small already.
+QUICK = "flow.retry_delay_s=0.1"
 # What stands before the first training.
 PREPARED = ("prompts", "validation", "models", "rollouts")
 
@@ -66,6 +68,11 @@ class Finished:
         """The project in git before its run, but for these stages, which are done."""
         shutil.copytree(self.fresh, folder, symlinks=True)
         subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+        self.fill(folder, *stages)
+        return folder
+
+    def fill(self, folder: Path, *stages: str) -> None:
+        """Gives a folder what these stages have left, and DVC's word that they are done."""
         lock = yaml.safe_load((self.folder / "dvc.lock").read_text("utf-8"))
         lock["stages"] = {name: lock["stages"][name] for name in stages}
         (folder / "dvc.lock").write_text(yaml.safe_dump(lock), encoding="utf-8")
@@ -75,7 +82,6 @@ class Finished:
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             copy = shutil.copytree if (self.folder / name).is_dir() else shutil.copy2
             copy(self.folder / name, folder / name)
-        return folder
 
 
 def finished_project(factory: pytest.TempPathFactory) -> Finished:
@@ -88,7 +94,7 @@ def finished_project(factory: pytest.TempPathFactory) -> Finished:
 def _run_once(root: Path) -> None:
     folder = make_project(root / PLACE)
     shutil.rmtree(folder / ".git")
-    set_params(folder, "flow.retry_delay_s=0.1")
+    set_params(folder, QUICK)
     (folder / "tmp").mkdir()
     shutil.copytree(folder, root / "fresh", symlinks=True)
     try:

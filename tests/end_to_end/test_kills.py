@@ -1,6 +1,7 @@
 """SIGKILL at random moments, then the same command: every output is that of a quiet run.
 
-``ASTRA_KILLS`` says how often each stage is struck at, 1 by default, and ``ASTRA_KILL_SEED`` when.
+Every second stage is struck at, once. With ``ASTRA_KILLS`` each stage is, so many times;
+``ASTRA_KILL_SEED`` says when, and which are the second ones.
 """
 
 import os
@@ -18,10 +19,11 @@ from tasks.pipeline.names import STAGE_NAMES
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-NUM_KILLS = int(os.environ.get("ASTRA_KILLS", "1"))
+NUM_KILLS = int(os.environ.get("ASTRA_KILLS", "0"))
 SEED = int(os.environ.get("ASTRA_KILL_SEED", "0"))
+STRUCK = [stage for stage in STAGE_NAMES for _ in range(NUM_KILLS)] or STAGE_NAMES[SEED % 2 :: 2]
 VICTIMS = ("stage", "dvc", "flow")
-MAX_STARTS = 4 + len(STAGE_NAMES) * NUM_KILLS
+MAX_STARTS = 4 + len(STRUCK)
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +50,14 @@ def prepared(quiet, tmp_path):
 
 def _plan() -> dict[str, list[str]]:
     """Each victim as often as the next one, in stages that the seed chooses."""
-    places = [stage for stage in STAGE_NAMES for _ in range(NUM_KILLS)]
-    victims = [VICTIMS[place % len(VICTIMS)] for place in range(len(places))]
+    victims = [VICTIMS[place % len(VICTIMS)] for place in range(len(STRUCK))]
     order = random.Random(SEED)
     order.shuffle(victims)
     plan: dict[str, list[str]] = {}
-    for stage, victim in zip(places, victims, strict=True):
+    for stage, victim in zip(STRUCK, victims, strict=True):
         plan.setdefault(stage, []).append(victim)
     # The temporary server is struck at where its run has the longest to go without one.
-    plan["training"].append("server")
+    plan.setdefault("training", []).append("server")
     return plan
 
 
@@ -70,9 +71,9 @@ def test_a_run_that_is_killed_again_and_again_ends_like_a_quiet_one(quiet, proje
         statuses.append(flow.wait())
     sys.stdout.write(f"seed {SEED}: {killer.strikes}; exits {statuses}\n")
 
-    assert {*VICTIMS, "server"} == {strike.partition(" ")[0] for strike in killer.strikes}
-    # A stage that was quicker than the blow is over; one in eight may get away.
-    assert len(killer.strikes) >= len(STAGE_NAMES) * NUM_KILLS
+    # A stage that was quicker than the blow is over; one may get away.
+    assert len(killer.strikes) >= len(STRUCK)
+    assert 3 <= len({strike.partition(" ")[0] for strike in killer.strikes})
     _assert_ended_like(quiet, project)
 
 

@@ -17,6 +17,8 @@ from tasks.params.schema import read_params
 from tasks.records.rollouts import read_rollouts
 from tasks.stages.evaluation import evaluate_checkpoint
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 ROLES = ["opener", "presser"]
 TOLD = "you are bad"
@@ -119,7 +121,6 @@ def test_an_exported_attacker_plays_its_roles_whatever_params_say(world, monkeyp
         assert record["evaluation_key"] == examined["evaluation_key"]
 
 
-@pytest.mark.slow
 def test_a_second_run_ends_with_the_same_bytes(world, tmp_path):
     again = written(tmp_path)
 

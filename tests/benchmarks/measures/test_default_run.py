@@ -1,4 +1,6 @@
+import project
 import pytest
+from shared import QUICK, finished_project
 from small_run import SMALL
 
 from benchmarks.copies import STAGES
@@ -23,6 +25,9 @@ def test_models_work_in_their_own_stages_for_a_part_of_the_time(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_whole_run_goes_on_to_registration(tmp_path):
-    assert run_seconds(tmp_path, *SMALL) > 0.0
+def test_the_whole_run_goes_on_to_registration(tmp_path, tmp_path_factory):
+    # The stages before have run, under the same parameters.
+    finished_project(tmp_path_factory).fill(tmp_path, *STAGES)
+
+    assert run_seconds(tmp_path, *project.SMALL, QUICK) > 0.0
     assert (tmp_path / "reports/registration.json").exists()
