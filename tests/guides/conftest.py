@@ -14,6 +14,15 @@ from tasks.__main__ import main
 from tasks.pipeline.stage import stage_of
 from tasks.stages import rollouts
 
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items):
+    """What runs a stage is slow: there are many of them, and each trains and records a run."""
+    for item in items:
+        if item.path.parent == HERE and "pipeline" in item.fixturenames:
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(scope="session")
 def _models(tmp_path_factory):

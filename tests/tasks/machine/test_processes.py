@@ -62,10 +62,12 @@ def told(tmp_path_factory):
     return [json.loads((folder / rank).read_text()) for rank in "01"]
 
 
+@pytest.mark.slow
 def test_each_process_knows_its_number(told):
     assert ["0 0 2 127.0.0.1", "1 1 2 127.0.0.1"] == [each["number"] for each in told]
 
 
+@pytest.mark.slow
 def test_what_the_processes_meet_at_listens_to_this_machine_alone(told):
     assert [["127.0.0.1"]] * 2 == [each["hosts"] for each in told]
 

@@ -300,6 +300,7 @@ def test_rollback_without_anything_to_go_back_to_is_an_error(project):
         rollback("other")
 
 
+@pytest.mark.slow
 def test_a_promotion_killed_at_any_write_is_completed_by_the_next(project):
     promote()
     register_another(project, 1, rate=0.9)
@@ -319,6 +320,7 @@ def test_a_promotion_killed_at_any_write_is_completed_by_the_next(project):
     assert num_writes == 6  # Two tags, two aliases, one tag, and the round that lived.
 
 
+@pytest.mark.slow
 def test_a_rollback_killed_at_any_write_is_completed_by_the_next(project):
     promote()
     register_another(project, 1, rate=0.9)
@@ -367,6 +369,7 @@ def unpromote():
         client.delete_model_version_tag("attacker", "2", key)
 
 
+@pytest.mark.slow
 def test_of_two_that_decide_at_once_the_second_waits(project):
     with alone_with(DECISIONS):
         code = "from tasks.promotion.decision import rollback; rollback('nobody')"
