@@ -16,7 +16,7 @@ FILES := --dist loadfile --no-loadscope-reorder
 # The folders of these tests: collecting all others would take a minute, three times.
 ROUTES := tests/astra_core tests/benchmarks
 
-.PHONY: setup run test test-all test-routes check render bench mutants ui deploy
+.PHONY: setup run test test-all test-routes coverage check render bench mutants ui deploy
 
 setup: $(STAMP)
 
@@ -48,6 +48,12 @@ test-routes: setup
 	  env $$limit $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "routes and not slow and not gpu" $(ROUTES) \
 	    || exit 1; \
 	done
+
+# Branches of the core and the stages that their own fast tests take. Tracing makes these tests half
+# as slow again, so CI does without.
+coverage: setup
+	$(BIN)/python -m pytest -n 2 $(FILES) --cov --cov-report= tests/astra_core tests/tasks
+	$(BIN)/coverage report
 
 check: setup
 	$(BIN)/python -m ruff format --check .

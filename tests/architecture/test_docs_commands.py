@@ -29,6 +29,7 @@ RUN_ELSEWHERE = {
     "make test-all": (".ci/run", "make test-all"),
     "make test-routes": (".ci/run", "make test-routes"),
     "make test": (".ci/run", "make test"),
+    "make coverage": ("Makefile", "--cov"),
     "make run": ("Makefile", "flows.cli run"),
     "make ui": ("Makefile", "flows.cli ui"),
     "make deploy": ("Makefile", "flows.cli deploy"),

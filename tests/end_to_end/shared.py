@@ -75,7 +75,8 @@ class Finished:
         """Gives a folder what these stages have left, and DVC's word that they are done."""
         lock = yaml.safe_load((self.folder / "dvc.lock").read_text("utf-8"))
         lock["stages"] = {name: lock["stages"][name] for name in stages}
-        (folder / "dvc.lock").write_text(yaml.safe_dump(lock), encoding="utf-8")
+        written = yaml.safe_dump(lock, sort_keys=False)  # as DVC spells it
+        (folder / "dvc.lock").write_text(written, encoding="utf-8")
         # Not the cache of runs, out of which DVC would take the stages that are still to do.
         outs = [out["path"] for entry in lock["stages"].values() for out in entry["outs"]]
         for name in (*outs, ".dvc/cache/files"):
