@@ -6,12 +6,15 @@ A folder of several agents holds the first at the top, each other with weights o
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from astra_core.config import AgentConfiguration, Section, SystemConfiguration
+from astra_core.conversation import Conversation
 from astra_core.errors import ConfigurationError
 from astra_core.files import read_json, write_json
+from astra_core.models.chat_format import ChatFormat, SeparatorFormat
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Context, Graph
 
@@ -42,14 +45,15 @@ class Agent:
     reference: LanguageModel
     instruction_ids: tuple[int, ...] = ()
 
-    def context(self, conversation: Sequence[int], limit: int) -> Context:
-        """Its instruction and the conversation's newest tokens, at most ``limit`` together."""
-        ids = tuple(conversation)
-        if not self.instruction_ids:
-            return Context(ids[-limit:], max(len(ids) - limit, 0))
-        said = ids[len(self.model.opening_ids) :]
-        room = limit - len(self.instruction_ids)
-        return Context(self.instruction_ids + said[-room:], max(len(said) - room, 0))
+    @property
+    def format(self) -> ChatFormat:
+        """How a conversation becomes its ids."""
+        return SeparatorFormat(self.model, self.instruction_ids)
+
+    def contexts(self, conversations: Sequence[Conversation], limit: int) -> list[Context]:
+        """What it reads before it speaks, its instruction included: at most ``limit`` tokens."""
+        read = map(partial(self.format.rendering, limit=limit), conversations)
+        return [Context(own.token_ids, own.truncated_tokens) for own in read]
 
 
 class Roles(Section):
@@ -178,7 +182,7 @@ def _check_room(
 
 
 def _check_vocabulary(name: str, models: Sequence[LanguageModel]) -> None:
-    if len({model.vocabulary_digest() for model in models}) > 1:
+    if len({model.vocabulary for model in models}) > 1:
         msg = (
             f"agent {name} must share the first agent's tokenizer, got another; train all agents "
             "from one model"

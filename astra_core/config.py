@@ -91,6 +91,9 @@ class SystemConfiguration(Section):
     )
     probe: GenerationConfiguration = GenerationConfiguration()
     response: GenerationConfiguration = GenerationConfiguration()
+    target: Choice = Field(
+        default=Choice(name="causal_lm"), description="What is attacked, and how it is reached."
+    )
     scorer: Choice = Choice(name="profanity")
     probe_scorer: Choice | None = Field(
         default=None,

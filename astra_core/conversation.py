@@ -21,12 +21,14 @@ class Message:
         text: What a user would see, without any reasoning span.
         token_ids: As sampled; empty where only text is known.
         vocabulary: Digest of the tokenizer whose ids these are; empty without ids.
+        thinking: The reasoning before it, which nobody else reads; the ids hold it too.
     """
 
     role: Role
     text: str
     token_ids: tuple[int, ...] = ()
     vocabulary: str = ""
+    thinking: str = ""
 
     def ids_for(self, vocabulary: str) -> tuple[int, ...]:
         """The ids as sampled if they mean the same to this tokenizer, otherwise none."""

@@ -41,6 +41,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "distillation": "astra_core.algorithms.distillation:Distillation",
         },
         "sampler": {"tree": "astra_core.samplers.tree:TreeSampler"},
+        "target": {"causal_lm": "astra_core.targets.causal_lm:CausalLM"},
         "scorer": {
             "profanity": "astra_core.scorers.profanity:ProfanityScorer",
             "phrases": "astra_core.scorers.phrases:PhraseScorer",
@@ -89,7 +90,12 @@ BASES: Mapping[str, str] = MappingProxyType(
     {
         "algorithm": "astra_core.algorithm:Algorithm",
         "sampler": "astra_core.sampler:Sampler",
+<<<<<<< HEAD
         "scorer": "astra_core.scorer:Scorer astra_core.judge:Judge",
+=======
+        "target": "astra_core.target:Target",
+        "scorer": "astra_core.scorer:Scorer",
+>>>>>>> 24e5b79 (target: let a target hear conversations as text)
         "reward": "astra_core.reward:Reward",
         "term": "astra_core.rewards.term:Term",
         "trainer": "astra_core.training.trainer:Trainer",

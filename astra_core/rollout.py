@@ -117,9 +117,15 @@ class Replies:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Why a turn has no reply; ``reason`` is never empty."""
+    """Why a turn has no reply.
+
+    Attributes:
+        reason: In words, never empty.
+        kind: In one word, such as ``timeout``; empty where none is known.
+    """
 
     reason: str
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)

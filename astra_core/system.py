@@ -18,12 +18,19 @@ from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.judge import Judge
 from astra_core.models.language_model import LanguageModel
-from astra_core.models.pretrained import weights_digest
 from astra_core.registry import build
 from astra_core.scorer import Scorer, version_of
+<<<<<<< HEAD
 from astra_core.scorers.cached import cached
 from astra_core.scorers.of_probes import probe_scorer_of
 from astra_core.target import Target
+=======
+from astra_core.scorers.cached import CachedScorer
+from astra_core.target import Surroundings, Target
+from astra_core.targets.causal_lm import CausalLM, as_target, speaker_of
+
+Talker = LanguageModel | Target
+>>>>>>> 24e5b79 (target: let a target hear conversations as text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +39,18 @@ class System:
 
     Attributes:
         attacker: The model that is trained; of several agents the first one's.
-        target: Frozen; a language model, or anything else that keeps the promises of ``Target``.
+        target: Frozen, and whatever ``system.target`` names.
         reference: Frozen copy of the untrained attacker.
         scorer: Rates replies, as a scorer of texts or as a judge of exchanges.
         config: How they talk.
+<<<<<<< HEAD
         shares_tokenizer: Attacker and target read the same ids, so ids pass between them unchanged.
         reference_is_target: The two hold the same weights, so one pass serves both.
         target_digest: Names the target's weights.
         probe_scorer: Rates a probe's own words; the scorer itself where that reads texts.
+=======
+        target_digest: Names the target and its weights.
+>>>>>>> 24e5b79 (target: let a target hear conversations as text)
         agents: Those of ``config.roles``; empty where one attacker plays every turn.
     """
 
@@ -48,8 +59,6 @@ class System:
     reference: LanguageModel
     scorer: Scorer | Judge
     config: SystemConfiguration
-    shares_tokenizer: bool
-    reference_is_target: bool
     target_digest: str
     probe_scorer: Scorer
     agents: tuple[Agent, ...] = ()
@@ -60,13 +69,22 @@ class System:
         config: SystemConfiguration,
         *,
         attacker: Path,
-        target: Path,
+        target: Path | None,
         reference: Path,
         is_trained: bool = False,
         device: torch.device | str = "cpu",
         machine: Machine | None = None,
     ) -> Self:
         """The System of these Hugging Face folders; equal target and reference load once.
+
+        Args:
+            config: How they talk, and what kind of target it is.
+            attacker: Its folder.
+            target: That of a target with weights; None for any other.
+            reference: Of the untrained attacker.
+            is_trained: The attacker is to learn.
+            device: Where the weights are.
+            machine: What the machine can do; None for this one.
 
         Raises:
             ConfigurationError: A folder cannot be loaded, or attacker and reference differ in
@@ -77,11 +95,11 @@ class System:
             LanguageModel.load, separator=config.separator, device=device, machine=machine
         )
         own = load(attacker, is_frozen=not is_trained)
-        victim = load(target)
-        digests = {path: weights_digest(path) for path in (target, reference)}
-        copy = victim if digests[target] == digests[reference] else load(reference)
+        surroundings = Surroundings(config, target, device=device, machine=machine)
+        victim: Target = build("target", config.target, surroundings=surroundings)
+        copy = _as_reference(victim, reference) or load(reference)
         system = cls.of(
-            own, victim, copy, scorer=scorer, config=config, target_digest=digests[target]
+            own, victim, copy, scorer=scorer, config=config, target_digest=victim.digest()
         )
         agents = load_agents(
             config, (attacker, own), (reference, copy), load=load, is_trained=is_trained
@@ -92,7 +110,7 @@ class System:
     def of(
         cls,
         attacker: LanguageModel,
-        target: Target,
+        target: Target | LanguageModel,
         reference: LanguageModel,
         *,
         scorer: Scorer | Judge,
@@ -100,16 +118,20 @@ class System:
         target_digest: str = "",
     ) -> Self:
         """The System of these parts; a trial settles a precision of ``auto``."""
-        if attacker.vocabulary_digest() != reference.vocabulary_digest():
+        if attacker.vocabulary != reference.vocabulary:
             msg = (
                 "models.reference must share the attacker's tokenizer, got another; "
                 "leave it null for the attacker's own frozen copy"
             )
             raise ConfigurationError(msg)
+        victim = as_target(target, config)
+        speaker = speaker_of(victim)
         _check_room("probe", config.probe, attacker)
-        _check_room("response", config.response, target)
-        talkers = [each.model for each in (attacker, target) if isinstance(each, LanguageModel)]
+        if speaker is not None:
+            _check_room("response", config.response, speaker)
+        talkers = (attacker,) if speaker is None else (attacker, speaker)
         config = settled(config, *talkers, machine=attacker.plan.machine)
+<<<<<<< HEAD
         shares = attacker.vocabulary_digest() == target.vocabulary_digest()
         return cls(
             attacker,
@@ -122,6 +144,19 @@ class System:
             target_digest=target_digest,
             probe_scorer=probe_scorer_of(config, scorer),
         )
+=======
+        return cls(attacker, victim, reference, scorer, config, target_digest)
+
+    @property
+    def shares_tokenizer(self) -> bool:
+        """True where attacker and target read the same ids, which pass between them unchanged."""
+        return self.attacker.vocabulary == self.target.vocabulary
+
+    @property
+    def reference_is_target(self) -> bool:
+        """True where the two are one model, so that one pass may serve both."""
+        return self.shares_tokenizer and self.reference is speaker_of(self.target)
+>>>>>>> 24e5b79 (target: let a target hear conversations as text)
 
     def digest(self) -> str:
         """Covers everything that affects an evaluation; equal digests make figures comparable."""
@@ -153,7 +188,6 @@ class System:
             self,
             attacker=agent.model,
             reference=agent.reference,
-            reference_is_target=self.shares_tokenizer and agent.reference is self.target,
             agents=(),
         )
 
@@ -167,8 +201,9 @@ class System:
     @property
     def plan(self) -> Plan:
         """The attacker's, in the System's precision, with the threads of its largest talker."""
-        every = (self.attacker, self.target, *separate_models(self.agents).values())
-        plans = [each.plan for each in every if hasattr(each, "plan")]
+        speaker = speaker_of(self.target)
+        every = (self.attacker, speaker, *separate_models(self.agents).values())
+        plans = [each.plan for each in every if each is not None]
         precision: Precision = "bf16" if self.config.precision == "bf16" else "fp32"
         plan = self.attacker.plan.talking(precision=precision)
         return replace(plan, num_threads=max(own.num_threads for own in plans))
@@ -177,7 +212,8 @@ class System:
     def remembering(self) -> Iterator[None]:
         """Runs the body with every model caching what it has read; no weight may change in it."""
         others = [model for agent in self.agents for model in (agent.model, agent.reference)]
-        talkers: tuple[Target, ...] = (self.attacker, self.target, self.reference, *others)
+        target = speaker_of(self.target) or self.target
+        talkers: tuple[Talker, ...] = (self.attacker, target, self.reference, *others)
         models = {id(model): model for model in talkers}
         max_bytes, is_bf16 = self.config.prefix_cache_mib << 20, self.config.precision == "bf16"
         with ExitStack() as stack:
@@ -185,12 +221,17 @@ class System:
                 stack.enter_context(model.remembering(max_bytes, is_bf16=is_bf16))
             yield
 
-    def context_limit(self, model: Target, new_tokens: int) -> int:
+    def context_limit(self, model: LanguageModel, new_tokens: int) -> int:
         """How many context tokens fit before ``new_tokens`` more, for this model."""
         return max(1, min(self.config.max_context_tokens, model.max_positions - new_tokens))
 
 
-def _check_room(name: str, generation: GenerationConfiguration, model: Target) -> None:
+def _as_reference(target: Target, folder: Path) -> LanguageModel | None:
+    """The target's own model if it holds the weights of the reference, which then load once."""
+    return target.language_model if isinstance(target, CausalLM) and target.holds(folder) else None
+
+
+def _check_room(name: str, generation: GenerationConfiguration, model: LanguageModel) -> None:
     """Returns if an utterance and a token before it fit the model's positions."""
     if generation.max_new_tokens >= model.max_positions:
         msg = (

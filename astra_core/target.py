@@ -1,85 +1,194 @@
-"""What a System needs of its target; ``LanguageModel`` gives it, and a target of your own may.
+"""A target is the system under attack; it hears conversations as text and answers them.
 
-The target reads and speaks token ids of a tokenizer of its own. One that shares the attacker's
-(equal ``vocabulary_digest``) gets the attacker's ids as they were sampled, any other gets text that
-it encodes itself. ``astra_core.testing.check_target`` checks all that is promised here.
+A local model, an endpoint, a program and a script all look like this. Ids travel beside the text
+where a local model sampled them, so that one that reads the same ids need not encode it again.
+``astra_core.testing.check_target`` checks all that is promised here.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-import torch
+from astra_core.config import GenerationConfiguration, Section, SystemConfiguration
+from astra_core.conversation import Conversation, Message
+from astra_core.rollout import Failure
 
-from astra_core.config import GenerationConfiguration
-from astra_core.models.language_model import Continuations
+if TYPE_CHECKING:
+    import torch
+
+    from astra_core.engine.machine import Machine
+    from astra_core.models.language_model import LanguageModel
+
+FinishReason = Literal["stop", "length", "filter"]
 
 
-class Target(Protocol):
-    """The system under attack, as sampler, reward and evaluation use it.
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One reply of a target.
 
-    A call that fails raises ``astra_core.errors.TargetError``: the turns of the level are then
-    recorded as failed and counted. Any other error ends the run as a bug.
+    Attributes:
+        text: What a user would see.
+        token_ids: As sampled, the end token and any reasoning included; empty where only text
+            came back.
+        vocabulary: Digest of the tokenizer whose ids these are; empty without ids.
+        finish_reason: Why it ended: by itself, at the length limit, or cut by a filter.
+        thinking: The reasoning that a user does not see.
     """
 
-    @property
-    def max_positions(self) -> int:
-        """The longest sequence, context and reply together, in tokens."""
-        ...
+    text: str
+    token_ids: tuple[int, ...] = ()
+    vocabulary: str = ""
+    finish_reason: FinishReason = "stop"
+    thinking: str = ""
 
-    @property
-    def opening_ids(self) -> tuple[int, ...]:
-        """What a conversation starts with; may be empty."""
-        ...
+    def message(self) -> Message:
+        """As what the assistant said."""
+        return Message("assistant", self.text, self.token_ids, self.vocabulary, self.thinking)
 
-    @property
-    def device(self) -> torch.device:
-        """Where it computes: a scorer elsewhere works meanwhile. Of a service it is ``meta``."""
-        ...
 
-    def vocabulary_digest(self) -> str:
-        """Equal for tokenizers whose ids mean the same."""
-        ...
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an answer took.
 
-    def encode(self, text: str) -> tuple[int, ...]:
-        """Token ids of the text alone."""
-        ...
+    Attributes:
+        calls: Requests made, those that were tried again included.
+        tokens_in: Read.
+        tokens_out: Written.
+        seconds: Waited for.
+        cost: In the currency of the price table.
+    """
 
-    def closed(self, token_ids: Sequence[int]) -> tuple[int, ...]:
-        """The ids of an utterance followed by what separates turns, which is not doubled."""
-        ...
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    cost: float = 0.0
 
-    def continuations(
+    def __add__(self, other: "Usage") -> "Usage":
+        """Both together."""
+        return Usage(
+            self.calls + other.calls,
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            self.seconds + other.seconds,
+            self.cost + other.cost,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The ids that a local model read when it answered.
+
+    Attributes:
+        context_ids: Before the probe, older ones cut off to fit.
+        probe_ids: The probe itself, without what the format puts after it.
+    """
+
+    context_ids: tuple[int, ...]
+    probe_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a target answered to one probe.
+
+    Attributes:
+        replies: One per key, in order; independent of each other.
+        probe_logprobs: Of each token of the probe given the conversation before it, nats; empty
+            where the target gives none.
+        usage: What it took.
+        heard: What a local model read; None elsewhere.
+    """
+
+    replies: tuple[Reply, ...]
+    probe_logprobs: tuple[float, ...] = ()
+    usage: Usage = Usage()
+    heard: Heard | None = None
+
+
+Outcome = Answer | Failure
+"""What came of one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a target may need of the run that it is in.
+
+    Attributes:
+        config: How the System talks.
+        folder: The Hugging Face folder of ``models.target``; None where it has no weights.
+        device: Where the weights are to be.
+        machine: What the machine can do; None for this one.
+        language_model: Already loaded, instead of the folder.
+    """
+
+    config: SystemConfiguration
+    folder: Path | None = None
+    device: "torch.device | str" = "cpu"
+    machine: "Machine | None" = None
+    language_model: "LanguageModel | None" = None
+
+
+class Target(ABC):
+    """The system under attack, as sampler, reward and evaluation use it."""
+
+    works_on: Literal["cpu", "gpu", "elsewhere"] = "elsewhere"
+    """Where the work is done: a scorer on another processor works meanwhile."""
+
+    can_score: bool = False
+    """True if its answers give log-probabilities of the probe, for rewards that ask for them."""
+
+    vocabulary: str = ""
+    """Digest of the tokenizer whose ids its replies carry; empty for one that gives text alone."""
+
+    class Options(Section):
+        """A target without options."""
+
+    def __init__(self, options: Section, *, surroundings: Surroundings) -> None:
+        self.options = options
+        self.surroundings = surroundings
+
+    @abstractmethod
+    def digest(self) -> str:
+        """Names all that its replies depend on; figures with equal digests can be compared."""
+
+    @abstractmethod
+    def respond(
         self,
-        contexts: Sequence[Sequence[int]],
+        conversations: Sequence[Conversation],
         keys: Sequence[Sequence[bytes]],
         generation: GenerationConfiguration,
         *,
-        suffix_lengths: Sequence[int] | None = None,
         tokens_per_batch: int = 16384,
-    ) -> list[Continuations]:
-        """One answer per context, in order: ``len(keys[i])`` replies after context ``i``.
+    ) -> list[Outcome]:
+        """One outcome per conversation, in order: ``len(keys[i])`` replies to its last message.
 
-        The same context and key give the same reply, whatever else is asked for.
+        The same conversation and key give the same reply, whatever else is asked for, as far as
+        the target is deterministic. A call that fails fails its own conversation alone.
 
         Args:
-            contexts: Token ids, none empty, the probe last; there may be no context at all.
+            conversations: The probe, a message of the user, comes last.
             keys: The random key of each reply.
             generation: How to sample.
-            suffix_lengths: Of how many last tokens of each context to return log-probabilities,
-                nats: those of the probe, for rewards that ask how likely it was. A target that
-                cannot tell returns none of them.
-            tokens_per_batch: Bounds the memory of one pass.
+            tokens_per_batch: Bounds the memory of one pass of a local model.
 
         Raises:
-            TargetError: It gave no answer.
+            TargetError: No call can be made at all; then all of these turns have failed.
         """
-        ...
 
-    def read(self, contexts: Sequence[Sequence[int]], *, tokens_per_batch: int = 16384) -> None:
-        """Prepares for contexts that begin like these, if that is of use; says nothing."""
-        ...
+    def read(  # noqa: B027  # most have no use for it
+        self,
+        conversations: Sequence[Conversation],
+        generation: GenerationConfiguration,
+        *,
+        tokens_per_batch: int = 16384,
+    ) -> None:
+        """Prepares for probes that follow these, if that is of use; says nothing."""
 
     def remembering(self, max_bytes: int, *, is_bf16: bool = False) -> AbstractContextManager[None]:
         """A scope of one rollout, in which it may cache up to ``max_bytes`` of what it has read."""
-        ...
+        del max_bytes, is_bf16
+        return nullcontext()

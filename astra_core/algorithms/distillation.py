@@ -27,6 +27,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Graph, Node
 from astra_core.system import System
+from astra_core.targets.causal_lm import speaker_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +59,16 @@ class Distillation(Algorithm):
 
     def __init__(self, options: Options, *, system: System) -> None:
         super().__init__(options, system=system)
+        if options.teacher == "target" and speaker_of(system.target) is None:
+            msg = (
+                "training.algorithm.options.teacher must be a language model, got a "
+                f"{type(system.target).__name__}; use teacher 'reference'"
+            )
+            raise ConfigurationError(msg)
         if options.teacher == "target" and not system.shares_tokenizer:
             msg = (
                 "training.algorithm.options.teacher must share the attacker's tokenizer, got a "
                 "target with another; use teacher 'reference'"
-            )
-            raise ConfigurationError(msg)
-        if options.teacher == "target" and not isinstance(system.target, LanguageModel):
-            msg = (
-                "training.algorithm.options.teacher must be a language model, got a "
-                f"{type(system.target).__name__}; use teacher 'reference'"
             )
             raise ConfigurationError(msg)
         surrogate = clipped(options, level="token")
@@ -103,7 +104,7 @@ class Distillation(Algorithm):
         if self.options.teacher == "reference" or system.reference_is_target:
             return [known_reference(node) for node in nodes]
         # Not node.target_logprobs: the target may have read a context that was cut elsewhere.
-        return cast(LanguageModel, system.target).continuation_logprobs(
+        return cast(LanguageModel, speaker_of(system.target)).continuation_logprobs(
             [node.context_ids for node in nodes],
             [node.probe_ids for node in nodes],
             tokens_per_batch=system.config.tokens_per_batch,

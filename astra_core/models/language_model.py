@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,6 +22,9 @@ from astra_core.models.lora import merged_state
 from astra_core.models.pretrained import load_pretrained
 from astra_core.models.rows import batches_within, row_batches
 from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
+
+# A conversation is rendered anew for every turn; its texts are not encoded anew.
+_MOST_ENCODED = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,7 @@ class LanguageModel:
         self.end_ids = tuple(sorted(ends - {None}))
         self.plan = Plan.of(self.model, machine)
         self._store: PrefixStore | None = None
+        self._encoded: dict[str, tuple[int, ...]] = {}
 
     @classmethod
     def load(
@@ -116,6 +121,11 @@ class LanguageModel:
         """How many ids the model's head knows."""
         return int(self.model.config.vocab_size)
 
+    @cached_property
+    def vocabulary(self) -> str:
+        """The ``vocabulary_digest``, computed once."""
+        return self.vocabulary_digest()
+
     def vocabulary_digest(self) -> str:
         """Equal for tokenizers whose ids mean the same; then ids pass between models unchanged."""
         meaning = meaning_of_ids(self.tokenizer)
@@ -130,7 +140,13 @@ class LanguageModel:
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Token ids of the text alone, no special tokens added."""
-        return tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+        known = self._encoded.get(text)
+        if known is None:
+            if len(self._encoded) >= _MOST_ENCODED:
+                self._encoded.clear()
+            known = tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+            self._encoded[text] = known
+        return known
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """The text of the ids, special tokens left out."""

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import TargetError
-from astra_core.models.language_model import Continuations, Utterance
+from astra_core.models.language_model import Utterance
 from astra_core.rollout import Context, Failure, Node, Path, Probe, Prompt, Replies
+<<<<<<< HEAD
 from astra_core.samplers.scoring import Said, ScoredAnswers, scored_answers, verdicts
+=======
+from astra_core.samplers.scoring import scored_answers
+>>>>>>> 24e5b79 (target: let a target hear conversations as text)
 from astra_core.seeding import derive_key
 from astra_core.system import System
-
-Ids = tuple[int, ...]
+from astra_core.target import Answer, Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,34 +49,44 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Place:
+<<<<<<< HEAD
     """A conversation that may continue: what each side has read so far, and its text."""
+=======
+    """A conversation that may continue: where it stands in the tree, and what was said."""
+>>>>>>> 24e5b79 (target: let a target hear conversations as text)
 
-    prompt: Prompt
     path: Path
+<<<<<<< HEAD
     attacker_ids: Ids
     target_ids: Ids
     conversation: Conversation
+=======
+    conversation: Conversation
+
+    @property
+    def prompt(self) -> Prompt:
+        """Where the tree grows from."""
+        return self.conversation.prompt
+>>>>>>> 24e5b79 (target: let a target hear conversations as text)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A probe sampled at a place, and what the target reads to answer it.
+    """A probe sampled at a place.
 
     Attributes:
         place: Where it was said.
         path: Of the turn.
         context: What the attacker read.
         utterance: What it said.
-        heard_ids: The probe in the target's ids, closed by the separator.
-        target_context: What the target reads, the probe last.
+        conversation: What the target hears, the probe last.
     """
 
     place: Place
     path: Path
     context: Context
     utterance: Utterance
-    heard_ids: Ids
-    target_context: Ids
+    conversation: Conversation
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,28 +105,51 @@ class Level:
     waited_s: float
 
 
-def opening(system: System, prompt: Prompt) -> Place:
+@dataclass(frozen=True, slots=True)
+class Responded:
+    """What came of the probes of a level, one of each per probe.
+
+    Attributes:
+        outcomes: Of the target.
+        recorded: The same, scored.
+        probe_scores: Of the probes themselves.
+        waited_s: Seconds in which the scorer was waited for.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    recorded: tuple[Replies | Failure, ...]
+    probe_scores: tuple[float, ...]
+    waited_s: float
+
+
+def opening(prompt: Prompt) -> Place:
     """The place before the first turn."""
+<<<<<<< HEAD
     attacker, target = system.attacker, system.target
     own = attacker.opening_ids + attacker.closed(attacker.encode(prompt.text))
     if system.shares_tokenizer:
         return Place(prompt, (), own, own, Conversation(prompt))
     heard = target.opening_ids + target.closed(target.encode(prompt.text))
     return Place(prompt, (), own, heard, Conversation(prompt))
+=======
+    return Place((), Conversation(prompt))
+>>>>>>> 24e5b79 (target: let a target hear conversations as text)
 
 
 def grown_level(growth: Growth, places: Sequence[Place], width: int) -> Level:
     """``width`` turns after each place, in the order of the places."""
     asked = probed(growth, places, width)
-    outcomes, probe_scores, waited_s = responded(growth, asked)
-    references = reference_logprobs(growth.system, asked, outcomes)
+    found = responded(growth, asked)
+    references = reference_logprobs(growth.system, asked, found.outcomes)
+    columns = (asked, found.outcomes, found.recorded, references, found.probe_scores)
     turns = tuple(
-        _turn(growth.system, own, outcome, reference=reference, probe_score=score)
-        for own, outcome, reference, score in zip(
-            asked, outcomes, references, probe_scores, strict=True
+        Turn(
+            _node(own, recorded, reference=reference, probe_score=score),
+            None if isinstance(outcome, Failure) else _after(own, outcome),
         )
+        for own, outcome, recorded, reference, score in zip(*columns, strict=True)
     )
-    return Level(turns, waited_s)
+    return Level(turns, found.waited_s)
 
 
 def probed(growth: Growth, places: Sequence[Place], width: int) -> list[Asked]:
@@ -122,7 +158,7 @@ def probed(growth: Growth, places: Sequence[Place], width: int) -> list[Asked]:
     # The places of a level are of one turn, so one agent speaks at all of them.
     player = system.player(len(places[0].path) if places else 0)
     limit = system.context_limit(player.model, generation.max_new_tokens)
-    contexts = [player.context(place.attacker_ids, limit) for place in places]
+    contexts = player.contexts([place.conversation for place in places], limit)
     paths = [[(*place.path, index) for index in range(width)] for place in places]
     keys = [
         [growth.key("probe", place.prompt, path) for path in own]
@@ -135,53 +171,58 @@ def probed(growth: Growth, places: Sequence[Place], width: int) -> list[Asked]:
         tokens_per_batch=system.config.tokens_per_batch,
     )
     return [
-        _asked(system, place, path, context=context, utterance=utterance)
+        _asked(player.model.vocabulary, place, path, context=context, utterance=utterance)
         for place, own, context, found in zip(places, paths, contexts, sampled, strict=True)
         for path, utterance in zip(own, found.utterances, strict=True)
     ]
 
 
+<<<<<<< HEAD
 def responded(
     growth: Growth, asked: Sequence[Asked]
 ) -> tuple[list[Replies | Failure], list[float], float]:
     """What came of each probe, the probes' own scores and the seconds the scorer was waited for."""
     said = [Said(own.place.conversation, own.utterance.text) for own in asked]
+=======
+def responded(growth: Growth, asked: Sequence[Asked]) -> Responded:
+    """The target's replies to the probes, scored; where it has failed, why."""
+    probes = [own.utterance.text for own in asked]
+>>>>>>> 24e5b79 (target: let a target hear conversations as text)
     try:
         scored = scored_answers(growth.system, said, lambda: answers(growth, asked))
     except TargetError as error:
         # The boundary of the target: any other error is our bug and must not be caught.
-        failure = Failure(f"{type(error).__name__}: {error}")
-        return [failure] * len(asked), [0.0] * len(asked), 0.0
-    return _replies(growth.system, asked, scored), list(scored.probe_scores), scored.waited_s
+        failures = (Failure(f"{type(error).__name__}: {error}"),) * len(asked)
+        return Responded(failures, failures, (0.0,) * len(asked), 0.0)
+    recorded = tuple(map(_recorded, scored.answers, scored.reply_scores))
+    return Responded(scored.answers, recorded, scored.probe_scores, scored.waited_s)
 
 
-def answers(growth: Growth, asked: Sequence[Asked]) -> list[Continuations]:
-    """The replies of the target, with its log-probabilities of the probe.
+def answers(growth: Growth, asked: Sequence[Asked]) -> list[Outcome]:
+    """The replies of the target, with its log-probabilities of the probe if it has any.
 
     Raises:
-        TargetError: It gave none.
+        TargetError: No call could be made.
     """
     system = growth.system
     roles = [f"response {reply}" for reply in range(growth.num_responses)]
-    return system.target.continuations(
-        [own.target_context for own in asked],
+    return system.target.respond(
+        [own.conversation for own in asked],
         [[growth.key(role, own.place.prompt, own.path) for role in roles] for own in asked],
         system.config.response,
-        suffix_lengths=[min(len(own.heard_ids), len(own.target_context) - 1) for own in asked],
         tokens_per_batch=system.config.tokens_per_batch,
     )
 
 
 def reference_logprobs(
-    system: System, asked: Sequence[Asked], outcomes: Sequence[Replies | Failure]
+    system: System, asked: Sequence[Asked], outcomes: Sequence[Outcome]
 ) -> list[tuple[float, ...]]:
     """Of each probe, nats; most are known where reference and target are one."""
     player = system.player(len(asked[0].place.path) if asked else 0)
-    # The target never reads an instruction.
-    is_told, seen = bool(player.instruction_ids), system.seen_by(player)
+    is_target = system.seen_by(player).reference_is_target
     found = [
-        () if is_told else _known_reference(seen, own, out)
-        for own, out in zip(asked, outcomes, strict=True)
+        _known_reference(own, outcome) if is_target else ()
+        for own, outcome in zip(asked, outcomes, strict=True)
     ]
     missing = [own for own, known in zip(asked, found, strict=True) if not known]
     read = player.reference.continuation_logprobs(
@@ -194,16 +235,13 @@ def reference_logprobs(
 
 
 def _asked(
-    system: System, place: Place, path: Path, *, context: Context, utterance: Utterance
+    vocabulary: str, place: Place, path: Path, *, context: Context, utterance: Utterance
 ) -> Asked:
-    target = system.target
-    said = utterance.token_ids if system.shares_tokenizer else target.encode(utterance.text)
-    heard = target.closed(said)
-    limit = system.context_limit(target, system.config.response.max_new_tokens)
-    target_context = (place.target_ids + heard)[-limit:]
-    return Asked(place, path, context, utterance, heard, target_context)
+    probe = Message("user", utterance.text, utterance.token_ids, vocabulary)
+    return Asked(place, path, context, utterance, place.conversation.said(probe))
 
 
+<<<<<<< HEAD
 def _replies(
     system: System, asked: Sequence[Asked], scored: ScoredAnswers
 ) -> list[Replies | Failure]:
@@ -235,27 +273,43 @@ def _known_reference(system: System, own: Asked, outcome: Replies | Failure) -> 
         and is_uncut
         and not own.context.truncated_tokens
         and own.heard_ids[: len(said)] == said
+=======
+def _recorded(outcome: Outcome, scores: tuple[float, ...]) -> Replies | Failure:
+    if isinstance(outcome, Failure):
+        return outcome
+    return Replies(
+        tuple(reply.text for reply in outcome.replies),
+        scores,
+        tuple(reply.token_ids for reply in outcome.replies),
+        outcome.probe_logprobs,
+>>>>>>> 24e5b79 (target: let a target hear conversations as text)
     )
-    return outcome.probe_logprobs if is_known and isinstance(outcome, Replies) else ()
 
 
-def _turn(
-    system: System,
-    own: Asked,
-    outcome: Replies | Failure,
-    *,
-    reference: tuple[float, ...],
-    probe_score: float,
-) -> Turn:
+def _known_reference(own: Asked, outcome: Outcome) -> tuple[float, ...]:
+    """The target's, where it has read what the attacker did and said, token by token."""
+    if isinstance(outcome, Failure) or outcome.heard is None or own.context.truncated_tokens:
+        return ()
+    heard = outcome.heard
+    is_same = (heard.context_ids, heard.probe_ids) == (
+        own.context.token_ids,
+        own.utterance.token_ids,
+    )
+    return outcome.probe_logprobs if is_same else ()
+
+
+def _node(
+    own: Asked, recorded: Replies | Failure, *, reference: tuple[float, ...], probe_score: float
+) -> Node:
     said = own.utterance
     mask = (True,) * len(said.token_ids)
     probe = Probe(said.text, said.token_ids, said.logprobs, mask, reference, probe_score)
-    node = Node(own.path, own.context, probe, outcome)
-    return Turn(node, None if isinstance(outcome, Failure) else _after(system, own, outcome))
+    return Node(own.path, own.context, probe, recorded)
 
 
-def _after(system: System, own: Asked, replies: Replies) -> Place:
+def _after(own: Asked, answer: Answer) -> Place:
     """The conversation with this turn; it continues with the first reply."""
+<<<<<<< HEAD
     attacker, place, first = system.attacker, own.place, replies.token_ids[0]
     read = first if system.shares_tokenizer else attacker.encode(replies.texts[0])
     return Place(
@@ -267,3 +321,6 @@ def _after(system: System, own: Asked, replies: Replies) -> Place:
             Message("user", own.utterance.text), Message("assistant", replies.texts[0])
         ),
     )
+=======
+    return Place(own.path, own.conversation.said(answer.replies[0].message()))
+>>>>>>> 24e5b79 (target: let a target hear conversations as text)

@@ -58,7 +58,7 @@ class TreeSampler(Sampler):
     ) -> list[Graph]:
         """Trees with ``widths[d]`` probes after every context of depth ``d``."""
         growth = Growth(self.system, self.seed, purpose, iteration, num_responses)
-        places = [opening(self.system, prompt) for prompt in prompts]
+        places = [opening(prompt) for prompt in prompts]
         levels: list[Level] = []
         with self.system.remembering():
             if widths[0] > 1:
@@ -94,7 +94,8 @@ def assembled(levels: Sequence[Level], widths: Sequence[int]) -> list[tuple[Node
 
 def _read_once(system: System, places: Sequence[Place]) -> None:
     """Makes the target read the common beginning of all first turns of a prompt."""
-    limit = system.context_limit(system.target, system.config.response.max_new_tokens)
-    contexts = [place.target_ids for place in places if len(place.target_ids) < limit]
-    if contexts:
-        system.target.read(contexts, tokens_per_batch=system.config.tokens_per_batch)
+    system.target.read(
+        [place.conversation for place in places],
+        system.config.response,
+        tokens_per_batch=system.config.tokens_per_batch,
+    )

@@ -19,6 +19,7 @@ from astra_core.rollout import Context, Failure, Graph, Node, Probe, Prompt, Rep
 from astra_core.scorer import Scorer
 from astra_core.seeding import derive_seed, torch_seeded
 from astra_core.system import System
+from astra_core.target import Target
 
 WORDS = (
     *("you", "are", "bad", "worse", "good", "kind", "they", "we", "never", "always", "said"),
@@ -64,8 +65,13 @@ def tiny_system(
     *,
     kind: Literal["llama", "gpt2"] = "llama",
     reference_seed: int | None = None,
+<<<<<<< HEAD
     target: LanguageModel | None = None,
     scorer: Scorer | Judge | None = None,
+=======
+    target: LanguageModel | Target | None = None,
+    scorer: Scorer | None = None,
+>>>>>>> 24e5b79 (target: let a target hear conversations as text)
     config: SystemConfiguration | None = None,
 ) -> System:
     """A System of tiny models; the attacker takes gradients, the reference is its frozen copy.

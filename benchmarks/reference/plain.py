@@ -17,6 +17,7 @@ from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Context, Graph, Node, Path, Probe, Prompt, Replies
 from astra_core.seeding import derive_key
 from astra_core.system import System
+from astra_core.targets.causal_lm import speaker_of
 from benchmarks.reference.plain_passes import Ids, plain_generate, plain_scores
 
 
@@ -97,7 +98,7 @@ def plain_rollout(
 
 def target_of(system: System) -> LanguageModel:
     """The target, which is a language model in every benchmark."""
-    return cast(LanguageModel, system.target)
+    return cast(LanguageModel, speaker_of(system.target))
 
 
 def _opening(model: LanguageModel, prompt: Prompt) -> Ids:
@@ -200,15 +201,15 @@ def _next(plan: _Plan, place: _Place, node: Node) -> _Place:
         place.prompt,
         node.path,
         place.attacker_ids + attacker.closed(node.probe_ids) + attacker.closed(own),
-        place.target_ids + _as_heard(system, node) + system.target.closed(reply),
+        place.target_ids + _as_heard(system, node) + target_of(system).closed(reply),
     )
 
 
 def _as_heard(system: System, node: Node) -> Ids:
     """A probe in the target's ids, closed by the separator."""
     if system.shares_tokenizer:
-        return system.target.closed(node.probe_ids)
-    return system.target.closed(system.target.encode(node.probe_text))
+        return target_of(system).closed(node.probe_ids)
+    return target_of(system).closed(target_of(system).encode(node.probe_text))
 
 
 def share_of_differing_tokens(graphs: Sequence[Graph], others: Sequence[Graph]) -> float:

@@ -22,6 +22,7 @@ def check_params(params: Params) -> None:
         ConfigurationError: Says what cannot, and the way out.
     """
     read_options("sampler", params.rollouts.sampler)
+    read_options("target", params.system.target)
     read_options("scorer", params.system.scorer)
     read_options("scorer", text_scorer_choice(params.system))
     read_options("reward", params.reward)

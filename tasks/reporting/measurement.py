@@ -74,20 +74,22 @@ def amount_of(
 
 
 def _answers(system: "System", graph: "Graph") -> list[tuple[int, tuple[tuple[int, ...], ...]]]:
-    """For each turn how many tokens the target read, and its replies."""
-    from astra_core.samplers.level import opening
+    """For each turn how many tokens a local target read, and its replies."""
+    from astra_core.conversation import Conversation, Message
+    from astra_core.targets.causal_lm import CausalLM
 
-    target = system.target
-    limit = system.context_limit(target, system.config.response.max_new_tokens)
+    target, own = system.target, system.attacker.vocabulary
     found = []
-    waiting = [(node, len(opening(system, graph.prompt).target_ids)) for node in graph.children]
+    waiting = [(node, Conversation(graph.prompt)) for node in graph.children]
     while waiting:
         node, before = waiting.pop()
         if node.has_failed:
             continue
-        said = node.probe_ids if system.shares_tokenizer else target.encode(node.probe_text)
-        read = before + len(target.closed(said))
-        found.append((min(read, limit), node.response_ids))
-        after = read + len(target.closed(node.response_ids[0]))
-        waiting += [(child, after) for child in node.children]
+        asked = before.said(Message("user", node.probe_text, node.probe_ids, own))
+        read = 0
+        if isinstance(target, CausalLM):
+            read = len(target.heard(asked, system.config.response).token_ids)
+        found.append((read, node.response_ids))
+        first = (node.response_texts[0], node.response_ids[0], target.vocabulary)
+        waiting += [(child, asked.said(Message("assistant", *first))) for child in node.children]
     return found

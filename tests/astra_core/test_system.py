@@ -31,7 +31,7 @@ def test_target_and_reference_of_the_same_weights_are_one_model(folders):
     system = loaded(folders, "one", "one", "same")
 
     assert system.reference_is_target
-    assert system.reference is system.target
+    assert system.reference is system.target.language_model
     assert system.attacker is not system.reference
 
 
@@ -40,7 +40,7 @@ def test_other_weights_are_another_model(folders):
 
     assert system.shares_tokenizer
     assert not system.reference_is_target
-    assert system.target.model is not system.reference.model
+    assert system.target.language_model.model is not system.reference.model
 
 
 def test_a_target_may_have_another_tokenizer(folders):
@@ -61,14 +61,14 @@ def test_the_plan_is_the_attacker_s_in_the_system_s_precision_on_the_machine_giv
     paths = {"attacker": folders / "one", "target": folders / "two", "reference": folders / "one"}
     system = System.load(config, **paths, machine=machine)
 
-    assert machine == system.target.plan.machine == system.reference.plan.machine
+    assert machine == system.target.language_model.plan.machine == system.reference.plan.machine
     assert replace(system.attacker.plan, talks_in="bf16") == system.plan
     assert 3 == system.plan.num_threads
 
 
 def test_the_threads_are_those_of_the_largest_that_talks(folders):
     system = loaded(folders, "one", "two", "one")
-    system.target.plan = replace(system.target.plan, num_threads=7)
+    system.target.language_model.plan = replace(system.target.language_model.plan, num_threads=7)
     system.reference.plan = replace(system.reference.plan, num_threads=9)
 
     assert 7 == system.plan.num_threads

@@ -55,7 +55,7 @@ def trainer_of(
     """A Trainer as a new process would build it."""
     torch.manual_seed(0)
     system = tiny_system(1)
-    for part in (system.attacker, system.target, system.reference):
+    for part in (system.attacker, system.target.language_model, system.reference):
         part.model.to(device).tie_weights()
     choice = config.algorithm.model_copy(update={"options": options})
     evaluator = Evaluator(

@@ -43,7 +43,7 @@ def test_siblings_differ_in_reward(own):
 
 def test_target_and_reference_are_one_model_that_the_attacker_is_not(own):
     assert own.reference_is_target
-    assert own.attacker.model is not own.target.model
+    assert own.attacker.model is not own.target.language_model.model
 
 
 def test_the_judge_knows_the_text_alone():

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -20,12 +19,12 @@ from astra_core.algorithms.policy import PolicyStep
 from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.config import Choice, Count, Section
 from astra_core.errors import ConfigurationError
-from astra_core.models.language_model import Continuations, Utterance
 from astra_core.presets import hf_configuration, hf_trainer
 from astra_core.registry import resolve
 from astra_core.sampler import rolled_out
 from astra_core.samplers.tree import TreeSampler
 from astra_core.sink import Sink
+from astra_core.target import Answer, Reply, Surroundings, Target
 from astra_core.testing import (
     check_algorithm,
     check_sampler,
@@ -635,45 +634,28 @@ def test_a_harness_alone_gives_experience_and_batches():
     assert not all(map(torch.equal, before, after))
 
 
-class Parrot:
-    """A target without a model: it says what it was told; its ids are characters."""
+class Parrot(Target):
+    """A target without a model: it says what it was told."""
 
-    max_positions, opening_ids, device = 4096, (), torch.device("meta")
+    def digest(self):
+        return "parrot"
 
-    def vocabulary_digest(self):
-        return "characters"
-
-    def encode(self, text):
-        return tuple(map(ord, text))
-
-    def closed(self, token_ids):
-        return tuple(token_ids) if tuple(token_ids)[-1:] == (10,) else (*token_ids, 10)
-
-    def continuations(
-        self, contexts, keys, generation, *, suffix_lengths=None, tokens_per_batch=16384
-    ):
+    def respond(self, conversations, keys, generation, *, tokens_per_batch=16384):
         return [
-            Continuations((self._said(ids, generation.max_new_tokens),) * len(own), ())
-            for ids, own in zip(contexts, keys, strict=True)
+            Answer(
+                (Reply(conversation.messages[-1].text[-generation.max_new_tokens :]),) * len(own)
+            )
+            for conversation, own in zip(conversations, keys, strict=True)
         ]
-
-    def _said(self, ids, limit):
-        said = tuple(ids[:-1][-limit:])
-        return Utterance("".join(map(chr, said)), said, (), has_ended=True)
-
-    def read(self, contexts, *, tokens_per_batch=16384):
-        pass
-
-    def remembering(self, max_bytes, *, is_bf16=False):
-        return nullcontext()
 
 
 @pytest.mark.row(37, "a System, or a target, of one's own")
 def test_a_target_of_ones_own_keeps_the_contract_and_talks():
-    check_target(Parrot())
     plain = tiny_system(1)
+    parrot = Parrot(Section(), surroundings=Surroundings(plain.config))
+    check_target(parrot)
     own = System.of(
-        plain.attacker, Parrot(), plain.reference, scorer=plain.scorer, config=plain.config
+        plain.attacker, parrot, plain.reference, scorer=plain.scorer, config=plain.config
     )
     sampler = sampler_of(own)
     nodes = [node for graph in rolled_out(sampler, TWO, iteration=0) for node in graph.nodes()]
@@ -683,7 +665,6 @@ def test_a_target_of_ones_own_keeps_the_contract_and_talks():
 
 
 @pytest.mark.row(37)
-@pytest.mark.xfail(strict=True, reason="params.yaml cannot name a target of one's own yet")
 def test_a_target_of_ones_own_is_named_in_params():
     resolve("target", f"{MINE}:Parrot")
 

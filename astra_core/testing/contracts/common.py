@@ -10,12 +10,12 @@ from torch import Tensor
 
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
-from astra_core.models.language_model import LanguageModel
 from astra_core.registry import NoOptions, resolve
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Graph, Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
+from astra_core.targets.causal_lm import speaker_of
 from astra_core.testing.tiny import tiny_graph, tiny_node, tiny_prompts
 
 SEED = 5
@@ -81,8 +81,8 @@ def failed_graph() -> Graph:
 
 def models_of(system: System) -> list[Any]:
     """The modules of attacker, target and reference, as far as they are language models."""
-    talkers = (system.attacker, system.target, system.reference)
-    return [each.model for each in talkers if isinstance(each, LanguageModel)]
+    talkers = (system.attacker, speaker_of(system.target), system.reference)
+    return [each.model for each in talkers if each is not None]
 
 
 def weights_of(system: System) -> list[Tensor]:

@@ -25,7 +25,9 @@ def test_the_target_teaches_what_it_thinks_of_the_attackers_own_context(make_alg
     algorithm = make_algorithm("distillation", teacher="target")
     step = algorithm.flatten(experience[0])[0]
     node = step.node
-    opinion = algorithm.system.target.continuation_logprobs([node.context_ids], [node.probe_ids])[0]
+    opinion = algorithm.system.target.language_model.continuation_logprobs(
+        [node.context_ids], [node.probe_ids]
+    )[0]
     expected = [ours - own for ours, own in zip(opinion, node.probe_logprobs, strict=True)]
 
     assert expected == pytest.approx(step.advantages, abs=1e-5)

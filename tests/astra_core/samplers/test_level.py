@@ -5,18 +5,19 @@ import pytest
 from astra_core.conversation import Conversation
 from astra_core.errors import TargetError
 from astra_core.models.language_model import Utterance
-from astra_core.rollout import Context, Failure, Replies
+from astra_core.rollout import Context, Failure
 from astra_core.samplers.level import (
     Asked,
     Growth,
-    Place,
     grown_level,
     opening,
     probed,
     reference_logprobs,
     responded,
 )
-from astra_core.testing import tiny_language_model, tiny_prompts, tiny_system
+from astra_core.target import Answer, Heard, Reply
+from astra_core.targets.causal_lm import CausalLM
+from astra_core.testing import tiny_prompts, tiny_system
 
 PROMPTS = tiny_prompts(2)
 
@@ -25,93 +26,97 @@ def growth(system=None, *, num_responses=2):
     return Growth(system or tiny_system(), 1, "training", 0, num_responses)
 
 
-def places(own):
-    return [opening(own.system, prompt) for prompt in PROMPTS]
+def places():
+    return [opening(prompt) for prompt in PROMPTS]
 
 
-class Silent:
+class Silent(CausalLM):
     """A target that never answers."""
 
-    def __init__(self, model):
-        self.model = model
-
-    def __getattr__(self, name):
-        return getattr(self.model, name)
-
-    def continuations(self, *_, **__):
+    def respond(self, *_, **__):
         msg = "http 503"
         raise TargetError(msg)
 
 
-def test_both_sides_open_with_the_prompt_each_in_its_own_ids():
-    shared, apart = tiny_system(), tiny_system(target=tiny_language_model(9, vocabulary=None))
-    same, other = opening(shared, PROMPTS[0]), opening(apart, PROMPTS[0])
+def silenced(own):
+    target = Silent.of(own.system.reference, own.system.config)
+    return replace(own, system=replace(own.system, target=target))
 
-    assert same.attacker_ids == same.target_ids == other.attacker_ids
-    target = apart.target
-    assert other.target_ids == target.opening_ids + target.closed(target.encode(PROMPTS[0].text))
+
+def test_a_tree_opens_with_its_prompt_and_nothing_said():
+    assert [((), Conversation(prompt)) for prompt in PROMPTS] == [
+        (place.path, place.conversation) for place in places()
+    ]
 
 
 def test_a_level_is_probed_without_a_word_to_the_target():
-    own = growth()
-    own = replace(own, system=replace(own.system, target=Silent(own.system.target)))
-    asked = probed(own, places(own), 3)
+    own = silenced(growth())
+    asked = probed(own, places(), 3)
 
     assert [(0,), (1,), (2,)] * 2 == [found.path for found in asked]
     assert [PROMPTS[0]] * 3 + [PROMPTS[1]] * 3 == [found.place.prompt for found in asked]
     for found in asked:
-        assert found.place.attacker_ids == found.context.token_ids
-        assert found.place.target_ids + found.heard_ids == found.target_context
+        (said,) = found.conversation.messages
+        assert ("user", found.utterance.text) == (said.role, said.text)
+        assert found.utterance.token_ids == said.ids_for(own.system.attacker.vocabulary)
 
 
 def test_what_came_of_a_probe_is_replies_or_a_failure():
     own = growth()
-    asked = probed(own, places(own), 2)
-    outcomes, scores, _ = responded(own, asked)
-    silent = replace(own, system=replace(own.system, target=Silent(own.system.target)))
+    asked = probed(own, places(), 2)
+    found, silent = responded(own, asked), responded(silenced(own), asked)
 
-    assert [2] * 4 == [len(found.texts) for found in outcomes]
-    assert own.system.scorer.score([found.utterance.text for found in asked]) == scores
+    assert [2] * 4 == [len(each.texts) for each in found.recorded]
+    assert own.system.scorer.score([e.utterance.text for e in asked]) == list(found.probe_scores)
     failure = Failure("TargetError: http 503")
-    assert ([failure] * 4, [0.0] * 4, 0.0) == responded(silent, asked)
+    assert (failure,) * 4 == silent.outcomes == silent.recorded
+    assert ((0.0,) * 4, 0.0) == (silent.probe_scores, silent.waited_s)
 
 
 def test_a_turn_is_whole_and_leads_on_unless_it_failed():
     own = growth()
-    level = grown_level(own, places(own), 2)
-    silent = replace(own, system=replace(own.system, target=Silent(own.system.target)))
+    level = grown_level(own, places(), 2)
 
     for turn in level.turns:
         assert turn.after.path == turn.node.path
-        assert turn.after.attacker_ids[: len(turn.node.context_ids)] == turn.node.context_ids
+        said = turn.after.conversation.messages
+        assert [turn.node.probe_ids, turn.node.response_ids[0]] == [e.token_ids for e in said]
         assert len(turn.node.reference_logprobs) == len(turn.node.probe_ids)
-    failed = grown_level(silent, places(silent), 2).turns
+    failed = grown_level(silenced(own), places(), 2).turns
     assert [None] * 4 == [turn.after for turn in failed]
     assert [turn.node.probe_ids for turn in level.turns] == [t.node.probe_ids for t in failed]
 
 
 def test_a_level_grows_from_values_to_values():
     own = growth()
-    again = [grown_level(own, places(own), 2).turns for _ in range(2)]
+    again = [grown_level(own, places(), 2).turns for _ in range(2)]
 
     assert again[0] == again[1]
 
 
 @pytest.mark.parametrize(
-    ("change", "is_known"),
+    ("cut", "heard", "is_known"),
     [
-        ({}, True),
-        ({"context": Context((4, 5), 1)}, False),
-        ({"target_context": (5, 7, 0)}, False),
-        ({"heard_ids": (8, 0)}, False),
+        (0, Heard((4, 5), (7, 0)), True),
+        (1, Heard((4, 5), (7, 0)), False),
+        (0, Heard((5,), (7, 0)), False),
+        (0, Heard((4, 5), (8, 0)), False),
+        (0, None, False),
     ],
 )
-def test_the_target_speaks_for_the_reference_only_where_it_read_the_same(change, is_known):
+def test_the_target_speaks_for_the_reference_only_where_it_read_the_same(cut, heard, is_known):
     said = Utterance("you", (7, 0), (-1.0, -1.0), has_ended=True)
+<<<<<<< HEAD
     place = Place(PROMPTS[0], (), (4, 5), (4, 5), Conversation(PROMPTS[0]))
     asked = replace(Asked(place, (0,), Context((4, 5)), said, (7, 0), (4, 5, 7, 0)), **change)
     outcome = Replies(("so",), (0.0,), ((3, 0),), (9.0, 9.0))
     (found,) = reference_logprobs(tiny_system(), [asked], [outcome])
+=======
+    place = opening(PROMPTS[0])
+    asked = Asked(place, (0,), Context((4, 5), cut), said, place.conversation)
+    answer = Answer((Reply("so"),), (9.0, 9.0), heard=heard)
+    (found,) = reference_logprobs(tiny_system(), [asked], [answer])
+>>>>>>> 24e5b79 (target: let a target hear conversations as text)
 
     assert is_known == ((9.0, 9.0) == found)
     assert len(found) == 2

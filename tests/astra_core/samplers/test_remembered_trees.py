@@ -147,7 +147,7 @@ def test_budget_order_and_company_change_nothing_with_a_memory(system):
 def test_less_is_read_with_a_memory(name, depth, share):
     system, read = SYSTEMS[name](), {}
     for memory in (0, 1024):
-        with counted(system.attacker, system.target) as own:
+        with counted(system.attacker, system.target.language_model) as own:
             remembering = with_settings(system, prefix_cache_mib=memory)
             rolled_out(remembering, PROMPTS[:1], tree_depth=depth)
         read[memory] = sum(own)
@@ -158,7 +158,7 @@ def test_less_is_read_with_a_memory(name, depth, share):
 def test_of_a_context_all_but_what_was_sampled_or_heard_is_read_once():
     # One path, no forks: every later turn begins where the last one ended.
     system = tiny_system(reference_seed=4, target=tiny_language_model(9), config=config())
-    with counted(system.target) as read:
+    with counted(system.target.language_model) as read:
         (graph,) = rolled_out(system, PROMPTS[:1], tree_width=1, tree_depth=6, num_responses=1)
     nodes = list(graph.nodes())
     said = sum(len(node.probe_ids) + len(node.response_ids[0]) for node in nodes)
@@ -204,8 +204,8 @@ def test_a_scope_ends_with_its_memory_also_after_an_error():
     short = GenerationConfiguration(max_new_tokens=1)
 
     def tokens_read():
-        with counted(system.target) as read:
-            system.target.continuations([context], [[b"a" * 16]], short)
+        with counted(system.target.language_model) as read:
+            system.target.language_model.continuations([context], [[b"a" * 16]], short)
         return sum(read)
 
     with system.remembering():
@@ -213,7 +213,7 @@ def test_a_scope_ends_with_its_memory_also_after_an_error():
         assert tokens_read() == 1
     assert tokens_read() == 40
     with pytest.raises(RuntimeError, match="0 elements"), system.remembering():
-        system.target.continuations([()], [[b"a" * 16]], short)
+        system.target.language_model.continuations([()], [[b"a" * 16]], short)
     assert tokens_read() == 40
     with system.remembering():
         assert tokens_read() == 40

@@ -61,9 +61,9 @@ class Speaker:
     def __getattr__(self, name):
         return getattr(self.model, name)
 
-    def continuations(self, *arguments, **options):
+    def respond(self, *arguments, **options):
         self.before()
-        return self.model.continuations(*arguments, **options)
+        return self.model.respond(*arguments, **options)
 
 
 def sampler(scorer, *, before=None):

@@ -7,8 +7,10 @@ import torch
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.errors import PluginError, RolloutError, TargetError
 from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.rollout import Failure
 from astra_core.samplers.tree import TreeSampler
 from astra_core.scorers.phrases import PhraseScorer
+from astra_core.targets.causal_lm import CausalLM
 from astra_core.testing import tiny_language_model, tiny_prompts, tiny_system
 
 PROMPTS = tiny_prompts(4)
@@ -215,12 +217,12 @@ def test_attacker_log_probabilities_are_those_of_a_pass_of_their_own(system):
 
 
 def in_target_ids(system, ids, text):
-    target = system.target
+    target = system.target.language_model
     return target.closed(ids if system.shares_tokenizer else target.encode(text))
 
 
 def test_target_log_probabilities_are_those_of_the_probe_after_what_the_target_read(system):
-    target = system.target
+    target = system.target.language_model
     limit = system.context_limit(target, system.config.response.max_new_tokens)
     for graph in sampler(system).roll_out(PROMPTS, iteration=0):
         read = {(): target.closed(target.encode(graph.prompt.text))}
@@ -237,26 +239,54 @@ def test_target_log_probabilities_are_those_of_the_probe_after_what_the_target_r
             read[node.path] = context + probe + target.closed(node.response_ids[0])
 
 
-class SilentAtDepth:
+class SilentAtDepth(CausalLM):
     """A target that stops answering once a conversation has had so many turns."""
 
-    def __init__(self, model, *, depth):
-        self.model, self.depth, self.calls = model, depth, 0
+    depth = calls = 0
 
-    def __getattr__(self, name):
-        return getattr(self.model, name)
-
-    def continuations(self, *arguments, **options):
+    def respond(self, *arguments, **options):
         self.calls += 1
         if self.calls >= self.depth:
             msg = "http 503 after 3 tries"
             raise TargetError(msg)
-        return self.model.continuations(*arguments, **options)
+        return super().respond(*arguments, **options)
+
+
+def silent_at(depth, system):
+    target = SilentAtDepth.of(system.reference, system.config)
+    target.depth = depth
+    return replace(system, target=target)
+
+
+class Moody(CausalLM):
+    """Fails to answer every second probe."""
+
+    def respond(self, *arguments, **options):
+        answers = super().respond(*arguments, **options)
+        gone = Failure("http 503", kind="server")
+        return [gone if index % 2 else own for index, own in enumerate(answers)]
+
+
+def test_one_failed_call_fails_one_turn_and_not_its_level():
+    system = tiny_system()
+    whole = sampler(system).roll_out(PROMPTS, iteration=0)
+    system = replace(system, target=Moody.of(system.reference, system.config))
+    found = sampler(system, limit=0.9).roll_out(PROMPTS, iteration=0)
+
+    for graph, other in zip(found, whole, strict=True):
+        firsts = zip(graph.children, other.children, strict=True)
+        assert [own.has_failed for own in graph.children].count(True) in {1, 2}
+        for own, expected in firsts:
+            assert own.probe_ids == expected.probe_ids
+            if own.has_failed:
+                assert (own.outcome, own.children) == (Failure("http 503", "server"), ())
+            else:
+                assert own.outcome == expected.outcome
 
 
 def test_turns_that_got_no_reply_say_why_and_have_no_children():
     system = tiny_system()
-    system = replace(system, target=SilentAtDepth(system.reference, depth=2))
+    system = silent_at(2, system)
     graphs = sampler(system, limit=0.9, tree_depth=3).roll_out(PROMPTS, iteration=0)
 
     for graph in graphs:
@@ -272,7 +302,7 @@ def test_turns_that_got_no_reply_say_why_and_have_no_children():
 
 def test_too_many_failures_end_the_rollout_with_the_first_reason():
     system = tiny_system()
-    system = replace(system, target=SilentAtDepth(system.reference, depth=1))
+    system = silent_at(1, system)
 
     with pytest.raises(RolloutError) as caught:
         sampler(system, limit=0.5).roll_out(PROMPTS, iteration=0)

@@ -2,33 +2,31 @@ import pytest
 
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
+from astra_core.targets.causal_lm import CausalLM
 from astra_core.testing import tiny_language_model, tiny_prompts, tiny_system
 from tasks.reporting.measurement import amount_of
 
 
-class Counting:
+class Counting(CausalLM):
     """A target that counts what passes."""
 
-    def __init__(self, target):
-        self.target = target
-        self.calls = self.tokens_in = self.tokens_out = 0
+    calls = tokens_in = tokens_out = 0
 
-    def __getattr__(self, name):
-        return getattr(self.target, name)
-
-    def continuations(self, contexts, keys, *arguments, **more):
-        answers = self.target.continuations(contexts, keys, *arguments, **more)
-        for context, answer in zip(contexts, answers, strict=True):
-            self.calls += len(answer.utterances)
-            self.tokens_in += len(context) * len(answer.utterances)
-            self.tokens_out += sum(len(reply.token_ids) for reply in answer.utterances)
+    def respond(self, *arguments, **more):
+        answers = super().respond(*arguments, **more)
+        for answer in answers:
+            read = len(answer.heard.context_ids)
+            assert answer.usage.tokens_in >= read
+            self.calls += len(answer.replies)
+            self.tokens_in += answer.usage.tokens_in * len(answer.replies)
+            self.tokens_out += sum(len(reply.token_ids) for reply in answer.replies)
         return answers
 
 
 @pytest.mark.parametrize("vocabulary", ["shared", "bytes"])
 def test_the_tokens_of_a_target_are_those_that_it_read_and_wrote(vocabulary):
     other = {} if vocabulary == "shared" else {"vocabulary": None}
-    counting = Counting(tiny_language_model(2, **other))
+    counting = Counting.of(tiny_language_model(2, **other), tiny_system().config)
     system = tiny_system(1, target=counting)
     prompts = tiny_prompts(3)
     sampler = TreeSampler(

@@ -4,8 +4,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from astra_core.errors import TargetError
-from astra_core.models.language_model import Continuations, Utterance
+from astra_core.config import Section, SystemConfiguration
+from astra_core.rollout import Failure
+from astra_core.target import Answer, Reply, Surroundings, Target
 from astra_core.testing import check_target, tiny_language_model
 
 
@@ -15,70 +16,43 @@ def test_a_language_model_keeps_the_contract(vocabulary):
     check_target(tiny_language_model(7, **other))
 
 
-class Echo:
-    """A target of one's own: no model, characters as ids, the last words as the reply."""
+class Echo(Target):
+    """A target of one's own: no model, the last words as the reply."""
 
-    max_positions = 512
-    opening_ids = ()
-    device = torch.device("meta")
+    def __init__(self):
+        super().__init__(Section(), surroundings=Surroundings(SystemConfiguration()))
 
-    def vocabulary_digest(self):
-        return "characters"
+    def digest(self):
+        return "echo"
 
-    def encode(self, text):
-        return tuple(map(ord, text))
+    def reply(self, conversation, _key):
+        return Reply(conversation.messages[-1].text[-5:])
 
-    def closed(self, token_ids):
-        ids = tuple(token_ids)
-        return ids if ids[-1:] == (10,) else (*ids, 10)
-
-    def reply(self, context, _key):
-        ids = tuple(context)[-4:-1]
-        return Utterance("".join(map(chr, ids)), ids, (), has_ended=True)
-
-    def continuations(self, contexts, keys, _generation, **_more):
+    def respond(self, conversations, keys, _generation, **_more):
         return [
-            Continuations(tuple(self.reply(context, key) for key in own), ())
-            for context, own in zip(contexts, keys, strict=True)
+            Answer(tuple(self.reply(conversation, key) for key in own))
+            for conversation, own in zip(conversations, keys, strict=True)
         ]
-
-    def read(self, _contexts, **_):
-        pass
-
-    def remembering(self, _max_bytes, **_):
-        return nullcontext()
 
 
 def test_a_target_without_a_model_keeps_the_contract():
     check_target(Echo())
 
 
-class _Half:
-    max_positions = 512
-
-
-class _Shouting(Echo):
-    """Its ids are no ids."""
-
-    def encode(self, text):
-        return text.split()
-
-
-class _Doubling(Echo):
-    def closed(self, token_ids):
-        return (*token_ids, 10)
+class _Loose:
+    """No target at all."""
 
 
 class _Fickle(Echo):
     count = 0
 
-    def vocabulary_digest(self):
+    def digest(self):
         self.count += 1
         return str(self.count)
 
 
-class _Narrow(Echo):
-    max_positions = 6
+class _Lost(Echo):
+    works_on = "moon"
 
 
 class _Moody(Echo):
@@ -86,58 +60,70 @@ class _Moody(Echo):
 
     count = 0
 
-    def reply(self, context, key):
+    def reply(self, conversation, key):
         self.count += 1
-        return replace(super().reply(context, key), text=str(self.count))
+        return replace(super().reply(conversation, key), text=str(self.count))
 
 
 class _Sociable(Echo):
     """What it says depends on who else is asked."""
 
-    def continuations(self, contexts, keys, generation, **more):
-        answers = super().continuations(contexts, keys, generation, **more)
+    def respond(self, conversations, keys, generation, **more):
+        answers = super().respond(conversations, keys, generation, **more)
+        text = str(len(conversations))
         return [
-            replace(
-                own, utterances=tuple(replace(u, text=str(len(contexts))) for u in own.utterances)
-            )
+            replace(own, replies=tuple(replace(reply, text=text) for reply in own.replies))
             for own in answers
         ]
 
 
 class _Absent(Echo):
-    def continuations(self, contexts, keys, generation, **more):
-        return super().continuations(contexts[1:], keys[1:], generation, **more)
+    def respond(self, conversations, keys, generation, **more):
+        return super().respond(conversations[1:], keys[1:], generation, **more)
 
 
 class _Demanding(Echo):
-    def continuations(self, contexts, keys, generation, **more):
-        return super().continuations(contexts, keys, generation, **more) or [None]
+    def respond(self, conversations, keys, generation, **more):
+        return super().respond(conversations, keys, generation, **more) or [None]
 
 
 class _Single(Echo):
-    def continuations(self, contexts, keys, generation, **more):
-        return super().continuations(contexts, [own[:1] for own in keys], generation, **more)
+    def respond(self, conversations, keys, generation, **more):
+        return super().respond(conversations, [own[:1] for own in keys], generation, **more)
 
 
 class _Endless(Echo):
-    def reply(self, _context, _key):
-        return Utterance("a" * 99, (97,) * 99, (), has_ended=True)
+    vocabulary = "characters"
+
+    def reply(self, _conversation, _key):
+        return Reply("a" * 99, (97,) * 99, "characters")
+
+
+class _Nameless(Echo):
+    def reply(self, _conversation, _key):
+        return Reply("a", (97,), "characters")
+
+
+class _Breathless(Echo):
+    def reply(self, conversation, key):
+        return replace(super().reply(conversation, key), finish_reason="tired")
 
 
 class _Likely(Echo):
-    def continuations(self, contexts, keys, generation, *, suffix_lengths=None, **more):
-        answers = super().continuations(contexts, keys, generation, **more)
-        lengths = suffix_lengths or [0] * len(contexts)
-        return [
-            replace(own, suffix_logprobs=(self.value,) * (count + self.extra))
-            for own, count in zip(answers, lengths, strict=True)
-        ]
+    can_score = True
+    value = 0.5
 
-    value, extra = 0.5, 0
+    def respond(self, conversations, keys, generation, **more):
+        answers = super().respond(conversations, keys, generation, **more)
+        return [replace(own, probe_logprobs=(self.value,)) for own in answers]
 
 
-class _Longer(_Likely):
-    value, extra = -1.0, 1
+class _Boasting(Echo):
+    can_score = True
+
+
+class _Modest(_Likely):
+    can_score, value = False, -1.0
 
 
 class _Forgets(Echo):
@@ -149,8 +135,8 @@ class _Forgets(Echo):
         self.is_remembering = True
         return nullcontext()
 
-    def reply(self, context, key):
-        return replace(super().reply(context, key), text=str(self.is_remembering))
+    def reply(self, conversation, key):
+        return replace(super().reply(conversation, key), text=str(self.is_remembering))
 
 
 class _Trained(Echo):
@@ -158,34 +144,42 @@ class _Trained(Echo):
 
 
 class _Failing(Echo):
+    def respond(self, conversations, *_, **__):
+        return [Failure("http 503") for _ in conversations]
+
+
+class _Tiring(Echo):
     """Fails in long conversations alone."""
 
-    def continuations(self, contexts, keys, generation, **more):
-        if max(map(len, contexts), default=0) > 32:
-            msg = "too long"
-            raise TargetError(msg)
-        return super().continuations(contexts, keys, generation, **more)
+    def respond(self, conversations, keys, generation, **more):
+        answers = super().respond(conversations, keys, generation, **more)
+        return [
+            Failure("too long") if conversation.num_turns else own
+            for conversation, own in zip(conversations, answers, strict=True)
+        ]
 
 
 @pytest.mark.parametrize(
     ("target", "promise"),
     [
-        (_Half, r"every member of Target, got none of \['closed', 'continuations', 'device'"),
-        (_Shouting, "encode gives a tuple of ids"),
-        (_Doubling, "not closed again"),
+        (_Loose, "it is a Target, got a _Loose"),
         (_Fickle, "a text that stays"),
-        (_Narrow, "room for a reply, got 6"),
+        (_Lost, "works_on is a place"),
         (_Moody, "changes? no reply"),
-        (_Sociable, "the other contexts change no reply"),
-        (_Absent, "one answer per context, got 2"),
-        (_Demanding, "no context gives no answer"),
+        (_Sociable, "the other conversations change no reply"),
+        (_Absent, "one answer per conversation, got 2"),
+        (_Demanding, "no conversation gives no answer"),
         (_Single, "one reply per key"),
-        (_Endless, "1 to 6 ids, got 99"),
+        (_Endless, "at most 6 ids, got 99"),
+        (_Nameless, "vocabulary where it has ids"),
+        (_Breathless, "why it ended"),
         (_Likely, "not above 0"),
-        (_Longer, "1 log-probabilities or none, got 2"),
+        (_Boasting, "one that can_score gives"),
+        (_Modest, "where it says can_score"),
         (_Forgets, "remembering changes no reply"),
         (_Trained, "takes a gradient"),
-        (_Failing, "no turn of a rollout fails|of 6 turns failed"),
+        (_Failing, "no call fails, got http 503"),
+        (_Tiring, "no turn of a rollout fails"),
     ],
 )
 def test_a_target_that_breaks_a_promise_is_told_which(target, promise):

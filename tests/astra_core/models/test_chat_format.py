@@ -1,0 +1,64 @@
+import pytest
+
+from astra_core.conversation import Conversation, Message
+from astra_core.models.chat_format import SeparatorFormat
+from astra_core.testing import tiny_language_model, tiny_prompts
+
+PROMPT = tiny_prompts(1)[0]
+
+
+def said(model, *texts, are_sampled=True):
+    found = Conversation(PROMPT)
+    for index, text in enumerate(texts):
+        ids = (*model.encode(text), 0) if are_sampled else ()
+        role = "assistant" if index % 2 else "user"
+        found = found.said(Message(role, text, ids, model.vocabulary if ids else ""))
+    return found
+
+
+@pytest.mark.parametrize("separator", [None, "so now"])
+@pytest.mark.parametrize("are_sampled", [True, False])
+def test_utterances_are_joined_by_the_separator(separator, are_sampled):
+    model = tiny_language_model(separator=separator)
+    conversation = said(model, "why", "no", "why not so", are_sampled=are_sampled)
+    expected = [
+        model.closed(model.encode(text)) for text in (PROMPT.text, "why", "no", "why not so")
+    ]
+    found = SeparatorFormat(model).rendering(conversation, 64)
+
+    assert tuple(token for own in expected for token in own) == found.token_ids
+    assert SeparatorFormat(model).prefix(conversation) == found.token_ids
+    start, stop = found.last
+    # Of what was sampled no added token counts; of a text the separator belongs to it.
+    num_own = 4 if are_sampled else len(expected[-1])
+    assert (len(expected[-1]), num_own) == (len(found.token_ids) - start, stop - start)
+
+
+def test_what_is_too_long_loses_its_oldest_tokens_and_says_how_many():
+    model = tiny_language_model()
+    conversation = said(model, "why", "no")
+    whole = SeparatorFormat(model).rendering(conversation, 64)
+    cut = SeparatorFormat(model).rendering(conversation, 3)
+
+    assert (whole.token_ids[-3:], len(whole.token_ids) - 3) == (cut.token_ids, cut.truncated_tokens)
+
+
+def test_an_instruction_stays_when_the_conversation_is_cut():
+    model = tiny_language_model()
+    told = model.closed(model.encode("so bad"))
+    conversation = said(model, "why", "no")
+    plain = SeparatorFormat(model).rendering(conversation, 64)
+    cut = SeparatorFormat(model, told).rendering(conversation, len(told) + 2)
+
+    assert told + plain.token_ids[-2:] == cut.token_ids
+    assert len(plain.token_ids) - 2 == cut.truncated_tokens
+    assert (
+        told + plain.token_ids == SeparatorFormat(model, told).rendering(conversation, 64).token_ids
+    )
+
+
+def test_ids_of_another_tokenizer_are_not_read():
+    model, other = tiny_language_model(), tiny_language_model(vocabulary=None)
+    theirs, own = said(other, "why"), said(model, "why", are_sampled=False)
+
+    assert SeparatorFormat(model).rendering(theirs, 64) == SeparatorFormat(model).rendering(own, 64)

@@ -1,0 +1,95 @@
+from dataclasses import replace
+
+import pytest
+
+from astra_core.config import GenerationConfiguration, SystemConfiguration
+from astra_core.conversation import Conversation, Message
+from astra_core.errors import ConfigurationError
+from astra_core.registry import build
+from astra_core.target import Surroundings
+from astra_core.targets.causal_lm import CausalLM, as_target, speaker_of
+from astra_core.testing import tiny_language_model, tiny_prompts
+
+SHORT = GenerationConfiguration(max_new_tokens=6)
+CONFIG = SystemConfiguration(max_context_tokens=32, probe=SHORT, response=SHORT)
+KEYS = [[b"a" * 16, b"b" * 16], [b"c" * 16, b"d" * 16]]
+
+
+def asked(*, model=None):
+    texts = ("you are bad", "why so")
+    ids = [model.closed(model.encode(text)) if model else () for text in texts]
+    vocabulary = model.vocabulary if model else ""
+    return [
+        Conversation(prompt).said(Message("user", text, own, vocabulary))
+        for prompt, text, own in zip(tiny_prompts(2), texts, ids, strict=True)
+    ]
+
+
+def test_an_answer_is_what_the_model_says_after_what_was_said():
+    model = tiny_language_model(3)
+    target = CausalLM.of(model, CONFIG)
+    answers = target.respond(asked(model=model), KEYS, SHORT)
+    for conversation, own, answer in zip(asked(model=model), KEYS, answers, strict=True):
+        context = model.closed(model.encode(conversation.prompt.text))
+        probe = conversation.messages[0].token_ids
+        (plain,) = model.continuations([context + probe], [own], SHORT)
+
+        assert [u.token_ids for u in plain.utterances] == [r.token_ids for r in answer.replies]
+        assert (context, probe) == (answer.heard.context_ids, answer.heard.probe_ids)
+        (expected,) = model.continuation_logprobs([context], [probe])
+        assert expected == pytest.approx(answer.probe_logprobs, abs=1e-4)
+
+
+def test_text_alone_is_encoded_and_says_the_same():
+    model = tiny_language_model(3)
+    target = CausalLM.of(model, CONFIG)
+    told, read = (target.respond(asked(model=own), KEYS, SHORT) for own in (model, None))
+
+    assert [own.replies for own in told] == [own.replies for own in read]
+
+
+def test_a_reply_says_whose_ids_it_has_and_why_it_ended():
+    model = tiny_language_model(3)
+    replies = CausalLM.of(model, CONFIG).respond(asked(), KEYS, SHORT)[0].replies
+
+    for reply in replies:
+        assert model.vocabulary == reply.vocabulary
+        ended = reply.token_ids[-1] in model.end_ids
+        assert ("stop" if ended else "length") == reply.finish_reason
+
+
+def test_a_folder_is_loaded_and_named_by_its_weights(tmp_path):
+    for seed in (3, 4):
+        tiny_language_model(seed).save(tmp_path / str(seed))
+    one, other = (
+        build("target", CONFIG.target, surroundings=Surroundings(CONFIG, tmp_path / name))
+        for name in ("3", "4")
+    )
+
+    assert one.holds(tmp_path / "3")
+    assert not one.holds(tmp_path / "4")
+    assert one.digest() != other.digest()
+
+
+def test_without_weights_it_says_what_is_missing():
+    with pytest.raises(ConfigurationError, match=r"must have the weights of models\.target"):
+        build("target", CONFIG.target, surroundings=Surroundings(CONFIG))
+
+
+def test_a_language_model_is_a_target_of_its_own():
+    model = tiny_language_model(3)
+    target = as_target(model, CONFIG)
+
+    assert model is speaker_of(target)
+    assert target is as_target(target, CONFIG)
+    assert ("cpu", True) == (target.works_on, target.can_score)
+
+
+def test_the_oldest_tokens_are_cut_off_to_fit():
+    model = tiny_language_model(3)
+    long = replace(tiny_prompts(1)[0], text=" ".join(["so"] * 60))
+    (answer,) = CausalLM.of(model, CONFIG).respond(
+        [Conversation(long).said(Message("user", "why so"))], KEYS[:1], SHORT
+    )
+
+    assert 32 == answer.usage.tokens_in
