@@ -90,12 +90,8 @@ BASES: Mapping[str, str] = MappingProxyType(
     {
         "algorithm": "astra_core.algorithm:Algorithm",
         "sampler": "astra_core.sampler:Sampler",
-<<<<<<< HEAD
-        "scorer": "astra_core.scorer:Scorer astra_core.judge:Judge",
-=======
         "target": "astra_core.target:Target",
-        "scorer": "astra_core.scorer:Scorer",
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
+        "scorer": "astra_core.scorer:Scorer astra_core.judge:Judge",
         "reward": "astra_core.reward:Reward",
         "term": "astra_core.rewards.term:Term",
         "trainer": "astra_core.training.trainer:Trainer",

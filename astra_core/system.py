@@ -20,17 +20,12 @@ from astra_core.judge import Judge
 from astra_core.models.language_model import LanguageModel
 from astra_core.registry import build
 from astra_core.scorer import Scorer, version_of
-<<<<<<< HEAD
 from astra_core.scorers.cached import cached
 from astra_core.scorers.of_probes import probe_scorer_of
-from astra_core.target import Target
-=======
-from astra_core.scorers.cached import CachedScorer
 from astra_core.target import Surroundings, Target
 from astra_core.targets.causal_lm import CausalLM, as_target, speaker_of
 
 Talker = LanguageModel | Target
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +38,8 @@ class System:
         reference: Frozen copy of the untrained attacker.
         scorer: Rates replies, as a scorer of texts or as a judge of exchanges.
         config: How they talk.
-<<<<<<< HEAD
-        shares_tokenizer: Attacker and target read the same ids, so ids pass between them unchanged.
-        reference_is_target: The two hold the same weights, so one pass serves both.
-        target_digest: Names the target's weights.
-        probe_scorer: Rates a probe's own words; the scorer itself where that reads texts.
-=======
         target_digest: Names the target and its weights.
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
+        probe_scorer: Rates a probe's own words; the scorer itself where that reads texts.
         agents: Those of ``config.roles``; empty where one attacker plays every turn.
     """
 
@@ -131,21 +120,8 @@ class System:
             _check_room("response", config.response, speaker)
         talkers = (attacker,) if speaker is None else (attacker, speaker)
         config = settled(config, *talkers, machine=attacker.plan.machine)
-<<<<<<< HEAD
-        shares = attacker.vocabulary_digest() == target.vocabulary_digest()
-        return cls(
-            attacker,
-            target,
-            reference,
-            scorer,
-            config,
-            shares_tokenizer=shares,
-            reference_is_target=shares and reference is target,
-            target_digest=target_digest,
-            probe_scorer=probe_scorer_of(config, scorer),
-        )
-=======
-        return cls(attacker, victim, reference, scorer, config, target_digest)
+        own = probe_scorer_of(config, scorer)
+        return cls(attacker, victim, reference, scorer, config, target_digest, own)
 
     @property
     def shares_tokenizer(self) -> bool:
@@ -156,7 +132,6 @@ class System:
     def reference_is_target(self) -> bool:
         """True where the two are one model, so that one pass may serve both."""
         return self.shares_tokenizer and self.reference is speaker_of(self.target)
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
 
     def digest(self) -> str:
         """Covers everything that affects an evaluation; equal digests make figures comparable."""

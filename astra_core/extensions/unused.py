@@ -26,12 +26,8 @@ _CALLED: Mapping[str, frozenset[str]] = MappingProxyType(
             {"episodes", "roll_out", "has_siblings", "refuse_many_failures"}
             | {"remember", "state", "load_state"}
         ),
-<<<<<<< HEAD
         "scorer": frozenset({"score", "judge", "version"}),
-=======
         "target": frozenset({"digest", "respond", "read", "remembering"}),
-        "scorer": frozenset({"score", "version"}),
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
         "reward": frozenset({"assign", "remember", "state", "load_state", "prepare", "needs_with"}),
         "term": frozenset({"values", "remember", "state", "load_state", "prepare", "needs_with"}),
         "trainer": frozenset(

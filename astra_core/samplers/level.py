@@ -9,13 +9,10 @@ from dataclasses import dataclass
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import TargetError
+from astra_core.judge import Judgement
 from astra_core.models.language_model import Utterance
 from astra_core.rollout import Context, Failure, Node, Path, Probe, Prompt, Replies
-<<<<<<< HEAD
-from astra_core.samplers.scoring import Said, ScoredAnswers, scored_answers, verdicts
-=======
-from astra_core.samplers.scoring import scored_answers
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
+from astra_core.samplers.scoring import Said, scored_answers, verdicts
 from astra_core.seeding import derive_key
 from astra_core.system import System
 from astra_core.target import Answer, Outcome
@@ -49,25 +46,15 @@ class Growth:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-<<<<<<< HEAD
-    """A conversation that may continue: what each side has read so far, and its text."""
-=======
     """A conversation that may continue: where it stands in the tree, and what was said."""
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
 
     path: Path
-<<<<<<< HEAD
-    attacker_ids: Ids
-    target_ids: Ids
-    conversation: Conversation
-=======
     conversation: Conversation
 
     @property
     def prompt(self) -> Prompt:
         """Where the tree grows from."""
         return self.conversation.prompt
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,16 +111,7 @@ class Responded:
 
 def opening(prompt: Prompt) -> Place:
     """The place before the first turn."""
-<<<<<<< HEAD
-    attacker, target = system.attacker, system.target
-    own = attacker.opening_ids + attacker.closed(attacker.encode(prompt.text))
-    if system.shares_tokenizer:
-        return Place(prompt, (), own, own, Conversation(prompt))
-    heard = target.opening_ids + target.closed(target.encode(prompt.text))
-    return Place(prompt, (), own, heard, Conversation(prompt))
-=======
     return Place((), Conversation(prompt))
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
 
 
 def grown_level(growth: Growth, places: Sequence[Place], width: int) -> Level:
@@ -177,24 +155,16 @@ def probed(growth: Growth, places: Sequence[Place], width: int) -> list[Asked]:
     ]
 
 
-<<<<<<< HEAD
-def responded(
-    growth: Growth, asked: Sequence[Asked]
-) -> tuple[list[Replies | Failure], list[float], float]:
-    """What came of each probe, the probes' own scores and the seconds the scorer was waited for."""
-    said = [Said(own.place.conversation, own.utterance.text) for own in asked]
-=======
 def responded(growth: Growth, asked: Sequence[Asked]) -> Responded:
     """The target's replies to the probes, scored; where it has failed, why."""
-    probes = [own.utterance.text for own in asked]
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
+    said = [Said(own.place.conversation, own.utterance.text) for own in asked]
     try:
         scored = scored_answers(growth.system, said, lambda: answers(growth, asked))
     except TargetError as error:
         # The boundary of the target: any other error is our bug and must not be caught.
         failures = (Failure(f"{type(error).__name__}: {error}"),) * len(asked)
         return Responded(failures, failures, (0.0,) * len(asked), 0.0)
-    recorded = tuple(map(_recorded, scored.answers, scored.reply_scores))
+    recorded = tuple(map(_recorded, scored.answers, scored.judgements))
     return Responded(scored.answers, recorded, scored.probe_scores, scored.waited_s)
 
 
@@ -241,48 +211,14 @@ def _asked(
     return Asked(place, path, context, utterance, place.conversation.said(probe))
 
 
-<<<<<<< HEAD
-def _replies(
-    system: System, asked: Sequence[Asked], scored: ScoredAnswers
-) -> list[Replies | Failure]:
-    return [
-        Replies(
-            tuple(utterance.text for utterance in answer.utterances),
-            token_ids=tuple(utterance.token_ids for utterance in answer.utterances),
-            probe_logprobs=_of_the_probe(system, own, answer.suffix_logprobs),
-            **verdicts(judged),
-        )
-        for own, answer, judged in zip(asked, scored.answers, scored.judgements, strict=True)
-    ]
-
-
-def _of_the_probe(system: System, own: Asked, logprobs: tuple[float, ...]) -> tuple[float, ...]:
-    """Without a separator that the target read after a probe that was cut off."""
-    if not system.shares_tokenizer:
-        return logprobs
-    num_added = len(own.heard_ids) - len(own.utterance.token_ids)
-    return logprobs[: len(logprobs) - max(num_added, 0)]
-
-
-def _known_reference(system: System, own: Asked, outcome: Replies | Failure) -> tuple[float, ...]:
-    """The target's, where it is the reference and read what the attacker did, token by token."""
-    said, place = own.utterance.token_ids, own.place
-    is_uncut = len(own.target_context) == len(place.target_ids) + len(own.heard_ids)
-    is_known = (
-        system.reference_is_target
-        and is_uncut
-        and not own.context.truncated_tokens
-        and own.heard_ids[: len(said)] == said
-=======
-def _recorded(outcome: Outcome, scores: tuple[float, ...]) -> Replies | Failure:
+def _recorded(outcome: Outcome, judgements: Sequence[Judgement]) -> Replies | Failure:
     if isinstance(outcome, Failure):
         return outcome
     return Replies(
         tuple(reply.text for reply in outcome.replies),
-        scores,
-        tuple(reply.token_ids for reply in outcome.replies),
-        outcome.probe_logprobs,
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
+        token_ids=tuple(reply.token_ids for reply in outcome.replies),
+        probe_logprobs=outcome.probe_logprobs,
+        **verdicts(judgements),
     )
 
 
@@ -309,18 +245,4 @@ def _node(
 
 def _after(own: Asked, answer: Answer) -> Place:
     """The conversation with this turn; it continues with the first reply."""
-<<<<<<< HEAD
-    attacker, place, first = system.attacker, own.place, replies.token_ids[0]
-    read = first if system.shares_tokenizer else attacker.encode(replies.texts[0])
-    return Place(
-        place.prompt,
-        own.path,
-        place.attacker_ids + attacker.closed(own.utterance.token_ids) + attacker.closed(read),
-        place.target_ids + own.heard_ids + system.target.closed(first),
-        place.conversation.said(
-            Message("user", own.utterance.text), Message("assistant", replies.texts[0])
-        ),
-    )
-=======
     return Place(own.path, own.conversation.said(answer.replies[0].message()))
->>>>>>> 24e5b79 (target: let a target hear conversations as text)

@@ -10,16 +10,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-<<<<<<< HEAD
 from astra_core.conversation import Conversation
 from astra_core.judge import Exchange, Judgement, as_judge, checked_judgements
-from astra_core.models.language_model import Continuations
-=======
 from astra_core.rollout import Failure
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
 from astra_core.scorer import checked_scores
 from astra_core.system import System
-from astra_core.target import Outcome
+from astra_core.target import Outcome, Reply
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,32 +32,19 @@ class ScoredAnswers:
 
     Attributes:
         answers: One per probe.
-<<<<<<< HEAD
-        judgements: For each probe one per reply.
-=======
-        reply_scores: For each probe one per reply; none where the target failed.
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
+        judgements: For each probe one per reply; none where the target failed.
         probe_scores: One per probe.
         waited_s: Seconds in which nothing but the judge was waited for.
     """
 
-<<<<<<< HEAD
-    answers: tuple[Continuations, ...]
-    judgements: tuple[tuple[Judgement, ...], ...]
-=======
     answers: tuple[Outcome, ...]
-    reply_scores: tuple[tuple[float, ...], ...]
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
+    judgements: tuple[tuple[Judgement, ...], ...]
     probe_scores: tuple[float, ...]
     waited_s: float
 
 
 def scored_answers(
-<<<<<<< HEAD
-    system: System, said: Sequence[Said], answer: Callable[[], Sequence[Continuations]]
-=======
-    system: System, probes: Sequence[str], answer: Callable[[], Sequence[Outcome]]
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
+    system: System, said: Sequence[Said], answer: Callable[[], Sequence[Outcome]]
 ) -> ScoredAnswers:
     """What ``answer`` returns, judged; the probes are scored meanwhile if that can overlap.
 
@@ -89,13 +72,8 @@ def scored_answers(
             own = ahead.result()
         found = checked_judgements(as_judge(system.scorer), _exchanges(said, answers))
     waited_s = time.perf_counter() - start
-<<<<<<< HEAD
     stream = iter(found)
-    by_answer = (tuple(next(stream) for _ in each.utterances) for each in answers)
-=======
-    stream = iter(said)
-    by_answer = (tuple(next(stream) for _ in _said(own)) for own in answers)
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
+    by_answer = (tuple(next(stream) for _ in _replies(each)) for each in answers)
     return ScoredAnswers(answers, tuple(by_answer), tuple(own), waited_s)
 
 
@@ -110,10 +88,9 @@ def verdicts(judgements: Sequence[Judgement]) -> Mapping[str, Any]:
 
 
 def overlaps(system: System) -> bool:
-<<<<<<< HEAD
     """True when target and scorer of probes share no processor, so that both can work at once."""
     place = system.probe_scorer.works_on
-    return place == "elsewhere" or (place == "cpu" and system.target.device.type != "cpu")
+    return place == "elsewhere" or (place == "cpu" and system.target.works_on != "cpu")
 
 
 def _judged_with_probes(
@@ -128,27 +105,18 @@ def _judged_with_probes(
     return list(map(Judgement, scores[: len(exchanges)])), scores[len(exchanges) :]
 
 
-def _exchanges(said: Sequence[Said], answers: Sequence[Continuations]) -> list[Exchange]:
+def _exchanges(said: Sequence[Said], answers: Sequence[Outcome]) -> list[Exchange]:
     return [
-        Exchange(own.conversation, own.probe, utterance.text)
+        Exchange(own.conversation, own.probe, reply.text)
         for own, answer in zip(said, answers, strict=True)
-        for utterance in answer.utterances
+        for reply in _replies(answer)
     ]
 
 
 def _where_any(name: str, values: Sequence[Any]) -> Iterator[tuple[str, tuple[Any, ...]]]:
     if any(values):
         yield name, tuple(values)
-=======
-    """True when scorer and target do not share a processor, so that both can work at once."""
-    place = system.scorer.works_on
-    return place == "elsewhere" or (place == "cpu" and system.target.works_on != "cpu")
 
 
-def _texts(answers: Sequence[Outcome]) -> list[str]:
-    return [text for answer in answers for text in _said(answer)]
-
-
-def _said(answer: Outcome) -> list[str]:
-    return [] if isinstance(answer, Failure) else [reply.text for reply in answer.replies]
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
+def _replies(answer: Outcome) -> tuple[Reply, ...]:
+    return () if isinstance(answer, Failure) else answer.replies

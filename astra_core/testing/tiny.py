@@ -65,13 +65,8 @@ def tiny_system(
     *,
     kind: Literal["llama", "gpt2"] = "llama",
     reference_seed: int | None = None,
-<<<<<<< HEAD
-    target: LanguageModel | None = None,
-    scorer: Scorer | Judge | None = None,
-=======
     target: LanguageModel | Target | None = None,
-    scorer: Scorer | None = None,
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
+    scorer: Scorer | Judge | None = None,
     config: SystemConfiguration | None = None,
 ) -> System:
     """A System of tiny models; the attacker takes gradients, the reference is its frozen copy.

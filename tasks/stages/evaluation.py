@@ -128,6 +128,8 @@ class _Places:
         "astra_core/seeding.py",
         "astra_core/system.py",
         "astra_core/target.py",
+        "astra_core/targets",
+        "astra_core/conversation.py",
         "plugins",
     )
 )

@@ -101,6 +101,8 @@ class RolloutsFiles:
         "astra_core/seeding.py",
         "astra_core/system.py",
         "astra_core/target.py",
+        "astra_core/targets",
+        "astra_core/conversation.py",
         "plugins",
     )
 )

@@ -13,9 +13,11 @@ from astra_core.agents import (
     turn_figures,
 )
 from astra_core.config import EvaluationConfiguration
+from astra_core.conversation import Conversation
 from astra_core.errors import ConfigurationError
 from astra_core.evaluator import Evaluator
 from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.rollout import Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
 from astra_core.testing import (
@@ -128,15 +130,18 @@ def test_an_instruction_opens_every_context_of_its_agent_alone(folder):
 def test_a_long_conversation_is_cut_behind_the_instruction():
     model = tiny_language_model()
     told, plain = Agent("a", model, model, (7, 8)), Agent("b", model, model)
-    conversation = tuple(range(1, 7))
+    text = "you are bad worse good kind"
+    conversation = Conversation(Prompt.of(text))
+    ids = model.closed(model.encode(text))
 
-    assert ((7, 8, 5, 6), 4) == _read(told.context(conversation, 4))
-    assert ((7, 8, *conversation), 0) == _read(told.context(conversation, 8))
-    assert ((3, 4, 5, 6), 2) == _read(plain.context(conversation, 4))
-    assert (conversation, 0) == _read(plain.context(conversation, 8))
+    assert ((7, 8, *ids[-2:]), 5) == _read(told, conversation, 4)
+    assert ((7, 8, *ids), 0) == _read(told, conversation, 9)
+    assert (ids[-4:], 3) == _read(plain, conversation, 4)
+    assert (ids, 0) == _read(plain, conversation, 9)
 
 
-def _read(context):
+def _read(agent, conversation, limit):
+    (context,) = agent.contexts([conversation], limit)
     return context.token_ids, context.truncated_tokens
 
 

@@ -106,17 +106,10 @@ def test_a_level_grows_from_values_to_values():
 )
 def test_the_target_speaks_for_the_reference_only_where_it_read_the_same(cut, heard, is_known):
     said = Utterance("you", (7, 0), (-1.0, -1.0), has_ended=True)
-<<<<<<< HEAD
-    place = Place(PROMPTS[0], (), (4, 5), (4, 5), Conversation(PROMPTS[0]))
-    asked = replace(Asked(place, (0,), Context((4, 5)), said, (7, 0), (4, 5, 7, 0)), **change)
-    outcome = Replies(("so",), (0.0,), ((3, 0),), (9.0, 9.0))
-    (found,) = reference_logprobs(tiny_system(), [asked], [outcome])
-=======
     place = opening(PROMPTS[0])
     asked = Asked(place, (0,), Context((4, 5), cut), said, place.conversation)
     answer = Answer((Reply("so"),), (9.0, 9.0), heard=heard)
     (found,) = reference_logprobs(tiny_system(), [asked], [answer])
->>>>>>> 24e5b79 (target: let a target hear conversations as text)
 
     assert is_known == ((9.0, 9.0) == found)
     assert len(found) == 2

@@ -4,17 +4,16 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-import torch
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import RolloutError, ScorerError, TargetError
 from astra_core.judge import Exchange, Judgement
 from astra_core.judge import Judge as ExchangeJudge
-from astra_core.models.language_model import Continuations, Utterance
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.scoring import Said, overlaps, scored_answers, verdicts
 from astra_core.samplers.tree import TreeSampler
 from astra_core.scorers.phrases import PhraseScorer
+from astra_core.target import Answer, Reply
 from astra_core.testing import tiny_prompts, tiny_system
 
 PHRASES = PhraseScorer.Options(phrases=("bad", "worse"))
@@ -142,20 +141,18 @@ def test_a_judge_that_forgets_a_text_is_no_judge():
 
 
 @pytest.mark.parametrize(
-    ("works_on", "device", "expected"),
+    ("works_on", "place", "expected"),
     [
         ("cpu", "cpu", False),
-        ("cpu", "cuda", True),
+        ("cpu", "gpu", True),
         ("gpu", "cpu", False),
-        ("gpu", "cuda", False),
+        ("gpu", "gpu", False),
         ("elsewhere", "cpu", True),
-        ("elsewhere", "cuda", True),
+        ("elsewhere", "gpu", True),
     ],
 )
-def test_scoring_overlaps_where_scorer_and_target_share_no_processor(works_on, device, expected):
-    system = SimpleNamespace(
-        probe_scorer=Judge(works_on), target=SimpleNamespace(device=torch.device(device))
-    )
+def test_scoring_overlaps_where_scorer_and_target_share_no_processor(works_on, place, expected):
+    system = SimpleNamespace(probe_scorer=Judge(works_on), target=SimpleNamespace(works_on=place))
 
     assert expected == overlaps(system)
 
@@ -175,7 +172,7 @@ def test_time_is_counted_only_where_the_scorer_is_waited_for():
         # Time in which the target speaks is none of the scorer's.
         while time.perf_counter() - start < SPEECH_S:
             pass
-        return [Continuations((Utterance("so", (5,), (-1.0,), has_ended=True),), ())]
+        return [Answer((Reply("so"),))]
 
     start = time.perf_counter()
     said = [Said(Conversation(PROMPT), "bad")]
