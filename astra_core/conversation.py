@@ -4,7 +4,7 @@ Ids stay with the local model that sampled or read them: a message may carry the
 so that nothing that was sampled is ever tokenised again.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 from astra_core.rollout import Prompt
@@ -14,7 +14,7 @@ Role = Literal["system", "user", "assistant"]
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What one side said.
+    """What one side said; two are equal if they say the same, whatever the ids.
 
     Attributes:
         role: As the target sees it: the attacker is the user.
@@ -26,9 +26,9 @@ class Message:
 
     role: Role
     text: str
-    token_ids: tuple[int, ...] = ()
-    vocabulary: str = ""
-    thinking: str = ""
+    token_ids: tuple[int, ...] = field(default=(), compare=False)
+    vocabulary: str = field(default="", compare=False)
+    thinking: str = field(default="", compare=False)
 
     def ids_for(self, vocabulary: str) -> tuple[int, ...]:
         """The ids as sampled if they mean the same to this tokenizer, otherwise none."""
