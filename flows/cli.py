@@ -250,6 +250,34 @@ app.command()(calibrate)
 
 
 @app.command()
+def tune_lr(
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="As if params.yaml said so; repeatable."),
+    ] = None,
+    lowest: Annotated[float, typer.Option(help="Rate to begin with.")] = 1e-5,
+    highest: Annotated[float, typer.Option(help="Rate to end with.")] = 3e-3,
+    count: Annotated[int, typer.Option(max=100, help="How many rates.")] = 6,
+    target: Annotated[
+        float | None,
+        typer.Option("--target-nats", min=1e-6, help="How far an experience may move a probe."),
+    ] = None,
+    save: Annotated[bool, typer.Option("--save", help="Write it to params.yaml.")] = False,
+) -> None:
+    """Try learning rates on one experience each and suggest one; writes nothing."""
+    from flows.tuning import tune_rate
+
+    tune_rate(
+        assignments or [],
+        lowest=lowest,
+        highest=highest,
+        count=count,
+        target=target,
+        is_saved=save,
+    )
+
+
+@app.command()
 def reevaluate(
     seed: Annotated[int | None, fresh_seed(help="Of the fresh prompts; default: today.")] = None,
     file: Annotated[Path | None, typer.Option(help="Prompts from a file instead.")] = None,

@@ -129,7 +129,7 @@ class Progress:
         return (
             f"experience {most.training_step}{others} moved the attacker {most.nats:.1f} nats per "
             f"probe, beyond training.kl.warn_per_experience_nats of {limit:g}; lower training.lr, "
-            "see docs/method.md"
+            "'astra tune-lr' suggests one"
         )
 
     @classmethod

@@ -29,7 +29,7 @@ from tasks.stages.training import TrainingFiles, TrainingParams
 
 if TYPE_CHECKING:
     from astra_core.evaluator import Evaluator
-    from astra_core.rollout import Prompt
+    from astra_core.rollout import Graph, Prompt
     from astra_core.training.trainer import Trainer
     from astra_core.training.trial import Trial
 
@@ -192,7 +192,7 @@ def _findings(
     evaluator = build_evaluator(
         params.evaluation, params.reward, prompts=some, seed=own.training_seed
     )
-    trainer = _trainer(own, files, scratch, train=train, evaluator=evaluator)
+    trainer = trainer_elsewhere(own, files, scratch, train=train, evaluator=evaluator)
     trial = trainer.dry_run()
     graphs = list(trial.experience.graphs)
     measured = Measured(
@@ -210,13 +210,14 @@ def _findings(
     return Findings(trial, forecast(params, measured), samples, price)
 
 
-def _trainer(
+def trainer_elsewhere(
     params: TrainingParams,
     files: TrainingFiles,
     scratch: Path,
     *,
     train: Sequence["Prompt"],
-    evaluator: "Evaluator",
+    evaluator: "Evaluator | None" = None,
+    first_graphs: Sequence["Graph"] | None = None,
 ) -> "Trainer":
     """The trainer of the training stage, with its checkpoints elsewhere."""
     from astra_core.assembly import ModelFolders, build_sampler, build_trainer, load_system
@@ -228,4 +229,6 @@ def _trainer(
     seed = params.training_seed
     sampler = build_sampler(params.rollouts, params.reward, system=loaded, prompts=train, seed=seed)
     store = CheckpointStore(scratch / "checkpoints", keep=params.training.checkpoint.keep)
-    return build_trainer(params.training, sampler, evaluator=evaluator, store=store)
+    return build_trainer(
+        params.training, sampler, evaluator=evaluator, store=store, first_graphs=first_graphs
+    )

@@ -140,7 +140,7 @@ def test_a_warning_names_the_farthest_experience():
     text = progress.moved_too_far(8.0)
 
     assert text.startswith("experience 2 and 1 more moved the attacker 31.9 nats per probe")
-    assert text.endswith("of 8; lower training.lr, see docs/method.md")
+    assert text.endswith("of 8; lower training.lr, 'astra tune-lr' suggests one")
     assert not progress.moved_too_far(32.0)
     assert not progress.moved_too_far(None)
     assert progress == Progress.of(progress.record())

@@ -1,0 +1,42 @@
+"""A range test of the learning rate under params.yaml, or under what it would say."""
+
+import sys
+from collections.abc import Sequence
+
+from flows.settings import change_params, changed_params
+from tasks.machine.console import say
+from tasks.reporting.rate_range import rates_between, run_rate_range
+from tasks.reporting.trial import SECTIONS
+
+
+def tune_rate(
+    assignments: Sequence[str],
+    *,
+    lowest: float,
+    highest: float,
+    count: int,
+    target: float | None,
+    is_saved: bool,
+) -> None:
+    """Tries the rates and prints what came of it; see ``run_rate_range``.
+
+    Args:
+        assignments: Each ``section.key=value``, in place of what params.yaml says.
+        lowest: Rate.
+        highest: Rate.
+        count: Of rates.
+        target: Movement that a rate may have, nats per probe.
+        is_saved: True writes the suggested rate to params.yaml.
+
+    Raises:
+        ConfigurationError: params.yaml, an assignment or the range cannot be used.
+    """
+    rates = rates_between(lowest, highest, count)
+    sys.dont_write_bytecode = True
+    params = changed_params(assignments, sections=SECTIONS)
+    found = run_rate_range(params, rates, target=target)
+    if not is_saved or found is None:
+        say("nothing was changed")
+        return
+    for line in change_params([f"training.lr={found:g}"]):
+        say(f"params.yaml    {line}")
