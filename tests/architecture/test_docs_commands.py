@@ -42,6 +42,7 @@ RUN_ELSEWHERE = {
     "astra champion": ("tests/flows/test_chronicle.py", "champion"),
     "astra lineage": ("tests/flows/test_chronicle.py", "lineage"),
     "astra trial": ("tests/flows/test_trial.py", "flows.cli"),
+    "astra tune-lr": ("tests/flows/test_tuning.py", "tune-lr"),
     "astra reevaluate": ("tests/flows", "champion_reevaluation"),
     "astra examples": ("tests/end_to_end/test_pipeline.py", "flows.cli"),
     "astra ui": ("tests/flows", "prefect_server"),

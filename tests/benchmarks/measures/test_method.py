@@ -1,0 +1,68 @@
+import json
+
+import pytest
+from small_run import SMALL
+
+from benchmarks.measures import method
+from benchmarks.measures.method import ALL_WORLDS, Cell, main, table
+from benchmarks.worlds import make_world
+
+FIGURE = {"value": 0.3, "low": 0.2, "high": 0.4}
+SIDE = {
+    "attack_success_rate": FIGURE,
+    "clean_attack_success_rate": FIGURE,
+    "unique_probes": 0.9,
+    "distinct_2": 0.5,
+}
+FOUND = {
+    "evaluation": {"baseline": SIDE, "attacker": {**SIDE, "distinct_2": 0.25}, "lift": FIGURE},
+    "moves": [{"nats": 2.0}, {"nats": 3.5}],
+    "seconds": 61.0,
+}
+
+
+def test_a_finished_cell_is_not_run_again(tmp_path, monkeypatch, capsys):
+    ran = []
+
+    def run_cell(cell, *_):
+        ran.append(cell)
+        return FOUND
+
+    monkeypatch.setattr(method, "run_cell", run_cell)
+    arguments = ["--worlds", "mirror", "--algorithms", "dpo", "--cache", str(tmp_path)]
+
+    main([*arguments, "--seeds", "1", "2", "--cells", "1"])
+    assert "1 of 2 cells" in capsys.readouterr().out
+    main([*arguments, "--seeds", "1", "2"])
+
+    assert [Cell("mirror", "dpo", 1), Cell("mirror", "dpo", 2)] == ran
+    assert "2 of 2 cells" in capsys.readouterr().out
+
+
+def test_the_table_has_intervals_and_the_farthest_movement(tmp_path):
+    cell = Cell("mirror", "dpo", 1)
+    cell.file(tmp_path).write_text(json.dumps(FOUND))
+
+    row = table([cell], tmp_path).splitlines()[2]
+
+    expected = "mirror | dpo | 1 | 30.0 [20.0, 40.0] | 30.0 [20.0, 40.0] | 30.0 [20.0, 40.0]"
+    assert expected in row
+    assert row.endswith("| 0.90 | 0.50 | 3.5 | 61 |")
+
+
+@pytest.mark.parametrize("world", ALL_WORLDS)
+def test_a_cell_runs_on_one_thread_in_its_world(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(method, "make_world", lambda _, folder: folder.mkdir(parents=True))
+    found = list(method._settings(Cell(world, "grpo", 3), tmp_path))
+
+    assert {"seed=3", "machine.num_threads=1", "training.algorithm.name=grpo"} <= {*found}
+    assert (world != "embedded") == any(f"worlds/{world}/model" in text for text in found)
+
+
+@pytest.mark.slow
+def test_a_small_cell_is_run_by_the_stages(tmp_path, capsys):
+    make_world("keyword", tmp_path / "worlds/keyword", num_dialogues=32, num_prompts=300)
+    arguments = ["--worlds", "keyword", "--algorithms", "dpo", "--seeds", "1"]
+
+    assert 0 == main([*arguments, "--cache", str(tmp_path), "--set", *SMALL])
+    assert "1 of 1 cells" in capsys.readouterr().out
