@@ -20,6 +20,7 @@ class Mine(Trainer):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_trainer_of_ones_own_trains_under_astra_run_and_dvc_repro(tmp_path, tmp_path_factory):
     folder = finished_project(tmp_path_factory).copy_after(tmp_path / "project", *PREPARED)
     (folder / "plugins" / "only_here.py").write_text(MINE, encoding="utf-8")

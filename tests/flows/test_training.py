@@ -69,6 +69,7 @@ def test_dvc_yaml_follows_the_files_that_params_name(tmp_path, monkeypatch, caps
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_astra_run_trains_then_skips_and_registers_again_what_was_lost(tmp_path, tmp_path_factory):
     finished = finished_project(tmp_path_factory)
     folder = finished.copy_to(tmp_path / "project")
