@@ -50,6 +50,7 @@ def test_a_change_that_params_refuse_is_an_error(copy):
     assert before == (copy / "params.yaml").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_command_runs_on_the_copys_code_and_leaves_its_state_there(copy, capfd, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere")
     run_python(copy, "-c", TELL, "0")

@@ -12,6 +12,7 @@ SHORT = ("--shape", "small", "--repetitions", "1", "--plain-repetitions", "1", "
 QUICK = (*SHORT, "--threads", "1", "--skip-one-thread")
 
 
+@pytest.mark.slow
 def test_the_ratios_are_the_last_lines(capsys, tmp_path):
     status = main(["--only", "rollout", "update", *QUICK, "--markdown", str(tmp_path / "out.md")])
     text = capsys.readouterr().out
@@ -34,6 +35,7 @@ def test_a_page_keeps_what_stands_around_its_figures(tmp_path, capsys):
     assert "old" not in text
 
 
+@pytest.mark.slow
 def test_a_trainers_overhead_is_reported(capsys):
     assert main(["trainer_overhead", *QUICK]) == 0
     assert "| Trainer's own time, share of a step, small |" in capsys.readouterr().out

@@ -31,6 +31,7 @@ def test_a_failure_is_told_in_its_own_words(project):
         champion_reevaluation(seed=1)
 
 
+@pytest.mark.slow
 def test_a_store_that_cannot_be_read_fails_the_run(project, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
