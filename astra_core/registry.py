@@ -45,6 +45,12 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "scorer": {
             "profanity": "astra_core.scorers.profanity:ProfanityScorer",
             "phrases": "astra_core.scorers.phrases:PhraseScorer",
+            "regex": "astra_core.judges.regex:RegexJudge",
+            "classifier": "astra_core.judges.classifier:ClassifierJudge",
+            "guard": "astra_core.judges.guard:GuardJudge",
+            "llm_judge": "astra_core.judges.llm_judge:LlmJudge",
+            "embedding_similarity": "astra_core.judges.embedding_similarity:SimilarityJudge",
+            "ensemble": "astra_core.judges.ensemble:EnsembleJudge",
         },
         "reward": {
             "adversarial": "astra_core.rewards.adversarial:AdversarialReward",

@@ -113,6 +113,7 @@ class _Places:
         "astra_core/training/launch.py",
         "astra_core/conversation.py",
         "astra_core/judge.py",
+        "astra_core/judges",
         "astra_core/metadata.py",
         "astra_core/metrics",
         "astra_core/engine",

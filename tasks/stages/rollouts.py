@@ -87,6 +87,7 @@ class RolloutsFiles:
         "astra_core/engine",
         "astra_core/conversation.py",
         "astra_core/judge.py",
+        "astra_core/judges",
         "astra_core/metadata.py",
         "astra_core/metrics",
         "astra_core/evaluator.py",

@@ -1,0 +1,1 @@
+"""Judges that read the whole exchange."""

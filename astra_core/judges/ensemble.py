@@ -1,0 +1,128 @@
+"""Several judges as one: mean, max, min, weighted, or a dear one that confirms a cheap one."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from astra_core.config import Choice, Positive, Probability, Section
+from astra_core.files import record_digest
+from astra_core.judge import Exchange, Judge, Judgement, as_judge, checked_judgements
+from astra_core.registry import build, read_options
+from astra_core.scorer import version_of
+
+PartName = Annotated[str, Field(pattern=r"^[\w-]+$")]
+
+
+class Part(Section):
+    """One of the judges."""
+
+    judge: Choice
+    weight: Positive = 1.0
+
+
+class EnsembleJudge(Judge):
+    """Each part's score is a label of the judgement, under the part's name.
+
+    A part that cannot judge an exchange is left out of it; an exchange that no part could judge is
+    unjudged, and with ``confirm`` one that the first flags and no other could judge.
+    """
+
+    class Options(Section):
+        """Who judges, and what is made of it."""
+
+        judges: dict[PartName, Part] = Field(min_length=2, description="By a name of your own.")
+        combine: Literal["mean", "max", "min", "weighted", "confirm"] = Field(
+            default="mean",
+            description="confirm: the others, whose mean counts, see only what the first flags.",
+        )
+        threshold: Probability = Field(
+            default=0.5, description="At which the first flags (confirm)."
+        )
+
+        @model_validator(mode="after")
+        def _parts_can_be_read(self) -> Self:
+            for part in self.judges.values():
+                read_options("scorer", part.judge)
+            return self
+
+    options: Options
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._parts: dict[str, Judge] = {
+            name: as_judge(build("scorer", part.judge)) for name, part in options.judges.items()
+        }
+        places = {part.works_on for part in self._parts.values()}
+        # Where it works is where the first that must not be disturbed does.
+        self.works_on = next((p for p in ("gpu", "cpu") if p in places), "elsewhere")
+
+    @property
+    def version(self) -> str:
+        """The digest of the parts' versions and the rule."""
+        parts = {name: version_of(part) for name, part in self._parts.items()}
+        rule: dict[str, Any] = self.options.model_dump(mode="json", exclude={"judges"})
+        weights = {name: part.weight for name, part in self.options.judges.items()}
+        return f"ensemble {record_digest([parts, weights, rule])[:12]}"
+
+    def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
+        """One judgement per exchange."""
+        if self.options.combine == "confirm":
+            return self._confirmed(exchanges)
+        found = {name: checked_judgements(own, exchanges) for name, own in self._parts.items()}
+        return [
+            self._joined({name: own[at] for name, own in found.items()})
+            for at in range(len(exchanges))
+        ]
+
+    def _confirmed(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
+        first, *others = self._parts
+        cheap = checked_judgements(self._parts[first], exchanges)
+        flagged = [
+            at
+            for at, own in enumerate(cheap)
+            if own.score is not None and own.score >= self.options.threshold
+        ]
+        asked = [exchanges[at] for at in flagged]
+        # A judge is not woken for nothing.
+        dear = {name: checked_judgements(self._parts[name], asked) for name in others if asked}
+        seen: dict[int, dict[str, Judgement]] = {
+            at: {name: own[place] for name, own in dear.items()} for place, at in enumerate(flagged)
+        }
+        return [
+            self._verdict(first, own, seen[at]) if at in seen else _alone(first, own)
+            for at, own in enumerate(cheap)
+        ]
+
+    def _verdict(self, first: str, cheap: Judgement, dear: Mapping[str, Judgement]) -> Judgement:
+        joined = self._joined(dear)
+        labels = {**_labels({first: cheap}), **joined.labels}
+        return Judgement(joined.score, labels, joined.rationale, joined.unjudged)
+
+    def _joined(self, parts: Mapping[str, Judgement]) -> Judgement:
+        known = {name: own.score for name, own in parts.items() if own.score is not None}
+        words = " ".join(own.rationale for own in parts.values() if own.rationale)
+        if not known:
+            reason = next(own.unjudged for own in parts.values())
+            return Judgement(None, _labels(parts), words, reason)
+        return Judgement(self._combined(known), _labels(parts), words)
+
+    def _combined(self, scores: Mapping[str, float]) -> float:
+        if self.options.combine in {"max", "min"}:
+            return (max if self.options.combine == "max" else min)(scores.values())
+        is_weighted = self.options.combine == "weighted"
+        weights = {n: self.options.judges[n].weight if is_weighted else 1.0 for n in scores}
+        total = sum(weights.values())
+        return min(1.0, sum(score * weights[name] for name, score in scores.items()) / total)
+
+
+def _alone(name: str, own: Judgement) -> Judgement:
+    return Judgement(own.score, _labels({name: own}), own.rationale, own.unjudged)
+
+
+def _labels(parts: Mapping[str, Judgement]) -> dict[str, float]:
+    """Each part's score under its name, and its labels below that."""
+    labels = {name: own.score for name, own in parts.items() if own.score is not None}
+    for name, own in parts.items():
+        labels |= {f"{name}.{label}": value for label, value in own.labels.items()}
+    return labels

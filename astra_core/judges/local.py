@@ -1,0 +1,108 @@
+"""What judges share that are models in a folder: frozen, on a device, named by their weights."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from astra_core.config import Count, Section
+from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import shortened
+from astra_core.files import record_digest
+from astra_core.judge import Judge, Judgement
+from astra_core.models.folders import require_folder
+
+_DIGITS = 4
+# Of the options, those that change no judgement beyond rounding.
+_NOT_NAMED = frozenset({"path", "device", "batch_size"})
+
+
+class FolderOptions(Section):
+    """Where the model is, and how it is run."""
+
+    path: str = Field(description="A Hugging Face folder with safetensors and tokenizer.")
+    device: Literal["auto", "cpu", "cuda"] = "cpu"
+    batch_size: Count = 16
+
+    @model_validator(mode="after")
+    def _is_there(self) -> Self:
+        require_folder(self.path)
+        return self
+
+    def model_config_of(self) -> Mapping[str, Any]:
+        """What config.json of the folder says; reads no weights.
+
+        Raises:
+            ConfigurationError: It is no JSON object.
+        """
+        try:
+            found = json.loads((Path(self.path) / "config.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            msg = f"{self.path}/config.json must be JSON, got {type(error).__name__}; check it"
+            raise ConfigurationError(msg) from error
+        return found if isinstance(found, dict) else {}
+
+
+class LocalJudge(Judge):
+    """A judge that is a model in a folder; loaded, frozen, when it is built.
+
+    Args:
+        options: With the folder.
+        kind: The class of transformers that loads it, such as ``AutoModelForCausalLM``.
+    """
+
+    def __init__(self, options: FolderOptions, kind: str) -> None:
+        # Imported late: naming a judge must stay cheap.
+        from astra_core.models.pretrained import device_for, weights_digest
+
+        super().__init__(options)
+        self.device = device_for(options.device)
+        self.works_on = "cpu" if self.device.type == "cpu" else "gpu"
+        self.model, self.tokenizer = _loaded(Path(options.path), kind)
+        self.model.to(self.device).eval().requires_grad_(requires_grad=False)
+        own = options.model_dump(mode="json", exclude=set(_NOT_NAMED))
+        weights = weights_digest(Path(options.path))
+        self._digest = record_digest([weights, own])[:12]
+
+    @property
+    def version(self) -> str:
+        """The digest of weights and options."""
+        return f"{type(self).__name__} {self._digest}"
+
+
+def rounded(score: float) -> float:
+    """A score to four digits: batches of other sizes round differently beyond them."""
+    return min(1.0, max(0.0, round(float(score), _DIGITS)))
+
+
+def nothing_said(reply: str) -> Judgement | None:
+    """Why an empty reply is not judged; None for any other."""
+    return None if reply.strip() else Judgement.none("the reply is empty")
+
+
+def _loaded(folder: Path, kind: str) -> tuple[Any, Any]:
+    import torch
+    import transformers
+
+    local = {"local_files_only": True, "trust_remote_code": False}
+    try:
+        model, loading = getattr(transformers, kind).from_pretrained(
+            str(folder),
+            dtype=torch.float32,
+            use_safetensors=True,
+            output_loading_info=True,
+            **local,
+        )
+        tokenizer = transformers.AutoTokenizer.from_pretrained(str(folder), **local)
+    except Exception as error:  # a damaged folder may raise anything
+        reason = shortened(f"{type(error).__name__}: {error}", limit=140)
+        msg = f"{folder} must hold a model for {kind} and its tokenizer, got {reason}; check it"
+        raise ConfigurationError(msg) from error
+    if loading["missing_keys"]:
+        # transformers would continue with random numbers instead.
+        missing = sorted(loading["missing_keys"])
+        msg = f"{folder} must hold every weight, got no {missing[0]} of {len(missing)}; check it"
+        raise ConfigurationError(msg)
+    return model, tokenizer
