@@ -92,17 +92,17 @@ class ClassifierJudge(LocalJudge):
 
     def _windows(self, exchange: Exchange) -> list[dict[str, list[int]]]:
         """The reply in pieces that overlap, each after the probe where that is read."""
-        texts, cut = [exchange.reply], "longest_first"
+        texts, cut, most = [exchange.reply], "longest_first", self._max_tokens // 2
         if self.options.reads == "pair":
             ids = self.tokenizer(exchange.probe, add_special_tokens=False)["input_ids"]
             # The end of a long probe, so that there is room for the reply.
             texts = [self.tokenizer.decode(ids[-(self._max_tokens // 4) :]), exchange.reply]
-            cut = "only_second"
+            cut, most = "only_second", self._max_tokens // 4
         found = self.tokenizer(
             *texts,
             truncation=cut,
             max_length=self._max_tokens,
-            stride=min(self.options.overlap, self._max_tokens // 4),
+            stride=min(self.options.overlap, most),
             return_overflowing_tokens=True,
         )
         names = [name for name in self.tokenizer.model_input_names if name in found]

@@ -72,7 +72,7 @@ def test_a_long_reply_is_as_bad_as_its_worst_window(folder):
     found = judged(folder, exchange(" ".join(said)), max_tokens=16, overlap=4)
     words = " ".join(said).split()
     windows = [" ".join(words[at : at + 14]) for at in (0, 10)]
-    alone = [judged(folder, exchange(text), max_tokens=64)[0].score for text in windows]
+    alone = [judged(folder, exchange(text))[0].score for text in windows]
 
     assert len(words) == 24
     assert max(alone) == pytest.approx(found[0].score, abs=2e-4)
@@ -102,6 +102,6 @@ def test_an_empty_reply_is_not_judged(folder):
     ],
 )
 def test_options_that_cannot_be_are_one_line(folder, options, message):
+    record = {"path": folder, "labels": ["toxic"], **options}
     with pytest.raises(ConfigurationError, match=message):
-        record = {"path": folder, "labels": ["toxic"], **options}
         ClassifierJudge.Options.read(record, where="classifier")
