@@ -5,12 +5,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, Self
 
+from pydantic import Field, model_validator
+
 from astra_core.config import GenerationConfiguration, Section, SystemConfiguration
 from astra_core.conversation import Conversation
 from astra_core.errors import ConfigurationError
-from astra_core.models.chat_format import Rendering, SeparatorFormat
+from astra_core.files import record_digest
+from astra_core.models.chat_format import ChatFormat, Rendering, SeparatorFormat
 from astra_core.models.language_model import Continuations, LanguageModel, Utterance
 from astra_core.models.pretrained import weights_digest
+from astra_core.models.template_format import TemplateFormat
 from astra_core.target import Answer, Heard, Outcome, Reply, Surroundings, Target, Usage
 
 
@@ -25,14 +29,38 @@ class CausalLM(Target):
     can_score = True
 
     class Options(Section):
-        """A model whose turns are joined by ``system.separator``."""
+        """How its turns become tokens, and what it is told."""
+
+        format: Literal["separator", "template", "auto"] = Field(
+            default="separator",
+            description="Turns joined by system.separator, or the tokenizer's chat template; auto "
+            "takes the template where there is one.",
+        )
+        system_prompt: str | None = Field(
+            default=None, min_length=1, description="template: what the model is told first."
+        )
+        seed: Literal["hidden", "opening"] = Field(
+            default="hidden",
+            description="template: the seed prompt is left out, or begins the first message.",
+        )
+        think_tags: tuple[str, str] = Field(
+            default=("<think>", "</think>"),
+            description="template: around reasoning, which is neither judged nor passed on.",
+        )
+
+        @model_validator(mode="after")
+        def _are_used(self) -> Self:
+            if self.format == "separator" and self.system_prompt is not None:
+                msg = "system_prompt must be null when format is 'separator', which has no roles"
+                raise ValueError(msg)
+            return self
 
     options: Options
 
     def __init__(self, options: Options, *, surroundings: Surroundings) -> None:
         super().__init__(options, surroundings=surroundings)
         self.language_model = surroundings.language_model or _loaded(surroundings)
-        self.format = SeparatorFormat(self.language_model)
+        self.format = _format_of(self.language_model, options)
         self._weights = "" if surroundings.folder is None else weights_digest(surroundings.folder)
 
     @classmethod
@@ -52,8 +80,10 @@ class CausalLM(Target):
         return self.language_model.vocabulary
 
     def digest(self) -> str:
-        """Of its weights and tokenizer; empty for a model that was never a folder."""
-        return self._weights
+        """Of its weights, tokenizer and options; empty for a model that was never a folder."""
+        if not self._weights or self.options == self.Options():
+            return self._weights
+        return record_digest([self._weights, self.options.model_dump(mode="json")])
 
     def holds(self, folder: Path) -> bool:
         """True if its model is the one in this folder."""
@@ -120,7 +150,10 @@ class CausalLM(Target):
 
     def _reply(self, said: Utterance) -> Reply:
         reason: Literal["stop", "length"] = "stop" if said.has_ended else "length"
-        return Reply(said.text, said.token_ids, self.vocabulary, reason)
+        if not isinstance(self.format, TemplateFormat):
+            return Reply(said.text, said.token_ids, self.vocabulary, reason)
+        own = self.format.thought(said.token_ids)
+        return Reply(own.text, said.token_ids, self.vocabulary, reason, own.thinking)
 
 
 def as_target(target: Target | LanguageModel, config: SystemConfiguration) -> Target:
@@ -131,6 +164,18 @@ def as_target(target: Target | LanguageModel, config: SystemConfiguration) -> Ta
 def speaker_of(target: Target) -> LanguageModel | None:
     """The language model that speaks for a local target; None for any other."""
     return target.language_model if isinstance(target, CausalLM) else None
+
+
+def _format_of(model: LanguageModel, options: CausalLM.Options) -> ChatFormat:
+    has_template = bool(model.tokenizer.chat_template)
+    if options.format == "template" or (options.format == "auto" and has_template):
+        return TemplateFormat(
+            model,
+            system=options.system_prompt,
+            seed=options.seed,
+            tags=options.think_tags,
+        )
+    return SeparatorFormat(model)
 
 
 def _loaded(surroundings: Surroundings) -> LanguageModel:

@@ -1,0 +1,185 @@
+"""The tokenizer's own chat template as the format of a conversation.
+
+The template is rendered with a mark where an utterance stands whose ids are known; the ids are put
+there as they were sampled, and the text between two of them is encoded as one string. So a
+conversation that goes on begins with the same tokens, which need not be read again.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from astra_core.conversation import Conversation, Message
+from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import shortened
+from astra_core.models.chat_format import ChatFormat, Ids, Rendering
+from astra_core.models.language_model import LanguageModel
+
+# Characters for private use, which no text of a conversation has.
+_OPEN, _CLOSE = "\ue0a5", "\ue0a6"
+
+
+class Thought(NamedTuple):
+    """What a model that reasons before it answers has said."""
+
+    thinking: str
+    text: str
+    visible_ids: Ids
+
+
+class TemplateFormat(ChatFormat):
+    """The chat template, with the model in the role of the assistant.
+
+    Args:
+        model: Its tokenizer has the template. Sampling also ends where its generation
+            configuration says.
+        system: The system prompt; None for none.
+        seed: ``hidden`` leaves the seed prompt out, ``opening`` begins the first message with it.
+        tags: Around reasoning, which later turns do not read.
+
+    Raises:
+        ConfigurationError: There is no template, or it refuses a system prompt or turns.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        *,
+        system: str | None = None,
+        seed: Literal["hidden", "opening"] = "hidden",
+        tags: tuple[str, str] = ("<think>", "</think>"),
+    ) -> None:
+        super().__init__(model)
+        self.system, self.seed, self.tags = system, seed, tags
+        if not model.tokenizer.chat_template:
+            msg = (
+                "system.target.options.format must be 'separator' for a tokenizer without a "
+                "chat template, got 'template'; name a chat model"
+            )
+            raise ConfigurationError(msg)
+        roles = ("user", "assistant", "user")
+        self._rendered([(role, _mark(number)) for number, role in enumerate(roles)])
+        ends = getattr(getattr(model.model, "generation_config", None), "eos_token_id", None)
+        ends = ends if isinstance(ends, list) else [ends]
+        model.end_ids = tuple(sorted({*model.end_ids, *ends} - {None}))
+
+    def rendering(self, conversation: Conversation, limit: int) -> Rendering:
+        """The whole turns that fit, newest last, and the prompt to answer; older ones are left out.
+
+        A last message that does not fit alone loses its oldest tokens.
+        """
+        messages = conversation.messages
+        ids, last = self._ids(conversation, messages)
+        whole = len(ids)
+        while len(ids) > limit and len(messages) > 2:
+            messages = messages[2:]
+            ids, last = self._ids(conversation, messages)
+        cut = max(len(ids) - limit, 0)
+        start = max(last[0] - cut, 1)
+        return Rendering(ids[cut:], whole - len(ids) + cut, (start, max(last[1] - cut, start)))
+
+    def prefix(self, conversation: Conversation) -> Ids:
+        """What is read before the next probe, whatever that will be."""
+        probe = Message("user", "a", (0,), self.model.vocabulary)
+        ids, last = self._ids(conversation, conversation.said(probe).messages)
+        return ids[: last[0]]
+
+    def thought(self, token_ids: Sequence[int]) -> Thought:
+        """What was said, apart from the reasoning before it."""
+        ids, tokenizer = tuple(token_ids), self.model.tokenizer
+        opened, closed = self.tags
+        text = str(tokenizer.decode(list(ids), skip_special_tokens=False))
+        if closed not in text:
+            is_unfinished = text.lstrip().startswith(opened)
+            said = "" if is_unfinished else self.model.decode(ids)
+            return Thought(text if is_unfinished else "", said, () if is_unfinished else ids)
+        ends = range(1, len(ids) + 1)
+        at = next(n for n in ends if closed in tokenizer.decode(list(ids[:n])))
+        before = str(tokenizer.decode(list(ids[:at])))
+        thinking = before.replace(opened, "").replace(closed, "").strip()
+        visible = ids[at:]
+        while visible and not str(tokenizer.decode(list(visible[:1]))).strip():
+            visible = visible[1:]
+        return Thought(thinking, self.model.decode(visible), visible)
+
+    def _ids(
+        self, conversation: Conversation, messages: Sequence[Message]
+    ) -> tuple[Ids, tuple[int, int]]:
+        """All that is read, and where in it the last message stands."""
+        turns = [(own.role, _mark(index)) for index, own in enumerate(messages)]
+        if self.seed == "opening" and turns:
+            turns[0] = ("user", f"{conversation.prompt.text}\n\n{turns[0][1]}")
+        text = self._rendered(turns)
+        spans = [(text.index(_mark(n)), len(_mark(n))) for n in range(len(turns))]
+        known = [self._spoken(own) for own in messages]
+        ids: list[int] = []
+        pending, last = "", (0, 0)
+        for index, (own, (at, width)) in enumerate(zip(messages, spans, strict=True)):
+            pending += text[sum(spans[index - 1]) if index else 0 : at]
+            if known[index]:
+                ids += self.model.encode(pending)
+                last, pending = (len(ids), len(ids) + len(known[index])), ""
+                ids += known[index]
+            else:
+                if index + 1 == len(messages):
+                    rest = text[at + width :]
+                    return self._with_text(ids, (pending, own.text, rest))
+                pending += own.text
+        return (*ids, *self.model.encode(pending + text[sum(spans[-1]) :])), last
+
+    def _with_text(
+        self, ids: Sequence[int], parts: tuple[str, str, str]
+    ) -> tuple[Ids, tuple[int, int]]:
+        """A last message that is known as text, found by the places of its characters."""
+        before, said, after = parts
+        found = self.model.tokenizer(
+            before + said + after, add_special_tokens=False, return_offsets_mapping=True
+        )
+        inside = [
+            place
+            for place, (start, stop) in enumerate(found["offset_mapping"])
+            if start < len(before) + len(said) and stop > len(before)
+        ]
+        first, past = (inside[0], inside[-1] + 1) if inside else (0, 0)
+        return (*ids, *found["input_ids"]), (len(ids) + first, len(ids) + past)
+
+    def _spoken(self, message: Message) -> Ids:
+        """The ids of what was said, without reasoning and end; none where only text is known."""
+        ids = message.ids_for(self.model.vocabulary)
+        if message.thinking:
+            ids = self.thought(ids).visible_ids if message.role == "assistant" else ()
+        return ids[:-1] if ids and ids[-1] in self.model.end_ids else ids
+
+    def _rendered(self, turns: Sequence[tuple[str, str]]) -> str:
+        told = [("system", self.system)] if self.system is not None else []
+        messages: list[Any] = [{"role": r, "content": c} for r, c in (*told, *turns)]
+        try:
+            text = str(
+                self.model.tokenizer.apply_chat_template(
+                    messages, tokenize=False, add_generation_prompt=True
+                )
+            )
+            _check_marks(text, len(turns))
+        except Exception as error:  # a template may raise anything
+            reason = shortened(str(error), limit=120)
+            way = "leave system_prompt null" if told else "use format 'separator'"
+            msg = (
+                "system.target.options: the chat template must take a conversation"
+                f"{' with a system prompt' if told else ''}, got {reason}; {way}"
+            )
+            raise ConfigurationError(msg) from error
+        return text
+
+
+def _mark(number: int) -> str:
+    return f"{_OPEN}{number}{_CLOSE}"
+
+
+def _check_marks(text: str, count: int) -> None:
+    """Returns if every message stands in the text once, in order.
+
+    Raises:
+        ValueError: One does not.
+    """
+    if [text.count(_mark(number)) for number in range(count)] != [1] * count:
+        msg = "a text that leaves messages out or repeats them"
+        raise ValueError(msg)

@@ -1,0 +1,175 @@
+import pytest
+
+from astra_core.config import GenerationConfiguration, SystemConfiguration
+from astra_core.conversation import Conversation, Message
+from astra_core.errors import ConfigurationError
+from astra_core.models.template_format import TemplateFormat
+from astra_core.rollout import Prompt
+from astra_core.target import Surroundings
+from astra_core.targets.causal_lm import CausalLM
+from astra_core.testing import tiny_language_model
+
+ENDS = "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "[/INST]"
+STARTS = "<|im_start|>", "<|start_header_id|>", "<|end_header_id|>", "<start_of_turn>", "[INST]"
+TAGS = "<think>", "</think>", "<|user|>", "<|assistant|>", "<|system|>"
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+QWEN3 = CHATML.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1].lstrip('\n') }}")
+LLAMA3 = (
+    "{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"
+    "{{ m.content | trim }}<|eot_id|>{% endfor %}"
+    "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
+)
+GEMMA = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}"
+    "{% endif %}{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}<start_of_turn>"
+    "{{ 'model' if m.role == 'assistant' else m.role }}\n{{ m.content | trim }}<end_of_turn>\n"
+    "{% endfor %}{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
+)
+MISTRAL = (
+    "{% for m in messages %}{% if m.role == 'assistant' %} {{ m.content }}</s>"
+    "{% else %}[INST] {{ m.content }} [/INST]{% endif %}{% endfor %}"
+)
+PHI = (
+    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+TEMPLATES = {
+    "ChatML": CHATML,
+    "Qwen 3": QWEN3,
+    "Llama 3": LLAMA3,
+    "Gemma": GEMMA,
+    "Mistral": MISTRAL,
+    "Phi": PHI,
+}
+TEXTS = ("why are you so", "no, never", "you said it")
+
+
+def chat_model(template, seed=3, *, kind="llama"):
+    model = tiny_language_model(seed, kind=kind, vocabulary=None, max_positions=512)
+    model.tokenizer.add_special_tokens({"additional_special_tokens": [*ENDS, *STARTS, *TAGS]})
+    model.model.resize_token_embeddings(len(model.tokenizer), mean_resizing=False)
+    model.tokenizer.chat_template = template
+    return model
+
+
+def said(model, *texts, are_sampled=True):
+    found = Conversation(Prompt.of("they are late"))
+    for index, text in enumerate(texts):
+        ids = (*model.encode(text), 0) if are_sampled else ()
+        role = "assistant" if index % 2 else "user"
+        found = found.said(Message(role, text, ids, model.vocabulary if ids else ""))
+    return found
+
+
+def rendered(model, *texts):
+    turns = [
+        {"role": "assistant" if index % 2 else "user", "content": text}
+        for index, text in enumerate(texts)
+    ]
+    text = model.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    return model.encode(text)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize("are_sampled", [True, False])
+def test_spliced_ids_are_those_of_the_rendered_text(name, are_sampled):
+    model = chat_model(TEMPLATES[name])
+    own = TemplateFormat(model)
+    read = [own.rendering(said(model, *TEXTS[:n], are_sampled=are_sampled), 400) for n in (1, 3)]
+
+    assert [rendered(model, *TEXTS[:n]) for n in (1, 3)] == [each.token_ids for each in read]
+    for text, each in zip((TEXTS[0], TEXTS[2]), read, strict=True):
+        assert text == model.decode(each.token_ids[slice(*each.last)])
+    before = own.prefix(said(model, *TEXTS[:2], are_sampled=are_sampled))
+    assert before == read[1].token_ids[: len(before)]
+    assert read[0].token_ids == read[1].token_ids[: len(read[0].token_ids)]
+
+
+def test_sampled_ids_are_never_encoded_again():
+    model = chat_model(CHATML)
+    odd = (*model.encode("no"), model.tokenizer.convert_tokens_to_ids("<|user|>"))
+    conversation = said(model, "why").said(Message("assistant", "no", odd, model.vocabulary))
+    read = TemplateFormat(model).rendering(conversation.said(Message("user", "so")), 400)
+
+    assert any(odd == read.token_ids[at : at + len(odd)] for at in range(len(read.token_ids)))
+
+
+def test_system_prompt_and_seed_change_what_is_read():
+    model = chat_model(CHATML)
+    conversation = said(model, TEXTS[0])
+    plain = TemplateFormat(model).rendering(conversation, 400).token_ids
+    told = TemplateFormat(model, system="be kind").rendering(conversation, 400).token_ids
+    opened = TemplateFormat(model, seed="opening").rendering(conversation, 400).token_ids
+
+    assert told[-len(plain) :] == plain
+    assert "be kind" in model.decode(told[: -len(plain)])
+    assert "they are late" in model.decode(opened)
+    assert "they are late" not in model.decode(plain)
+
+
+def test_a_long_conversation_loses_whole_turns_and_keeps_the_system_prompt():
+    model = chat_model(CHATML)
+    own = TemplateFormat(model, system="be kind")
+    whole, last = (own.rendering(said(model, *texts), 400) for texts in (TEXTS, TEXTS[2:]))
+    cut = own.rendering(said(model, *TEXTS), len(whole.token_ids) - 1)
+
+    assert last.token_ids == cut.token_ids
+    assert len(whole.token_ids) - len(last.token_ids) == cut.truncated_tokens
+
+
+def test_reasoning_is_neither_shown_nor_read_again():
+    model = chat_model(QWEN3)
+    own = TemplateFormat(model)
+    ids = model.encode("<think>\nwell\n</think>\n\nno, never")
+    thought = own.thought(ids)
+    assert ("well", "no, never") == thought[:2]
+    reply = Message("assistant", thought.text, ids, model.vocabulary, thought.thinking)
+    conversation = said(model, TEXTS[0]).said(reply, Message("user", TEXTS[2]))
+
+    assert rendered(model, *TEXTS) == own.rendering(conversation, 400).token_ids
+    assert ("", ()) == own.thought(model.encode("<think>well"))[1:]
+    others = TemplateFormat(model, tags=("<|user|>", "<|end|>"))
+    assert "" == others.thought(ids).thinking
+
+
+def test_a_template_that_refuses_is_one_line():
+    with pytest.raises(ConfigurationError, match="System role not supported; leave system_prompt"):
+        TemplateFormat(chat_model(GEMMA), system="be kind")
+    with pytest.raises(ConfigurationError, match="a tokenizer without a chat template"):
+        TemplateFormat(tiny_language_model())
+    with pytest.raises(ConfigurationError, match="leaves messages out or repeats them"):
+        TemplateFormat(chat_model("{{ messages[-1].content }}"))
+
+
+def test_the_generation_configuration_ends_a_reply_too():
+    model = chat_model(CHATML)
+    end = model.tokenizer.convert_tokens_to_ids("<|im_end|>")
+    model.model.generation_config.eos_token_id = [0, end]
+    TemplateFormat(model)
+
+    assert {0, end} == set(model.end_ids)
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_what_is_remembered_changes_no_reply_of_a_chat_model(kind):
+    short = GenerationConfiguration(max_new_tokens=4)
+    config = SystemConfiguration(max_context_tokens=400, probe=short, response=short)
+    model = chat_model(CHATML, kind=kind)
+    options = CausalLM.Options(format="template", system_prompt="be kind")
+    target = CausalLM(options, surroundings=Surroundings(config, language_model=model))
+    talks, keys = [said(model, *TEXTS[:n]) for n in (1, 3)], [[b"a" * 16, b"b" * 16]] * 2
+    plain = target.respond(talks, keys, short)
+    with target.remembering(1 << 22):
+        target.read([Conversation(talks[0].prompt)], short)
+        found = [target.respond([talk], keys[:1], short)[0] for talk in talks]
+
+    assert [own.replies for own in plain] == [own.replies for own in found]
+    assert [own.usage for own in plain] == [own.usage for own in found]
+    for own, talk, answer in zip(plain, talks, found, strict=True):
+        assert own.probe_logprobs == pytest.approx(answer.probe_logprobs, abs=1e-4)
+        assert len(own.probe_logprobs) == len(talk.messages[-1].token_ids) - 1
