@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -61,7 +61,7 @@ def run_command(arguments: Sequence[str]) -> int:
         status = app(arguments, prog_name="astra", standalone_mode=False)
     except USAGE_ERROR as error:
         # Without arguments this is the help, which has many lines.
-        message = str(getattr(error, "message", error))
+        message = str(getattr(error, "message", "") or cast("Any", error).format_message())
         complain(usage_line(error, message, arguments))
         return 2
     except SystemExit as error:  # of a plug-in's: typer raises none here

@@ -24,18 +24,9 @@ ASTRA = (
     (("examples", "--count", "-3"), f"--count: {LOW} '-3'"),
     (("examples", "--count", "many"), f"--count: {WHOLE}"),
     (("examples", "--count", "9" * 30), "--count: input should be less than or equal to"),
-    (("calibrate", "profanity"), "Missing argument 'FILE'"),
-    (("calibrate", "profanity", "none.csv"), "got 'none.csv' (nothing there)"),
-    (("calibrate", "profanity", "data"), "FILE must be one of ['.csv', '.jsonl', '.parquet']"),
-    (("calibrate", "profanity", "x" * 5000 + ".csv"), "FILE must name a file of labelled replies"),
-    (("calibrate", "", "none.csv"), "JUDGE"),
-    (("calibrate", "none.yaml", "none.csv"), "none.yaml must exist"),
-    (("calibrate", "nonsense", "none.csv"), "unknown scorer 'nonsense'"),
-    (("calibrate", "phrases", "none.csv"), "phrases"),
+    (("calibrate", "profanity"), "Missing argument 'file'"),
     (("calibrate", "profanity", "none.csv", "--threshold", "2"), "--threshold"),
     (("calibrate", "profanity", "none.csv", "--threshold", "nan"), "--threshold"),
-    (("calibrate", "profanity", "none.csv", "--column", "label"), "must read NAME=COLUMN"),
-    (("calibrate", "profanity", "none.csv", "--column", "lable=x"), "must read NAME=COLUMN"),
     (("reevaluate", "--seed", "-1"), "--seed: input should be greater than or equal to 0"),
     (("reevaluate", "--seed", "today"), f"--seed: {WHOLE}"),
     (("reevaluate", "--seed", "9" * 30), "--seed: input should be less than or equal to"),
@@ -45,6 +36,17 @@ ASTRA = (
     (("trial", "--price-per-million-tokens", "nan"), "or equal to 0, got 'nan'"),
     (("trial", "--reveal=yes"), "--reveal"),
     (("worker", "--all"), "No such option"),
+)
+CALIBRATE = (
+    (("profanity", "none.csv"), "got 'none.csv' (nothing there)"),
+    (("profanity", "data"), "FILE must be one of ['.csv', '.jsonl', '.parquet']"),
+    (("profanity", "x" * 5000 + ".csv"), "FILE must name a file of labelled replies"),
+    (("", "none.csv"), "JUDGE"),
+    (("none.yaml", "none.csv"), "none.yaml must exist"),
+    (("nonsense", "none.csv"), "unknown scorer 'nonsense'"),
+    (("phrases", "none.csv"), "phrases"),
+    (("profanity", "none.csv", "--column", "label"), "must read NAME=COLUMN"),
+    (("profanity", "none.csv", "--column", "lable=x"), "must read NAME=COLUMN"),
 )
 TASKS = (
     (("trainig",), "Did you mean 'training'?"),
@@ -121,6 +123,10 @@ CASES = [
     *(
         Case(f"astra {_shown(each)} ({sum(map(len, each))})", ("astra", *each), (words, HELP))
         for each, words in ASTRA
+    ),
+    *(
+        Case(f"calibrate {_shown(each)}", ("astra", "calibrate", *each), (words,))
+        for each, words in CALIBRATE
     ),
     *(
         Case(f"tasks {_shown(each)}", ("tasks", *each), (words,))
