@@ -4,6 +4,7 @@ A configuration is read once, before any weights are loaded, and stored with eve
 Sections validate strictly: the number 16 is not the text "16".
 """
 
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -300,4 +301,13 @@ class EvaluationConfiguration(Section):
     num_examples: int = Field(default=10, ge=0, description="Masked examples shown in the report.")
     rarefied_to: Count = Field(
         default=50, description="Successes, and probes, that the figures of diversity are of."
+    )
+    calibration: Path | None = Field(
+        default=None, description="Of the judge; null reports success as the judge sees it."
+    )
+    second_judge: Choice | None = Field(
+        default=None, description="Rates the same exchanges in the final evaluation; null: none."
+    )
+    second_threshold: Probability | None = Field(
+        default=None, description="Of the second judge; null is threshold."
     )

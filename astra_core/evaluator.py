@@ -25,12 +25,15 @@ class Evaluation:
         figures: Diversity, fluency and counts, without interval.
         outcomes: One per prompt, in the order of the prompts.
         graphs: The rollouts themselves.
+        confirmed: For each prompt the share of rollouts that a second judge confirms; empty
+            without one.
     """
 
     intervals: dict[str, Interval]
     figures: dict[str, float]
     outcomes: tuple[PromptOutcome, ...]
     graphs: tuple[Graph, ...]
+    confirmed: tuple[float, ...] = ()
 
     def metrics(self) -> dict[str, float]:
         """Every figure as ``eval/name``; intervals add ``_low`` and ``_high``."""

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from astra_core.metrics.statistics import Interval
 from tasks.records.evaluation import EvaluationRecord, read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
@@ -49,6 +50,7 @@ def evaluation_lines(record: EvaluationRecord) -> list[str]:
         f"unique probes  {diverse[0]:.2f} untrained, {diverse[1]:.2f} trained",
         *_strategy_lines(record),
         *_selection_lines(record),
+        *_belief_lines(record),
         *by_category,
     ]
 
@@ -75,6 +77,23 @@ def _selection_lines(record: EvaluationRecord) -> list[str]:
     rate, excess = record.selection.attack_success_rate, record.selection.optimism
     where = f"{record.selection.num_prompts} dev prompts that chose the checkpoint"
     return [f"optimism       {excess.spelled('+.3f')}: {rate.value:.3f} on the {where}"]
+
+
+def _belief_lines(record: EvaluationRecord) -> list[str]:
+    """What is left of the success without the judge's errors, and what a second judge confirms."""
+    if record.belief is None:
+        return []
+    lines = []
+    for name in ("corrected", "confirmed"):
+        roles = (record.baseline, record.attacker)
+        rates = [figures.get(f"{name}_attack_success_rate") for figures in roles]
+        spelled = [rate.spelled() for rate in rates if isinstance(rate, Interval)]
+        if len(spelled) == len(roles):
+            lines.append(f"{name:<15}{spelled[0]} untrained, {spelled[1]} trained")
+    kappa = record.attacker.get("judge_kappa")
+    if isinstance(kappa, Interval):
+        lines.append(f"judges agree   kappa {kappa.spelled()}")
+    return lines
 
 
 def duration(seconds: float) -> str:

@@ -36,9 +36,33 @@ def check_params(params: Params) -> None:
     _check_flow(params.flow)
     _check_device(params.machine)
     check_inputs(params)
+    _check_belief(params)
     _check_needs(params, options)
     _check_signals(params)
     _check_agents(params)
+
+
+def _check_belief(params: Params) -> None:
+    """Returns if the calibration and the second judge of the evaluation can be used."""
+    second = params.evaluation.second_judge
+    if second is not None:
+        read_options("scorer", second)
+        if second == params.system.scorer:
+            msg = (
+                "evaluation.second_judge must be another judge than system.scorer, got the same "
+                f"'{second.name}'; its agreement with itself says nothing"
+            )
+            raise ConfigurationError(msg)
+    elif params.promotion.require_confirmation:
+        msg = (
+            "promotion.require_confirmation must have an evaluation.second_judge, got null; "
+            "name a second judge"
+        )
+        raise ConfigurationError(msg)
+    if params.evaluation.calibration is not None:
+        from tasks.records.calibration import usable_calibration
+
+        usable_calibration(params.evaluation.calibration, threshold=params.evaluation.threshold)
 
 
 def _check_needs(params: Params, options: Section) -> None:

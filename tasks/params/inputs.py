@@ -59,6 +59,7 @@ def _inputs(params: Params) -> dict[str, Path]:
         model = getattr(params.models, role)
         if model is not None and model.source == "folder":
             given[f"models.{role}.path"] = model.path
+    given["evaluation.calibration"] = params.evaluation.calibration
     if resume not in {"auto", "never"}:
         given["training.checkpoint.resume"] = Path(resume)
     sources = plugin_sources(params.model_dump(mode="json"))
@@ -84,6 +85,13 @@ def _check_existence(params: Params) -> None:
         if params.prompts.source == "file" and path is not None and not is_file(path):
             msg = f"prompts.{key} must name a file, got {found_at(path)}; check the path"
             raise ConfigurationError(msg)
+    calibration = params.evaluation.calibration
+    if calibration is not None and not is_file(calibration):
+        msg = (
+            f"evaluation.calibration must name a file, got {found_at(calibration)}; "
+            "'astra calibrate' writes one"
+        )
+        raise ConfigurationError(msg)
     for role in ("attacker", "target", "reference"):
         model = getattr(params.models, role)
         if model is None or model.source != "folder":

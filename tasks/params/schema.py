@@ -190,6 +190,9 @@ class PromotionConfiguration(Section):
     min_distinct_2_ratio: Probability = Field(
         default=0.5, description="Distinct-2 as a share of the untrained attacker's."
     )
+    require_confirmation: bool = Field(
+        default=False, description="Compare success that evaluation.second_judge confirms."
+    )
 
 
 class FlowConfiguration(Section):

@@ -82,7 +82,7 @@ def read_stage(module_name: str) -> Stage:
 def outside_inputs(stage: Stage, params: Params) -> tuple[Path, ...]:
     """What a stage reads from where params.yaml says, so that an edit there makes it run again.
 
-    Prompt files, model folders, and the code of plug-ins outside of ``plugins/``.
+    Prompt files, model folders, a calibration, and the code of plug-ins outside of ``plugins/``.
     """
     code: tuple[Path, ...] = ()
     if PLUGINS.as_posix() in stage.code:
@@ -101,6 +101,7 @@ def _outside_data(params: Params) -> dict[str, tuple[Path, ...]]:
     return {
         "prompts": tuple(dict.fromkeys(path for path in files if path is not None)),
         "models": tuple(dict.fromkeys(path for path in folders if path is not None)),
+        "evaluation": tuple(filter(None, [params.evaluation.calibration])),
     }
 
 

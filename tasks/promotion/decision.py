@@ -6,7 +6,7 @@ whole. The order of the writes makes a kill between them harmless: reasons, then
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from astra_core.errors import DataError
 from tasks.params.schema import Params
 from tasks.promotion.examinations import Evaluate, find_examination, table_of
 from tasks.promotion.gate import Comparison, Verdict, compare, decide
+from tasks.records.evaluation import CONFIRMED
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.store import alone_with, connect, store_errors
 from tasks.tracking.versions import (
@@ -36,6 +37,11 @@ DECISIONS = Path(".astra/decisions")
 DECISION_TAG = "promotion.decision"
 REASONS_TAG = "promotion.reasons"
 PREVIOUS_TAG = "promotion.previous"
+SUCCESS = "success_rate"
+_UNCONFIRMED = (
+    "promotion.require_confirmation must find success that a second judge confirms, got an "
+    "evaluation without one; name evaluation.second_judge and run again"
+)
 PROMOTED, REFUSED, ROLLED_BACK = "promoted", "refused", "rolled_back"
 
 
@@ -186,7 +192,7 @@ def _judge(
     *,
     params: Params,
     evaluate: Evaluate,
-) -> tuple[Comparison, Verdict]:
+) -> tuple[Comparison | None, Verdict]:
     rules = params.promotion
     found = find_examination(client, candidate, candidate.tags.get(EVALUATION_KEY_TAG, ""))
     if found is None:
@@ -197,17 +203,30 @@ def _judge(
         raise DataError(msg)
     report, table = found
     own = table[table["role"] == "attacker"]
+    column = CONFIRMED if rules.require_confirmation else SUCCESS
+    if rules.require_confirmation and CONFIRMED not in own.columns:
+        return None, Verdict(passed=False, reasons=(_UNCONFIRMED,))
     if champion is None:
         other = table[table["role"] == "baseline"]
     else:
         other = table_of(client, champion, str(report["evaluation_key"]), evaluate=evaluate)
     comparison = compare(
-        own, other, confidence=rules.confidence, num_resamples=rules.num_resamples, seed=params.seed
+        own,
+        other,
+        confidence=rules.confidence,
+        num_resamples=rules.num_resamples,
+        seed=params.seed,
+        column=column,
     )
     verdict = decide(
         comparison, candidate=report["attacker"], untrained=report["baseline"], rules=rules
     )
-    return comparison, verdict
+    return comparison, _confirmed(verdict) if rules.require_confirmation else verdict
+
+
+def _confirmed(verdict: Verdict) -> Verdict:
+    """The verdict, told to be of success that two judges saw."""
+    return replace(verdict, reasons=(*verdict.reasons, "success counts where both judges saw it"))
 
 
 def _smoke_tested(client: "MlflowClient", candidate: "ModelVersion", verdict: Verdict) -> Verdict:

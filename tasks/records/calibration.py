@@ -9,6 +9,7 @@ from pydantic import BeforeValidator
 
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import record_digest
+from astra_core.metrics.correction import check_tells
 from astra_core.metrics.detection import BestThreshold, Confusion
 from tasks.records.evaluation import Span
 from tasks.records.reports import read_record, write_record
@@ -137,6 +138,27 @@ class CalibrationRecord:
 def version_digest(version: str) -> str:
     """Names a judge's version in the names of files."""
     return record_digest(version)[:16]
+
+
+def usable_calibration(path: Path, *, threshold: float) -> CalibrationRecord:
+    """The calibration by which success rates of an evaluation can be corrected.
+
+    Args:
+        path: Of ``evaluation.calibration``.
+        threshold: Of the evaluation.
+
+    Raises:
+        ConfigurationError: There is none, it is of another threshold, or its judge tells nothing.
+    """
+    record = read_calibration(path)
+    if record.threshold != threshold:
+        msg = (
+            f"evaluation.calibration must be of evaluation.threshold {threshold:g}, got {path} of "
+            f"{record.threshold:g}; calibrate with --threshold {threshold:g}"
+        )
+        raise ConfigurationError(msg)
+    check_tells(record.confusion, where=f"evaluation.calibration {path}")
+    return record
 
 
 def write_calibration(record: CalibrationRecord, path: Path) -> None:

@@ -13,6 +13,8 @@ from astra_core.metrics.statistics import Interval
 from tasks.records.reports import nan_as_null, read_record
 
 RATE = "attack_success_rate"
+CONFIRMED = "confirmed_success_rate"
+"""The column of the table of prompts that a second judge adds."""
 # Told by these names first, of a report that holds none of it.
 _NEEDED = (
     "evaluation_key",
@@ -66,6 +68,42 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
+class CalibrationNote:
+    """The calibration by which success rates were corrected.
+
+    Attributes:
+        judge: The version that was calibrated.
+        labelled: SHA-256 of the labelled file.
+        num_rows: Of it that were judged.
+        sensitivity: Share of bad replies that the judge flags.
+        specificity: Share of harmless ones that it passes.
+    """
+
+    judge: str
+    labelled: str
+    num_rows: int
+    sensitivity: Span
+    specificity: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Belief:
+    """How far the judge of an evaluation can be believed; None for what was not asked for.
+
+    Attributes:
+        calibration: By which rates called ``corrected_...`` were corrected.
+        corrected_lift: The gain in the corrected success rate; None without one.
+        second_judge: The version by which rates called ``confirmed_...`` were confirmed.
+        confirmed_lift: The gain in the confirmed success rate.
+    """
+
+    calibration: CalibrationNote | None = None
+    corrected_lift: Span | None = None
+    second_judge: str | None = None
+    confirmed_lift: Span | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationRecord:
     """Both attackers on the same prompts.
 
@@ -81,6 +119,7 @@ class EvaluationRecord:
         lift: The gain in the success rate.
         categories: By the label of a category; empty where the prompts have none.
         selection: On the prompts that chose the checkpoint; None where none did.
+        belief: How far the judge can be believed; None where nobody asked.
     """
 
     evaluation_key: str
@@ -94,11 +133,12 @@ class EvaluationRecord:
     lift: Span
     categories: dict[str, CategoryRates] = field(default_factory=dict)
     selection: Selection | None = None
+    belief: Belief | None = None
 
     def to_record(self) -> dict[str, Any]:
         """As JSON; what is no number is null, and what there is none of is left out."""
         record = nan_as_null(asdict(self))
-        for name in ("categories", "selection"):
+        for name in ("categories", "selection", "belief"):
             if not record[name]:
                 del record[name]
         return record
@@ -109,6 +149,10 @@ class EvaluationRecord:
         if self.selection:
             final["selection_success_rate"] = self.selection.attack_success_rate
             final["selection_optimism"] = self.selection.optimism
+        for name in ("corrected_lift", "confirmed_lift"):
+            lift = getattr(self.belief, name, None)
+            if lift is not None:
+                final[name] = lift
         return dict([*flat_figures("final", final), *flat_figures("baseline", self.baseline)])
 
     def rate(self, role: str = "attacker") -> Interval:

@@ -10,7 +10,7 @@ from typing import Any
 from astra_core.config import Choice
 from astra_core.errors import DataError
 from astra_core.files import file_digest
-from astra_core.judge import Judge, Judgement
+from astra_core.judge import Judge, Judgement, as_judge, checked_judgements
 from astra_core.metrics.categories import category_labels, label_of
 from astra_core.metrics.detection import (
     Confusion,
@@ -23,7 +23,7 @@ from astra_core.metrics.detection import (
 )
 from astra_core.redaction import masked
 from astra_core.registry import build
-from astra_core.scorer import checked_scores, version_of
+from astra_core.scorer import version_of
 from tasks.machine.console import progress, say
 from tasks.records.calibration import (
     CalibrationRecord,
@@ -120,8 +120,8 @@ def calibrate(
 ) -> Calibration:
     """How well the judge's verdicts agree with the labels; see ``run_calibration``."""
     rows = read_labelled(file, columns)
-    plugin = build("scorer", choice)
-    judgements = _judged(plugin, rows)
+    judge = as_judge(build("scorer", choice))
+    judgements = _judged(judge, rows)
     pairs = list(zip(rows, judgements, strict=True))
     rated = tuple(
         Rated(row, own.score, own.rationale) for row, own in pairs if own.score is not None
@@ -129,7 +129,7 @@ def calibrate(
     _check_labels(rated, file, num_unjudged=len(rows) - len(rated))
     unjudged = [(row, own.unjudged) for row, own in pairs if own.score is None]
     record = CalibrationRecord(
-        judge=version_of(plugin),
+        judge=version_of(judge),
         judge_name=choice.name,
         labelled=LabelledFile(
             file.name, file_digest(file), len(rows), sum(row.is_bad for row in rows)
@@ -175,16 +175,12 @@ def mistakes(
     )
 
 
-def _judged(plugin: Any, rows: Sequence[LabelledReply]) -> list[Judgement]:
+def _judged(judge: Judge, rows: Sequence[LabelledReply]) -> list[Judgement]:
     found: list[Judgement] = []
     with progress("calibration", total=len(rows)) as advance:
         for start in range(0, len(rows), _BATCH):
             exchanges = [row.exchange for row in rows[start : start + _BATCH]]
-            if isinstance(plugin, Judge):
-                found += plugin.judge(exchanges)
-            else:
-                scores = checked_scores(plugin, [exchange.reply for exchange in exchanges])
-                found += map(Judgement, scores)
+            found += checked_judgements(judge, exchanges)
             advance(len(exchanges))
     return found
 

@@ -16,16 +16,18 @@ from astra_core.metrics.categories import CATEGORY, category_labels
 from astra_core.metrics.statistics import bootstrap_mean
 from astra_core.metrics.strategies import strategy_metrics
 from astra_core.rollout import Prompt
+from astra_core.scorer import version_of
 from tasks.params.schema import Params
 from tasks.pipeline.precision import remembered
 from tasks.pipeline.stage import Dep, Metric, Out, sections_for, stage
 from tasks.records.attacker import ATTACKER_FILE
-from tasks.records.evaluation import EvaluationRecord, write_prompt_table
+from tasks.records.evaluation import CONFIRMED, EvaluationRecord, write_prompt_table
 from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import nan_as_null, write_record
 from tasks.records.rollouts import write_rollouts
 from tasks.records.vocabulary import read_vocabulary
+from tasks.reporting.belief import Believer
 from tasks.reporting.categories import category_rates
 from tasks.reporting.examples import examples_page
 from tasks.reporting.selection import optimism, was_selected
@@ -47,13 +49,20 @@ class EvaluationReport:
     unique_probes: float
     num_prompts: int
     num_categories: int = 0
+    corrected: "Interval | None" = None
+    confirmed: "Interval | None" = None
 
     def summary(self) -> str:
         """One line."""
         of_them = f" of {self.num_categories} categories" if self.num_categories else ""
+        told = {"corrected": self.corrected, "confirmed": self.confirmed}
+        belief = "".join(
+            f", {name} {rate.spelled('.1%')}" for name, rate in told.items() if rate is not None
+        )
         return (
             f"attack success {self.baseline.spelled('.1%')} -> {self.attacker.spelled('.1%')} "
             f"on {self.num_prompts} test prompts{of_them}, unique probes {self.unique_probes:.2f}"
+            f"{belief}"
         )
 
 
@@ -94,11 +103,13 @@ class _Places:
     code=(
         "tasks/stages/evaluation.py",
         "tasks/pipeline/precision.py",
+        "tasks/reporting/belief.py",
         "tasks/reporting/categories.py",
         "tasks/reporting/examples.py",
         "tasks/reporting/selection.py",
         "tasks/promotion/drift.py",
         "tasks/records/attacker.py",
+        "tasks/records/calibration.py",
         "tasks/records/evaluation.py",
         "tasks/records/models.py",
         "tasks/records/prompt_table.py",
@@ -126,6 +137,7 @@ class _Places:
         "astra_core/samplers",
         "astra_core/scorer.py",
         "astra_core/scorers",
+        "astra_core/second_judge.py",
         "astra_core/seeding.py",
         "astra_core/system.py",
         "astra_core/target.py",
@@ -143,10 +155,12 @@ def evaluate_attacker(
     prompts = read_prompts(files.valid / "test.parquet", limit=evaluation.num_prompts)
     params = replace(params, system=remembered(params.system, files.attacker / ATTACKER_FILE))
     places = _Places(files.base, read_vocabulary(files.valid, files.rollouts))
-    trained, key = _examined(files.attacker, prompts, params, places=places)
-    untrained, _ = _examined(None, prompts, params, places=places)
+    asked = Believer.of(evaluation, seed=params.training_seed)
+    trained, key = _examined(files.attacker, prompts, params, places=places, asked=asked)
+    untrained, _ = _examined(None, prompts, params, places=places, asked=asked)
     labels = category_labels(prompts)
     record = _compared(trained, untrained, labels, key=key, params=params)
+    record = replace(record, belief=asked.belief(trained, untrained))
     if was_selected(files.attacker):
         dev = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_training_prompts)
         chosen_on, _ = _examined(files.attacker, dev, params, places=places)
@@ -162,6 +176,10 @@ def evaluate_attacker(
         unique_probes=trained.figures["unique_probes"],
         num_prompts=len(prompts),
         num_categories=len(record.categories),
+        **{
+            name: trained.intervals.get(f"{name}_attack_success_rate")
+            for name in ("corrected", "confirmed")
+        },
     )
 
 
@@ -199,7 +217,8 @@ def evaluate_checkpoint(
         evaluation=evaluation.model_copy(update={"num_prompts": len(chosen)}),
     )
     places = _Places(base, read_vocabulary(valid, rollouts))
-    examined, key = _examined(weights, chosen, own, places=places)
+    asked = Believer.of(evaluation, seed=own.training_seed)
+    examined, key = _examined(weights, chosen, own, places=places, asked=asked)
     record = {
         "evaluation_key": key,
         "num_prompts": len(chosen),
@@ -215,8 +234,17 @@ def _examined(
     params: EvaluationParams,
     *,
     places: _Places,
+    asked: Believer | None = None,
 ) -> tuple["Evaluation", str]:
-    """An attacker's evaluation, and the key that equal examinations share."""
+    """An attacker's evaluation, and the key that equal examinations share.
+
+    Args:
+        weights: Of the attacker; None is the untrained one.
+        prompts: To examine it on.
+        params: How.
+        places: What earlier stages wrote.
+        asked: What is asked about the judge; None asks nothing, as in a training.
+    """
     from astra_core.agents import as_exported
     from astra_core.assembly import ModelFolders, build_evaluator, load_system
 
@@ -225,12 +253,15 @@ def _examined(
     # A trained attacker plays the roles it was trained in, whatever params.yaml says now.
     system = as_exported(params.system, weights) if weights else params.system
     loaded = load_system(system, folders, machine=params.machine)
+    if asked is not None:
+        asked.check(version_of(loaded.scorer))
     evaluator = build_evaluator(evaluation, params.reward, prompts=prompts, seed=seed)
     examination = evaluation.model_dump(
         mode="json", include={"num_rollouts", "num_responses", "depth", "threshold"}
     )
     ids = [prompt.prompt_id for prompt in prompts]
-    key = record_digest([loaded.digest(), examination, ids, seed])
+    judging = asked.key() if asked is not None else []
+    key = record_digest([loaded.digest(), examination, ids, seed, *judging])
     found = evaluator.evaluate(loaded)
     figures = strategy_metrics(
         found.graphs,
@@ -239,7 +270,8 @@ def _examined(
         rarefied_to=evaluation.rarefied_to,
         seed=seed,
     )
-    return replace(found, figures={**found.figures, **figures}), key
+    found = replace(found, figures={**found.figures, **figures})
+    return (asked.applied(found) if asked is not None else found), key
 
 
 def _compared(
@@ -300,4 +332,8 @@ def _write_evidence(
 
 
 def _rows(evaluation: "Evaluation", role: str) -> list[dict[str, Any]]:
-    return [{"role": role, **asdict(outcome)} for outcome in evaluation.outcomes]
+    rows = [{"role": role, **asdict(outcome)} for outcome in evaluation.outcomes]
+    if not evaluation.confirmed:
+        return rows
+    confirmed = zip(rows, evaluation.confirmed, strict=True)
+    return [row | {CONFIRMED: rate} for row, rate in confirmed]

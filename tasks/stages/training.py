@@ -172,6 +172,8 @@ def _run(params: TrainingParams, files: TrainingFiles, *, device: str, num_proce
     training, checkpoint = sections["training"], dict(sections["training"]["checkpoint"])
     # Whether the last state is exported changes nothing else, so it is no other run.
     del checkpoint["export"]
+    # Nor does what is asked after the training alone.
+    sections = {**sections, "evaluation": _without_belief(sections["evaluation"])}
     key = _run_key({**sections, "training": {**training, "checkpoint": checkpoint}}, files)
     written = {"training_steps", "checkpoint"}
     updates = {name: value for name, value in training.items() if name not in written}
@@ -184,6 +186,12 @@ def _run(params: TrainingParams, files: TrainingFiles, *, device: str, num_proce
         tracking=params.tracking,
         parent=read_manifest(files.base).attacker.parent,
     )
+
+
+def _without_belief(evaluation: Mapping[str, Any]) -> dict[str, Any]:
+    """Without how far the judge is believed, which the evaluation stage alone asks."""
+    asked_after = {"calibration", "second_judge", "second_threshold"}
+    return {name: value for name, value in evaluation.items() if name not in asked_after}
 
 
 def _recorded(trainer: "Trainer", run: _Run, steps: Path) -> None:

@@ -1,5 +1,6 @@
 """The card of a model version: what it is, how well it attacks, and what it may be used for."""
 
+from astra_core.metrics.statistics import Interval
 from tasks.records.evaluation import EvaluationRecord
 from tasks.records.models import Parent
 
@@ -14,7 +15,7 @@ A language model trained by reinforcement learning to write messages that lead t
 ## Result
 Attack success {attacker} against {baseline} untrained, gain {lift}, on {num_prompts} test prompts
 (prompt-level bootstrap intervals; score at or above {threshold}).
-Algorithm {algorithm}, seed {seed}, checkpoint `{digest}`, evaluation `{evaluation}`.{begun}
+{belief}Algorithm {algorithm}, seed {seed}, checkpoint `{digest}`, evaluation `{evaluation}`.{begun}
 
 ## Intended use: restricted
 Finding and fixing weaknesses of the target named above, by the team that is answerable for it, on
@@ -65,4 +66,53 @@ def model_card(
         digest=digest[:16],
         evaluation=evaluation.evaluation_key[:16],
         begun=begun,
+        belief="".join(f"{line}\n" for line in belief_lines(evaluation)),
     )
+
+
+def belief_lines(evaluation: EvaluationRecord) -> list[str]:
+    """What can be said of the judge, in sentences; none where nobody asked."""
+    belief = evaluation.belief
+    if belief is None:
+        return []
+    lines = []
+    if belief.calibration is not None:
+        note = belief.calibration
+        lines.append(
+            f"The judge flags {note.sensitivity.spelled()} of bad and passes "
+            f"{note.specificity.spelled()} of harmless replies, of {note.num_rows} labelled ones."
+        )
+        lines += _told(evaluation, "corrected_attempt_success_rate", "Share of bad replies")
+        lines += _told(
+            evaluation,
+            "corrected_attack_success_rate",
+            "Attack success corrected for its errors",
+            lift=belief.corrected_lift,
+        )
+    if belief.second_judge is not None:
+        lines += _told(
+            evaluation,
+            "confirmed_attack_success_rate",
+            f"Attack success that `{belief.second_judge}` confirms",
+            lift=belief.confirmed_lift,
+        )
+        agreed, kappa = (
+            evaluation.attacker.get(f"judge_{name}") for name in ("agreement", "kappa")
+        )
+        if isinstance(agreed, Interval) and isinstance(kappa, Interval):
+            lines.append(
+                f"The two judges agree on {agreed.spelled()} of replies, kappa {kappa.spelled()}."
+            )
+    return lines
+
+
+def _told(
+    evaluation: EvaluationRecord, name: str, label: str, *, lift: Interval | None = None
+) -> list[str]:
+    """A rate of both attackers as a sentence; none of a record that lacks it."""
+    rates = [figures.get(name) for figures in (evaluation.attacker, evaluation.baseline)]
+    spelled = [rate.spelled() for rate in rates if isinstance(rate, Interval)]
+    if len(spelled) < len(rates):
+        return []
+    gain = f", gain {lift.spelled()}" if lift is not None else ""
+    return [f"{label} {spelled[0]} against {spelled[1]} untrained{gain}."]

@@ -3,7 +3,7 @@ from dataclasses import replace
 from astra_core.metrics.statistics import Interval
 from flows.summary import duration, evaluation_lines, run_summary
 from tasks.promotion.decision import PromotionDecision
-from tasks.records.evaluation import CategoryRates, EvaluationRecord, Selection
+from tasks.records.evaluation import Belief, CategoryRates, EvaluationRecord, Selection
 
 ROLE = {"attack_success_rate": Interval(0.25, 0.125, 0.5), "unique_probes": 0.9}
 RECORD = EvaluationRecord(
@@ -61,6 +61,24 @@ def test_evaluation_lines_say_strategies_and_optimism():
         f"strategies     {both} untrained, {both} trained",
         f"optimism       +0.050 [-0.100, +0.200]: {told}",
     ] == evaluation_lines(record)[3:]
+
+
+def test_evaluation_lines_say_what_is_left_without_the_judges_errors():
+    span = Interval(0.125, 0.0625, 0.25)
+    figures = {
+        "corrected_attack_success_rate": span,
+        "confirmed_attack_success_rate": span,
+        "judge_kappa": Interval(0.5, 0.25, 0.75),
+    }
+    role = ROLE | figures
+    record = replace(RECORD, attacker=role, baseline=role, belief=Belief())
+
+    assert [
+        "corrected      0.125 [0.062, 0.250] untrained, 0.125 [0.062, 0.250] trained",
+        "confirmed      0.125 [0.062, 0.250] untrained, 0.125 [0.062, 0.250] trained",
+        "judges agree   kappa 0.500 [0.250, 0.750]",
+    ] == evaluation_lines(record)[3:]
+    assert [] == evaluation_lines(replace(RECORD, belief=Belief()))[3:]
 
 
 def test_a_summary_without_reports_still_tells_the_decision(tmp_path):

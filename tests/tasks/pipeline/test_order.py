@@ -245,6 +245,14 @@ def test_files_that_params_name_are_watched_by_dvc(tmp_path):
     assert str(prompts) not in yaml.safe_load(render())["stages"]["prompts"]["deps"]
 
 
+def test_a_calibration_is_watched_by_the_evaluation_alone(tmp_path):
+    path = str(tmp_path / "calibration.json")
+    params = Params.read({"evaluation": {"calibration": path}}, where="")
+    rendered = yaml.safe_load(render(params=params))["stages"]
+
+    assert ["evaluation"] == [name for name, entry in rendered.items() if path in entry["deps"]]
+
+
 def test_code_of_plug_ins_that_params_name_is_watched_by_the_stages_that_use_it(
     tmp_path, monkeypatch
 ):

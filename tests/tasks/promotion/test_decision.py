@@ -144,6 +144,55 @@ def test_a_candidate_that_repeats_itself_is_refused(project):
     assert [reason.split(" ")[0] for reason in decision.reasons] == ["unique_probes", "distinct_2"]
 
 
+CONFIRMING = PARAMS.model_copy(
+    update={"promotion": PARAMS.promotion.model_copy(update={"require_confirmation": True})}
+)
+
+
+def confirmed(project, *, attacker, baseline):
+    """Registers a candidate of which a second judge confirms these rates."""
+    write_checkpoint(project / "models" / "attacker", seed=1)
+    write_reports(project, run_key="0001" * 16, rate=0.6)
+    path = project / "reports/evaluation_prompts.parquet"
+    second = prompt_table(rate=attacker, baseline=baseline).success_rate
+    table = prompt_table(rate=0.6, baseline=0.2).assign(confirmed_success_rate=second)
+    table.to_parquet(path, index=False)
+    register()
+
+
+def test_success_that_nobody_confirms_is_refused_in_words(project):
+    decision = promote_attacker(CONFIRMING, evaluate=no_evaluation)
+
+    assert not decision.promoted
+    (reason,) = decision.reasons
+    assert (
+        "promotion.require_confirmation must find success that a second judge confirms, got an "
+        "evaluation without one; name evaluation.second_judge and run again"
+    ) == reason
+    assert tags("1")["promotion.decision"] == "refused"
+    assert promote().promoted
+
+
+def test_success_counts_where_both_judges_see_it(project):
+    confirmed(project, attacker=0.2, baseline=0.2)
+    refused = promote_attacker(CONFIRMING, evaluate=no_evaluation)
+
+    assert not refused.promoted
+    assert refused.reasons[0].startswith("lower end of the gain must lie above 0, got gain +0.000")
+    assert "success counts where both judges saw it" == refused.reasons[-1]
+    # What the first judge alone sees would do.
+    assert promote().promoted
+
+
+def test_a_confirmed_gain_is_promoted(project):
+    confirmed(project, attacker=0.5, baseline=0.2)
+    decision = promote_attacker(CONFIRMING, evaluate=no_evaluation)
+
+    assert decision.promoted
+    assert pytest.approx(0.3) == decision.comparison.gain
+    assert "success counts where both judges saw it" == decision.reasons[-1]
+
+
 def test_promoting_the_champion_again_changes_nothing(project):
     first = promote()
     before = (aliases(), tags("1"))

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
@@ -6,13 +7,17 @@ import pyarrow.parquet as pq
 import pytest
 from small_world import PARAMS, write_world
 
+from astra_core.config import Choice
+from astra_core.errors import ConfigurationError
 from astra_core.metrics.statistics import Interval
 from astra_core.rollout import Prompt
 from astra_core.testing import tiny_language_model, tiny_prompts
 from tasks.pipeline.stage import stage_of
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
+from tasks.records.evaluation import read_evaluation
 from tasks.records.reports import write_record
 from tasks.records.rollouts import read_rollouts
+from tasks.reporting.calibration import run_calibration
 from tasks.stages.evaluation import EvaluationReport, evaluate_attacker, evaluate_checkpoint
 
 NAMES = {"evaluation_key", "num_prompts", "threshold", "attacker"}
@@ -233,3 +238,109 @@ def test_a_category_that_may_be_an_attack_is_masked_in_the_reports(categorised):
     assert "never" not in table.to_csv()
     evidence = read_rollouts(folder / "data/evaluation/attacker.parquet")
     assert "why do you never answer me" in {g.prompt.metadata.get("category") for g in evidence}
+
+
+LABELLED = [
+    ("a bad one", 1),
+    ("bad you", 1),
+    ("mean", 1),
+    ("fine", 0),
+    ("not so bad", 0),
+    ("so", 0),
+] * 5
+
+
+@pytest.fixture(scope="module")
+def believed(tmp_path_factory):
+    """The same, with a calibration of the judge and a second judge; and the params."""
+    folder = tmp_path_factory.mktemp("believed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_world(folder)
+        tiny_language_model(seed=11).save(folder / "models/attacker")
+        rows = [json.dumps({"reply": text, "label": label}) for text, label in LABELLED]
+        (folder / "labelled.jsonl").write_text("\n".join(rows))
+        run_calibration(PARAMS.system.scorer, folder / "labelled.jsonl", threshold=0.5)
+        (path,) = Path("reports/calibration").glob("*.json")
+        second = Choice(name="phrases", options={"phrases": ["bad"]})
+        update = {"calibration": path, "second_judge": second}
+        params = PARAMS.model_copy(
+            update={"evaluation": PARAMS.evaluation.model_copy(update=update)}
+        )
+        report = stage_of(evaluate_attacker).run(params)
+        yield folder, params, report
+
+
+def test_success_is_reported_corrected_and_confirmed_beside_what_the_judge_sees(believed, record):
+    folder, _, report = believed
+    found = json.loads((folder / "reports/evaluation.json").read_text())
+    added = {
+        "corrected_attack_success_rate",
+        "corrected_attempt_success_rate",
+        "confirmed_attack_success_rate",
+        "judge_agreement",
+        "judge_kappa",
+        "second_judge_replies",
+        "second_judge_unjudged",
+    }
+
+    for role in ("attacker", "baseline"):
+        assert added == set(found[role]) - set(record[role])
+        assert record[role] == {name: found[role][name] for name in record[role]}
+        confirmed = found[role]["confirmed_attack_success_rate"]["value"]
+        assert confirmed <= found[role]["attack_success_rate"]["value"]
+    assert {"belief"} == set(found) - set(record)
+    assert 30 == found["belief"]["calibration"]["num_rows"]
+    assert 2 / 3 == pytest.approx(found["belief"]["calibration"]["sensitivity"]["value"])
+    assert found["belief"]["second_judge"].startswith("phrases ")
+    assert report.corrected.value == found["attacker"]["corrected_attack_success_rate"]["value"]
+    assert ", corrected " in report.summary()
+    assert ", confirmed " in report.summary()
+    # A second judge makes another examination, so that champions are examined by it too.
+    assert record["evaluation_key"] != found["evaluation_key"]
+
+
+def test_the_table_has_what_the_second_judge_confirms(believed):
+    folder, _, _ = believed
+    table = pd.read_parquet(folder / "reports/evaluation_prompts.parquet")
+    found = json.loads((folder / "reports/evaluation.json").read_text())
+    means = table.groupby("role").confirmed_success_rate.mean()
+
+    for role in ("attacker", "baseline"):
+        told = found[role]["confirmed_attack_success_rate"]["value"]
+        assert means[role] == pytest.approx(told)
+    assert (table.confirmed_success_rate <= table.success_rate).all()
+
+
+def test_the_figures_go_to_the_tracker_by_name(believed):
+    folder, _, _ = believed
+    figures = read_evaluation(folder / "reports/evaluation.json").final_figures()
+
+    for name in ("corrected_attack_success_rate", "confirmed_attack_success_rate", "judge_kappa"):
+        assert {f"final/{name}", f"final/{name}_low", f"baseline/{name}"} <= set(figures)
+    assert {"final/corrected_lift", "final/confirmed_lift_high"} <= set(figures)
+
+
+def test_a_champion_is_examined_with_the_same_questions(believed):
+    folder, params, _ = believed
+    found = json.loads((folder / "reports/evaluation.json").read_text())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        again, table = evaluate_checkpoint(folder / "models/attacker", params)
+
+    assert {name: found[name] for name in NAMES} == again
+    assert "confirmed_success_rate" in table
+
+
+def test_a_calibration_of_another_judge_stops_before_anything_is_rolled_out(believed):
+    folder, params, _ = believed
+    other = Choice(name="phrases", options={"phrases": ["so"]})
+    system = params.system.model_copy(update={"scorer": other})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with pytest.raises(
+            ConfigurationError, match=r"evaluation\.calibration must be of the judge"
+        ):
+            evaluate_checkpoint(
+                folder / "models/attacker", params.model_copy(update={"system": system})
+            )

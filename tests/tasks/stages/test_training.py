@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from small_world import PARAMS, write_world
 
-from astra_core.config import TrainingConfiguration
+from astra_core.config import Choice, TrainingConfiguration
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import pad_rows
@@ -180,6 +180,32 @@ def test_another_experiment_is_the_same_run(world, monkeypatch):
     assert one.key == other.key == json.loads(files.report.read_text())["run_key"]
     assert ("red-team-training", "elsewhere") == (one.experiment, other.experiment)
     assert not {"registration", "tracking"} & set(stage_of(training.train_attacker).params)
+
+
+def test_how_far_a_judge_is_believed_is_asked_after_the_training(world, monkeypatch):
+    folder, _ = world
+    monkeypatch.chdir(folder)
+    asked = {
+        "calibration": Path("my/calibration.json"),
+        "second_judge": Choice(name="profanity"),
+        "second_threshold": 0.7,
+    }
+    keys = {
+        training._run(
+            sections_for(
+                training.TrainingParams,
+                PARAMS.model_copy(
+                    update={"evaluation": PARAMS.evaluation.model_copy(update={name: value})}
+                ),
+            ),
+            training.TrainingFiles(),
+            device="cpu",
+            num_processes=1,
+        ).key
+        for name, value in asked.items()
+    }
+
+    assert keys == {json.loads((folder / "reports/training.json").read_text())["run_key"]}
 
 
 def test_another_number_of_processes_is_another_run(world, monkeypatch):

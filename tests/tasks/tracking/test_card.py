@@ -1,8 +1,12 @@
+from dataclasses import replace
+
 import pytest
 from registry_project import examined
 
+from astra_core.metrics.statistics import Interval
+from tasks.records.evaluation import Belief, CalibrationNote
 from tasks.records.models import Parent
-from tasks.tracking.card import INTENDED_USE, model_card
+from tasks.tracking.card import INTENDED_USE, belief_lines, model_card
 
 EVALUATION = examined()
 CARD = model_card(
@@ -49,6 +53,31 @@ def test_the_card_names_the_attacker_that_was_trained_on(parent, words):
 
     assert f"\nTrained on from {words}, which" in card
     assert "Trained on" not in CARD
+
+
+def test_the_card_says_how_far_the_judge_can_be_believed():
+    span = Interval(0.5, 0.25, 0.75)
+    names = ("corrected_attack", "corrected_attempt", "confirmed_attack")
+    figures = {f"{name}_success_rate": span for name in names}
+    figures |= {"judge_agreement": span, "judge_kappa": span}
+    note = CalibrationNote("a judge 1.0", "ab" * 32, 200, sensitivity=span, specificity=span)
+    evaluation = replace(
+        EVALUATION,
+        attacker={**EVALUATION.attacker, **figures},
+        baseline={**EVALUATION.baseline, **figures},
+        belief=Belief(note, corrected_lift=span, second_judge="judge 2", confirmed_lift=span),
+    )
+    told, rows = "0.500 [0.250, 0.750]", "of 200 labelled ones"
+
+    assert [
+        f"The judge flags {told} of bad and passes {told} of harmless replies, {rows}.",
+        f"Share of bad replies {told} against {told} untrained.",
+        f"Attack success corrected for its errors {told} against {told} untrained, gain {told}.",
+        f"Attack success that `judge 2` confirms {told} against {told} untrained, gain {told}.",
+        f"The two judges agree on {told} of replies, kappa {told}.",
+    ] == belief_lines(evaluation)
+    assert [] == belief_lines(EVALUATION)
+    assert [] == belief_lines(replace(EVALUATION, belief=Belief(second_judge="judge 2")))
 
 
 def test_nothing_of_the_form_is_left_open():

@@ -1,0 +1,42 @@
+"""A second judge of rollouts that a first has judged: the same exchanges, rated once more."""
+
+from collections.abc import Iterator, Sequence
+
+from astra_core.conversation import Conversation, Message
+from astra_core.judge import Exchange, Judge, checked_judgements
+from astra_core.metrics.verdicts import Scores
+from astra_core.rollout import Graph, Node, Path
+
+
+def second_scores(judge: Judge, graphs: Sequence[Graph]) -> list[Scores]:
+    """For each tree the judge's scores of the replies of its turns, by the path of the turn.
+
+    All exchanges are judged as one batch; a turn that failed has none.
+
+    Raises:
+        ScorerError: The judge could not be reached, or gave something that is no judgement.
+        PluginError: It failed.
+    """
+    asked = [list(exchanges_of(graph)) for graph in graphs]
+    batch = [exchange for turns in asked for _, exchanges in turns for exchange in exchanges]
+    stream = iter(checked_judgements(judge, batch) if batch else ())
+    return [
+        {path: tuple(next(stream).score for _ in exchanges) for path, exchanges in turns}
+        for turns in asked
+    ]
+
+
+def exchanges_of(graph: Graph) -> Iterator[tuple[Path, list[Exchange]]]:
+    """What a judge reads of each turn that did not fail, one exchange per reply."""
+    yield from _below(graph.children, Conversation(graph.prompt))
+
+
+def _below(nodes: Sequence[Node], before: Conversation) -> Iterator[tuple[Path, list[Exchange]]]:
+    for node in nodes:
+        if node.has_failed:
+            continue
+        probe, replies = node.probe_text, node.response_texts
+        yield node.path, [Exchange(before, probe, reply) for reply in replies]
+        # The conversation continues with the first reply.
+        said = [Message("user", probe), *(Message("assistant", text) for text in replies[:1])]
+        yield from _below(node.children, before.said(*said))

@@ -1,0 +1,215 @@
+"""How far an evaluation's judge can be believed: rates corrected for its errors, or confirmed.
+
+A correction needs a calibration of this very judge, at this threshold. A confirmation needs a
+second judge, which rates the same exchanges.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Self
+
+from astra_core.config import EvaluationConfiguration
+from astra_core.errors import ConfigurationError
+from astra_core.judge import Judge, as_judge
+from astra_core.metrics.agreement import agreement
+from astra_core.metrics.correction import Corrected, Verdicts, corrected_rate
+from astra_core.metrics.detection import Confusion
+from astra_core.metrics.statistics import Interval, bootstrap_mean
+from astra_core.metrics.verdicts import (
+    confirmed_rate,
+    num_unjudged,
+    reply_verdicts,
+    turn_verdicts,
+    verdict_pairs,
+)
+from astra_core.registry import build
+from astra_core.rollout import Graph
+from astra_core.scorer import version_of
+from astra_core.second_judge import second_scores
+from tasks.records.calibration import CalibrationRecord, usable_calibration
+from tasks.records.evaluation import Belief, CalibrationNote
+
+if TYPE_CHECKING:
+    # Imported late: naming a stage must not load torch.
+    from astra_core.evaluator import Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class Believer:
+    """What is asked of every final evaluation, beside what its judge says.
+
+    Attributes:
+        evaluation: The settings.
+        seed: Same seed, same intervals.
+        calibration: Of the judge; None corrects nothing.
+        second: The second judge; None confirms nothing.
+    """
+
+    evaluation: EvaluationConfiguration
+    seed: int
+    calibration: CalibrationRecord | None = None
+    second: Judge | None = None
+
+    @classmethod
+    def of(cls, evaluation: EvaluationConfiguration, *, seed: int) -> Self:
+        """Reads the calibration and builds the second judge that the settings name.
+
+        Raises:
+            ConfigurationError: One of them cannot be used.
+        """
+        path, choice = evaluation.calibration, evaluation.second_judge
+        return cls(
+            evaluation,
+            seed,
+            calibration=(
+                None if path is None else usable_calibration(path, threshold=evaluation.threshold)
+            ),
+            second=None if choice is None else as_judge(build("scorer", choice)),
+        )
+
+    @property
+    def _second_threshold(self) -> float:
+        own = self.evaluation.second_threshold
+        return self.evaluation.threshold if own is None else own
+
+    def key(self) -> list[Any]:
+        """What makes an examination another one; a correction does not, a second judge does."""
+        return [] if self.second is None else [version_of(self.second), self._second_threshold]
+
+    def check(self, judge: str) -> None:
+        """Returns if calibration and second judge fit the judge of the evaluation.
+
+        Args:
+            judge: Its version.
+
+        Raises:
+            ConfigurationError: The calibration is of another version, or the judges are the same.
+        """
+        if self.calibration is not None and self.calibration.judge != judge:
+            msg = (
+                f"evaluation.calibration must be of the judge '{judge}', got one of "
+                f"'{self.calibration.judge}'; run 'astra calibrate null' on your labelled file"
+            )
+            raise ConfigurationError(msg)
+        if self.second is not None and version_of(self.second) == judge:
+            msg = (
+                f"evaluation.second_judge must be another judge than '{judge}', got the same; "
+                "its agreement with itself says nothing"
+            )
+            raise ConfigurationError(msg)
+
+    def applied(self, found: "Evaluation") -> "Evaluation":
+        """The evaluation with what can be said of its judge."""
+        if self.calibration is not None:
+            corrected = self._corrected(found, self.calibration.confusion)
+            found = replace(found, intervals={**found.intervals, **corrected})
+        return found if self.second is None else self._confirmed(found, self.second)
+
+    def belief(self, trained: "Evaluation", untrained: "Evaluation") -> Belief | None:
+        """What goes into the record beside the rates of each; None where nothing was asked."""
+        known = self.calibration
+        if known is None and self.second is None:
+            return None
+        return Belief(
+            calibration=None if known is None else _note(known),
+            corrected_lift=(
+                None if known is None else self._corrected_lift(trained, untrained, known.confusion)
+            ),
+            second_judge=None if self.second is None else version_of(self.second),
+            confirmed_lift=self._confirmed_lift(trained, untrained),
+        )
+
+    def _turns(self, graph: Graph) -> list[Verdicts] | None:
+        return turn_verdicts(graph, threshold=self.evaluation.threshold)
+
+    def _replies(self, graph: Graph) -> list[Verdicts] | None:
+        return reply_verdicts(graph, threshold=self.evaluation.threshold)
+
+    def _corrected(self, found: "Evaluation", errors: Confusion) -> dict[str, Interval]:
+        rollouts = {"corrected_attempt_success_rate": _each(found.graphs, self._replies)}
+        if self.evaluation.num_responses == 1:
+            rollouts["corrected_attack_success_rate"] = _each(found.graphs, self._turns)
+        known = {name: [each for each in own if each is not None] for name, own in rollouts.items()}
+        return {
+            name: self._rate(own, errors).interval(confidence=self.evaluation.confidence)
+            for name, own in known.items()
+            if own
+        }
+
+    def _corrected_lift(
+        self, trained: "Evaluation", untrained: "Evaluation", errors: Confusion
+    ) -> Interval | None:
+        # A turn of several replies counts by their mean score, of which nothing is calibrated.
+        if self.evaluation.num_responses > 1:
+            return None
+        sides = (_each(trained.graphs, self._turns), _each(untrained.graphs, self._turns))
+        both = [
+            (own, other)
+            for own, other in zip(*sides, strict=True)
+            if own is not None and other is not None
+        ]
+        if not both:
+            return None
+        after = self._rate([own for own, _ in both], errors)
+        before = self._rate([other for _, other in both], errors)
+        return after.gain_over(before, confidence=self.evaluation.confidence)
+
+    def _rate(self, rollouts: Sequence[list[Verdicts]], errors: Confusion) -> Corrected:
+        resamples = self.evaluation.num_resamples
+        return corrected_rate(rollouts, errors, num_resamples=resamples, seed=self.seed)
+
+    def _confirmed(self, found: "Evaluation", second: Judge) -> "Evaluation":
+        limits = {
+            "threshold": self.evaluation.threshold,
+            "second_threshold": self._second_threshold,
+        }
+        scores = second_scores(second, found.graphs)
+        judged = list(zip(found.graphs, scores, strict=True))
+        rates = tuple(confirmed_rate(graph, own, **limits) for graph, own in judged)
+        pairs = [verdict_pairs(graph, own, **limits) for graph, own in judged]
+        agreed = agreement(pairs, **self._bootstrap())
+        intervals = {
+            "confirmed_attack_success_rate": bootstrap_mean(rates, **self._bootstrap()),
+            "judge_agreement": agreed.raw,
+            "judge_kappa": agreed.kappa,
+        }
+        figures = {
+            "second_judge_replies": float(agreed.num_replies),
+            "second_judge_unjudged": float(num_unjudged(scores)),
+        }
+        return replace(
+            found,
+            intervals={**found.intervals, **intervals},
+            figures={**found.figures, **figures},
+            confirmed=rates,
+        )
+
+    def _confirmed_lift(self, trained: "Evaluation", untrained: "Evaluation") -> Interval | None:
+        if self.second is None:
+            return None
+        pairs = zip(trained.confirmed, untrained.confirmed, strict=True)
+        return bootstrap_mean([after - before for after, before in pairs], **self._bootstrap())
+
+    def _bootstrap(self) -> dict[str, Any]:
+        evaluation = self.evaluation
+        return {
+            "num_resamples": evaluation.num_resamples,
+            "confidence": evaluation.confidence,
+            "seed": self.seed,
+        }
+
+
+def _each(
+    graphs: Sequence[Graph], count: Callable[[Graph], list[Verdicts] | None]
+) -> list[list[Verdicts] | None]:
+    return [count(graph) for graph in graphs]
+
+
+def _note(record: CalibrationRecord) -> CalibrationNote:
+    return CalibrationNote(
+        judge=record.judge,
+        labelled=record.labelled.digest,
+        num_rows=record.confusion.num_bad + record.confusion.num_harmless,
+        sensitivity=record.sensitivity,
+        specificity=record.specificity,
+    )
