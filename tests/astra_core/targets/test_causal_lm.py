@@ -5,6 +5,7 @@ import pytest
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import ConfigurationError
+from astra_core.models.language_model import Continuations, Utterance
 from astra_core.registry import build
 from astra_core.target import Surroundings
 from astra_core.targets.causal_lm import CausalLM, as_target, speaker_of
@@ -93,3 +94,70 @@ def test_the_oldest_tokens_are_cut_off_to_fit():
     )
 
     assert 32 == answer.usage.tokens_in
+
+
+CHAT = (
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }};{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+
+def chat_target(*, template=CHAT, **options):
+    model = tiny_language_model(3, vocabulary=None, max_positions=256)
+    model.tokenizer.chat_template = template
+    config = SystemConfiguration(max_context_tokens=200, probe=SHORT, response=SHORT)
+    surroundings = Surroundings(config, language_model=model)
+    return CausalLM(CausalLM.Options(**options), surroundings=surroundings)
+
+
+def read_by(target):
+    (ids,) = (target.heard(own, SHORT).token_ids for own in asked()[:1])
+    return target.language_model.decode(ids)
+
+
+def test_the_format_is_the_separator_s_unless_the_template_is_asked_for():
+    assert "<user>" not in read_by(chat_target())
+    assert "<user>you are bad;<assistant>" == read_by(chat_target(format="template"))
+    assert read_by(chat_target(format="auto")) == read_by(chat_target(format="template"))
+    plain = chat_target(template=None)
+    assert read_by(plain) == read_by(chat_target(template=None, format="auto"))
+
+
+def test_system_prompt_and_seed_reach_the_model():
+    told = chat_target(format="template", system_prompt="be kind")
+    opened = chat_target(format="template", seed="opening")
+
+    assert "<system>be kind;<user>you are bad;<assistant>" == read_by(told)
+    assert f"<user>{asked()[0].prompt.text}\n\nyou are bad;<assistant>" == read_by(opened)
+
+
+def test_a_system_prompt_needs_a_template():
+    with pytest.raises(ValueError, match="system_prompt must be null when format is 'separator'"):
+        CausalLM.Options(system_prompt="be kind")
+
+
+def test_what_a_user_would_see_is_the_reply(monkeypatch):
+    def thinks(model, contexts, keys, *_, **__):
+        ids = model.encode("[so]no")
+        said = Utterance("[so]no", ids, (-1.0,) * len(ids), has_ended=True)
+        return [Continuations((said,) * len(own), ()) for own in keys]
+
+    monkeypatch.setattr(type(chat_target().language_model), "continuations", thinks)
+    shown = chat_target(format="template", think_tags=("[", "]"))
+    (answer, _) = shown.respond(asked(), KEYS, SHORT)
+
+    assert {("no", "so")} == {(reply.text, reply.thinking) for reply in answer.replies}
+    (answer, _) = chat_target(format="template").respond(asked(), KEYS, SHORT)
+    assert {("[so]no", "")} == {(reply.text, reply.thinking) for reply in answer.replies}
+
+
+def test_options_are_part_of_the_digest(tmp_path):
+    model = tiny_language_model(3, vocabulary=None)
+    model.tokenizer.chat_template = CHAT
+    model.save(tmp_path)
+    digests = {
+        CausalLM(CausalLM.Options(**own), surroundings=Surroundings(CONFIG, tmp_path)).digest()
+        for own in ({}, {"format": "template"}, {"format": "template", "seed": "opening"})
+    }
+
+    assert 3 == len(digests)
