@@ -28,8 +28,8 @@ def test_an_unknown_name_lists_the_built_ins_and_the_nearest():
         resolve("scorer", "profane")
 
     assert str(caught.value) == (
-        "unknown scorer 'profane'; built-ins are ['phrases', 'profanity'], or give an import path "
-        "such as 'plugins.mine:Class'. Did you mean 'profanity'?"
+        f"unknown scorer 'profane'; built-ins are {sorted(BUILT_INS['scorer'])}, or give an import "
+        "path such as 'plugins.mine:Class'. Did you mean 'profanity'?"
     )
 
 
