@@ -1,5 +1,6 @@
 """The gate as a Prefect task and as a flow; ``tasks.promotion.decision`` makes the decision."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prefect import flow, task
@@ -10,10 +11,17 @@ from prefect.tasks import exponential_backoff
 from flows.orchestration.reports import publish_page
 from tasks.machine.privacy import keep_private
 from tasks.params.schema import Params, read_params
+from tasks.records.evaluation import read_evaluation
+from tasks.records.receipt import RECEIPT, RegistrationReceipt
+from tasks.records.reports import read_record
+from tasks.reporting.category_table import with_categories
 from tasks.tracking.errors import StoreError
 
 if TYPE_CHECKING:
     from tasks.promotion.decision import PromotionDecision
+
+
+EVALUATION = Path("reports/evaluation.json")
 
 
 def _can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
@@ -37,8 +45,26 @@ def promote(params: Params) -> "PromotionDecision":
     from tasks.promotion.decision import promote_attacker
 
     decision = promote_attacker(params)
-    publish_page("promotion-decision", decision.summary())
+    publish_page("promotion-decision", decision_page(decision))
     return decision
+
+
+def decision_page(
+    decision: "PromotionDecision", *, evaluation: Path = EVALUATION, receipt: Path = RECEIPT
+) -> str:
+    """The decision, with the candidate's results by category if it is the last run's.
+
+    Args:
+        decision: Of the gate.
+        evaluation: The last run's evaluation.
+        receipt: Which version the last run registered.
+    """
+    if not (evaluation.is_file() and receipt.is_file()):
+        return decision.summary()
+    registered = read_record(receipt, RegistrationReceipt)
+    is_it = registered.version == decision.candidate_version
+    rates = read_evaluation(evaluation).categories if is_it else {}
+    return with_categories(decision.summary() + "\n" * bool(rates), rates)
 
 
 @flow(name="promotion")

@@ -40,7 +40,7 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
     state = examined(fresh_seed, file, timeout_s=timeout_s, return_state=True)
     state.result()
     found = Reevaluation(**read_json(FOLDER / "outcome.json"))
-    publish_page("champion-reevaluation", found.summary())
+    publish_page("champion-reevaluation", found.page())
     if found.version is None:
         return Completed(name="Skipped", message=found.summary())
     if found.has_drifted:

@@ -10,7 +10,12 @@ from astra_core.registry import read_options, resolve
 from astra_core.scorers.of_probes import text_scorer_choice
 from tasks.params.builtin_limits import check_builtin
 from tasks.params.inputs import check_inputs
-from tasks.params.schema import FlowConfiguration, ModelsConfiguration, Params
+from tasks.params.schema import (
+    FlowConfiguration,
+    ModelsConfiguration,
+    Params,
+    PromptsConfiguration,
+)
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.tracking.sinks import check_sinks
 
@@ -81,13 +86,28 @@ def _check_needs(params: Params, options: Section) -> None:
 def _check_signals(params: Params) -> None:
     from astra_core.reward import ALL_SIGNALS, check_signals
 
+    name = params.reward.name
+    reward, options = resolve("reward", name), read_options("reward", params.reward)
     gives = set(ALL_SIGNALS)
     if "reference" not in resolve("sampler", params.rollouts.sampler.name).gives:
         gives.discard("reference")
-    if params.prompts.source == "builtin":
+    # Reading a file takes a while, so it waits for a reward that asks.
+    if "goal" in reward.needs_with(options) and not _have_goals(params.prompts):
         gives.discard("goal")
-    name = params.reward.name
-    check_signals(name, resolve("reward", name), read_options("reward", params.reward), gives=gives)
+    check_signals(name, reward, options, gives=gives)
+
+
+def _have_goals(prompts: PromptsConfiguration) -> bool:
+    """Whether prompts may have a goal; of a file its first row says so, of the hub a key."""
+    if prompts.source == "builtin" or prompts.goal_column is not None:
+        return prompts.source != "builtin"
+    if prompts.source == "hub" or prompts.path is None:
+        return True
+    from tasks.sources.files import read_rows
+    from tasks.sources.rows import columns_of
+
+    first = next(read_rows(prompts.path, columns_of(prompts)), None)
+    return first is not None and "goal" in first.metadata
 
 
 def _check_agents(params: Params) -> None:

@@ -9,17 +9,20 @@ out.
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors.arguments import whole_number
-from astra_core.files import record_digest, write_json
+from astra_core.files import record_digest, write_json, write_text
+from astra_core.metrics.categories import category_labels
 from astra_core.metrics.statistics import Interval
+from astra_core.rollout import Prompt
 from tasks.machine.console import Parser, complain, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.parents import end_group_with_parent
 from tasks.machine.privacy import keep_private
+from tasks.machine.scratch import scratch_folder
 from tasks.machine.thread_waits import set_thread_waits
 from tasks.params.checks import check_params
 from tasks.params.schema import Params, read_params
@@ -30,12 +33,20 @@ from tasks.promotion.examinations import find_examination
 from tasks.promotion.fresh_prompts import fresh_prompts
 from tasks.promotion.known_prompts import KnownPrompts, known_prompts
 from tasks.records.attacker import ATTACKER_FILE
-from tasks.records.evaluation import flat_figures
+from tasks.records.evaluation import CategoryRates, flat_figures
+from tasks.reporting.categories import category_rates
+from tasks.reporting.category_table import (
+    category_figures,
+    rates_csv,
+    rates_table,
+    read_rates,
+)
 from tasks.tracking.figures import log_figures
 from tasks.tracking.registered import version_behind
 from tasks.tracking.versions import EVALUATION_KEY_TAG
 
 if TYPE_CHECKING:
+    import pandas as pd
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
@@ -58,6 +69,8 @@ class Reevaluation:
         registered: The champion's when it was registered.
         drift: Today's minus the registered, with the interval of the difference.
         run_id: The MLflow run that records it.
+        categories: Both attackers by the category of the fresh prompts, as in an evaluation's
+            report; empty where they have none.
     """
 
     model_name: str
@@ -69,6 +82,12 @@ class Reevaluation:
     registered: dict[str, float] | None = None
     drift: dict[str, float] | None = None
     run_id: str = ""
+    categories: dict[str, Any] = field(default_factory=dict)
+
+    def page(self) -> str:
+        """The summary, with a table of categories where there are some."""
+        table = rates_table(read_rates(self.categories))
+        return f"{self.summary()}\n\n{table}" if table else self.summary()
 
     @property
     def has_drifted(self) -> bool:
@@ -131,7 +150,8 @@ def reevaluate_champion(
         system = remembered(params.system, weights / ATTACKER_FILE)
         examined = params.model_copy(update={"system": system})
         record, table = evaluate_checkpoint(weights, examined, prompts=prompts)
-        untrained, _ = evaluate_checkpoint(None, examined, prompts=prompts)
+        untrained, before = evaluate_checkpoint(None, examined, prompts=prompts)
+    categories = _categories(prompts, table, before, params=params)
     drift = None
     if rates:
         confidence = params.evaluation.confidence
@@ -140,7 +160,12 @@ def reevaluate_champion(
         ).record()
     with store_errors():
         run_id = _record(
-            client, champion, params, records={"eval": record, "baseline": untrained}, drift=drift
+            client,
+            champion,
+            params,
+            records={"eval": record, "baseline": untrained},
+            drift=drift,
+            categories=categories,
         )
     return Reevaluation(
         model_name=name,
@@ -152,6 +177,21 @@ def reevaluate_champion(
         registered=_registered(champion),
         drift=drift,
         run_id=run_id,
+        categories={label: asdict(own) for label, own in categories.items()},
+    )
+
+
+def _categories(
+    prompts: Sequence[Prompt], after: "pd.DataFrame", before: "pd.DataFrame", *, params: Params
+) -> dict[str, CategoryRates]:
+    """Both attackers by category; none where the prompts have none."""
+    return category_rates(
+        category_labels(prompts),
+        attacker=after["success_rate"].tolist(),
+        baseline=before["success_rate"].tolist(),
+        num_resamples=params.evaluation.num_resamples,
+        confidence=params.evaluation.confidence,
+        seed=params.training_seed,
     )
 
 
@@ -192,7 +232,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             complain(f"error: {line}")
         return failures.exit_status(told)
     write_json(asdict(found), FOLDER / "outcome.json")
-    say(f"{NAME:<13}{found.summary()}")
+    for line in found.page().splitlines():
+        say(f"{NAME:<13}{line}")
     return 0
 
 
@@ -221,6 +262,7 @@ def _record(
     *,
     records: Mapping[str, Mapping[str, Any]],
     drift: Mapping[str, float] | None,
+    categories: Mapping[str, CategoryRates],
 ) -> str:
     """The run that holds the records; the same champion on the same prompts is recorded once."""
     from tasks.tracking.runs import create_run, find_run
@@ -236,7 +278,12 @@ def _record(
     figures = dict(flat_figures("drift", {"attack_success_rate": drift} if drift else {}))
     for area, record in records.items():
         figures |= flat_figures(area, record["attacker"])
+    figures |= category_figures(categories, "eval")
     log_figures(client, run.info.run_id, figures)
+    if categories:
+        with scratch_folder() as drafts:
+            write_text(rates_csv(categories), drafts / "categories.csv")
+            client.log_artifact(run.info.run_id, str(drafts / "categories.csv"))
     client.set_terminated(run.info.run_id, "FINISHED")
     return str(run.info.run_id)
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from astra_core.errors import DataError
+from astra_core.metrics.categories import CATEGORY, label_of
 from astra_core.redaction import masked
 from astra_core.rollout import Graph
 
@@ -17,7 +18,11 @@ def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fa
         graphs: Rollouts.
         count: At most so many.
         is_revealed: True for the text itself; otherwise words are masked after the first letter.
+
+    Where prompts have a category, a column names it, as reports do.
     """
+    kinds = {graph.prompt.prompt_id: graph.prompt.metadata.get(CATEGORY) for graph in graphs}
+    has_kinds = any(kind is not None for kind in kinds.values())
     ranked = sorted(
         (
             (node.score, graph.prompt.prompt_id, node)
@@ -37,12 +42,19 @@ def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fa
         + ("Shown in clear." if is_revealed else "Words are masked after the first letter;"),
         *([] if is_revealed else ["`astra examples --reveal` shows them in clear."]),
         "",
-        "| score | prompt | probe | response |",
-        "|---|---|---|---|",
+        f"| score | prompt |{' category |' if has_kinds else ''} probe | response |",
+        f"|---|---|{'---|' if has_kinds else ''}---|---|",
     ]
     for score, name, node in chosen:
         best = node.response_scores.index(max(node.judged_scores))
-        cells = [f"{score:.2f}", name, shown(node.probe_text), shown(node.response_texts[best])]
+        kind = [label_of(kinds[name])] if has_kinds else []
+        cells = [
+            f"{score:.2f}",
+            name,
+            *kind,
+            shown(node.probe_text),
+            shown(node.response_texts[best]),
+        ]
         lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 

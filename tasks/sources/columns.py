@@ -32,11 +32,19 @@ class Columns:
         text: Holds the prompt itself, and is kept as its text only.
         wanted: Names, or all there are.
         left_out: Columns of which at least one value was not kept, each with the first reason.
+        told: What a column is kept as, by the column, such as ``{"Behavior": "goal"}``; each must
+            be there, and takes the place of a column of the new name.
     """
 
     text: str
     wanted: Wanted = "all"
     left_out: dict[str, str] = field(default_factory=dict)
+    told: Mapping[str, str] = field(default_factory=dict)
+
+    def text_of(self, columns: Iterable[str]) -> str:
+        """The column that holds the prompt: that of the goal where there is no other."""
+        goal = next((column for column, name in self.told.items() if name == "goal"), None)
+        return self.text if goal is None or self.text in columns else goal
 
     def of_header(self, columns: Sequence[str], *, place: str) -> list[str]:
         """Those of a table's columns that are kept, in their order.
@@ -44,11 +52,11 @@ class Columns:
         Raises:
             ConfigurationError: One that is named is not there, or several are.
         """
-        for name in () if self.wanted == "all" else self.wanted:
+        for name in self._required:
             count = columns.count(name)
             if count != 1:
                 got = "several" if count else shown_names(columns)
-                msg = f"{place} must have one column '{name}', got {got}; see {KEY}"
+                msg = f"{place} must have one column '{name}', got {got}; see {self._key(name)}"
                 raise ConfigurationError(msg)
         repeated = {name for name in columns if columns.count(name) > 1}
         for name in sorted(repeated - {self.text}):
@@ -66,23 +74,23 @@ class Columns:
             ConfigurationError: It lacks a column that is named.
             DataError: A column that is named has no plain value.
         """
-        missing = [] if self.wanted == "all" else [name for name in self.wanted if name not in row]
+        missing = [name for name in self._required if name not in row]
         if missing:
-            got = shown_names(row)
-            msg = f"{place} must have the key '{missing[0]}', got {got}; see {KEY}"
+            got, key = shown_names(row), self._key(missing[0])
+            msg = f"{place} must have the key '{missing[0]}', got {got}; see {key}"
             raise ConfigurationError(msg)
         kept: dict[str, Scalar] = {}
         for name in filter(self._is_wanted, row):
             value = _missing_as_null(row[name])
             problem = _problem(value) or problem_of(name)
             if not problem:
-                kept[name] = value
-            elif self.wanted == "all":
+                kept[self.told.get(name, name)] = value
+            elif self.wanted == "all" and name not in self.told:
                 self.left_out.setdefault(name, problem)
             else:
                 msg = (
                     f"{place} must hold text, a number, true, false or null in '{name}', "
-                    f"got {problem}; leave it out of {KEY}"
+                    f"got {problem}; leave it out of {self._key(name)}"
                 )
                 raise DataError(msg)
         return kept
@@ -97,8 +105,21 @@ class Columns:
         more = unnamed + len(names[_MAX_SHOWN:])
         return ", ".join([*told, *([f"{more} more"] if more else [])])
 
+    @property
+    def _required(self) -> list[str]:
+        """The columns that are named."""
+        wanted = () if self.wanted == "all" else self.wanted
+        return list(dict.fromkeys([*wanted, *self.told]))
+
+    def _key(self, name: str) -> str:
+        """Where params.yaml names a column."""
+        own = self.told.get(name)
+        return KEY if own is None else f"prompts.{own.partition('_')[0]}_column"
+
     def _is_wanted(self, name: str) -> bool:
-        if name == self.text or _INDEX.fullmatch(name):
+        if name in self.told:
+            return True
+        if name == self.text or _INDEX.fullmatch(name) or name in self.told.values():
             return False
         return self.wanted == "all" or name in self.wanted
 

@@ -122,13 +122,14 @@ def _read_txt(path: Path, columns: Columns) -> Iterator[FileRow]:
 
 def _read_csv(path: Path, columns: Columns) -> Iterator[FileRow]:
     _, header = next(_csv_fields(path), (0, []))
-    _require_column(columns.text, header, path=path)
+    text = columns.text_of(header)
+    _require_column(text, header, path=path)
     kept = columns.of_header(header, place=str(path))
     # Read twice: that a column holds numbers is known only at its end.
     kinds = column_kinds((row for _, row in _csv_rows(path)), kept) if kept else {}
     for place, row in _csv_rows(path):
         values = {name: cell_value(row[name], kinds[name]) for name in kept}
-        yield FileRow(row[columns.text], columns.picked(values, place=place))
+        yield FileRow(row[text], columns.picked(values, place=place))
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
@@ -166,10 +167,11 @@ def _read_parquet(path: Path, columns: Columns) -> Iterator[FileRow]:
 
     try:
         with pq.ParquetFile(path) as file:
-            _require_column(columns.text, file.schema_arrow.names, path=path)
+            text = columns.text_of(file.schema_arrow.names)
+            _require_column(text, file.schema_arrow.names, path=path)
             kept = columns.of_header(_plain_columns(file.schema_arrow, columns), place=str(path))
             number = 0
-            names = [columns.text, *kept]
+            names = list(dict.fromkeys([text, *kept]))
             for batch in file.iter_batches(batch_size=_BATCH_ROWS, columns=names):
                 for row in batch.select(names).to_pylist():
                     number += 1
@@ -211,10 +213,11 @@ def _row_of(row: Any, columns: Columns, *, place: str) -> FileRow:
     if not isinstance(row, dict):
         text = _text_of(row, place=place)
         return FileRow(text, {} if text is None else columns.picked({}, place=place))
-    if columns.text not in row:
-        msg = f"{place} must have the key '{columns.text}', got {shown_names(row)}; {_WAY_OUT}"
+    name = columns.text_of(row)
+    if name not in row:
+        msg = f"{place} must have the key '{name}', got {shown_names(row)}; {_WAY_OUT}"
         raise ConfigurationError(msg)
-    text = _text_of(row[columns.text], place=place)
+    text = _text_of(row[name], place=place)
     return FileRow(text, columns.picked(row, place=place))
 
 

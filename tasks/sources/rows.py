@@ -34,7 +34,7 @@ class SourceRow:
 
 def columns_of(prompts: PromptsConfiguration) -> Columns:
     """Which columns of the source are read; notes what it leaves out."""
-    return Columns(prompts.text_column, prompts.metadata_columns)
+    return Columns(prompts.text_column, prompts.metadata_columns, told=prompts.told_columns)
 
 
 def source_rows(

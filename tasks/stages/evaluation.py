@@ -29,6 +29,7 @@ from tasks.records.rollouts import write_rollouts
 from tasks.records.vocabulary import read_vocabulary
 from tasks.reporting.belief import Believer
 from tasks.reporting.categories import category_rates
+from tasks.reporting.category_table import with_categories
 from tasks.reporting.examples import examples_page
 from tasks.reporting.selection import optimism, was_selected
 
@@ -105,6 +106,7 @@ class _Places:
         "tasks/pipeline/precision.py",
         "tasks/reporting/belief.py",
         "tasks/reporting/categories.py",
+        "tasks/reporting/category_table.py",
         "tasks/reporting/examples.py",
         "tasks/reporting/selection.py",
         "tasks/promotion/drift.py",
@@ -168,7 +170,8 @@ def evaluate_attacker(
         record = replace(record, selection=excess)
     write_record(record.to_record(), files.report)
     _write_evidence(trained, untrained, labels, files=files)
-    write_text(examples_page(trained.graphs, count=evaluation.num_examples), files.examples)
+    page = examples_page(trained.graphs, count=evaluation.num_examples)
+    write_text(with_categories(page, record.categories), files.examples)
     return EvaluationReport(
         attacker=record.rate(),
         baseline=record.rate("baseline"),

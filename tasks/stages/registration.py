@@ -16,7 +16,7 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
-from astra_core.files import write_json
+from astra_core.files import write_json, write_text
 from tasks.machine.scratch import scratch_folder
 from tasks.params.schema import (
     ModelsConfiguration,
@@ -31,6 +31,7 @@ from tasks.records.models import read_manifest
 from tasks.records.receipt import RegistrationReceipt
 from tasks.records.reports import read_record, write_record
 from tasks.records.training import TrainingRecord
+from tasks.reporting.category_table import category_figures, rates_csv
 from tasks.tracking.card import INTENDED_USE, model_card
 from tasks.tracking.evidence import (
     Evidence,
@@ -115,6 +116,7 @@ class RegistrationFiles:
         "tasks/records/receipt.py",
         "tasks/records/reports.py",
         "tasks/records/training.py",
+        "tasks/reporting/category_table.py",
         "tasks/tracking/card.py",
         "tasks/tracking/versions.py",
         "tasks/tracking/lineage.py",
@@ -244,6 +246,8 @@ def _log_artifacts(client: "MlflowClient", run_id: str, evidence: Evidence) -> N
         )
         # Parameters of a run cannot change; those of a second examination are kept here.
         write_json(dict(evidence.params), drafts / "params.json")
+        if evidence.evaluation.categories:
+            write_text(rates_csv(evidence.evaluation.categories), drafts / "categories.csv")
         client.log_artifacts(run_id, str(drafts), evidence.folder)
 
 
@@ -254,7 +258,10 @@ def _log_final_metrics(
     log_figures(
         client,
         run_id,
-        evidence.evaluation.final_figures(),
+        {
+            **evidence.evaluation.final_figures(),
+            **category_figures(evidence.evaluation.categories, "final"),
+        },
         step=evidence.training.optimizer_steps,
         model_id=model_id,
     )

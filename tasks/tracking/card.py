@@ -3,6 +3,7 @@
 from astra_core.metrics.statistics import Interval
 from tasks.records.evaluation import EvaluationRecord
 from tasks.records.models import Parent
+from tasks.reporting.category_table import rates_table
 
 INTENDED_USE = "restricted"
 
@@ -52,7 +53,10 @@ def model_card(
         digest: Of the checkpoint's weights.
         parent: The earlier attacker that it was trained on from; it is the untrained one above.
     """
+    by_category = rates_table(evaluation.categories)
     begun = f"\nTrained on from {parent.spelled()}, which `untrained` means here." if parent else ""
+    if by_category:
+        begun += f"\n\n{by_category}"
     return _CARD.format(
         target=target[:16],
         scorer=scorer,

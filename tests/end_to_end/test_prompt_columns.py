@@ -61,14 +61,16 @@ class Fraudulent(AdversarialReward):
 
 
 def write_goals(path):
-    """A file as a user has it: typed by nothing but its spelling."""
+    """A file as a benchmark of behaviours has it, without a column for the prompt itself."""
     draw = random.Random(0)
     harmless = [word for word in WORDS if word not in {"bad", "worse"}]
     goals = dict.fromkeys(" ".join(draw.choices(harmless, k=8)) for _ in range(80))
     frame = pd.DataFrame({"goal": list(goals)})
     frame["category"] = [CATEGORIES[number % 3] for number in range(len(frame))]
     frame["difficulty"] = [1 + number % 4 for number in range(len(frame))]
-    frame.to_csv(path, index=False)
+    frame["BehaviorID"] = [f"behaviour_{number}" for number in range(len(frame))]
+    theirs = frame.rename(columns={"goal": "Behavior", "category": "SemanticCategory"})
+    theirs.to_csv(path, index=False)
     return frame.set_index("goal")
 
 
@@ -84,7 +86,8 @@ def project(tmp_path_factory):
             "prompts": PromptsConfiguration(
                 source="file",
                 path=Path("goals.csv"),
-                text_column="goal",
+                goal_column="Behavior",
+                category_column="SemanticCategory",
                 dev_fraction=0.3,
                 test_fraction=0.2,
             ),
@@ -120,6 +123,8 @@ def test_every_prompt_keeps_its_columns(project):
         for row in pd.read_parquet(folder / f"data/valid/{name}.parquet").itertuples():
             expected = rows.loc[row.text]
             assert {
+                "goal": row.text,
+                "BehaviorID": expected["BehaviorID"],
                 "category": expected["category"],
                 "difficulty": int(expected["difficulty"]),
             } == json.loads(row.metadata)
@@ -164,6 +169,8 @@ def test_attack_success_is_reported_by_category(project):
     whole = sum(count * rate for count, rate in rates) / record.num_prompts
     assert record.rate().value == pytest.approx(whole)
     assert all(isinstance(own.lift, Interval) for own in record.categories.values())
+    page = (folder / "reports/examples.md").read_text()
+    assert all(f"\n| {name} | {count} | " in page for name, count in counts.items())
     lines = "\n".join(evaluation_lines(record))
     assert all(f"{name} ({count} prompts): " in lines for name, count in counts.items())
 

@@ -52,6 +52,7 @@ MISTAKES = [
     ("promotion.require_confirmation", True, "must have an evaluation.second_judge, got null"),
     ("training.algorithm.name", "ppoo", "unknown algorithm 'ppoo'"),
     ("reward", {"name": "terms", "options": {"terms": {"kll": {}}}}, "unknown term 'kll'"),
+    ("prompts.goal_column", "Behavior", "'Behavior' must be no column when source is 'builtin'"),
     ("reward", {"name": "terms", "options": {"terms": {"goal": {}}}}, "must have prompts with a g"),
     ("training.optimizer.name", "adamm", "unknown optimizer 'adamm'"),
     ("training.schedule.name", "slow", "unknown schedule 'slow'"),
@@ -325,3 +326,21 @@ class OneVoice(TreeSampler):
 def test_two_agents_can_be_used():
     system = {"roles": ["opener", "presser"], "agents": {"presser": {"model": "own"}}}
     check_params(Params.read({"system": system}, where=""))
+
+
+@pytest.mark.parametrize(
+    ("header", "column", "is_usable"),
+    [("text,goal", None, True), ("text,aim", None, False), ("text,aim", "aim", True)],
+)
+def test_a_reward_that_asks_for_goals_looks_into_the_file(tmp_path, header, column, is_usable):
+    (tmp_path / "goals.csv").write_text(f"{header}\nwhy now,so bad\n", "utf-8")
+    record = {
+        "prompts": {"source": "file", "path": str(tmp_path / "goals.csv"), "goal_column": column},
+        "reward": {"name": "terms", "options": {"terms": {"goal": {}}}},
+    }
+    params = Params.read(record, where="")
+    if is_usable:
+        check_params(params)
+    else:
+        with pytest.raises(ConfigurationError, match="must have prompts with a goal, got none"):
+            check_params(params)

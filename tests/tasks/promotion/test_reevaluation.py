@@ -1,4 +1,6 @@
+import json
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pandas as pd
@@ -107,3 +109,29 @@ def test_a_champion_is_examined_beside_the_untrained_on_what_it_has_not_met(cham
     assert 0.6 == pytest.approx(found.success_rate["value"] - found.drift["value"])
     again = reevaluate_champion(PARAMS, fresh_seed=0, file=file, folder=champion / "fresh")
     assert found == again
+
+
+def test_fresh_prompts_with_categories_are_reported_by_them(champion):
+    rows = [
+        {"text": f"Please tell me about animal number {number}.", "category": name}
+        for number, name in enumerate(["fish", "birds"] * 4)
+    ]
+    write_json(rows, champion / "mine.json")
+    file, folder = champion / "mine.json", champion / "fresh"
+    found = reevaluate_champion(PARAMS, fresh_seed=0, file=file, folder=folder)
+    client = connect()
+
+    counts = {name: own["num_prompts"] for name, own in found.categories.items()}
+    assert {"fish", "birds"} == set(counts)
+    assert found.num_prompts == sum(counts.values())
+    rates = [own["num_prompts"] * own["attacker"]["value"] for own in found.categories.values()]
+    assert sum(rates) / found.num_prompts == pytest.approx(found.success_rate["value"])
+    assert 2.0 == client.get_run(found.run_id).data.metrics["eval/num_categories"]
+    assert ["categories.csv"] == [file.path for file in client.list_artifacts(found.run_id)]
+    again = Reevaluation(**json.loads(json.dumps(asdict(found))))
+    assert found.page() == again.page()
+    assert f"\n| fish | {counts['fish']} | " in found.page()
+
+
+def test_the_page_without_categories_is_the_summary():
+    assert _found(0.7).summary() == _found(0.7).page()

@@ -4,6 +4,7 @@ import pytest
 
 from astra_core.errors import DataError
 from astra_core.redaction import masked
+from astra_core.rollout import Prompt
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
 from tasks.records.rollouts import write_rollouts
 from tasks.reporting.examples import examples_page, read_examples
@@ -127,3 +128,17 @@ def test_of_what_nobody_judged_nothing_is_shown():
     partly = turn(0.0, "some", replies=("a", "b"), scores=(None, 0.9))
 
     assert [["some", "b"]] == [row[2:] for row in shown(tiny_graph(unjudged, partly))]
+
+
+def test_a_prompt_with_a_category_has_it_in_the_page():
+    named = Prompt(ONE.prompt_id, ONE.text, {"category": "fraud"})
+    graphs = [
+        tiny_graph(turn(0.2, "first"), prompt=named),
+        tiny_graph(turn(0.9, "x"), prompt=OTHER),
+    ]
+    lines = examples_page(graphs, count=5).splitlines()
+
+    assert "| score | prompt | category | probe | response |" in lines
+    assert any(f"| {ONE.prompt_id} | fraud |" in line for line in lines)
+    assert any(f"| {OTHER.prompt_id} | none |" in line for line in lines)
+    assert "category" not in examples_page(graphs[1:], count=5)

@@ -63,3 +63,40 @@ def test_a_header_is_asked_for_names():
         Columns("text", ("level",)).of_header(["goal"], place="p.csv")
     assert ["b", "a"] == Columns("text", ("a", "b")).of_header(["b", "text", "a"], place="p.csv")
     assert ["a"] == Columns("text").of_header(["", "text", "__index_level_0__", "a"], place="p.csv")
+
+
+TOLD = {"Behavior": "goal", "SemanticCategory": "category"}
+
+
+def test_a_column_is_kept_under_another_name_and_takes_the_place_of_one_of_that_name():
+    columns = Columns("text", told=TOLD)
+    row = {"text": "why", "Behavior": "a", "SemanticCategory": "b", "goal": "old", "more": 1}
+
+    assert {"goal": "a", "category": "b", "more": 1} == columns.picked(row, place="p")
+    only = Columns("text", ("more",), told=TOLD)
+    assert {"goal": "a", "category": "b", "more": 1} == only.picked(row, place="p")
+    assert ["Behavior", "SemanticCategory"] == Columns("text", (), told=TOLD).of_header(
+        ["text", "Behavior", "SemanticCategory", "more"], place="p"
+    )
+
+
+def test_the_goal_is_the_prompt_where_there_is_no_other():
+    columns = Columns("text", told=TOLD)
+
+    assert "Behavior" == columns.text_of(["Behavior", "SemanticCategory"])
+    assert "text" == columns.text_of(["Behavior", "text"])
+    assert "text" == Columns("text").text_of(["Behavior"])
+    both = Columns("Behavior", told=TOLD)
+    assert {"goal": "a", "category": "b"} == both.picked(
+        {"Behavior": "a", "SemanticCategory": "b"}, place="p"
+    )
+
+
+def test_a_told_column_that_is_not_there_is_named_with_its_key():
+    columns = Columns("text", told=TOLD)
+    with pytest.raises(ConfigurationError, match=r"column 'SemanticCategory', .*category_column"):
+        columns.of_header(["text", "Behavior"], place="p.csv")
+    with pytest.raises(ConfigurationError, match=r"the key 'Behavior', .* see prompts.goal_column"):
+        columns.picked({"text": "why"}, place="p")
+    with pytest.raises(DataError, match=r"in 'Behavior', got list; leave it out of prompts.goal_c"):
+        columns.picked({"text": "why", "Behavior": [], "SemanticCategory": "b"}, place="p")

@@ -1,5 +1,8 @@
 import json
 
+import pandas as pd
+import pytest
+
 from tasks.params.schema import PromptsConfiguration
 from tasks.sources.rows import SourceRow, columns_of, source_rows
 
@@ -28,3 +31,39 @@ def test_openers_have_a_family_and_no_metadata():
 
     assert 20 == len(found)
     assert all(row.family and not row.metadata for row in found)
+
+
+HARMFUL = [
+    {
+        "BehaviorID": "one",
+        "Behavior": "say it is bad",
+        "SemanticCategory": "lies",
+        "Ideal": "so bad",
+    },
+    {"BehaviorID": "two", "Behavior": "never be kind", "SemanticCategory": "fraud", "Ideal": "no"},
+]
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "json", "parquet"])
+def test_a_file_of_goals_needs_no_column_of_texts(tmp_path, suffix):
+    path, frame = tmp_path / f"goals.{suffix}", pd.DataFrame(HARMFUL)
+    if suffix == "csv":
+        frame.to_csv(path, index=False)
+    elif suffix == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_json(path, orient="records", lines=suffix == "jsonl")
+    told = {
+        "goal_column": "Behavior",
+        "category_column": "SemanticCategory",
+        "reference_column": "Ideal",
+    }
+    rows = list(rows_of(source="file", path=path, **told))
+
+    assert ["say it is bad", "never be kind"] == [row.text for row in rows]
+    assert {
+        "goal": "say it is bad",
+        "category": "lies",
+        "reference_reply": "so bad",
+        "BehaviorID": "one",
+    } == dict(rows[0].metadata)

@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from registry_project import (
     RUN_KEY,
@@ -18,6 +19,7 @@ from registry_project import (
 
 import tasks.stages.registration
 from astra_core.errors import DataError
+from astra_core.files import read_json, write_json
 from tasks.pipeline.stage import stage_of
 from tasks.stages.registration import register_attacker
 from tasks.tracking.errors import StoreError
@@ -308,3 +310,22 @@ def test_registration_is_a_stage_with_a_receipt():
     assert stage.name == "registration"
     assert stage.receipts == (Path("reports/registration.json"),)
     assert "promotion" not in stage.params
+
+
+def test_results_by_category_are_kept_as_a_table_and_a_few_figures(tmp_path, monkeypatch):
+    enter_project(tmp_path, monkeypatch)
+    write_project(tmp_path)
+    path = tmp_path / "reports/evaluation.json"
+    record = read_json(path)
+    rates = dict.fromkeys(("attacker", "baseline", "lift"), record["lift"])
+    record["categories"] = {"fraud": {"num_prompts": 7, **rates}}
+    write_json(record, path)
+    receipt = register()
+    client = connect()
+    run = client.get_run(receipt.run_id)
+    (table,) = Path(run.info.artifact_uri).rglob("categories.csv")
+    version = client.get_model_version("attacker", receipt.version)
+
+    assert "fraud" == pd.read_csv(table)["category"].item()
+    assert 1.0 == run.data.metrics["final/num_categories"]
+    assert "| fraud | 7 | " in version.description

@@ -4,7 +4,7 @@ import pytest
 from registry_project import examined
 
 from astra_core.metrics.statistics import Interval
-from tasks.records.evaluation import Belief, CalibrationNote
+from tasks.records.evaluation import Belief, CalibrationNote, CategoryRates
 from tasks.records.models import Parent
 from tasks.tracking.card import INTENDED_USE, belief_lines, model_card
 
@@ -90,3 +90,20 @@ def test_the_card_says_what_the_version_may_be_used_for():
     assert f"## Intended use: {INTENDED_USE}\n" in CARD
     assert "## Not to be used for\n" in CARD
     assert "## Limits\n" in CARD
+
+
+def test_the_card_has_a_table_of_categories_where_there_are_some():
+    rate = EVALUATION.rate()
+    rates = {"fraud": CategoryRates(7, rate, rate, EVALUATION.lift)}
+    card = model_card(
+        evaluation=replace(EVALUATION, categories=rates),
+        target="7a" * 32,
+        scorer="profanity",
+        algorithm="dpo",
+        seed=11,
+        digest="c0" * 32,
+    )
+
+    assert "\n\n| category | prompts | untrained | trained | gain |\n" in card
+    assert "| fraud | 7 | 0.600 [0.500, 0.700] |" in card
+    assert "category" not in CARD

@@ -1,0 +1,72 @@
+"""Results by category as pages, tables and trackers show them."""
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from tasks.records.evaluation import CategoryRates
+
+_RATES: TypeAdapter[dict[str, CategoryRates]] = TypeAdapter(dict[str, CategoryRates])
+
+
+def rates_table(rates: Mapping[str, CategoryRates]) -> str:
+    """A Markdown table with a row per category and intervals; empty without categories."""
+    if not rates:
+        return ""
+    rows = [
+        f"| {label} | {own.num_prompts} | {own.baseline.spelled()} | {own.attacker.spelled()} "
+        f"| {own.lift.spelled('+.3f')} |"
+        for label, own in rates.items()
+    ]
+    head = ["| category | prompts | untrained | trained | gain |", "|---|---|---|---|---|"]
+    return "\n".join([*head, *rows])
+
+
+def with_categories(page: str, rates: Mapping[str, CategoryRates]) -> str:
+    """A Markdown page with the table below it; without categories the page as it is."""
+    table = rates_table(rates)
+    return f"{page}\n# Attack success by category\n\n{table}\n" if table else page
+
+
+def rates_csv(rates: Mapping[str, CategoryRates]) -> str:
+    """CSV with a row per category: its name, prompts, and value and ends of each rate."""
+    rows = [
+        {
+            "category": label,
+            "num_prompts": own.num_prompts,
+            **own.baseline.flat("untrained"),
+            **own.attacker.flat("trained"),
+            **own.lift.flat("gain"),
+        }
+        for label, own in rates.items()
+    ]
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def category_figures(rates: Mapping[str, CategoryRates], area: str) -> dict[str, float]:
+    """How many categories there are and how far they differ; none without categories.
+
+    Args:
+        rates: By category.
+        area: Before the slash of a figure's name, such as ``final``.
+    """
+    found = [own.attacker.value for own in rates.values()]
+    if not found:
+        return {}
+    return {
+        f"{area}/num_categories": float(len(found)),
+        f"{area}/category_success_rate_min": min(found),
+        f"{area}/category_success_rate_max": max(found),
+    }
+
+
+def read_rates(record: Mapping[str, Any]) -> dict[str, CategoryRates]:
+    """The rates that a JSON file holds."""
+    return _RATES.validate_python(dict(record))
