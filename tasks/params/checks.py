@@ -91,6 +91,8 @@ def _check_signals(params: Params) -> None:
     gives = set(ALL_SIGNALS)
     if "reference" not in resolve("sampler", params.rollouts.sampler.name).gives:
         gives.discard("reference")
+    if not resolve("target", params.system.target.name).can_score:
+        gives.discard("target_logprobs")
     # Reading a file takes a while, so it waits for a reward that asks.
     if "goal" in reward.needs_with(options) and not _have_goals(params.prompts):
         gives.discard("goal")

@@ -344,3 +344,20 @@ def test_a_reward_that_asks_for_goals_looks_into_the_file(tmp_path, header, colu
     else:
         with pytest.raises(ConfigurationError, match="must have prompts with a goal, got none"):
             check_params(params)
+
+
+@pytest.mark.parametrize(("can_score", "weight"), [(True, 0.1), (False, 0.0), (False, 0.1)])
+def test_a_target_that_gives_no_log_probabilities_is_refused_before_anything_runs(
+    monkeypatch, can_score, weight
+):
+    from astra_core.targets.causal_lm import CausalLM
+
+    monkeypatch.setattr(CausalLM, "can_score", can_score)
+    params = Params.read(
+        {"reward": {"name": "adversarial", "options": {"nll_weight": weight}}}, where=""
+    )
+    if can_score or not weight:
+        check_params(params)
+    else:
+        with pytest.raises(ConfigurationError, match="must have a target that gives log-prob"):
+            check_params(params)
