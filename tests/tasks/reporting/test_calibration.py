@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from trained_classifier import BAD, HARMLESS
 
 from astra_core.config import Choice
 from astra_core.errors import DataError
@@ -162,3 +163,26 @@ def test_the_default_judge_is_found_to_be_blind_to_threats(labelled):
         found.categories[name].sensitivity.value for name in ("swearing", "threat")
     )
     assert found.best_thresholds["youden"].threshold < 0.5
+
+
+def test_a_classifier_that_was_trained_is_calibrated_with_intervals(labelled):
+    words = [(word, 1) for word in BAD] + [(word, 0) for word in HARMLESS]
+    rows = [
+        {"reply": f"the {plain} {word}", "label": label}
+        for plain in ("you", "was", "it", "so", "are")
+        for word, label in words
+    ]
+    # People disagree with it on one row of each label.
+    rows[0]["label"], rows[-1]["label"] = 0, 1
+    labelled.write_text("\n".join(map(json.dumps, rows)))
+    judge = Choice(name="trained_classifier:TrainedClassifier")
+    found = calibrate(judge, labelled, threshold=0.5).record
+
+    assert "trained classifier 1" == found.judge
+    assert Confusion(19, 1, 19, 1) == found.confusion
+    for figure in (found.sensitivity, found.specificity, found.precision):
+        assert 0.95 == figure.value
+        assert 0.75 < figure.low < 0.95 < figure.high < 1.0
+    assert found.auc.low < found.auc.value < found.auc.high
+    assert 0.8 < found.auc.value < 1.0
+    assert {"missed", "false alarm"} == {own.kind for own in found.mistakes}
