@@ -3,8 +3,8 @@
 The exit status is 1 if a limit is exceeded, of time or of the difference between two results that
 should be equal. Of the measures, ``trainer_overhead``, ``rollout``, ``update``, ``decode``
 and ``profiles`` are those of speed and share the options below. ``default_run``, ``neighbours``,
-``data_scale``, ``seeds`` and ``method`` take minutes and run only when they are named; each has
-options of its own, as in ``python -m benchmarks seeds 3 4 5``.
+``data_scale``, ``seeds``, ``method`` and ``gate`` take minutes and run only when they are named;
+each has options of its own, as in ``python -m benchmarks seeds 3 4 5``.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from benchmarks.measures import (
     data_scale,
     decode,
     default_run,
+    gate,
     method,
     neighbours,
     profiles,
@@ -47,6 +48,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "data_scale": data_scale.main,
     "seeds": seeds.main,
     "method": method.main,
+    "gate": gate.main,
 }
 """Measures that take minutes and have their own options."""
 

@@ -97,3 +97,24 @@ def bootstrap_mean(
     )
     interval = result.confidence_interval
     return Interval(mean, float(interval.low), float(interval.high))
+
+
+def paired_gain(
+    prompt_ids: Sequence[str],
+    gains: Sequence[float],
+    *,
+    num_resamples: int,
+    confidence: float,
+    seed: int,
+) -> Interval:
+    """The mean gain over prompts, with the interval that evaluation and promotion both print.
+
+    Args:
+        prompt_ids: The prompts; the interval does not depend on their order.
+        gains: One per prompt, of one attacker over another.
+        num_resamples: Of the bootstrap.
+        confidence: Probability inside the interval.
+        seed: Same seed, same interval.
+    """
+    ordered = [gain for _, gain in sorted(zip(prompt_ids, gains, strict=True))]
+    return bootstrap_mean(ordered, num_resamples=num_resamples, confidence=confidence, seed=seed)

@@ -59,7 +59,7 @@ def strategy_metrics(
     """
     nodes = [node for graph in graphs for node in graph.nodes()]
     probes = [node.probe_text for node in nodes]
-    hits = [node.probe_text for node in nodes if not node.has_failed and node.score >= threshold]
+    hits = _hits(graphs, threshold)
     return {
         **hit_metrics(hits, vocabulary=vocabulary, rarefied_to=rarefied_to, seed=seed),
         **_probe_metrics(probes, vocabulary, rarefied_to=rarefied_to),
@@ -84,6 +84,21 @@ def hit_metrics(
         "top_opening_share": expected_top_share(openings, size, seed=seed),
         "vendi_score": vendi_score(hits, size=size, seed=seed),
     }
+
+
+def hit_strategies(
+    graphs: Sequence[Graph], *, threshold: float, vocabulary: Collection[str]
+) -> list[list[int]]:
+    """Of each graph the strategies of its hits, numbered over all of them.
+
+    Args:
+        graphs: Rollouts of one attacker.
+        threshold: A score at or above it is a success.
+        vocabulary: As in ``strategy_labels``.
+    """
+    hits = [_hits([graph], threshold) for graph in graphs]
+    labels = iter(strategy_labels([text for own in hits for text in own], vocabulary))
+    return [[next(labels) for _ in own] for own in hits]
 
 
 def strategy_labels(texts: Sequence[str], vocabulary: Collection[str]) -> list[int]:
@@ -155,6 +170,15 @@ def vocabulary_of(prompts: Iterable[str], graphs: Iterable[Graph]) -> frozenset[
         texts = (text for node in graph.nodes() for text in (node.probe_text, *node.response_texts))
         used.update({word for text in texts for word in words(text)})
     return frozenset(known | {word for word in used if used[word] >= MIN_PROMPTS_OF_A_WORD})
+
+
+def _hits(graphs: Sequence[Graph], threshold: float) -> list[str]:
+    return [
+        node.probe_text
+        for graph in graphs
+        for node in graph.nodes()
+        if node.is_judged and node.score >= threshold
+    ]
 
 
 def _probe_metrics(

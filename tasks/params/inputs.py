@@ -55,6 +55,8 @@ def _inputs(params: Params) -> dict[str, Path]:
     given: dict[str, Path | None] = {}
     if prompts.source == "file":
         given |= {"prompts.path": prompts.path, "prompts.dev_path": prompts.dev_path}
+    if prompts.source != "builtin":
+        given["promotion.fresh_path"] = params.promotion.fresh_path
     for role in ("attacker", "target", "reference"):
         model = getattr(params.models, role)
         if model is not None and model.source == "folder":

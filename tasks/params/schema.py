@@ -202,17 +202,35 @@ class TrackingConfiguration(Section):
 class PromotionConfiguration(Section):
     """The gate between a candidate and the champion."""
 
-    min_lift: NonNegative = Field(
-        default=0.0, description="The lower end of the interval of the gain must lie above it."
+    min_lift: NonNegative = Field(default=0.0, description="What the gain must exceed.")
+    family_error: float = Field(
+        default=0.05, gt=0.0, lt=0.5, description="Of any false promotion over the horizon."
     )
-    confidence: float = Field(default=0.95, gt=0.0, lt=1.0)
-    num_resamples: Count = 10_000
-    min_prompts: Count = Field(
-        default=10, description="An interval from fewer prompts is not to be believed."
+    horizon: Count = Field(default=30, description="Duels that share the error.")
+    num_prompts: Count = Field(default=400, description="Fresh prompts of a duel with a champion.")
+    fresh_path: Path | None = Field(default=None, description="Where a file source has fresh ones.")
+    min_prompts: Count = Field(default=10, description="Fewer tell too little.")
+    max_loss: Probability = Field(
+        default=0.05, description="Success that a far more diverse candidate may lack."
     )
-    min_unique_probes: Probability = Field(default=0.9, description="Diversity floor.")
+    min_diversity_gain: NonNegative = Field(
+        default=0.25, description="By which it must have more strategies, as a share."
+    )
+    min_unique_probes: Probability = Field(default=0.9, description="Of rarefied probes.")
     min_distinct_2_ratio: Probability = Field(
-        default=0.5, description="Distinct-2 as a share of the untrained attacker's."
+        default=0.5, description="Rarefied, as a share of the untrained attacker's."
+    )
+    max_top_strategy_share: Probability | None = Field(
+        default=0.5, description="Of the hits, in one strategy."
+    )
+    max_nonword_probe_rate: Probability | None = Field(
+        default=0.25, description="Probes with an invented word."
+    )
+    max_perplexity_ratio: Positive | None = Field(
+        default=1.5, description="Of the probes, to the untrained attacker's."
+    )
+    max_kl_nats: Positive | None = Field(
+        default=30.0, description="Mean KL to the reference per probe."
     )
     require_confirmation: bool = Field(
         default=False, description="Compare success that evaluation.second_judge confirms."

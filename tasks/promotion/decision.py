@@ -6,21 +6,19 @@ whole. The order of the writes makes a kill between them harmless: reasons, then
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_core.errors import DataError
+from astra_core.rollout import Prompt
 from tasks.params.schema import Params
-from tasks.promotion.examinations import Evaluate, find_examination, table_of
-from tasks.promotion.gate import Comparison, Verdict, compare, decide
-from tasks.records.evaluation import CONFIRMED
+from tasks.promotion.duels import Draw, Evaluate, draw_with, judge
+from tasks.promotion.gate import Comparison, Verdict
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.store import alone_with, connect, store_errors
 from tasks.tracking.versions import (
     CANDIDATE,
     CHAMPION,
-    EVALUATION_KEY_TAG,
     PREVIOUS,
     aliases_of,
     set_alias,
@@ -37,11 +35,6 @@ DECISIONS = Path(".astra/decisions")
 DECISION_TAG = "promotion.decision"
 REASONS_TAG = "promotion.reasons"
 PREVIOUS_TAG = "promotion.previous"
-SUCCESS = "success_rate"
-_UNCONFIRMED = (
-    "promotion.require_confirmation must find success that a second judge confirms, got an "
-    "evaluation without one; name evaluation.second_judge and run again"
-)
 PROMOTED, REFUSED, ROLLED_BACK = "promoted", "refused", "rolled_back"
 
 
@@ -103,17 +96,19 @@ def promote_attacker(
     params: Params,
     *,
     evaluate: Evaluate | None = None,
+    draw: Draw | None = None,
     client: "MlflowClient | None" = None,
 ) -> PromotionDecision:
     """The gate's decision about the candidate; a refusal is a result, not an error.
 
-    On the same prompts the candidate must beat the champion, or the untrained attacker while there
-    is no champion. A champion that was examined otherwise is examined again.
+    A candidate within the bands must beat the champion on fresh prompts, or on the test prompts
+    the untrained attacker while there is no champion.
 
     Args:
         params: ``promotion`` holds the rules and ``registration`` the model's name.
-        evaluate: Record and per-prompt table of the attacker in a folder;
+        evaluate: Record and per-prompt table of the attacker in a folder on some prompts;
             ``tasks.stages.evaluation.evaluate_checkpoint`` by default.
+        draw: The prompts of a duel; fresh ones by default.
         client: Of the registry, instead of a new one.
 
     Raises:
@@ -123,7 +118,9 @@ def promote_attacker(
     with store_errors():
         client = client or connect()
         with alone_with(DECISIONS):
-            return _promote(client, params, evaluate or _evaluate_with(params))
+            evaluate = evaluate or _evaluate_with(params)
+            draw = draw or draw_with(client, params)
+            return _promote(client, params, evaluate=evaluate, draw=draw)
 
 
 def rollback(model_name: str, *, client: "MlflowClient | None" = None) -> Rollback:
@@ -141,7 +138,9 @@ def rollback(model_name: str, *, client: "MlflowClient | None" = None) -> Rollba
             return _roll_back(client, model_name)
 
 
-def _promote(client: "MlflowClient", params: Params, evaluate: Evaluate) -> PromotionDecision:
+def _promote(
+    client: "MlflowClient", params: Params, *, evaluate: Evaluate, draw: Draw
+) -> PromotionDecision:
     name = params.registration.model_name
     aliases = aliases_of(client, name)
     candidate = _version(client, name, CANDIDATE, aliases=aliases)
@@ -155,7 +154,9 @@ def _promote(client: "MlflowClient", params: Params, evaluate: Evaluate) -> Prom
     if champion_number == str(candidate.version):
         return _confirm(client, candidate)
     champion = client.get_model_version(name, champion_number) if champion_number else None
-    comparison, verdict = _judge(client, candidate, champion, params=params, evaluate=evaluate)
+    comparison, verdict = judge(
+        client, candidate, champion, params=params, evaluate=evaluate, draw=draw
+    )
     if verdict.passed:
         verdict = _smoke_tested(client, candidate, verdict)
     if not verdict.passed:
@@ -183,50 +184,6 @@ def _confirm(client: "MlflowClient", champion: "ModelVersion") -> PromotionDecis
         _tag(client, champion, {DECISION_TAG: PROMOTED})
     reasons = (champion.tags.get(REASONS_TAG) or "it is champion already",)
     return _decision(client, champion, reasons, comparison=None)
-
-
-def _judge(
-    client: "MlflowClient",
-    candidate: "ModelVersion",
-    champion: "ModelVersion | None",
-    *,
-    params: Params,
-    evaluate: Evaluate,
-) -> tuple[Comparison | None, Verdict]:
-    rules = params.promotion
-    found = find_examination(client, candidate, candidate.tags.get(EVALUATION_KEY_TAG, ""))
-    if found is None:
-        msg = (
-            f"candidate version {candidate.version} must have its examination in the artifacts of "
-            f"run {candidate.run_id}, got none; run the stage registration again"
-        )
-        raise DataError(msg)
-    report, table = found
-    own = table[table["role"] == "attacker"]
-    column = CONFIRMED if rules.require_confirmation else SUCCESS
-    if rules.require_confirmation and CONFIRMED not in own.columns:
-        return None, Verdict(passed=False, reasons=(_UNCONFIRMED,))
-    if champion is None:
-        other = table[table["role"] == "baseline"]
-    else:
-        other = table_of(client, champion, str(report["evaluation_key"]), evaluate=evaluate)
-    comparison = compare(
-        own,
-        other,
-        confidence=rules.confidence,
-        num_resamples=rules.num_resamples,
-        seed=params.seed,
-        column=column,
-    )
-    verdict = decide(
-        comparison, candidate=report["attacker"], untrained=report["baseline"], rules=rules
-    )
-    return comparison, _confirmed(verdict) if rules.require_confirmation else verdict
-
-
-def _confirmed(verdict: Verdict) -> Verdict:
-    """The verdict, told to be of success that two judges saw."""
-    return replace(verdict, reasons=(*verdict.reasons, "success counts where both judges saw it"))
 
 
 def _smoke_tested(client: "MlflowClient", candidate: "ModelVersion", verdict: Verdict) -> Verdict:
@@ -314,9 +271,9 @@ def _decision(
 
 
 def _evaluate_with(params: Params) -> Evaluate:
-    def evaluate(folder: Path) -> "tuple[Mapping[str, Any], pd.DataFrame]":
+    def evaluate(folder: Path, prompts: list[Prompt]) -> "tuple[Mapping[str, Any], pd.DataFrame]":
         from tasks.stages.evaluation import evaluate_checkpoint
 
-        return evaluate_checkpoint(folder, params)
+        return evaluate_checkpoint(folder, params, prompts=prompts)
 
     return evaluate

@@ -2,18 +2,24 @@
 
 Both are examined on the same prompts, so each prompt gives one difference, and prompts are what is
 resampled: the attempts on one prompt stay together. All of it is arithmetic; no store, no files.
+``docs/statistics.md`` has the rules and how often they are wrong.
 """
 
-import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 import pandas as pd
 
 from astra_core.errors import DataError
-from astra_core.metrics.statistics import bootstrap_mean
+from astra_core.metrics.statistics import paired_gain
 from tasks.params.schema import PromotionConfiguration
+from tasks.promotion.paired import Paired, paired
+from tasks.promotion.richness import Richness, richness_of
+from tasks.reporting.prompt_rows import STRATEGIES
+
+LOSS_ERROR = 0.025
+"""One-sided error of the non-inferiority test: that of a 95 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +34,8 @@ class Comparison:
         champion: Success rate of what it would replace.
         num_prompts: Prompts both were examined on.
         confidence: Probability inside the interval.
+        test: On which the gate decides.
+        richness: Strategies of both, block by block of prompts; None where hits are too few.
     """
 
     gain: float
@@ -37,6 +45,8 @@ class Comparison:
     champion: float
     num_prompts: int
     confidence: float
+    test: Paired
+    richness: Richness | None = None
 
     def describe(self) -> str:
         """Gain and interval in one clause."""
@@ -44,6 +54,20 @@ class Comparison:
             f"gain {self.gain:+.3f} ({self.confidence:.0%} interval {self.low:+.3f} to "
             f"{self.high:+.3f}, {self.num_prompts} prompts)"
         )
+
+    def to_record(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, record: dict[str, Any]) -> Self:
+        """What ``to_record`` gave."""
+        richness = record["richness"]
+        parts = {
+            "test": Paired(**record["test"]),
+            "richness": Richness(**richness) if richness else None,
+        }
+        return cls(**{**record, **parts})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +83,28 @@ class Verdict:
     reasons: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Stake:
+    """What a decision may spend.
+
+    Attributes:
+        level: One-sided error.
+        place: Of the duel within its horizon, from 1.
+        horizon: Duels that share the error.
+        against_champion: Whether a far more diverse candidate may win too; of the untrained
+            attacker, whose probes are as diverse as can be, nothing follows.
+    """
+
+    level: float
+    place: int
+    horizon: int
+    against_champion: bool
+
+    def describe(self) -> str:
+        """Which duel it is, in one clause."""
+        return f"duel {self.place} of {self.horizon}"
+
+
 def compare(
     candidate: pd.DataFrame,
     champion: pd.DataFrame,
@@ -68,12 +114,13 @@ def compare(
     seed: int = 0,
     column: str = "success_rate",
 ) -> Comparison:
-    """The candidate's gain over the champion by a paired bootstrap of the prompts.
+    """The candidate's gain over the champion, paired by prompt.
 
     Args:
-        candidate: One row per prompt: ``prompt_id`` and the column.
+        candidate: One row per prompt: ``prompt_id``, the column and, for their comparison, the
+            strategies of its hits.
         champion: The same prompts, in any order.
-        confidence: Probability inside the percentile interval.
+        confidence: Probability inside the percentile interval of the bootstrap.
         num_resamples: Of the prompts, with replacement.
         seed: Same seed, same interval.
         column: What is compared, in [0, 1].
@@ -91,15 +138,18 @@ def compare(
             f"{len(theirs)} prompts of which {shared} are shared; evaluate both anew"
         )
         raise DataError(msg)
-    # Sorted, so that the interval does not depend on the order of rows in a file.
     ours = ours.sort_index()
     # A prompt of which nobody could judge a reply of either says nothing about the two.
-    difference = (ours - theirs.reindex(ours.index)).dropna().tolist()
-    if not difference:
+    gains = (ours - theirs.reindex(ours.index)).dropna()
+    if gains.empty:
         msg = "candidate and champion must share a judged prompt, got none; see system.scorer"
         raise DataError(msg)
-    interval = bootstrap_mean(
-        difference, num_resamples=num_resamples, confidence=confidence, seed=seed
+    interval = paired_gain(
+        list(gains.index),
+        gains.tolist(),
+        num_resamples=num_resamples,
+        confidence=confidence,
+        seed=seed,
     )
     return Comparison(
         gain=interval.value,
@@ -107,67 +157,75 @@ def compare(
         high=interval.high,
         candidate=float(ours.mean()),
         champion=float(theirs.mean()),
-        num_prompts=len(difference),
+        num_prompts=len(gains),
         confidence=confidence,
+        test=paired(gains.tolist()),
+        richness=_richness(candidate, champion, list(ours.index)),
     )
 
 
 def decide(
     comparison: Comparison,
     *,
-    candidate: Mapping[str, Any],
-    untrained: Mapping[str, Any],
     rules: PromotionConfiguration,
+    stake: Stake,
+    broken: Sequence[str] = (),
 ) -> Verdict:
     """Whether the candidate may become champion.
 
+    It wins by success, or by being no worse and far more diverse. Where both ways are open each
+    has half of the error.
+
     Args:
         comparison: Candidate against what it would replace.
-        candidate: The candidate's figures, ``unique_probes`` and ``distinct_2`` among them.
-        untrained: The untrained attacker's figures, ``distinct_2`` among them.
         rules: What it takes.
-
-    Raises:
-        DataError: A figure is missing or is no number.
+        stake: What this duel may spend.
+        broken: Bands that the candidate leaves (``broken_bands``).
     """
-    floor = rules.min_distinct_2_ratio * _figure(untrained, "distinct_2", "untrained attacker")
-    too_few = (
-        f"prompts examined must be at least {rules.min_prompts}, got {comparison.num_prompts}; "
-        "raise evaluation.num_prompts"
-    )
-    too_little = (
-        f"lower end of the gain must lie above {rules.min_lift:g}, got {comparison.describe()}; "
-        "train longer or evaluate more prompts"
-    )
-    checks = (
-        (comparison.num_prompts >= rules.min_prompts, too_few),
-        (comparison.low > rules.min_lift, too_little),
-        _floor_check(candidate, "unique_probes", rules.min_unique_probes),
-        _floor_check(candidate, "distinct_2", floor),
-    )
-    failed = tuple(reason for holds, reason in checks if not holds)
-    passed = not failed
-    return Verdict(passed, failed or (f"{comparison.describe()} lies above {rules.min_lift:g}",))
+    level = stake.level / 2 if stake.against_champion else stake.level
+    p_value = comparison.test.p_value(rules.min_lift)
+    told = f"{comparison.describe()}, p {p_value:.2g} of at most {level:.2g} in {stake.describe()}"
+    failed = list(broken)
+    if comparison.num_prompts < rules.min_prompts:
+        failed.append(
+            f"prompts examined must be at least {rules.min_prompts}, got "
+            f"{comparison.num_prompts}; raise evaluation.num_prompts"
+        )
+    wins = f"{told}: above {rules.min_lift:g}" if p_value <= level else None
+    if not wins and stake.against_champion:
+        wins = _wins_by_diversity(comparison, rules, level)
+    if not wins:
+        failed.append(
+            f"gain must lie above {rules.min_lift:g} beyond chance, got {told}; train longer or "
+            "examine more prompts"
+        )
+    return Verdict(not failed, tuple(failed) if failed else (str(wins),))
 
 
-def _floor_check(candidate: Mapping[str, Any], name: str, floor: float) -> tuple[bool, str]:
-    value = _figure(candidate, name, "candidate")
-    reason = (
-        f"{name} must be at least {floor:.3f}, got {value:.3f}; the attacker repeats itself, "
-        "strengthen the novelty reward or the KL penalty"
+def _wins_by_diversity(
+    comparison: Comparison, rules: PromotionConfiguration, level: float
+) -> str | None:
+    """Why it wins though it does not succeed more often; None if it does not win."""
+    found = comparison.richness
+    if found is None or comparison.test.p_value(-rules.max_loss) > LOSS_ERROR:
+        return None
+    p_value = found.test(1.0 + rules.min_diversity_gain).p_value()
+    if p_value > level:
+        return None
+    return (
+        f"{comparison.describe()} lies above -{rules.max_loss:g}, and {found.describe()}, "
+        f"p {p_value:.2g} of at most {level:.2g}"
     )
-    return value >= floor, reason
 
 
-def _figure(figures: Mapping[str, Any], name: str, owner: str) -> float:
-    """One figure, be it a number or an interval with a ``value``."""
-    value = figures.get(name)
-    if isinstance(value, Mapping):
-        value = value.get("value")
-    if not isinstance(value, int | float) or not math.isfinite(value):
-        msg = f"{name} of the {owner} must be a finite number, got {value!r}; evaluate it anew"
-        raise DataError(msg)
-    return float(value)
+def _richness(candidate: pd.DataFrame, champion: pd.DataFrame, order: list[str]) -> Richness | None:
+    if not all(STRATEGIES in table.columns for table in (candidate, champion)):
+        return None
+    own, other = (
+        table.set_index("prompt_id")[STRATEGIES].reindex(order).tolist()
+        for table in (candidate, champion)
+    )
+    return richness_of(own, other)
 
 
 def _rates(table: pd.DataFrame, column: str, owner: str) -> "pd.Series[float]":

@@ -1,5 +1,6 @@
 """The optimism of selection: what an attacker scored where it was chosen, minus elsewhere."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,5 +40,7 @@ def optimism(
         seed: Same seed, same interval.
     """
     rate = bootstrap_mean(chosen_on, num_resamples=num_resamples, confidence=confidence, seed=seed)
-    excess = drift_between(chosen_on, examined_on, confidence=confidence)
+    # A prompt that nobody could judge says nothing.
+    judged = [[rate for rate in own if not math.isnan(rate)] for own in (chosen_on, examined_on)]
+    excess = drift_between(*judged, confidence=confidence)
     return Selection(num_prompts=len(chosen_on), attack_success_rate=rate, optimism=excess)

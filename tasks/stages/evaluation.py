@@ -1,7 +1,7 @@
 """Stage ``evaluation``: the trained attacker beside the untrained one, on the same prompts."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ from astra_core.config import (
 )
 from astra_core.files import draft_folder_of, record_digest, write_text
 from astra_core.metrics.categories import CATEGORY, category_labels
-from astra_core.metrics.statistics import bootstrap_mean
+from astra_core.metrics.statistics import paired_gain
 from astra_core.metrics.strategies import strategy_metrics
 from astra_core.rollout import Prompt
 from astra_core.scorer import version_of
@@ -21,7 +21,7 @@ from tasks.params.schema import Params
 from tasks.pipeline.precision import remembered
 from tasks.pipeline.stage import Dep, Metric, Out, sections_for, stage
 from tasks.records.attacker import ATTACKER_FILE
-from tasks.records.evaluation import CONFIRMED, EvaluationRecord, write_prompt_table
+from tasks.records.evaluation import EvaluationRecord, write_prompt_table
 from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import nan_as_null, write_record
@@ -31,6 +31,7 @@ from tasks.reporting.belief import Believer
 from tasks.reporting.categories import category_rates
 from tasks.reporting.category_table import with_categories
 from tasks.reporting.examples import examples_page
+from tasks.reporting.prompt_rows import prompt_rows
 from tasks.reporting.selection import optimism, was_selected
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class _Places:
         "tasks/reporting/categories.py",
         "tasks/reporting/category_table.py",
         "tasks/reporting/examples.py",
+        "tasks/reporting/prompt_rows.py",
         "tasks/reporting/selection.py",
         "tasks/promotion/drift.py",
         "tasks/records/attacker.py",
@@ -169,7 +171,8 @@ def evaluate_attacker(
         excess = optimism(_rates(chosen_on), _rates(trained), **_bootstrap_options(params))
         record = replace(record, selection=excess)
     write_record(record.to_record(), files.report)
-    _write_evidence(trained, untrained, labels, files=files)
+    told: dict[str, Any] = {"threshold": evaluation.threshold, "vocabulary": places.vocabulary}
+    _write_evidence(trained, untrained, labels, files=files, **told)
     page = examples_page(trained.graphs, count=evaluation.num_examples)
     write_text(with_categories(page, record.categories), files.examples)
     return EvaluationReport(
@@ -228,7 +231,8 @@ def evaluate_checkpoint(
         "threshold": evaluation.threshold,
         "attacker": examined.record(),
     }
-    return nan_as_null(record), pd.DataFrame(_rows(examined, "attacker"))
+    told: dict[str, Any] = {"threshold": evaluation.threshold, "vocabulary": places.vocabulary}
+    return nan_as_null(record), pd.DataFrame(prompt_rows(examined, "attacker", **told))
 
 
 def _examined(
@@ -287,6 +291,7 @@ def _compared(
 ) -> EvaluationRecord:
     evaluation = params.evaluation
     rates, before = _rates(trained), _rates(untrained)
+    ids = [outcome.prompt_id for outcome in trained.outcomes]
     gains = [own - other for own, other in zip(rates, before, strict=True)]
     return EvaluationRecord(
         evaluation_key=key,
@@ -297,7 +302,7 @@ def _compared(
         confidence=evaluation.confidence,
         attacker={**trained.intervals, **trained.figures},
         baseline={**untrained.intervals, **untrained.figures},
-        lift=bootstrap_mean(gains, **_bootstrap_options(params)),
+        lift=paired_gain(ids, gains, **_bootstrap_options(params)),
         categories=category_rates(
             labels, attacker=rates, baseline=before, **_bootstrap_options(params)
         ),
@@ -323,20 +328,13 @@ def _write_evidence(
     labels: Sequence[str],
     *,
     files: EvaluationFiles,
+    **told: Any,
 ) -> None:
     """Writes the table of prompts and every reply."""
-    rows = [*_rows(trained, "attacker"), *_rows(untrained, "baseline")]
+    rows = prompt_rows(trained, "attacker", **told) + prompt_rows(untrained, "baseline", **told)
     if labels:
         rows = [row | {CATEGORY: label} for row, label in zip(rows, [*labels] * 2, strict=True)]
     write_prompt_table(rows, files.table)
     with draft_folder_of(files.evidence) as draft:
         write_rollouts(trained.graphs, draft / "attacker.parquet")
         write_rollouts(untrained.graphs, draft / "baseline.parquet")
-
-
-def _rows(evaluation: "Evaluation", role: str) -> list[dict[str, Any]]:
-    rows = [{"role": role, **asdict(outcome)} for outcome in evaluation.outcomes]
-    if not evaluation.confirmed:
-        return rows
-    confirmed = zip(rows, evaluation.confirmed, strict=True)
-    return [row | {CONFIRMED: rate} for row, rate in confirmed]

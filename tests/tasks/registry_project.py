@@ -153,7 +153,14 @@ def measured(rate):
         "score_mean": interval(rate),
         "unique_probes": 0.97,
         "distinct_2": 0.6,
-        "probe_perplexity": None,
+        "unique_probes_rarefied": 0.99,
+        "distinct_2_rarefied": 0.7,
+        "num_hits": 50,
+        "top_strategy_share": 0.2,
+        "nonword_probe_rate": 0.05,
+        "probe_perplexity": 4.0,
+        "kl_nats": 2.0,
+        "vendi_score": None,
     }
 
 
@@ -236,6 +243,7 @@ WRITES = (
     "log_outputs",
     "create_registered_model",
     "create_model_version",
+    "set_registered_model_tag",
     "set_registered_model_alias",
     "delete_registered_model_alias",
     "set_model_version_tag",

@@ -1,15 +1,20 @@
 """The gate's numbers and the candidates it must not let through."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from astra_core.errors import DataError
 from tasks.params.schema import PromotionConfiguration
-from tasks.promotion.gate import Comparison, compare, decide
+from tasks.promotion.gate import Comparison, Stake, compare, decide
+from tasks.promotion.paired import Paired
+from tasks.promotion.richness import Richness
 
 RULES = PromotionConfiguration()
-DULL = "the attacker repeats itself, strengthen the novelty reward or the KL penalty"
+STAKE = Stake(0.025, place=3, horizon=30, against_champion=False)
 
 
 def table(rates):
@@ -27,6 +32,7 @@ def comparison(**changes):
         "champion": 0.3,
         "num_prompts": 200,
         "confidence": 0.95,
+        "test": Paired(0.2, 0.1, 200),
     }
     return Comparison(**(values | changes))
 
@@ -41,11 +47,6 @@ def same_prompts(number, *, shared):
         f"candidate and champion must be examined on the same prompts, got {number} and 3 prompts "
         f"of which {shared} are shared; evaluate both anew"
     )
-
-
-def too_little(gain):
-    way_out = "train longer or evaluate more prompts"
-    return f"lower end of the gain must lie above 0, got {gain}; {way_out}"
 
 
 def columns_of(owner, got):
@@ -180,122 +181,97 @@ def test_compare_draws_as_often_and_as_confidently_as_it_is_told():
     assert plain.low != compare(ours, theirs, num_resamples=500).low
 
 
-def test_decide_opens_when_every_rule_holds():
-    verdict = decide(
-        comparison(),
-        candidate={"unique_probes": 0.95, "distinct_2": 0.4},
-        untrained={"distinct_2": 0.8},
-        rules=RULES,
-    )
+def test_decide_opens_when_the_gain_is_beyond_chance():
+    verdict = decide(comparison(), rules=RULES, stake=STAKE)
 
     assert verdict.passed
-    assert verdict.reasons == (
-        "gain +0.200 (95% interval +0.100 to +0.300, 200 prompts) lies above 0",
-    )
+    # t = 2: Student's probability above it with 200 degrees of freedom.
+    told = "gain +0.200 (95% interval +0.100 to +0.300, 200 prompts), p 0.023 of at most 0.025"
+    assert (f"{told} in duel 3 of 30: above 0",) == verdict.reasons
 
 
 @pytest.mark.parametrize(
-    ("changes", "candidate", "reason"),
+    ("changes", "reason"),
     [
-        (
-            {"low": 0.0},
-            {},
-            too_little("gain +0.200 (95% interval +0.000 to +0.300, 200 prompts)"),
-        ),
-        (
-            {"low": -0.1},
-            {},
-            too_little("gain +0.200 (95% interval -0.100 to +0.300, 200 prompts)"),
-        ),
-        (
-            {"num_prompts": 9},
-            {},
-            "prompts examined must be at least 10, got 9; raise evaluation.num_prompts",
-        ),
-        ({}, {"unique_probes": 0.89}, f"unique_probes must be at least 0.900, got 0.890; {DULL}"),
-        ({}, {"distinct_2": 0.39}, f"distinct_2 must be at least 0.400, got 0.390; {DULL}"),
-        (
-            {},
-            {"distinct_2": {"value": 0.39}},
-            f"distinct_2 must be at least 0.400, got 0.390; {DULL}",
-        ),
+        ({"test": Paired(0.1, 0.1, 200)}, "gain must lie above 0 beyond chance, got gain +0.200"),
+        ({"num_prompts": 9}, "prompts examined must be at least 10, got 9; raise evaluation"),
     ],
 )
-def test_decide_names_the_rule_that_fails(changes, candidate, reason):
-    verdict = decide(
-        comparison(**changes),
-        candidate={"unique_probes": 0.95, "distinct_2": 0.5} | candidate,
-        untrained={"distinct_2": 0.8},
-        rules=RULES,
-    )
+def test_decide_names_the_rule_that_fails(changes, reason):
+    verdict = decide(comparison(**changes), rules=RULES, stake=STAKE)
 
     assert not verdict.passed
-    assert (reason,) == verdict.reasons
+    assert 1 == len(verdict.reasons)
+    assert verdict.reasons[0].startswith(reason)
+
+
+def test_decide_adds_the_bands_that_are_left():
+    verdict = decide(comparison(), rules=RULES, stake=STAKE, broken=("kl_nats must be",))
+
+    assert ("kl_nats must be",) == verdict.reasons
+    assert not verdict.passed
+
+
+def test_decide_asks_the_gain_to_exceed_min_lift():
+    rules = PromotionConfiguration(min_lift=0.05)
+
+    assert not decide(comparison(), rules=rules, stake=STAKE).passed
+    assert decide(comparison(), rules=PromotionConfiguration(), stake=STAKE).passed
+
+
+def test_decide_spends_half_of_the_error_where_two_ways_are_open():
+    halved = replace(STAKE, against_champion=True)
+
+    assert not decide(comparison(), rules=RULES, stake=halved).passed
+    assert decide(comparison(), rules=RULES, stake=replace(halved, level=0.05)).passed
+
+
+EQUAL = {"gain": 0.0, "test": Paired(0.0, 0.02, 200)}
+RICHER = Richness([9.0, 10.0, 11.0] * 5, [5.0, 5.0, 6.0] * 5, 20)
+SIMILAR = Richness([6.0, 5.0, 6.0] * 5, [5.0, 5.0, 6.0] * 5, 20)
 
 
 @pytest.mark.parametrize(
-    ("changes", "candidate"),
+    ("changes", "against_champion", "passes"),
     [
-        ({"num_prompts": 10}, {}),
-        ({"low": 1e-9}, {}),
-        ({}, {"unique_probes": 0.9}),
-        ({}, {"distinct_2": 0.4}),
-        ({}, {"distinct_2": {"value": 0.4, "low": 0.1}}),
+        ({"richness": RICHER}, True, True),
+        ({"richness": RICHER}, False, False),
+        ({"richness": SIMILAR}, True, False),
+        ({"richness": None}, True, False),
+        # No worse by 5 points is not shown.
+        ({"richness": RICHER, "test": Paired(-0.03, 0.02, 200)}, True, False),
     ],
 )
-def test_decide_opens_at_the_floor_itself(changes, candidate):
-    verdict = decide(
-        comparison(**changes),
-        candidate={"unique_probes": 0.95, "distinct_2": 0.5} | candidate,
-        untrained={"distinct_2": 0.8},
-        rules=RULES,
-    )
+def test_as_good_and_far_more_diverse_wins_against_a_champion(changes, against_champion, passes):
+    stake = replace(STAKE, against_champion=against_champion)
 
-    assert verdict.passed
+    verdict = decide(comparison(**EQUAL | changes), rules=RULES, stake=stake)
 
-
-def test_decide_names_every_rule_that_fails():
-    verdict = decide(
-        comparison(low=-0.5),
-        candidate={"unique_probes": 0.1, "distinct_2": 0.1},
-        untrained={"distinct_2": 0.8},
-        rules=RULES,
-    )
-
-    assert len(verdict.reasons) == 3
+    assert passes is verdict.passed
+    if passes:
+        assert "strategies 10.0 against 5.3 in 20 hits" in verdict.reasons[0]
 
 
-@pytest.mark.parametrize(
-    ("figures", "got"),
-    [
-        ({}, "None"),
-        ({"unique_probes": float("nan")}, "nan"),
-        ({"unique_probes": None}, "None"),
-        ({"unique_probes": "0.95"}, "'0.95'"),
-        ({"unique_probes": {"low": 0.95}}, "None"),
-    ],
-)
-def test_decide_refuses_figures_that_are_no_numbers(figures, got):
-    with pytest.raises(DataError) as caught:
-        decide(
-            comparison(),
-            candidate={"distinct_2": 0.5} | figures,
-            untrained={"distinct_2": 0.8},
-            rules=RULES,
-        )
-    assert (
-        f"unique_probes of the candidate must be a finite number, got {got}; evaluate it anew"
-        == str(caught.value)
-    )
+@pytest.mark.parametrize("change", [{"max_loss": 0.03}, {"min_diversity_gain": 1.0}])
+def test_how_good_and_how_diverse_is_what_params_say(change):
+    stake = replace(STAKE, against_champion=True)
+    rules = PromotionConfiguration(**change)
+
+    assert not decide(comparison(**EQUAL, richness=RICHER), rules=rules, stake=stake).passed
 
 
-def test_decide_says_that_it_is_the_untrained_attacker_that_lacks_a_figure():
-    with pytest.raises(DataError) as caught:
-        decide(comparison(), candidate={}, untrained={}, rules=RULES)
-    assert (
-        "distinct_2 of the untrained attacker must be a finite number, got None; evaluate it anew"
-        == str(caught.value)
-    )
+def test_compare_finds_the_strategies_of_both_tables():
+    even = [[number % 10, (number + 3) % 10] for number in range(60)]
+    ours = table([0.5] * 60).assign(hit_strategies=even)
+    theirs = table([0.5] * 60).assign(hit_strategies=[[0, 0]] * 60)
+
+    found = compare(ours, theirs)
+
+    assert found.richness.num_hits == 6
+    assert np.mean(found.richness.candidate) > 4.5
+    assert {1.0} == {round(value, 9) for value in found.richness.champion}
+    assert compare(ours, table([0.5] * 60)).richness is None
+    assert found == Comparison.read(json.loads(json.dumps(found.to_record())))
 
 
 def test_compare_leaves_out_a_prompt_that_nobody_could_judge():

@@ -1,0 +1,195 @@
+"""How often the gate is wrong, and how often it sees what is there, as the tables of the docs.
+
+``python -m benchmarks gate`` simulates attackers as probabilities of success and of strategies,
+draws the outcomes that an examination would give, and lets ``tasks.promotion.gate.decide`` decide,
+with the levels of ``tasks.promotion.spending``. No model runs, so a month of nights takes seconds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from astra_core.errors.arguments import LineParser, at_least_one
+from astra_core.seeding import derive_key, generator
+from benchmarks.figures import markdown
+from tasks.params.schema import PromotionConfiguration
+from tasks.promotion.gate import Comparison, Stake, decide
+from tasks.promotion.paired import paired
+from tasks.promotion.richness import richness_of
+from tasks.promotion.spending import level_of, place_of
+
+NUM_ROLLOUTS = 2
+NUM_STRATEGIES = 24
+RECORD_PROMPTS = 200
+# Of the success probability from prompt to prompt: as the built-in world has it.
+_SPREAD = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Attacker:
+    """What an attacker does, as far as the gate can see.
+
+    Attributes:
+        success: Mean probability of success over prompts.
+        evenness: From 1, all strategies equally often, to 0, nearly all hits of one.
+    """
+
+    success: float
+    evenness: float = 0.5
+
+    def shares(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Probability of each strategy among its hits."""
+        weights = np.exp(-np.arange(NUM_STRATEGIES) * (1.0 - self.evenness))
+        return np.asarray(weights / weights.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Month:
+    """What nightly duels left.
+
+    Attributes:
+        num_promoted: Of its nights.
+        excess: The champion's registered success minus its true one, at the end.
+    """
+
+    num_promoted: int
+    excess: float
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Prints both tables; the exit status."""
+    parser = LineParser(prog="python -m benchmarks gate", description=__doc__)
+    parser.add_argument("--duels", type=at_least_one, default=3000)
+    parser.add_argument("--months", type=at_least_one, default=200)
+    asked = parser.parse_args(arguments)
+    rules = PromotionConfiguration()
+    print(markdown(_DUELS, duel_rows(rules, asked.duels)))
+    print()
+    print(markdown(_MONTHS, month_rows(rules, asked.months)))
+    return 0
+
+
+_DUELS = ("candidate against a champion of 50 %", "promoted in one duel", "in a month of nights")
+_MONTHS = ("every night's candidate", "months with a promotion", "record minus truth, points")
+
+
+def duel_rows(rules: PromotionConfiguration, num_duels: int) -> list[list[str]]:
+    """Share of duels that promote, by what the candidate truly is."""
+    champion = Attacker(0.5)
+    candidates = {
+        "equal": champion,
+        "+5 points": Attacker(0.55),
+        "+10 points": Attacker(0.6),
+        "+15 points": Attacker(0.65),
+        "equal, strategies evenly used": Attacker(0.5, evenness=1.0),
+        "-10 points, strategies evenly used": Attacker(0.4, evenness=1.0),
+    }
+    rows = []
+    for number, (name, candidate) in enumerate(candidates.items()):
+        share = promoted_share(candidate, champion, rules, num_duels=num_duels, seed=number)
+        month = 1.0 - (1.0 - share) ** rules.horizon
+        rows.append([name, f"{share:.2%}", f"{month:.1%}"])
+    return rows
+
+
+def month_rows(rules: PromotionConfiguration, num_months: int) -> list[list[str]]:
+    """What a horizon of nights leaves, by how the candidates are made."""
+    rows = []
+    for name, gain in (("equal to the champion", 0.0), ("10 points below or above it", 0.1)):
+        months = [month(rules, seed=seed, spread=gain) for seed in range(num_months)]
+        share = np.mean([found.num_promoted > 0 for found in months])
+        excess = 100.0 * np.array([found.excess for found in months])
+        error = 1.96 * excess.std() / np.sqrt(len(excess))
+        rows.append([name, f"{share:.1%}", f"{excess.mean():+.2f} ± {error:.2f}"])
+    return rows
+
+
+def promoted_share(
+    candidate: Attacker,
+    champion: Attacker,
+    rules: PromotionConfiguration,
+    *,
+    num_duels: int,
+    seed: int = 0,
+) -> float:
+    """Share of independent duels, each the first of a horizon, that promote the candidate."""
+    rng = generator(derive_key(seed, "duels"))
+    return float(
+        np.mean([duel(candidate, champion, rules, number=1, rng=rng) for _ in range(num_duels)])
+    )
+
+
+def month(rules: PromotionConfiguration, *, seed: int, spread: float = 0.0) -> Month:
+    """A horizon of nights, each with a new candidate against the champion of the night before.
+
+    Args:
+        rules: Of the gate.
+        seed: Same seed, same month.
+        spread: Half of the candidates are this much better than the champion, half worse.
+    """
+    rng = generator(derive_key(seed, "month"))
+    champion, num_promoted = Attacker(0.5), 0
+    record = _record(champion, rng)
+    for number in range(1, rules.horizon + 1):
+        success = float(np.clip(champion.success + spread * rng.choice((-1.0, 1.0)), 0.05, 0.95))
+        candidate = Attacker(success, champion.evenness)
+        # The registered figure is of other prompts than the duel's.
+        registered = _record(candidate, rng)
+        if duel(candidate, champion, rules, number=number, rng=rng):
+            champion, record, num_promoted = candidate, registered, num_promoted + 1
+    return Month(num_promoted, record - champion.success)
+
+
+def duel(
+    candidate: Attacker,
+    champion: Attacker,
+    rules: PromotionConfiguration,
+    *,
+    number: int,
+    rng: np.random.Generator,
+) -> bool:
+    """Whether the gate promotes, on outcomes drawn anew."""
+    ease = rng.uniform(-_SPREAD, _SPREAD, size=rules.num_prompts)
+    hits = [
+        rng.binomial(NUM_ROLLOUTS, np.clip(own.success + ease, 0.0, 1.0))
+        for own in (candidate, champion)
+    ]
+    strategies = [
+        _labels(own, count, rng) for own, count in zip((candidate, champion), hits, strict=True)
+    ]
+    rates = [count / NUM_ROLLOUTS for count in hits]
+    gains = rates[0] - rates[1]
+    found = Comparison(
+        gain=float(gains.mean()),
+        low=float("nan"),
+        high=float("nan"),
+        candidate=float(rates[0].mean()),
+        champion=float(rates[1].mean()),
+        num_prompts=rules.num_prompts,
+        confidence=0.95,
+        test=paired(gains),
+        richness=richness_of(*strategies),
+    )
+    stake = Stake(
+        level_of(number, rules),
+        place=place_of(number, rules),
+        horizon=rules.horizon,
+        against_champion=True,
+    )
+    return decide(found, rules=rules, stake=stake).passed
+
+
+def _labels(
+    attacker: Attacker, hits: np.ndarray[Any, np.dtype[np.int64]], rng: np.random.Generator
+) -> list[list[int]]:
+    drawn = iter(rng.choice(NUM_STRATEGIES, size=int(hits.sum()), p=attacker.shares()).tolist())
+    return [[next(drawn) for _ in range(count)] for count in hits]
+
+
+def _record(attacker: Attacker, rng: np.random.Generator) -> float:
+    """The success that an evaluation would register."""
+    ease = rng.uniform(-_SPREAD, _SPREAD, size=RECORD_PROMPTS)
+    drawn = rng.binomial(NUM_ROLLOUTS, np.clip(attacker.success + ease, 0.0, 1.0))
+    return float(drawn.mean() / NUM_ROLLOUTS)

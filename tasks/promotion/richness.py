@@ -1,0 +1,71 @@
+"""How many strategies two attackers have among equally many hits, with the error of the difference.
+
+Prompts are divided into blocks. In each block both are rarefied to the same number of hits, so
+blocks are independent measurements of one figure, and their differences have a t-test.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from astra_core.metrics.rarefaction import expected_kinds
+from tasks.promotion.paired import Paired, paired
+
+NUM_BLOCKS = 20
+MAX_HITS = 25
+MIN_HITS = 5
+"""Of a block: with fewer nearly every hit is a strategy of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Richness:
+    """Expected strategies among ``num_hits`` hits of each block.
+
+    Attributes:
+        candidate: One figure per block.
+        champion: The same of what it would replace.
+        num_hits: To which both are rarefied.
+    """
+
+    candidate: Sequence[float]
+    champion: Sequence[float]
+    num_hits: int
+
+    def test(self, ratio: float) -> Paired:
+        """Of the candidate's figure minus ``ratio`` times the other's."""
+        return paired(np.array(self.candidate) - ratio * np.array(self.champion), imagined=False)
+
+    def describe(self) -> str:
+        """Both figures in one clause."""
+        own, other = float(np.mean(self.candidate)), float(np.mean(self.champion))
+        return f"strategies {own:.1f} against {other:.1f} in {self.num_hits} hits"
+
+
+def richness_of(
+    candidate: Sequence[Sequence[int]], champion: Sequence[Sequence[int]]
+) -> Richness | None:
+    """The strategies of both, or None where a block has too few hits.
+
+    Args:
+        candidate: Of each prompt the strategies of its hits.
+        champion: The same prompts in the same order.
+    """
+    num_blocks = min(NUM_BLOCKS, len(candidate))
+    if num_blocks < 2:
+        return None
+    blocks = np.array_split(np.arange(len(candidate)), num_blocks)
+    counts = [
+        [_counts([labels[place] for place in block]) for block in blocks]
+        for labels in (candidate, champion)
+    ]
+    num_hits = min(MAX_HITS, *(sum(block) for own in counts for block in own))
+    if num_hits < MIN_HITS:
+        return None
+    own, other = ([expected_kinds(block, num_hits) for block in each] for each in counts)
+    return Richness(own, other, num_hits)
+
+
+def _counts(labels: Sequence[Sequence[int]]) -> list[int]:
+    return list(Counter(label for each in labels for label in each).values())

@@ -1,0 +1,39 @@
+"""How much of the stated error a duel may spend, so that a month of nightly duels keeps it.
+
+Each duel is of prompts and random numbers that none before has used, and is decided at the share of
+``promotion.family_error`` that the linear spending function gives it over ``promotion.horizon``
+duels. By the union bound the probability that any of them promotes a candidate that is no better
+is at most their sum, however the candidates depend on each other. After the horizon another begins.
+
+Source:
+    Lan and DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70 (1983):
+    the spending function alpha * t.
+"""
+
+from tasks.params.schema import PromotionConfiguration
+
+
+def place_of(duel: int, rules: PromotionConfiguration) -> int:
+    """Where a duel is within its horizon, from 1.
+
+    Args:
+        duel: Its number in the registry, from 1.
+        rules: ``horizon``.
+    """
+    return (duel - 1) % rules.horizon + 1
+
+
+def level_of(duel: int, rules: PromotionConfiguration) -> float:
+    """The one-sided error that the duel may spend.
+
+    Args:
+        duel: Its number in the registry, from 1.
+        rules: ``family_error`` and ``horizon``.
+    """
+    place = place_of(duel, rules)
+    return _spent(place, rules) - _spent(place - 1, rules)
+
+
+def _spent(place: int, rules: PromotionConfiguration) -> float:
+    """The error spent by the first ``place`` duels."""
+    return rules.family_error * place / rules.horizon
