@@ -139,7 +139,7 @@ def month(rules: PromotionConfiguration, *, seed: int, spread: float = 0.0) -> M
         registered = _record(candidate, rng)
         if duel(candidate, champion, rules, number=number, rng=rng):
             champion, record, num_promoted = candidate, registered, num_promoted + 1
-    return Month(num_promoted, record - champion.success)
+    return Month(num_promoted, record - _truth(champion))
 
 
 def duel(
@@ -193,3 +193,9 @@ def _record(attacker: Attacker, rng: np.random.Generator) -> float:
     ease = rng.uniform(-_SPREAD, _SPREAD, size=RECORD_PROMPTS)
     drawn = rng.binomial(NUM_ROLLOUTS, np.clip(attacker.success + ease, 0.0, 1.0))
     return float(drawn.mean() / NUM_ROLLOUTS)
+
+
+def _truth(attacker: Attacker) -> float:
+    """The success over all prompts; of a strong attacker the easiest can be no easier than sure."""
+    ease = np.linspace(-_SPREAD, _SPREAD, 1001)
+    return float(np.clip(attacker.success + ease, 0.0, 1.0).mean())
