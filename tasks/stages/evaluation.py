@@ -155,7 +155,6 @@ def evaluate_attacker(
 ) -> EvaluationReport:
     """Rolls both attackers out on the test prompts and writes what they scored."""
     evaluation = params.evaluation
-    # Not of dev, whose figures chose the checkpoint and perhaps the settings.
     prompts = read_prompts(files.valid / "test.parquet", limit=evaluation.num_prompts)
     params = replace(params, system=remembered(params.system, files.attacker / ATTACKER_FILE))
     places = _Places(files.base, read_vocabulary(files.valid, files.rollouts))
@@ -314,12 +313,8 @@ def _rates(evaluation: "Evaluation") -> list[float]:
 
 
 def _bootstrap_options(params: EvaluationParams) -> dict[str, Any]:
-    evaluation = params.evaluation
-    return {
-        "num_resamples": evaluation.num_resamples,
-        "confidence": evaluation.confidence,
-        "seed": params.training_seed,
-    }
+    chosen = params.evaluation.model_dump(include={"num_resamples", "confidence"})
+    return chosen | {"seed": params.training_seed}
 
 
 def _write_evidence(
