@@ -42,6 +42,18 @@ class TargetError(RolloutError):
     """The target did not answer."""
 
 
+class AuthorizationError(AstraError, RuntimeError):
+    """A target's address is none that may be attacked."""
+
+
+class BudgetError(AstraError, RuntimeError):
+    """What a target may cost is spent; a training then ends, and all else stops."""
+
+
+class ChangedTargetError(AstraError, RuntimeError):
+    """The target is another model than it was."""
+
+
 class ScorerError(RolloutError):
     """The scorer did not return scores."""
 

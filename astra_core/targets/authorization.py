@@ -1,0 +1,68 @@
+"""Which address a target may be asked at: loopback always, any other host where it is authorised.
+
+The address is read strictly, by one pattern, so that what is checked here and what a client
+connects to cannot be two things.
+"""
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from astra_core.config import Section
+from astra_core.errors import AuthorizationError
+from astra_core.errors.excerpt import excerpt
+
+_ADDRESS = re.compile(r"https?://(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?(/[\w.~/%-]*)?")
+
+
+class Authorization(Section):
+    """Who answers for the target, and at which hosts it may be attacked."""
+
+    owner: str = Field(min_length=1, description="Who owns the model and agreed to the test.")
+    note: str = Field(min_length=1, description="The agreement: a ticket, a contract, a mail.")
+    hosts: tuple[str, ...] = Field(min_length=1, description="Exact host names, without port.")
+
+
+def check_address(address: str, authorization: Authorization | None) -> bool:
+    """True for an address on this machine, False for another that is authorised; opens no socket.
+
+    Args:
+        address: As ``http://127.0.0.1:8000/v1``.
+        authorization: What names other hosts than this machine; None for nothing.
+
+    Raises:
+        AuthorizationError: It is no plain address, or its host is not authorised.
+    """
+    if not _ADDRESS.fullmatch(address):
+        # A password in it would be shown: only its beginning is.
+        shown = excerpt(address.rpartition("@")[2])
+        msg = (
+            "target 'endpoint': base_url must be http(s)://host[:port][/path] without user or "
+            f"query, got {shown}; put a key into key_env or key_file"
+        )
+        raise AuthorizationError(msg)
+    host = (urlsplit(address).hostname or "").lower()
+    if is_loopback(host):
+        return True
+    allowed = [each.lower() for each in authorization.hosts] if authorization else []
+    if host not in allowed:
+        msg = (
+            f"target 'endpoint': authorization must name the host {host}, got {allowed or 'none'}; "
+            "attack only what you may: authorization: {owner: ..., note: ..., hosts: ["
+            + host
+            + "]}"
+        )
+        raise AuthorizationError(msg)
+    return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine: ``localhost`` or a loopback address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

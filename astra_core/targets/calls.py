@@ -1,0 +1,255 @@
+"""Calls of a target elsewhere: several at once, retried, kept before they are used, in order.
+
+What one call is, ``Ask``, is the business of the target; all else is the same for an endpoint and
+for a program.
+"""
+
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from astra_core.config import Count, NonNegative, Positive, Section
+from astra_core.errors import BudgetError
+from astra_core.rollout import Failure
+from astra_core.targets.budget import Budget, Prices, Purse
+from astra_core.targets.kept import Kept, KeptReplies
+from astra_core.targets.pace import Pace
+
+REPLIES = Path(".astra/replies")
+_LONGEST_BACKOFF_S = 60.0
+_CHARACTERS_PER_TOKEN = 4  # where nobody has counted
+
+
+class CallOptions(Section):
+    """How a target elsewhere is called; none of it changes what a reply is."""
+
+    concurrency: int = Field(default=8, ge=1, le=1024, description="Calls at once.")
+    timeout_s: Positive = Field(default=60.0, description="Of one try, to the last byte.")
+    retries: int = Field(
+        default=4, ge=0, le=100, description="Further tries after a 429, a 5xx, a timeout."
+    )
+    backoff_s: NonNegative = Field(
+        default=1.0, description="Before the second try; doubles, with jitter, up to a minute."
+    )
+    max_wait_s: NonNegative = Field(
+        default=120.0, description="A longer Retry-After is not waited for: the call has failed."
+    )
+    requests_per_minute: Positive | None = None
+    tokens_per_minute: Positive | None = None
+    max_reply_bytes: Count = Field(default=1 << 20, description="A longer answer is cut off.")
+    budget: Budget = Budget()
+    prices: Prices | None = None
+    replies: Path = Field(default=REPLIES, description="Folder in which replies are kept.")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked once.
+
+    Attributes:
+        key: Names target, conversation, generation and the random key of the reply.
+        body: What the target is sent, as JSON.
+        tokens: About how many it reads and writes.
+    """
+
+    key: str
+    body: Mapping[str, Any]
+    tokens: int = 0
+
+
+class CallError(Exception):
+    """A try that gave no reply.
+
+    Args:
+        kind: As ``Failure.kind``.
+        words: What happened, without text of the conversation.
+        is_final: True where another try would end the same.
+        wait_s: What the other side asks to wait.
+    """
+
+    def __init__(
+        self, kind: str, words: str, *, is_final: bool = False, wait_s: float = 0.0
+    ) -> None:
+        super().__init__(words)
+        self.kind = kind
+        self.words = words
+        self.is_final = is_final
+        self.wait_s = wait_s
+
+
+def call_error(kind: str, words: str, *, is_final: bool = False, wait_s: float = 0.0) -> CallError:
+    """The error of a try; see ``CallError``."""
+    return CallError(kind, words, is_final=is_final, wait_s=wait_s)
+
+
+Ask = Callable[[Question], Kept]
+"""One try: the reply, or ``CallError``. Called in several threads."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What this process did; a log's figures, which a kill loses."""
+
+    calls: int = 0
+    kept: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+
+
+class Calls:
+    """Answers questions, from the kept replies or by asking.
+
+    Args:
+        subject: What to call the target in an error, such as ``target 'endpoint'``.
+        options: Of the calls.
+        ask: Makes one try.
+        file: The name of the file of kept replies, without its ending.
+    """
+
+    def __init__(self, subject: str, options: CallOptions, ask: Ask, *, file: str) -> None:
+        self.subject = subject
+        self.options = options
+        self.tally = Tally()
+        self.replies = KeptReplies(options.replies / f"{file}.sqlite")
+        self.account = "none"
+        self._ask = ask
+        self._purse = Purse(options.budget, options.prices or Prices())
+        self._pace = Pace(options.requests_per_minute, options.tokens_per_minute)
+        self._jitter = random.Random()
+        self._stop = threading.Event()
+        # So many failed calls in a row end a batch: the other side is gone.
+        self._patience = max(16, 2 * options.concurrency)
+        self._row = 0
+
+    def answers(self, questions: Sequence[Question]) -> list[Kept | Failure]:
+        """One reply or failure per question, in order; what is not kept is asked.
+
+        Raises:
+            BudgetError: What is left of the budget is less than what must be asked; nothing more
+                is asked then, and what was answered is kept.
+        """
+        keys = [question.key for question in questions]
+        known: dict[str, Kept | Failure] = dict(self.replies.found(keys))
+        self.replies.use(list(known), account=self.account)
+        missing = {each.key: each for each in questions if each.key not in known}
+        self.tally.kept += len(known)
+        if missing:
+            spent = self.replies.spent(self._purse.name)
+            self._refuse(self._purse.limits.reached(spent, self._purse.prices, calls=len(missing)))
+            known |= zip(missing, self._asked(list(missing.values())), strict=True)
+        return [known[key] for key in keys]
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """A scope in which the budget's share of evaluations may be spent."""
+        return self._purse.evaluating()
+
+    @contextmanager
+    def accounted(self, account: str) -> Iterator[None]:
+        """A scope whose replies are noted under a name."""
+        before, self.account = self.account, account
+        try:
+            yield
+        finally:
+            self.account = before
+
+    def figures(self) -> dict[str, float]:
+        """What the account has used: calls, tokens, cost and seconds of a call."""
+        used = self.replies.used(self.account)
+        seconds = sorted(each.seconds for each in used)
+        tokens = sum(each.tokens_in for each in used), sum(each.tokens_out for each in used)
+        found = {
+            "calls": float(len(used)),
+            "tokens_in": float(tokens[0]),
+            "tokens_out": float(tokens[1]),
+            **{f"latency_p{q}_s": _quantile(seconds, q / 100) for q in (50, 90, 99)},
+        }
+        if self.options.prices is not None:
+            found["cost"] = self.options.prices.cost(*tokens)
+        return found
+
+    def _asked(self, questions: Sequence[Question]) -> list[Kept | Failure]:
+        self._stop.clear()
+        self._row = 0
+        with ThreadPoolExecutor(self.options.concurrency, "target") as pool:
+            futures = [pool.submit(self._answer, question) for question in questions]
+            try:
+                return [future.result() for future in futures]
+            except BaseException:
+                self._stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
+
+    def _answer(self, question: Question) -> Kept | Failure:
+        """The reply to a question, after as many tries as it takes and is allowed."""
+        if self._row >= self._patience:
+            return self._failed(f"not asked: the last {self._row} calls have failed", "down")
+        try:
+            return self._tried(question)
+        except BaseException:
+            # The others begin no other try.
+            self._stop.set()
+            raise
+
+    def _tried(self, question: Question) -> Kept | Failure:
+        for number in range(self.options.retries + 1):
+            try:
+                return self._try(question)
+            except CallError as error:
+                last = error
+                wait_s = self._wait_s(number, error)
+                is_last = number == self.options.retries or self._row >= self._patience
+                if error.is_final or is_last or wait_s > self.options.max_wait_s:
+                    break
+                if self._stop.wait(wait_s):
+                    break
+        if not last.is_final:
+            self._row += 1
+        return self._failed(last.words, last.kind)
+
+    def _try(self, question: Question) -> Kept:
+        """One try, counted before it is made and kept before it is returned."""
+        if self._stop.wait(self._pace.turn(question.tokens)):
+            raise call_error(kind="down", words="stopped before it was asked", is_final=True)
+        self._refuse(self.replies.count_call(self._purse))
+        self.tally.calls += 1
+        start = time.perf_counter()
+        reply = replace(self._ask(question), seconds=time.perf_counter() - start)
+        own = {"account": self.account, "budget": self._purse.name}
+        self.replies.keep(question.key, reply, **own)
+        self._pace.correct(reply.tokens_in + reply.tokens_out - question.tokens)
+        self._row = 0
+        return reply
+
+    def _wait_s(self, number: int, error: CallError) -> float:
+        backoff_s = min(_LONGEST_BACKOFF_S, self.options.backoff_s * 2.0**number)
+        return max(error.wait_s, backoff_s * self._jitter.uniform(0.5, 1.0))
+
+    def _failed(self, words: str, kind: str) -> Failure:
+        self.tally.failures[kind] += 1
+        return Failure(f"{self.subject}: {words}", kind)
+
+    def _refuse(self, reached: str) -> None:
+        if reached:
+            msg = (
+                f"{self.subject} must stay within its budget '{self._purse.name}', got {reached}; "
+                "raise system.target.options.budget (what was answered is kept), or name another"
+            )
+            raise BudgetError(msg)
+
+
+def about_tokens(text: str) -> int:
+    """About how many tokens a text has, for who has not counted."""
+    return max(1, len(text) // _CHARACTERS_PER_TOKEN)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """The nearest-rank quantile; 0 of nothing."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0

@@ -1,0 +1,276 @@
+"""An OpenAI-compatible server as target: vLLM, llama.cpp, TGI, Ollama, LM Studio, hosted ones.
+
+Refused before a socket opens unless its host is this machine or authorised. The key comes from the
+environment or a file and is in no digest, log or error.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import httpx
+from pydantic import Field, model_validator
+
+from astra_core.config import GenerationConfiguration
+from astra_core.conversation import Conversation
+from astra_core.errors import ChangedTargetError, ConfigurationError
+from astra_core.files import record_digest
+from astra_core.target import Outcome, Surroundings, Target
+from astra_core.targets import wire
+from astra_core.targets.authorization import Authorization, check_address
+from astra_core.targets.calls import CallOptions, Calls, Question, about_tokens, call_error
+from astra_core.targets.kept import Kept
+from astra_core.targets.outcomes import asked_for_each
+
+_LOG = logging.getLogger(__name__)
+_ASKED = (
+    "base_url",
+    "model",
+    "api",
+    "system_prompt",
+    "seed",
+    "separator",
+    "send_seed",
+    "extra",
+    "thinking",
+)
+
+
+class Endpoint(Target):
+    """A model behind HTTP, which answers one request per reply."""
+
+    class Options(CallOptions):
+        """Where it is, what it is asked, and how."""
+
+        base_url: str = Field(description="As http://127.0.0.1:8000/v1.")
+        model: str = Field(min_length=1, description="As the server calls it.")
+        api: Literal["chat", "completions"] = "chat"
+        name: str | None = Field(
+            default=None,
+            description="Stands for base_url in digests, where the address of a model changes.",
+        )
+        system_prompt: str | None = None
+        seed: Literal["hidden", "opening"] = Field(
+            default="hidden",
+            description="The seed prompt: known to the attacker alone, or before the first probe.",
+        )
+        separator: str = Field(default="\n", description="Between turns; of completions alone.")
+        thinking: tuple[str, ...] = Field(
+            default=("<think>", "</think>"), description="Tags of reasoning in a text; [] is none."
+        )
+        key_env: str | None = Field(default=None, description="Variable that holds the key.")
+        key_file: Path | None = Field(default=None, description="File that holds the key.")
+        authorization: Authorization | None = None
+        send_seed: bool = Field(default=True, description="A seed for each reply, as 'seed'.")
+        max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+        extra: dict[str, Any] = Field(
+            default_factory=dict, description="More of every request's body, as the server wants."
+        )
+        on_change: Literal["stop", "warn"] = Field(
+            default="stop", description="When answers name another model than the first one did."
+        )
+
+        @model_validator(mode="after")
+        def _may_be_asked(self) -> Self:
+            check_address(self.base_url, self.authorization)
+            if self.key_env is not None and self.key_file is not None:
+                msg = "key_env must be null where key_file is given"
+                raise ValueError(msg)
+            if len(self.thinking) not in {0, 2}:
+                msg = "thinking must be two tags, what opens and what closes, or []"
+                raise ValueError(msg)
+            if self.budget.money is not None and self.prices is None:
+                msg = "prices must be given where budget.money is"
+                raise ValueError(msg)
+            return self
+
+    options: Options
+
+    def __init__(self, options: Options, *, surroundings: Surroundings) -> None:
+        super().__init__(options, surroundings=surroundings)
+        self._is_here = check_address(options.base_url, options.authorization)
+        self._key = _key_of(options)
+        self._client: httpx.Client | None = None
+        asked = options.model_dump(mode="json", include={*_ASKED})
+        asked["base_url"] = options.name or asked["base_url"].rstrip("/")
+        self._digest = record_digest(["endpoint", asked])
+        self.calls = Calls("target 'endpoint'", options, self._ask, file=self._digest[:16])
+        self._seen = ""
+
+    def digest(self) -> str:
+        """Names what is asked: the address, the model and what it is told; no key, no limit."""
+        return self._digest
+
+    def respond(
+        self,
+        conversations: Sequence[Conversation],
+        keys: Sequence[Sequence[bytes]],
+        generation: GenerationConfiguration,
+        *,
+        tokens_per_batch: int = 16384,
+    ) -> list[Outcome]:
+        """One outcome per conversation, in order; a failed call fails its conversation alone.
+
+        Args:
+            conversations: The probe last.
+            keys: The random key of each reply.
+            generation: How to sample.
+            tokens_per_batch: Not used: memory is the server's affair.
+
+        Raises:
+            BudgetError: The rest of the budget does not cover what must be asked.
+            ChangedTargetError: The server answers with another model than before.
+        """
+        del tokens_per_batch
+        questions = [
+            [self._question(conversation, key, generation) for key in own]
+            for conversation, own in zip(conversations, keys, strict=True)
+        ]
+        return asked_for_each(self.calls, questions)
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """A scope in which the budget's share of evaluations may be spent."""
+        return self.calls.evaluating()
+
+    def close(self) -> None:
+        """Closes connections and the file of replies; both open again when they are needed."""
+        self.calls.replies.close()
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def _question(
+        self, conversation: Conversation, key: bytes, generation: GenerationConfiguration
+    ) -> Question:
+        options = self.options
+        opens = options.seed == "opening"
+        messages = wire.said(conversation, system_prompt=options.system_prompt, opens=opens)
+        body = {"model": options.model, **wire.sampling(generation), **options.extra}
+        body[options.max_tokens_name] = generation.max_new_tokens
+        if options.send_seed:
+            body["seed"] = int.from_bytes(key[:4], "big") >> 1
+        texts = [message["content"] for message in messages]
+        if options.api == "chat":
+            body["messages"] = messages
+        else:
+            body["prompt"] = options.separator.join(texts) + options.separator
+        record = [self._digest, messages, generation.model_dump(mode="json"), key.hex()]
+        tokens = sum(map(about_tokens, texts)) + generation.max_new_tokens
+        return Question(record_digest(record), body, tokens)
+
+    def _ask(self, question: Question) -> Kept:
+        """One request.
+
+        Raises:
+            CallError: It gave no reply.
+        """
+        try:
+            status, headers, content = self._posted(question)
+        except httpx.TimeoutException as error:
+            raise call_error(
+                kind="timeout", words=f"no answer within {self.options.timeout_s:g} s"
+            ) from error
+        except httpx.DecodingError as error:
+            raise call_error(kind="malformed", words="the answer cannot be decompressed") from error
+        except httpx.HTTPError as error:
+            words = f"{self.options.base_url} cannot be reached or broke off ({_named(error)})"
+            raise call_error(kind="down", words=words) from error
+        if status != httpx.codes.OK:
+            raise wire.refused(status, headers, content)
+        sent = str(question.body.get("messages") or question.body["prompt"])
+        options = self.options
+        kept = wire.read(content, api=options.api, tags=options.thinking, prompt=sent)
+        self._check_model(kept.model)
+        return kept
+
+    def _posted(self, question: Question) -> tuple[int, httpx.Headers, bytes]:
+        """Status, headers and body of the answer, within the limits of time and size."""
+        options = self.options
+        path = "chat/completions" if options.api == "chat" else "completions"
+        end = time.monotonic() + options.timeout_s
+        content = bytearray()
+        body = json.dumps(question.body, ensure_ascii=False).encode("utf-8", "replace")
+        headers = {"Idempotency-Key": question.key}
+        url = f"{options.base_url.rstrip('/')}/{path}"
+        with self._connected().stream("POST", url, content=body, headers=headers) as response:
+            for part in response.iter_bytes():
+                content += part
+                if len(content) > options.max_reply_bytes:
+                    words = f"the answer is longer than {options.max_reply_bytes} bytes"
+                    raise call_error(kind="too_large", words=words, is_final=True)
+                if time.monotonic() > end:
+                    msg = "the answer takes too long"
+                    raise httpx.ReadTimeout(msg)
+            return response.status_code, response.headers, bytes(content)
+
+    def _connected(self) -> httpx.Client:
+        if self._client is None:
+            headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+            if self._key:
+                headers["Authorization"] = f"Bearer {self._key}"
+            count = self.options.concurrency
+            self._client = httpx.Client(
+                headers=headers,
+                timeout=self.options.timeout_s,
+                limits=httpx.Limits(max_connections=count, max_keepalive_connections=count),
+                follow_redirects=False,
+                # Reading the certificates takes a while.
+                verify=self.options.base_url.startswith("https"),
+                # A proxy of the environment would see what is meant for this machine alone.
+                trust_env=not self._is_here,
+            )
+        return self._client
+
+    def _check_model(self, model: str) -> None:
+        """Returns if an answer names the model that the first one named.
+
+        Raises:
+            ChangedTargetError: It names another, and ``on_change`` is ``stop``.
+        """
+        if not model or model == self._seen:
+            return
+        before = self.calls.replies.model_before(self._digest, model)
+        if model != before:
+            if self.options.on_change == "stop":
+                msg = (
+                    f"target 'endpoint' must stay one model, got '{model}' after '{before}'; "
+                    "give system.target.options.name a new value to begin anew with it, or set "
+                    "on_change: warn"
+                )
+                raise ChangedTargetError(msg)
+            _LOG.warning("target 'endpoint' was %s and is now %s", before, model)
+            self.calls.replies.model_before(self._digest, model, is_new=True)
+        self._seen = model
+
+
+def _key_of(options: Endpoint.Options) -> str:
+    """The key, or nothing where none is named.
+
+    Raises:
+        ConfigurationError: There is none where it is said to be.
+    """
+    if options.key_env is not None:
+        place, key = f"variable {options.key_env}", os.environ.get(options.key_env, "").strip()
+    elif options.key_file is not None:
+        place = f"file {options.key_file}"
+        try:
+            key = options.key_file.read_text(encoding="utf-8").strip()
+        except (OSError, ValueError):
+            key = ""
+    else:
+        return ""
+    if not key or not key.isascii() or not key.isprintable():
+        found = "nothing there" if not key else "something with other characters"
+        msg = f"{place} must hold the endpoint's key on one line, got {found}; put it there"
+        raise ConfigurationError(msg)
+    return key
+
+
+def _named(error: Exception) -> str:
+    """An error of the connection by its kind, such as ConnectError."""
+    return type(error).__name__

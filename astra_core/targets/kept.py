@@ -1,0 +1,200 @@
+"""Replies on disk: written before they are used, so that no call is paid for twice.
+
+One SQLite file in write-ahead mode; each reply is one transaction, which a kill cannot undo. A
+call is counted in its budget before it is made. An account names who used which reply, so that a
+run's figures are the same however often it was killed.
+"""
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from astra_core.errors import ConfigurationError
+from astra_core.files import is_disk_full, room_for
+from astra_core.targets.budget import Purse, Spent
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS replies (
+    key TEXT PRIMARY KEY, text TEXT NOT NULL, thinking TEXT NOT NULL, finish TEXT NOT NULL,
+    tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL, seconds REAL NOT NULL,
+    model TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS uses (
+    account TEXT NOT NULL, key TEXT NOT NULL, PRIMARY KEY (account, key)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS spent (
+    budget TEXT PRIMARY KEY, calls INTEGER NOT NULL, tokens_in INTEGER NOT NULL,
+    tokens_out INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS models (target TEXT PRIMARY KEY, model TEXT NOT NULL) WITHOUT ROWID;
+"""
+_COLUMNS = "text, thinking, finish, tokens_in, tokens_out, seconds, model"
+_AT_ONCE = 500  # SQLite takes at least 999 values in one statement
+_INSERT_MODEL = "INSERT OR IGNORE INTO models VALUES (?, ?)"
+_WAIT_S = 60.0  # for another process that writes
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A reply as it is kept.
+
+    Attributes:
+        text: What a user would see.
+        thinking: What they would not.
+        finish: ``stop``, ``length`` or ``filter``.
+        tokens_in: Read.
+        tokens_out: Written.
+        seconds: From question to reply.
+        model: What the answer said of its model.
+    """
+
+    text: str
+    thinking: str = ""
+    finish: str = "stop"
+    tokens_in: int = 0
+    tokens_out: int = 0
+    seconds: float = 0.0
+    model: str = ""
+
+
+class KeptReplies:
+    """The file; may be asked from many threads, and opened by many processes.
+
+    Args:
+        path: Made when it is first needed, readable by its owner alone.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        self._database: sqlite3.Connection | None = None
+
+    def found(self, keys: Sequence[str]) -> dict[str, Kept]:
+        """The replies that are kept, by key."""
+        with self._opened() as database:
+            found: dict[str, Kept] = {}
+            for start in range(0, len(keys), _AT_ONCE):
+                some = keys[start : start + _AT_ONCE]
+                marks = ",".join("?" * len(some))
+                query = f"SELECT key, {_COLUMNS} FROM replies WHERE key IN ({marks})"  # noqa: S608
+                found |= {row[0]: Kept(*row[1:]) for row in database.execute(query, some)}
+            return found
+
+    def keep(self, key: str, reply: Kept, *, account: str, budget: str) -> None:
+        """Writes a reply, what it cost and who used it; all of it or nothing."""
+        own = (reply.text, reply.thinking, reply.finish, reply.tokens_in, reply.tokens_out)
+        values = (key, *own, reply.seconds, reply.model)
+        with self._opened() as database, _whole(database):
+            marks = ",".join("?" * len(values))
+            insert = f"INSERT OR REPLACE INTO replies (key, {_COLUMNS}) VALUES ({marks})"  # noqa: S608
+            database.execute(insert, values)
+            database.execute("INSERT OR IGNORE INTO uses VALUES (?, ?)", (account, key))
+            database.execute(
+                "UPDATE spent SET tokens_in = tokens_in + ?, tokens_out = tokens_out + ? "
+                "WHERE budget = ?",
+                (reply.tokens_in, reply.tokens_out, budget),
+            )
+
+    def use(self, keys: Sequence[str], *, account: str) -> None:
+        """Notes who used replies that were kept before."""
+        with self._opened() as database, _whole(database):
+            rows = [(account, key) for key in keys]
+            database.executemany("INSERT OR IGNORE INTO uses VALUES (?, ?)", rows)
+
+    def used(self, account: str) -> list[Kept]:
+        """The replies that an account has used, in the order of their keys."""
+        query = (
+            f"SELECT {_COLUMNS} FROM uses JOIN replies USING (key) "  # noqa: S608
+            "WHERE account = ? ORDER BY key"
+        )
+        with self._opened() as database:
+            return [Kept(*row) for row in database.execute(query, (account,))]
+
+    def count_call(self, purse: Purse) -> str:
+        """Counts a call that is about to be made; if the budget refuses it, why."""
+        with self._opened() as database, _whole(database):
+            refused = purse.limits.reached(self.spent(purse.name), purse.prices)
+            if not refused:
+                database.execute(
+                    "INSERT INTO spent VALUES (?, 1, 0, 0) "
+                    "ON CONFLICT (budget) DO UPDATE SET calls = calls + 1",
+                    (purse.name,),
+                )
+            return refused
+
+    def spent(self, budget: str) -> Spent:
+        """What was spent under a name so far, by every process."""
+        query = "SELECT calls, tokens_in, tokens_out FROM spent WHERE budget = ?"
+        with self._opened() as database:
+            row = database.execute(query, (budget,)).fetchone()
+            return Spent(*row) if row else Spent()
+
+    def model_before(self, target: str, model: str, *, is_new: bool = False) -> str:
+        """Which model a target was when it was first asked: this one if it never was.
+
+        Args:
+            target: Its digest.
+            model: What an answer says now.
+            is_new: True to note this one from now on.
+        """
+        insert = _INSERT_MODEL.replace("IGNORE", "REPLACE") if is_new else _INSERT_MODEL
+        with self._opened() as database, _whole(database):
+            database.execute(insert, (target, model))
+            row = database.execute("SELECT model FROM models WHERE target = ?", (target,))
+            return str(row.fetchone()[0])
+
+    def close(self) -> None:
+        """Closes the file; it is opened again when it is needed."""
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+
+    @contextmanager
+    def _opened(self) -> Iterator[sqlite3.Connection]:
+        """The database, for one thread at a time.
+
+        Raises:
+            ConfigurationError: The file is no database, or cannot be written.
+            DiskFullError: The disk is full.
+        """
+        with self._lock, room_for(self.path):
+            try:
+                if self._database is None:
+                    self._database = _open(self.path)
+                yield self._database
+            except (sqlite3.Error, OSError) as error:
+                if is_disk_full(error):
+                    raise
+                msg = (
+                    f"{self.path} must be a file of kept replies that can be written, got: {error};"
+                    " move it away, or name another folder in the target's option 'replies'"
+                )
+                raise ConfigurationError(msg) from error
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # SQLite gives its further files the mode of this one.
+    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    database = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    database.executescript(_TABLES)
+    return database
+
+
+@contextmanager
+def _whole(database: sqlite3.Connection) -> Iterator[None]:
+    """One transaction; an error takes it back."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")

@@ -1,0 +1,126 @@
+"""Replies by rules from a file, for tests and tutorials; the first rule that fits replies."""
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Self
+
+import yaml
+from pydantic import Field, field_validator, model_validator
+
+from astra_core.config import Count, GenerationConfiguration, Section
+from astra_core.conversation import Conversation
+from astra_core.errors import ConfigurationError
+from astra_core.files import record_digest
+from astra_core.seeding import generator
+from astra_core.target import Answer, Outcome, Reply, Surroundings, Target, Usage
+
+
+class Rule(Section):
+    """What is said when."""
+
+    when: str = Field(default="", description="A regular expression, found in the probe.")
+    turn: Count | None = Field(default=None, description="The turn that it is for; null is any.")
+    say: tuple[str, ...] = Field(min_length=1, description="One of these; {probe} is quoted.")
+
+    @field_validator("when")
+    @classmethod
+    def _can_be_found(cls, value: str) -> str:
+        try:
+            re.compile(value)
+        except re.error as error:
+            msg = f"when must be a regular expression, got an error: {error}"
+            raise ValueError(msg) from None
+        return value
+
+
+class Rules(Section):
+    """The file."""
+
+    rules: tuple[Rule, ...] = ()
+    otherwise: tuple[str, ...] = Field(default=("I cannot help with that.",), min_length=1)
+
+
+class Scripted(Target):
+    """Says what its rules say; which of several sayings follows from the key."""
+
+    works_on = "cpu"
+
+    class Options(Section):
+        """Rules in a file of YAML or JSON, or here."""
+
+        path: Path | None = Field(default=None, description="File with rules and otherwise.")
+        rules: tuple[Rule, ...] = ()
+        otherwise: tuple[str, ...] = Rules.model_fields["otherwise"].default
+
+        @model_validator(mode="after")
+        def _rules_are_in_one_place(self) -> Self:
+            if self.path is not None and self.rules:
+                msg = "rules must be empty where path names a file of them"
+                raise ValueError(msg)
+            return self
+
+    options: Options
+
+    def __init__(self, options: Options, *, surroundings: Surroundings) -> None:
+        super().__init__(options, surroundings=surroundings)
+        self._rules = _rules_of(options)
+
+    def digest(self) -> str:
+        """Of the rules, wherever they are."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        return record_digest(["scripted", self._rules.model_dump(mode="json")])
+
+    def respond(
+        self,
+        conversations: Sequence[Conversation],
+        keys: Sequence[Sequence[bytes]],
+        generation: GenerationConfiguration,
+        *,
+        tokens_per_batch: int = 16384,
+    ) -> list[Outcome]:
+        """What the rules say, cut after ``max_new_tokens`` words."""
+        del tokens_per_batch
+        return [
+            Answer(
+                tuple(self._reply(conversation, key, generation.max_new_tokens) for key in own),
+                usage=Usage(calls=len(own)),
+            )
+            for conversation, own in zip(conversations, keys, strict=True)
+        ]
+
+    def _reply(self, conversation: Conversation, key: bytes, most: int) -> Reply:
+        probe, turn = conversation.messages[-1].text, conversation.num_turns + 1
+        fitting = (
+            rule.say
+            for rule in self._rules.rules
+            if rule.turn in {None, turn} and re.search(rule.when, probe)
+        )
+        sayings = next(fitting, self._rules.otherwise)
+        saying = sayings[int(generator(key).integers(len(sayings)))].replace("{probe}", probe)
+        words = saying.split(" ")
+        if len(words) <= most:
+            return Reply(saying)
+        return Reply(" ".join(words[:most]), finish_reason="length")
+
+
+def _rules_of(options: Scripted.Options) -> Rules:
+    """The rules of the file, or those of the options.
+
+    Raises:
+        ConfigurationError: The file cannot be read, or holds something else.
+    """
+    path = options.path
+    if path is None:
+        return Rules(rules=options.rules, otherwise=options.otherwise)
+    try:
+        record = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        msg = f"target 'scripted' path must name a file of YAML or JSON, got: {reason}; correct it"
+        raise ConfigurationError(msg) from error
+    return Rules.read(record, where=str(path))

@@ -1,0 +1,184 @@
+"""What is said to an OpenAI-compatible server, and what its answer means."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from astra_core.config import GenerationConfiguration
+from astra_core.conversation import Conversation
+from astra_core.errors.excerpt import excerpt, shortened
+from astra_core.redaction import masked
+from astra_core.targets.calls import CallError, about_tokens, call_error
+from astra_core.targets.kept import Kept
+
+_FINISH = {"length": "length", "max_tokens": "length", "content_filter": "filter"}
+_WAITS = {408, 409, 425, 429}
+# About the key or the name of the model, not about what was said.
+_OF_THE_KEY = {401, 402, 403, 404}
+_CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,40}|\d{3}")
+
+
+def said(
+    conversation: Conversation, *, system_prompt: str | None, opens: bool
+) -> list[dict[str, str]]:
+    """The conversation as the messages of a chat.
+
+    Args:
+        conversation: The probe last.
+        system_prompt: Of the target; None for none.
+        opens: True where the seed prompt begins the first message.
+    """
+    messages = [{"role": each.role, "content": each.text} for each in conversation.messages]
+    if opens and messages:
+        first = messages[0]
+        messages[0] = {**first, "content": f"{conversation.prompt.text}\n{first['content']}"}
+    own = [{"role": "system", "content": system_prompt}] if system_prompt is not None else []
+    return own + messages
+
+
+def sampling(generation: GenerationConfiguration) -> dict[str, Any]:
+    """How to sample, in the names that servers share; what OpenAI has not, only where it is set."""
+    body: dict[str, Any] = {"temperature": generation.temperature, "top_p": generation.top_p}
+    if generation.top_k:
+        body["top_k"] = generation.top_k
+    if generation.min_p:
+        body["min_p"] = generation.min_p
+    if generation.repetition_penalty != 1.0:
+        body["repetition_penalty"] = generation.repetition_penalty
+    if generation.min_new_tokens > 1:
+        body["min_tokens"] = generation.min_new_tokens
+    return body
+
+
+def refused(status: int, headers: Mapping[str, str], content: bytes) -> CallError:
+    """What an answer means that is no success."""
+    words = f"the server answers {status}{_reason(content, is_plain=status in _OF_THE_KEY)}"
+    if status in _WAITS or status >= 500:
+        kind = "rate_limited" if status == 429 else "server"
+        return CallError(kind, words, wait_s=_wait_s(headers.get("retry-after", "")))
+    if 300 <= status < 400:
+        words = f"the server answers {status}, and redirects are not followed"
+    return CallError("refused", words, is_final=True)
+
+
+def read(content: bytes, *, api: str, tags: Sequence[str], prompt: str) -> Kept:
+    """The reply in an answer, without its reasoning.
+
+    Args:
+        content: JSON.
+        api: ``chat`` or ``completions``.
+        tags: What opens and what closes reasoning in a text; empty for none.
+        prompt: What was asked, for the number of its tokens where the answer has none.
+
+    Raises:
+        CallError: There is no reply in it.
+    """
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        words = f"the answer is no JSON ({type(error).__name__} in {len(content)} bytes)"
+        raise call_error(kind="malformed" if content.strip() else "empty", words=words) from error
+    if not isinstance(answer, dict):
+        raise call_error(
+            kind="malformed", words=f"the answer is {type(answer).__name__}, not a JSON object"
+        )
+    if answer.get("error"):
+        raise call_error(
+            kind="server", words=f"the server answers 200 with an error{_reason(content)}"
+        )
+    choice = _choice(answer)
+    told = _message(choice) if api == "chat" else choice
+    text = told.get("content") if api == "chat" else told.get("text")
+    text = text if text is not None else told.get("refusal")
+    if not isinstance(text, str):
+        raise call_error(kind="empty", words="the answer has no text")
+    thinking = told.get("reasoning_content") or told.get("reasoning") or ""
+    shown, thought = without_thinking(text, tags)
+    finish = _FINISH.get(str(choice.get("finish_reason")), "stop")
+    return Kept(
+        shown,
+        thought or str(thinking),
+        "filter" if told.get("refusal") else finish,
+        *_tokens(answer, prompt, text),
+        model=_model(answer),
+    )
+
+
+def without_thinking(text: str, tags: Sequence[str]) -> tuple[str, str]:
+    """What a user would see of a text, and the reasoning before it.
+
+    Reasoning that was cut off before its end leaves nothing to see.
+    """
+    if len(tags) != 2:
+        return text, ""
+    opened, closed = tags
+    before, found, rest = text.partition(opened)
+    if not found:
+        # Templates put the opening tag into the prompt.
+        thought, found, shown = text.partition(closed)
+        return (shown.lstrip("\n"), thought) if found else (text, "")
+    thought, _, shown = rest.partition(closed)
+    return before + shown.lstrip("\n"), thought
+
+
+def _choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    choices = answer.get("choices")
+    if not isinstance(choices, list) or not choices:
+        raise call_error(kind="empty", words="the answer has no choices")
+    if not isinstance(choices[0], dict):
+        raise call_error(kind="malformed", words="the answer's choice is no JSON object")
+    return choices[0]
+
+
+def _message(choice: Mapping[str, Any]) -> Mapping[str, Any]:
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise call_error(kind="malformed", words="the answer's choice has no message")
+    return message
+
+
+def _tokens(answer: Mapping[str, Any], prompt: str, text: str) -> tuple[int, int]:
+    """Read and written, as the server counts; about, where it does not."""
+    usage = answer.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
+
+    def counted(name: str, of: str) -> int:
+        count = usage.get(name)
+        return count if type(count) is int and count >= 0 else about_tokens(of)
+
+    return counted("prompt_tokens", prompt), counted("completion_tokens", text)
+
+
+def _model(answer: Mapping[str, Any]) -> str:
+    """The model and its build, as far as the answer tells."""
+    parts = [answer.get("model"), answer.get("system_fingerprint")]
+    return " ".join(excerpt(part).strip("'") for part in parts if isinstance(part, str) and part)
+
+
+def _reason(content: bytes, *, is_plain: bool = False) -> str:
+    """The server's own words, masked where they may quote what it was sent."""
+    try:
+        error = json.loads(content)
+    except (ValueError, RecursionError):
+        return ""
+    error = error.get("error", error) if isinstance(error, dict) else error
+    told = error if isinstance(error, dict) else {"message": error}
+    codes = [told[name] for name in ("type", "code") if _CODE.fullmatch(str(told.get(name, "")))]
+    words = str(told.get("message") or "")[:400]
+    parts = [*map(str, codes), words if is_plain else masked(words)]
+    return f" ({shortened(', '.join(filter(None, parts)), limit=160)})" if any(parts) else ""
+
+
+def _wait_s(header: str) -> float:
+    """Seconds of a Retry-After, which is a number of them or a date; 0 where there is none."""
+    try:
+        return max(0.0, float(header))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, (parsedate_to_datetime(header) - datetime.now(UTC)).total_seconds())
+    except (ValueError, TypeError):
+        return 0.0

@@ -1,0 +1,451 @@
+import json
+import socket
+import time
+
+import pytest
+from hostile_server import answer, cut, hostile_server, huge, slow, text_for, well
+from outside_calls import outside_calls
+
+from astra_core.config import GenerationConfiguration, SystemConfiguration
+from astra_core.conversation import Conversation, Message
+from astra_core.errors import (
+    AuthorizationError,
+    BudgetError,
+    ChangedTargetError,
+    ConfigurationError,
+)
+from astra_core.rollout import Failure, Prompt
+from astra_core.seeding import derive_key
+from astra_core.target import Answer, Surroundings
+from astra_core.targets.endpoint import Endpoint
+
+SHORT = GenerationConfiguration(max_new_tokens=12)
+PROBES = [f"probe {number}" for number in range(12)]
+
+
+def endpoint(url, folder, **options):
+    given = {"base_url": url, "model": "tiny", "replies": str(folder), "backoff_s": 0.01, **options}
+    return Endpoint(
+        Endpoint.Options.read(given, where="target 'endpoint' options"),
+        surroundings=Surroundings(SystemConfiguration()),
+    )
+
+
+def conversation(probe, *before):
+    roles = ("user", "assistant")
+    said = [Message(roles[place % 2], text) for place, text in enumerate([*before, probe])]
+    return Conversation(Prompt.of("they are late"), tuple(said))
+
+
+def ask(target, probes=PROBES, *, replies=1, generation=SHORT):
+    keys = [[derive_key(1, "reply", text, n) for n in range(replies)] for text in probes]
+    return target.respond([conversation(text) for text in probes], keys, generation)
+
+
+def texts(outcomes):
+    return [
+        [reply.text for reply in each.replies] if isinstance(each, Answer) else each.kind
+        for each in outcomes
+    ]
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "replies"
+
+
+def test_replies_come_in_order_whatever_the_order_in_which_calls_return(folder):
+    def late_first(handler, body, number):
+        time.sleep(0.1 if number == 1 else 0.0)
+        well(handler, body, number)
+
+    with hostile_server(late_first) as server:
+        outcomes = ask(endpoint(server.url, folder, concurrency=6), replies=2)
+
+        by_seed = {body["seed"]: text_for(body) for body, _ in server.requests}
+    seeds = [
+        [int.from_bytes(derive_key(1, "reply", text, n)[:4], "big") >> 1 for n in range(2)]
+        for text in PROBES
+    ]
+    assert [[by_seed[seed] for seed in own] for own in seeds] == texts(outcomes)
+    assert (2, 14, 10) == (
+        outcomes[0].usage.calls,
+        outcomes[0].usage.tokens_in,
+        outcomes[0].usage.tokens_out,
+    )
+    assert outcomes[0].usage.seconds > 0.0
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_concurrency_is_how_many_calls_are_open_at_once(folder, count):
+    def steady(handler, body, number):
+        time.sleep(0.05)
+        well(handler, body, number)
+
+    with hostile_server(steady) as server:
+        ask(endpoint(server.url, folder, concurrency=count))
+
+        assert count == server.most_at_once
+
+
+def test_what_was_answered_is_not_asked_again_in_another_process(folder):
+    with hostile_server() as server:
+        first = ask(endpoint(server.url, folder), PROBES[:8])
+        again = ask(endpoint(server.url, folder), PROBES)
+
+        assert texts(first) == texts(again)[:8]
+        assert len(PROBES) == len(server.requests)
+        assert {1} == set(server.keys.values())
+
+
+def test_another_key_generation_prompt_or_model_is_another_question(folder):
+    with hostile_server() as server:
+        ask(endpoint(server.url, folder), ["one"])
+        ask(endpoint(server.url, folder), ["one"], replies=2)
+        ask(endpoint(server.url, folder), ["one"], generation=GenerationConfiguration(top_p=0.5))
+        ask(endpoint(server.url, folder, system_prompt="be kind"), ["one"])
+        ask(endpoint(server.url, folder, model="other", on_change="warn"), ["one"])
+
+        assert 5 == len(server.requests)
+
+
+def test_a_name_stands_for_an_address_that_changes(folder):
+    told = []
+    for _ in range(2):
+        with hostile_server() as server:
+            told.append(texts(ask(endpoint(server.url, folder, name="tiny at home"))))
+            asked = len(server.requests)
+
+    assert told[0] == told[1]
+    assert asked == 0
+
+
+def _status(code, record, **headers):
+    def behave(handler, body, number):
+        handler.give_json(record, code, **headers)
+
+    return behave
+
+
+def _content(content):
+    return lambda handler, *_: handler.give(content)
+
+
+HOSTILE = {
+    "slow": (slow, "timeout", "no answer within 2 s"),
+    "429": (_status(429, {"error": "much"}, Retry_After="0"), "rate_limited", "answers 429"),
+    "500": (_status(500, {"error": {"message": "boo", "type": "E5"}}), "server", "500 (E5, b··)"),
+    "wrong JSON": (_content(b"<html>no</html>"), "malformed", "no JSON"),
+    "a list": (_content(b"[]"), "malformed", "not a JSON object"),
+    "no message": (_content(b'{"choices": [{}]}'), "malformed", "no message"),
+    "empty": (_content(b""), "empty", "no JSON"),
+    "no choices": (_content(b'{"choices": []}'), "empty", "no choices"),
+    "no text": (_content(json.dumps(answer(None)).encode()), "empty", "no text"),
+    "200 with error": (_content(b'{"error": {"code": "busy"}}'), "server", "error (busy)"),
+    "cut": (cut, "down", "RemoteProtocolError"),
+    "10 MB": (huge, "too_large", "longer than 1048576 bytes"),
+    "wrong key": (_status(401, {"error": {"message": "no key"}}), "refused", "no key"),
+    "too long": (_status(400, {"error": {"message": "a long one"}}), "refused", "(a l··· o··)"),
+    "moved": (_status(307, {}, Location="http://127.0.0.1:9/"), "refused", "not followed"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_server_that_misbehaves_once_fails_one_node_and_nothing_is_lost(folder, name):
+    behave, kind, words = HOSTILE[name]
+
+    def once(handler, body, number):
+        is_bad = "probe 3" in json.dumps(body)
+        (behave if is_bad else well)(handler, body, number)
+
+    with hostile_server(once) as server:
+        target = endpoint(server.url, folder, timeout_s=2.0 if name == "slow" else 20.0, retries=1)
+        outcomes = ask(target)
+
+        assert [3] == [n for n, each in enumerate(outcomes) if isinstance(each, Failure)]
+        assert kind == outcomes[3].kind
+        assert words in outcomes[3].reason
+        assert "\n" not in outcomes[3].reason
+        is_final = kind in {"refused", "too_large"}
+        assert (len(PROBES) if is_final else len(PROBES) + 1) == len(server.requests)
+        # Once it behaves, only what is missing is asked.
+        server.behave = well
+        told = texts(ask(endpoint(server.url, folder)))
+        assert len(PROBES) - 1 == sum(a == b for a, b in zip(told, texts(outcomes), strict=True))
+        assert {2 if is_final else 3, 1} == set(server.keys.values())
+
+
+def test_a_server_that_recovers_loses_nothing(folder):
+    def shaky(handler, body, number):
+        handler.give(b"", 503) if number % 3 == 1 else well(handler, body, number)
+
+    with hostile_server(shaky) as server:
+        outcomes = ask(endpoint(server.url, folder, concurrency=1, retries=2))
+
+        assert not any(isinstance(each, Failure) for each in outcomes)
+
+
+def test_retry_after_is_waited_for_unless_it_is_too_long(folder):
+    times = []
+
+    def busy(handler, body, number):
+        times.append(time.monotonic())
+        if number == 1:
+            handler.give_json({}, 429, Retry_After="0.4")
+        else:
+            well(handler, body, number)
+
+    with hostile_server(busy) as server:
+        assert isinstance(ask(endpoint(server.url, folder), ["one"])[0], Answer)
+        assert times[1] - times[0] >= 0.4
+
+        server.requests.clear()
+        failed = ask(endpoint(server.url, folder, max_wait_s=0.1), ["two"])[0]
+
+        assert "rate_limited" == failed.kind
+        assert 1 == len(server.requests)
+
+
+def test_a_server_that_is_down_ends_a_batch_soon(folder):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+    target = endpoint(url, folder, concurrency=2, retries=1)
+
+    outcomes = ask(target, [f"probe {n}" for n in range(200)])
+
+    assert {"down"} == {each.kind for each in outcomes}
+    assert "ConnectError" in outcomes[0].reason
+    assert "not asked: the last" in outcomes[-1].reason
+    assert target.calls.tally.calls < 50
+
+
+def test_a_model_that_changes_under_way_stops_with_one_line(folder):
+    def changing(handler, body, number):
+        more = {"system_fingerprint": "fp_2" if number > 4 else "fp_1"}
+        handler.give_json(answer(text_for(body), **more))
+
+    with hostile_server(changing) as server:
+        with pytest.raises(ChangedTargetError, match=r"got 'tiny fp_2' after 'tiny fp_1'"):
+            ask(endpoint(server.url, folder, concurrency=1))
+        # Another process knows it too, and what was answered before is kept.
+        with pytest.raises(ChangedTargetError, match="set on_change: warn"):
+            ask(endpoint(server.url, folder, concurrency=1))
+        assert 6 == len(server.requests)
+        told = ask(endpoint(server.url, folder, on_change="warn"))
+        assert all(isinstance(each, Answer) for each in told)
+
+
+def test_a_budget_of_calls_is_never_exceeded_and_what_was_answered_is_kept(folder):
+    def failing(handler, body, number):
+        handler.give(b"", 500)
+
+    limit = {"budget": {"calls": 10, "evaluation_share": 0.0}, "retries": 3}
+    with hostile_server() as server:
+        target = endpoint(server.url, folder, **limit)
+        ask(target, PROBES[:6])
+        with pytest.raises(BudgetError, match=r"6 of 10 calls made and 6 more to make; raise"):
+            ask(target)
+        assert 6 == len(server.requests)
+        server.behave = failing
+        with pytest.raises(BudgetError, match="10 of 10 calls"):
+            ask(endpoint(server.url, folder, **limit), PROBES[:9])
+        assert 10 == len(server.requests)
+        # What is kept needs no call, and another name counts from 0.
+        assert 6 == len(texts(ask(target, PROBES[:6])))
+        server.behave = well
+        named = {"budget": {"calls": 10, "name": "second", "evaluation_share": 0.0}}
+        assert 10 == len(texts(ask(endpoint(server.url, folder, **named), PROBES[:10])))
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [({"tokens": 30}, "36 of 30 tokens"), ({"money": 3e-5}, "3.4e-05 of 3e-05 spent")],
+)
+def test_a_budget_of_tokens_or_money_ends_it_too(folder, budget, words):
+    limit = {"budget": {**budget, "evaluation_share": 0.0}, "concurrency": 1}
+    with hostile_server() as server:
+        target = endpoint(server.url, folder, prices={"input": 1.0, "output": 2.0}, **limit)
+        with pytest.raises(BudgetError, match=words):
+            ask(target)
+
+
+def test_a_share_of_the_budget_is_kept_for_evaluations(folder):
+    with hostile_server() as server:
+        target = endpoint(server.url, folder, budget={"calls": 10, "evaluation_share": 0.4})
+        ask(target, PROBES[:6])
+        with pytest.raises(BudgetError):
+            ask(target, PROBES[:7])
+        with target.evaluating():
+            ask(target, PROBES[:10])
+        with pytest.raises(BudgetError):
+            ask(target, PROBES[:11])
+
+        assert 10 == len(server.requests)
+
+
+def test_figures_are_of_an_account_and_survive_the_process(folder):
+    prices = {"prices": {"input": 1.0, "output": 2.0}}
+    with hostile_server() as server:
+        target = endpoint(server.url, folder, **prices)
+        with target.calls.accounted("training 1"):
+            ask(target, PROBES[:4])
+        ask(target, PROBES[:8])
+        again = endpoint(server.url, folder, **prices)
+        with again.calls.accounted("training 1"):
+            ask(again, PROBES[2:6])
+            figures = again.calls.figures()
+
+    assert (6.0, 42.0, 30.0) == (figures["calls"], figures["tokens_in"], figures["tokens_out"])
+    assert 102e-6 == pytest.approx(figures["cost"])
+    assert 0.0 < figures["latency_p50_s"] <= figures["latency_p90_s"] <= figures["latency_p99_s"]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://api.example.org/v1",
+        "http://127.0.0.1.example.org/v1",
+        "http://10.0.0.1:8000/v1",
+        "http://localhost.example.org",
+    ],
+)
+def test_a_host_that_is_not_authorised_is_refused_before_a_socket_opens(folder, url):
+    other = {"owner": "us", "note": "T-1", "hosts": ["example.org"]}
+    with outside_calls() as asked:
+        for given in ({}, {"authorization": other}):
+            with pytest.raises(AuthorizationError, match="authorization must name the host"):
+                endpoint(url, folder, **given)
+
+    assert [] == asked
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:secret@127.0.0.1/v1",
+        "http://127.0.0.1\\@example.org",
+        "ftp://127.0.0.1",
+        "http://127.0.0.1/v1?key=secret",
+        "127.0.0.1:8000",
+    ],
+)
+def test_an_address_that_could_be_read_twice_is_refused_without_its_secret(folder, url):
+    with pytest.raises(AuthorizationError, match="base_url must be") as raised:
+        endpoint(url, folder)
+
+    assert "me:secret" not in str(raised.value)
+
+
+def test_an_authorised_host_is_asked_and_none_else(folder):
+    with outside_calls() as asked:
+        authorization = {"owner": "us", "note": "T-1", "hosts": ["Model.example.org"]}
+        target = endpoint(
+            "http://model.example.org/v1", folder, authorization=authorization, retries=0
+        )
+        assert "down" == ask(target, ["one"])[0].kind
+
+    assert {"model.example.org"} == set(asked)
+
+
+def test_a_proxy_of_the_environment_does_not_see_loopback(folder, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    with hostile_server() as server:
+        assert isinstance(ask(endpoint(server.url, folder), ["one"])[0], Answer)
+
+
+def test_the_key_is_sent_and_nowhere_else(folder, monkeypatch, tmp_path):
+    monkeypatch.setenv("MY_KEY", "sk-hidden")
+    (tmp_path / "key").write_text("sk-filed\n")
+    with hostile_server() as server:
+        named = endpoint(server.url, folder, key_env="MY_KEY")
+        filed = endpoint(server.url, folder, key_file=str(tmp_path / "key"))
+        plain = endpoint(server.url, folder)
+        ask(named, ["one"])
+        ask(filed, ["two"])
+        sent = [headers.get("Authorization") for _, headers in server.requests]
+        named.close()
+
+    assert ["Bearer sk-hidden", "Bearer sk-filed"] == sent
+    assert named.digest() == filed.digest() == plain.digest()
+    assert "sk-hidden" not in repr(named.options) + str(vars(named.options))
+    assert not any(b"sk-" in file.read_bytes() for file in folder.iterdir())
+    for given in ({"key_env": "NO_KEY"}, {"key_file": str(tmp_path / "none")}):
+        with pytest.raises(ConfigurationError, match="must hold the endpoint's key"):
+            endpoint(server.url, folder, **given)
+
+
+def test_only_its_owner_can_read_the_replies(folder):
+    with hostile_server() as server:
+        target = endpoint(server.url, folder)
+        ask(target, ["one"])
+
+        modes = {file.name: oct(file.stat().st_mode & 0o777) for file in folder.iterdir()}
+        assert {"0o600"} == set(modes.values())
+        assert "0o700" == oct(folder.stat().st_mode & 0o777)
+
+
+def test_a_file_of_replies_that_is_none_is_one_line(folder):
+    with hostile_server() as server:
+        target = endpoint(server.url, folder)
+        folder.mkdir()
+        target.calls.replies.path.write_bytes(b"no database at all" * 100)
+        with pytest.raises(ConfigurationError, match="must be a file of kept replies"):
+            ask(target, ["one"])
+
+        assert [] == server.requests
+
+
+BODIES = [
+    ({}, {"model": "tiny", "max_tokens": 12, "temperature": 1.0, "top_p": 1.0}),
+    ({"max_tokens_name": "max_completion_tokens"}, {"max_completion_tokens": 12}),
+    ({"extra": {"top_n": 2}}, {"top_n": 2}),
+    ({"system_prompt": "be kind"}, {"messages": ["be kind", "one"]}),
+    ({"seed": "opening"}, {"messages": ["they are late\none"]}),
+    ({"api": "completions"}, {"prompt": "one\n"}),
+    ({"api": "completions", "separator": "</s>"}, {"prompt": "one</s>"}),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), BODIES)
+def test_options_change_what_is_sent(folder, options, expected):
+    with hostile_server() as server:
+        ask(endpoint(server.url, folder, **options), ["one"])
+        body = server.requests[0][0]
+
+    if "messages" in expected:
+        body["messages"] = [message["content"] for message in body["messages"]]
+    assert expected == {name: body[name] for name in expected}
+
+
+def test_a_seed_is_sent_unless_it_is_not_wanted(folder):
+    with hostile_server() as server:
+        ask(endpoint(server.url, folder), ["one"])
+        ask(endpoint(server.url, folder, send_seed=False), ["one"])
+
+        assert [True, False] == ["seed" in body for body, _ in server.requests]
+
+
+def test_the_whole_conversation_is_sent_with_its_roles(folder):
+    with hostile_server() as server:
+        target = endpoint(server.url, folder)
+        target.respond([conversation("three", "one", "two")], [[b"k" * 16]], SHORT)
+
+        assert [("user", "one"), ("assistant", "two"), ("user", "three")] == [
+            (message["role"], message["content"]) for message in server.requests[0][0]["messages"]
+        ]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"key_env": "A", "key_file": "b"}, "key_env must be null where key_file is given"),
+        ({"thinking": ["<think>"]}, "thinking must be two tags"),
+        ({"budget": {"money": 1.0}}, "prices must be given where budget.money is"),
+        ({"modle": "x"}, "modle"),
+    ],
+)
+def test_options_that_contradict_each_other_are_one_line(folder, given, message):
+    with pytest.raises(ConfigurationError, match=message):
+        endpoint("http://127.0.0.1:1", folder, **given)
