@@ -39,18 +39,18 @@ class ModelFolders:
 
     Attributes:
         attacker: The untrained attacker, or a trained one.
-        target: Frozen.
+        target: Frozen; None where the target has no weights here.
         reference: The untrained attacker's copy; equal weights load once.
     """
 
     attacker: Path
-    target: Path
+    target: Path | None
     reference: Path
 
     @classmethod
     def of(cls, paths: Mapping[str, Path], *, attacker: Path | None = None) -> Self:
         """The folders by role, with another attacker."""
-        return cls(attacker or paths["attacker"], paths["target"], paths["reference"])
+        return cls(attacker or paths["attacker"], paths.get("target"), paths["reference"])
 
 
 def load_system(

@@ -117,13 +117,14 @@ class Evaluator:
             seed=self._seed,
         )
         widths = (config.num_rollouts,) + (1,) * (config.depth - 1)
-        graphs = sampler.grow(
-            self._prompts,
-            widths,
-            purpose="evaluation",
-            iteration=0,
-            num_responses=config.num_responses,
-        )
+        with system.target.evaluating():
+            graphs = sampler.grow(
+                self._prompts,
+                widths,
+                purpose="evaluation",
+                iteration=0,
+                num_responses=config.num_responses,
+            )
         found = self.judged(rewarded(self._reward, graphs))
         figures = turn_figures(system.agents, system.player, found.graphs)
         return replace(found, figures={**found.figures, **figures})

@@ -41,7 +41,12 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "distillation": "astra_core.algorithms.distillation:Distillation",
         },
         "sampler": {"tree": "astra_core.samplers.tree:TreeSampler"},
-        "target": {"causal_lm": "astra_core.targets.causal_lm:CausalLM"},
+        "target": {
+            "causal_lm": "astra_core.targets.causal_lm:CausalLM",
+            "endpoint": "astra_core.targets.endpoint:Endpoint",
+            "command": "astra_core.targets.command:Command",
+            "scripted": "astra_core.targets.scripted:Scripted",
+        },
         "scorer": {
             "profanity": "astra_core.scorers.profanity:ProfanityScorer",
             "phrases": "astra_core.scorers.phrases:PhraseScorer",

@@ -135,8 +135,9 @@ class System:
 
     def digest(self) -> str:
         """Covers everything that affects an evaluation; equal digests make figures comparable."""
-        # Who plays which turn belongs to the attacker that is evaluated, not to the evaluation.
-        left_out = {"score_cache_size", "prefix_cache_mib", "roles", "agents"}
+        # Who plays which turn belongs to the attacker that is evaluated, not to the evaluation, and
+        # the target's own digest has what decides its replies.
+        left_out = {"score_cache_size", "prefix_cache_mib", "roles", "agents", "target"}
         # What scores probes is named by its version, where it is not the judge itself.
         settings = self.config.model_dump(mode="json", exclude={*left_out, "probe_scorer"})
         versions = dict.fromkeys((version_of(self.scorer), version_of(self.probe_scorer)))

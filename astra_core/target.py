@@ -6,7 +6,7 @@ where a local model sampled them, so that one that reads the same ids need not e
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -141,6 +141,9 @@ class Target(ABC):
     can_score: bool = False
     """True if its answers give log-probabilities of the probe, for rewards that ask for them."""
 
+    has_weights: bool = False
+    """True for one that is made of the folder of ``models.target``."""
+
     vocabulary: str = ""
     """Digest of the tokenizer whose ids its replies carry; empty for one that gives text alone."""
 
@@ -192,3 +195,20 @@ class Target(ABC):
         """A scope of one rollout, in which it may cache up to ``max_bytes`` of what it has read."""
         del max_bytes, is_bf16
         return nullcontext()
+
+    def accounted(self, account: str) -> AbstractContextManager[None]:
+        """A scope whose replies ``figures`` counts under this name, also in another process."""
+        del account
+        return nullcontext()
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """A scope in which it may spend what a budget keeps for evaluations."""
+        return nullcontext()
+
+    def figures(self) -> Mapping[str, float]:
+        """What the account has used, such as ``calls`` and ``cost``; nothing where none counts."""
+        return {}
+
+    def spelled(self) -> str:
+        """What it is, for a person; empty where its digest must do."""
+        return ""

@@ -27,7 +27,10 @@ _CALLED: Mapping[str, frozenset[str]] = MappingProxyType(
             | {"remember", "state", "load_state"}
         ),
         "scorer": frozenset({"score", "judge", "version"}),
-        "target": frozenset({"digest", "respond", "read", "remembering"}),
+        "target": frozenset(
+            {"digest", "respond", "read", "remembering"}
+            | {"accounted", "evaluating", "figures", "spelled"}
+        ),
         "reward": frozenset({"assign", "remember", "state", "load_state", "prepare", "needs_with"}),
         "term": frozenset({"values", "remember", "state", "load_state", "prepare", "needs_with"}),
         "trainer": frozenset(

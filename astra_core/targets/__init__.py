@@ -1,1 +1,1 @@
-"""Targets without weights here: an endpoint, a program, replies by rules; and what they share."""
+"""What can be attacked: a local model, an endpoint, a program, replies by rules."""

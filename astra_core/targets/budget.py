@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 from pydantic import Field
 
@@ -74,13 +74,6 @@ class Limits:
             return f"{tokens} of {self.tokens:.0f} tokens used"
         money = prices.cost(spent.tokens_in, spent.tokens_out)
         return f"{money:.4g} of {self.money:.4g} spent" if money >= self.money else ""
-
-
-def evaluating(target: Any) -> AbstractContextManager[None]:
-    """A scope in which a target may spend what its budget keeps for evaluations."""
-    scope: Any = getattr(target, "evaluating", None)
-    found: AbstractContextManager[None] = nullcontext() if scope is None else scope()
-    return found
 
 
 class Purse:

@@ -27,6 +27,7 @@ class CausalLM(Target):
     """
 
     can_score = True
+    has_weights = True
 
     class Options(Section):
         """How its turns become tokens, and what it is told."""

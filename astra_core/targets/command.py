@@ -84,9 +84,21 @@ class Command(Target):
         ]
         return asked_for_each(self.calls, questions)
 
+    def accounted(self, account: str) -> AbstractContextManager[None]:
+        """A scope whose replies are counted under a name; see ``Calls``."""
+        return self.calls.accounted(account)
+
     def evaluating(self) -> AbstractContextManager[None]:
         """A scope in which the budget's share of evaluations may be spent."""
         return self.calls.evaluating()
+
+    def figures(self) -> Mapping[str, float]:
+        """What the account has used: calls, tokens, cost, seconds of a call."""
+        return self.calls.figures()
+
+    def spelled(self) -> str:
+        """The program."""
+        return f"program {self.options.program[0]}"
 
     def close(self) -> None:
         """Ends the processes and closes the file of replies."""

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -133,9 +133,21 @@ class Endpoint(Target):
         ]
         return asked_for_each(self.calls, questions)
 
+    def accounted(self, account: str) -> AbstractContextManager[None]:
+        """A scope whose replies are counted under a name; see ``Calls``."""
+        return self.calls.accounted(account)
+
     def evaluating(self) -> AbstractContextManager[None]:
         """A scope in which the budget's share of evaluations may be spent."""
         return self.calls.evaluating()
+
+    def figures(self) -> Mapping[str, float]:
+        """What the account has used: calls, tokens, cost, seconds of a call."""
+        return self.calls.figures()
+
+    def spelled(self) -> str:
+        """The model and where it is."""
+        return f"{self.options.model} at {self.options.name or self.options.base_url}"
 
     def close(self) -> None:
         """Closes connections and the file of replies; both open again when they are needed."""

@@ -21,7 +21,7 @@ from astra_core.algorithm import Algorithm, Batch
 from astra_core.config import Section, TrainingConfiguration
 from astra_core.engine.memory import peak_memory
 from astra_core.engine.plan import Plan
-from astra_core.errors import ConfigurationError
+from astra_core.errors import BudgetError, ConfigurationError
 from astra_core.evaluator import Evaluator
 from astra_core.extensions.promises import examined, own_figures, reports_of
 from astra_core.models.language_model import LanguageModel
@@ -144,6 +144,7 @@ class Trainer:
         self._state = RunState(config, sampler, algorithm, updates=self.updates, trainer=self)
         self._eval_s = 0.0
         self._is_cut = False
+        self._unpaid = ""
 
     @classmethod
     def algorithm_for(cls, config: TrainingConfiguration, system: System) -> Algorithm:
@@ -250,7 +251,7 @@ class Trainer:
         if is_new:
             self.begin()
         while not self.progress.stopped_because:
-            yield from self._training_step()
+            yield from self._within_budget(self._training_step())
             self.progress.stopped_because = self._spent() or self.world.first_says(self.end())
             is_due = self.progress.training_step % self.config.checkpoint.save_every == 0
             if is_due and not self.progress.stopped_because:
@@ -261,6 +262,13 @@ class Trainer:
         if is_new or not was_examined:
             self.save()
         self.restore_best()
+
+    def _within_budget(self, reports: Iterator[StepReport]) -> Iterator[StepReport]:
+        """The reports of a training step; one whose replies cannot be paid for is not made."""
+        try:
+            yield from reports
+        except BudgetError as error:
+            self._unpaid = str(error)
 
     def begin(self) -> None:
         """Evaluates the untrained attacker, if that is asked for, and saves it."""
@@ -376,8 +384,10 @@ class Trainer:
     def end(self) -> str:
         """Why the run ends now, in words; empty while it continues."""
         is_done = self.progress.training_step >= self.config.training_steps
-        return self._stopping.reason(self.progress.step, self.best) or (
-            "all training steps are done" if is_done else ""
+        return (
+            self._unpaid
+            or self._stopping.reason(self.progress.step, self.best)
+            or ("all training steps are done" if is_done else "")
         )
 
     def evaluate(self) -> None:
@@ -386,7 +396,11 @@ class Trainer:
         if self.evaluator is None:
             return
         start, progress = time.perf_counter(), self.progress
-        metrics, done = examined(self), progress.training_step
+        try:
+            metrics, done = examined(self), progress.training_step
+        except BudgetError as error:
+            self._unpaid = str(error)
+            return
         self.updates.follow(metrics)
         progress.evaluations.append(EvaluationPoint(done, progress.step, metrics))
         name, min_delta = f"best_{done:06d}", self.config.early_stopping.min_delta

@@ -4,6 +4,7 @@ Not in the sections themselves: the shipped model is known by the code of ``task
 """
 
 from astra_core.errors import ConfigurationError
+from astra_core.registry import resolve
 from tasks.params.schema import Params
 
 # What a machine without an accelerator trains in hours rather than weeks; memory bounds the rest.
@@ -38,7 +39,9 @@ def check_builtin(params: Params) -> None:
     if config.hidden_size % (2 * config.num_heads):
         rule = f"a multiple of twice num_heads = {config.num_heads}"
         _refuse("models.builtin.hidden_size", rule, config.hidden_size)
-    speakers = {"probe": params.models.attacker, "response": params.models.target}
+    speakers = {"probe": params.models.attacker}
+    if resolve("target", params.system.target.name).has_weights:
+        speakers["response"] = params.models.target
     for name, model in speakers.items():
         longest = getattr(params.system, name).max_new_tokens
         if model.source == "builtin" and config.context_tokens <= longest:

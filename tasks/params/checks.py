@@ -13,6 +13,7 @@ from tasks.params.inputs import check_inputs
 from tasks.params.schema import (
     FlowConfiguration,
     ModelsConfiguration,
+    ModelSource,
     Params,
     PromptsConfiguration,
 )
@@ -42,6 +43,7 @@ def check_params(params: Params) -> None:
     _check_device(params.machine)
     check_inputs(params)
     _check_belief(params)
+    _check_target(params)
     _check_needs(params, options)
     _check_signals(params)
     _check_agents(params)
@@ -70,12 +72,25 @@ def _check_belief(params: Params) -> None:
         usable_calibration(params.evaluation.calibration, threshold=params.evaluation.threshold)
 
 
+def _check_target(params: Params) -> None:
+    """Returns if there is one target: weights, or something that has none."""
+    name, source = params.system.target.name, params.models.target
+    if resolve("target", name).has_weights or source == ModelSource():
+        return
+    msg = (
+        f"models.target must be left as it is where system.target is '{name}', which has no "
+        f"weights, got source '{source.source}'; remove it, or set system.target to causal_lm"
+    )
+    raise ConfigurationError(msg)
+
+
 def _check_needs(params: Params, options: Section) -> None:
     algorithm = resolve("algorithm", params.training.algorithm.name)
     given = set(resolve("sampler", params.rollouts.sampler.name).gives)
     # Reading tokenizers takes a second, so it waits for an algorithm that asks.
     asks = "shared_tokenizer" in algorithm.needs_with(options)
-    if not (asks and _tokenizers_differ(params.models)):
+    has_weights = resolve("target", params.system.target.name).has_weights
+    if not (asks and (not has_weights or _tokenizers_differ(params.models))):
         given.add("shared_tokenizer")
     if params.rollouts.runs_per_prompt > 1:
         given.add("runs")

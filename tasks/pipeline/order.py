@@ -108,7 +108,14 @@ def _outside_data(params: Params) -> dict[str, tuple[Path, ...]]:
 def outside_keys(params: Params) -> dict[str, tuple[str, ...]]:
     """Keys of params.yaml that decide a stage's result only as others are set."""
     is_registered = any(each.source == "version" for each in params.models.sources.values())
-    return {"models": ("registration.model_name",) if is_registered else ()}
+    # A target without weights here is no model of that stage.
+    is_elsewhere = params.system.target.name != "causal_lm"
+    return {
+        "models": (
+            *(("registration.model_name",) if is_registered else ()),
+            *(("system.target.name",) if is_elsewhere else ()),
+        )
+    }
 
 
 def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = None) -> str:

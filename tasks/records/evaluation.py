@@ -120,6 +120,7 @@ class EvaluationRecord:
         categories: By the label of a category; empty where the prompts have none.
         selection: On the prompts that chose the checkpoint; None where none did.
         belief: How far the judge can be believed; None where nobody asked.
+        target: Digest and name of a target that has no weights here; None of one that has.
     """
 
     evaluation_key: str
@@ -134,11 +135,12 @@ class EvaluationRecord:
     categories: dict[str, CategoryRates] = field(default_factory=dict)
     selection: Selection | None = None
     belief: Belief | None = None
+    target: dict[str, str] | None = None
 
     def to_record(self) -> dict[str, Any]:
         """As JSON; what is no number is null, and what there is none of is left out."""
         record = nan_as_null(asdict(self))
-        for name in ("categories", "selection", "belief"):
+        for name in ("categories", "selection", "belief", "target"):
             if not record[name]:
                 del record[name]
         return record

@@ -75,20 +75,25 @@ class ModelEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The models of the three roles."""
+    """The models of the roles; no target where ``system.target`` names one without weights."""
 
     attacker: ModelEntry
-    target: ModelEntry
     reference: ModelEntry
+    target: ModelEntry | None = None
+
+    def entries(self) -> dict[str, ModelEntry]:
+        """The models that there are, by role."""
+        found = {role: getattr(self, role) for role in ROLES}
+        return {role: entry for role, entry in found.items() if entry is not None}
 
     def digests(self) -> dict[str, str]:
         """Of the weights, by role."""
-        return {role: getattr(self, role).digest for role in ROLES}
+        return {role: entry.digest for role, entry in self.entries().items()}
 
 
 def write_manifest(entries: Mapping[str, ModelEntry], base: Path) -> None:
-    """Leaves the manifest of the three roles in ``base``."""
-    record = asdict(Manifest(**entries))
+    """Leaves the manifest of the roles in ``base``."""
+    record = {role: asdict(entry) for role, entry in Manifest(**entries).entries().items()}
     for entry in record.values():
         if entry["parent"] is None:
             del entry["parent"]
@@ -121,8 +126,7 @@ def read_model_paths(base: Path) -> dict[str, Path]:
     """
     manifest = read_manifest(base)
     paths = {}
-    for role in ROLES:
-        entry: ModelEntry = getattr(manifest, role)
+    for role, entry in manifest.entries().items():
         paths[role] = Path(entry.path) if entry.is_outside else base / entry.path
         if not (paths[role] / "config.json").is_file():
             msg = (

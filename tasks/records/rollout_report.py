@@ -19,6 +19,7 @@ class RolloutsRecord:
         system_precision: As params.yaml says, or as a trial settled it.
         checks: Of the rollout suite.
         num_unjudged: Replies that the judge could not judge: no success and no zero.
+        target: What was used of a target elsewhere: calls, tokens, cost, seconds of a call.
     """
 
     num_prompts: int
@@ -31,3 +32,4 @@ class RolloutsRecord:
     system_precision: str
     checks: dict[str, Any]
     num_unjudged: int = 0
+    target: dict[str, float] | None = None

@@ -49,6 +49,7 @@ class TrainingRecord:
         parent: The earlier attacker that it began from, if it did.
         moves: How far each experience moved the attacker, as ``Move``; oldest first.
         kl_warning: About experiences that moved too far; empty where none did.
+        target: What was used of a target elsewhere: calls, tokens, cost, seconds of a call.
     """
 
     run_key: str
@@ -68,6 +69,7 @@ class TrainingRecord:
     parent: Parent | None = None
     moves: tuple[dict[str, int | float | bool], ...] = ()
     kl_warning: str = ""
+    target: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from tasks.reporting.category_table import with_categories
 from tasks.reporting.examples import examples_page
 from tasks.reporting.prompt_rows import prompt_rows
 from tasks.reporting.selection import optimism, was_selected
+from tasks.reporting.target_use import target_figures, target_note
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -111,6 +112,7 @@ class _Places:
         "tasks/reporting/examples.py",
         "tasks/reporting/prompt_rows.py",
         "tasks/reporting/selection.py",
+        "tasks/reporting/target_use.py",
         "tasks/promotion/drift.py",
         "tasks/records/attacker.py",
         "tasks/records/calibration.py",
@@ -169,6 +171,7 @@ def evaluate_attacker(
         chosen_on, _ = _examined(files.attacker, dev, params, places=places)
         excess = optimism(_rates(chosen_on), _rates(trained), **_bootstrap_options(params))
         record = replace(record, selection=excess)
+    record = replace(record, target=target_note(params.system))
     write_record(record.to_record(), files.report)
     told: dict[str, Any] = {"threshold": evaluation.threshold, "vocabulary": places.vocabulary}
     _write_evidence(trained, untrained, labels, files=files, **told)
@@ -253,6 +256,7 @@ def _examined(
     """
     from astra_core.agents import as_exported
     from astra_core.assembly import ModelFolders, build_evaluator, load_system
+    from astra_core.models.pretrained import weights_digest
 
     evaluation, seed = params.evaluation, params.training_seed
     folders = ModelFolders.of(read_model_paths(places.base), attacker=weights)
@@ -268,8 +272,11 @@ def _examined(
     ids = [prompt.prompt_id for prompt in prompts]
     judging = asked.key() if asked is not None else []
     key = record_digest([loaded.digest(), examination, ids, seed, *judging])
-    found = evaluator.evaluate(loaded)
-    figures = strategy_metrics(
+    who = weights_digest(folders.attacker)
+    with loaded.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
+        found = evaluator.evaluate(loaded)
+        used = target_figures(loaded.target, found)
+    figures = used | strategy_metrics(
         found.graphs,
         threshold=evaluation.threshold,
         vocabulary=places.vocabulary,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from astra_core.config import MachineConfiguration
+from astra_core.config import MachineConfiguration, SystemConfiguration
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import draft_folder_of
 from tasks.builtin.language_model import LanguageModelConfiguration
@@ -28,6 +28,7 @@ class ModelsSummary:
         parts = [
             f"{role} {self.sources[role]} ({self.num_parameters[role] / 1e6:.2f} M)"
             for role in ROLES
+            if role in self.num_parameters
         ]
         return ", ".join(parts)
 
@@ -41,6 +42,8 @@ class ModelsParams:
     machine: MachineConfiguration
     # Of the registry; dvc.yaml names its model_name where a model is a version of it.
     registration: Untracked[RegistrationConfiguration]
+    # dvc.yaml names its target.name where that is no model of this stage.
+    system: Untracked[SystemConfiguration]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,7 @@ def prepare_models(params: ModelsParams, files: ModelsFiles = ModelsFiles()) -> 
     keep_freed_memory()
     _use_threads(threads_for(2_000_000, params.machine.num_threads))
     models, name = params.models, params.registration.model_name
-    sources = models.sources
+    sources = taking_part(models, params.system)
     entries: dict[str, ModelEntry] = {}
     counts: dict[str, int] = {}
     with draft_folder_of(files.base) as draft:
@@ -103,6 +106,16 @@ def prepare_models(params: ModelsParams, files: ModelsFiles = ModelsFiles()) -> 
             )
         write_manifest(entries, draft)
     return ModelsSummary({role: source.source for role, source in sources.items()}, counts)
+
+
+def taking_part(models: ModelsConfiguration, system: SystemConfiguration) -> dict[str, ModelSource]:
+    """Where each role's model comes from; a target without weights is no model of this stage."""
+    from astra_core.registry import resolve
+
+    has_weights = resolve("target", system.target.name).has_weights
+    return {
+        role: source for role, source in models.sources.items() if role != "target" or has_weights
+    }
 
 
 def _proved(folder: Path, source: ModelSource) -> Any:

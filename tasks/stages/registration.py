@@ -146,12 +146,13 @@ def _evidence(params: RegistrationParams, files: RegistrationFiles) -> Evidence:
     examined = read_evaluation(files.evaluation_report)
     training = read_record(files.training_report, TrainingRecord)
     models = read_manifest(files.base)
+    weights = models.target.digest if models.target else ""
     return Evidence(
         params=plain_sections(params),
         package=read_package(files.attacker, params.system),
         evaluation=examined,
         training=training,
-        target_digest=models.target.digest,
+        target_digest=weights or (examined.target or {}).get("digest", ""),
         parent=models.attacker.parent,
         steps=read_table(files.steps, columns=("step", "train/loss")),
         table=read_table(files.table, columns=("role", "success_rate")),
@@ -302,6 +303,7 @@ def _card(evidence: Evidence) -> str:
     return model_card(
         evaluation=evidence.evaluation,
         target=evidence.target_digest,
+        target_name=(evidence.evaluation.target or {}).get("name", ""),
         scorer=evidence.params["system"]["scorer"]["name"],
         algorithm=evidence.params["training"]["algorithm"]["name"],
         seed=evidence.params["seed"],

@@ -4,7 +4,7 @@ The rollouts are the first experience of training and the cheap place to catch a
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,10 @@ from astra_core.config import (
     RolloutsConfiguration,
     SystemConfiguration,
 )
-from astra_core.files import draft_folder_of
+from astra_core.files import draft_folder_of, record_digest
 from astra_core.rollout import Graph, Node, Prompt
 from tasks.pipeline.precision import remember
-from tasks.pipeline.stage import Dep, Metric, Out, stage
+from tasks.pipeline.stage import Dep, Metric, Out, plain_sections, stage
 from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import write_record
@@ -120,7 +120,9 @@ def collect_rollouts(
     prompts = read_prompts(files.valid / "train.parquet")
     folders = ModelFolders.of(read_model_paths(files.base))
     loaded = load_system(params.system, folders, machine=params.machine)
-    graphs = _collected(params, prompts, loaded)
+    with loaded.target.accounted(f"rollouts {record_digest(plain_sections(params))[:16]}"):
+        graphs = _collected(params, prompts, loaded)
+        used = dict(loaded.target.figures())
     with draft_folder_of(files.folder) as draft:
         num_turns = write_rollouts(graphs, draft / ROLLOUTS_FILE)
         if params.system.precision == "auto":
@@ -142,7 +144,8 @@ def collect_rollouts(
             for score in node.response_scores
         ),
     )
-    write_record(_record(summary, nodes, system=loaded, validated=validated), files.report)
+    written = _record(summary, nodes, system=loaded, validated=validated)
+    write_record(replace(written, target=used or None), files.report)
     return summary
 
 

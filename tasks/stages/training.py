@@ -149,10 +149,13 @@ def train_attacker(
     trainer.resume()
     # None begins to write while another still looks for a checkpoint.
     world.barrier()
-    if world.is_first:
-        _recorded(trainer, run, files.steps)
-    else:
-        drive(trainer, lambda _: None)
+    target = trainer.sampler.system.target
+    with target.accounted(f"training {run.key[:16]}"):
+        if world.is_first:
+            _recorded(trainer, run, files.steps)
+        else:
+            drive(trainer, lambda _: None)
+        used = dict(target.figures())
     world.leave()
     summary = summary_of(trainer)
     if world.is_first:
@@ -160,7 +163,7 @@ def train_attacker(
         note = CheckpointNote.of(trainer, updates_key=run.updates_key)
         write_checkpoint(note, run.folder, files.checkpoint)
         written = record_of(trainer, summary, run_key=run.key, digest=digest, parent=run.parent)
-        write_record(written, files.report)
+        write_record(replace(written, target=used or None), files.report)
     return summary
 
 

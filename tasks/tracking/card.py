@@ -40,6 +40,7 @@ def model_card(
     algorithm: str,
     seed: int,
     digest: str,
+    target_name: str = "",
     parent: Parent | None = None,
 ) -> str:
     """The card in Markdown.
@@ -51,6 +52,7 @@ def model_card(
         algorithm: Name of the algorithm.
         seed: The root seed.
         digest: Of the checkpoint's weights.
+        target_name: Of a target that has no weights here.
         parent: The earlier attacker that it was trained on from; it is the untrained one above.
     """
     by_category = rates_table(evaluation.categories)
@@ -58,7 +60,7 @@ def model_card(
     if by_category:
         begun += f"\n\n{by_category}"
     return _CARD.format(
-        target=target[:16],
+        target=f"{target_name} {target[:16]}".strip(),
         scorer=scorer,
         attacker=evaluation.rate().spelled(),
         baseline=evaluation.rate("baseline").spelled(),

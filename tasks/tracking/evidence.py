@@ -28,7 +28,7 @@ class Evidence:
         package: The checkpoint to serve.
         evaluation: The record in reports/evaluation.json.
         training: The record in reports/training.json.
-        target_digest: Of the target's weights.
+        target_digest: Of the target, or of its weights where it has some.
         steps: A row per optimiser step.
         table: A row per prompt and role.
         files: What is kept as it is, by folder in the run's artifacts.

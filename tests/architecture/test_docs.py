@@ -140,6 +140,7 @@ def _choices() -> dict[str, str]:
         **training,
         "reward": "reward",
         "scorer": "system.scorer",
+        "target": "system.target",
         "sampler": "rollouts.sampler",
     }
 

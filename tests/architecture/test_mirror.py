@@ -12,6 +12,7 @@ PARTS = {
     "astra_core/test_other_device.py": "astra_core/training/trainer.py",
     "astra_core/training/test_own_state.py": "astra_core/training/state.py",
     "astra_core/training/test_update_passes.py": "astra_core/training/update.py",
+    "tasks/stages/test_black_box.py": "tasks/stages/training.py",
     # Of all algorithms together.
     "astra_core/algorithms/test_against_trl.py": "astra_core/algorithms",
     "astra_core/algorithms/test_logged_figures.py": "astra_core/algorithms",

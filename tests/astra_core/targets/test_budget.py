@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from astra_core.targets.budget import Budget, Limits, Prices, Purse, Spent, evaluating
+from astra_core.targets.budget import Budget, Limits, Prices, Purse, Spent
 
 FREE = Prices()
 
@@ -38,8 +38,3 @@ def test_rollouts_leave_the_share_of_evaluations_alone():
     with purse.evaluating():
         assert Limits(100, 10, 1.0) == purse.limits
     assert Limits(90, 9, 0.9) == purse.limits
-
-
-def test_a_target_without_a_budget_is_evaluated_too():
-    with evaluating(object()) as nothing:
-        assert nothing is None

@@ -6,7 +6,7 @@ from ruamel.yaml import YAML
 
 from astra_core.algorithm import Algorithm
 from astra_core.algorithms.ppo import PPO
-from astra_core.errors import ConfigurationError
+from astra_core.errors import AuthorizationError, ConfigurationError
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_language_model
 from tasks.__main__ import main
@@ -51,6 +51,9 @@ MISTAKES = [
     ("evaluation.second_threshold", 2.0, "evaluation.second_threshold: input should be less"),
     ("promotion.require_confirmation", True, "must have an evaluation.second_judge, got null"),
     ("training.algorithm.name", "ppoo", "unknown algorithm 'ppoo'"),
+    ("system.target", "endpont", "Did you mean 'endpoint'?"),
+    ("system.target", {"name": "endpoint", "options": {"model": "m"}}, "options.base_url must"),
+    ("system.target", "scripted", "must have a target that gives log-probabilities of a probe"),
     ("reward", {"name": "terms", "options": {"terms": {"kll": {}}}}, "unknown term 'kll'"),
     ("prompts.goal_column", "Behavior", "'Behavior' must be no column when source is 'builtin'"),
     ("reward", {"name": "terms", "options": {"terms": {"goal": {}}}}, "must have prompts with a g"),
@@ -361,3 +364,33 @@ def test_a_target_that_gives_no_log_probabilities_is_refused_before_anything_run
     else:
         with pytest.raises(ConfigurationError, match="must have a target that gives log-prob"):
             check_params(params)
+
+
+def test_there_is_one_target():
+    record = read_record(PARAMS)
+    record["system"]["target"] = "scripted"
+    record["reward"]["options"]["nll_weight"] = 0.0
+    check_params(Params.read(record, where=""))
+    record["models"]["target"] = {"source": "hub", "repository": "a/b", "revision": "0" * 40}
+
+    with pytest.raises(ConfigurationError, match=r"models\.target must be left as it is where"):
+        check_params(Params.read(record, where=""))
+
+
+def test_a_teacher_without_weights_cannot_be_distilled():
+    record = read_record(PARAMS)
+    record["system"]["target"] = "scripted"
+    record["reward"]["options"]["nll_weight"] = 0.0
+    record["training"]["algorithm"] = {"name": "distillation", "options": {"teacher": "target"}}
+
+    with pytest.raises(ConfigurationError, match="must share the attacker's tokenizer"):
+        check_params(Params.read(record, where=""))
+
+
+def test_a_host_that_is_not_authorised_is_refused_by_the_check():
+    record = read_record(PARAMS)
+    options = {"base_url": "https://example.org/v1", "model": "m"}
+    record["system"]["target"] = {"name": "endpoint", "options": options}
+
+    with pytest.raises(AuthorizationError, match=r"must name the host example\.org, got none"):
+        check_params(Params.read(record, where=""))

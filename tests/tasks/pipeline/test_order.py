@@ -284,6 +284,16 @@ def test_what_dvc_yaml_names_is_read_from_it(tmp_path, monkeypatch):
     assert not watched_by("c")
 
 
+def test_the_name_of_a_target_without_weights_counts_for_the_models():
+    elsewhere = {"system": {"target": {"name": "scripted"}}}
+    plain, named = (
+        yaml.safe_load(render(params=Params.read(record, where="")))["stages"]["models"]["params"]
+        for record in ({}, elsewhere)
+    )
+
+    assert [*plain, "system.target.name"] == named
+
+
 @pytest.mark.parametrize("role", ["attacker", "target", "reference"])
 def test_where_a_model_is_a_version_the_name_of_its_registry_counts(role):
     version = {"models": {role: {"source": "version", "version": 3}}}

@@ -53,6 +53,17 @@ def test_the_digests_are_those_of_the_roles():
     assert {"attacker": "d1" * 32, "target": "d2" * 32, "reference": "d1" * 32} == found
 
 
+def test_a_target_without_weights_is_no_entry(tmp_path):
+    entries = dict.fromkeys(("attacker", "reference"), INSIDE)
+    write_manifest(entries, tmp_path)
+    (tmp_path / "builtin").mkdir()
+    (tmp_path / "builtin" / "config.json").write_text("{}")
+
+    assert read_manifest(tmp_path).target is None
+    assert {"attacker", "reference"} == set(read_model_paths(tmp_path))
+    assert {"attacker", "reference"} == set(read_manifest(tmp_path).digests())
+
+
 def test_a_missing_manifest_or_model_is_one_clear_line(tmp_path):
     with pytest.raises(ConfigurationError, match=r"got no such file; run the models stage"):
         read_model_paths(tmp_path)
@@ -64,7 +75,7 @@ def test_a_missing_manifest_or_model_is_one_clear_line(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"target": None}, "no usable target"),
+        ({"reference": None}, "no usable reference"),
         ({"target": {"path": "x", "is_outside": True}}, "no usable target.digest"),
         ({"reference": {"path": 3, "is_outside": True, "digest": ""}}, "no usable reference.path"),
     ],

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from astra_core.config import MachineConfiguration
+from astra_core.config import Choice, MachineConfiguration, SystemConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.models.pretrained import weights_digest
 from astra_core.testing import tiny_language_model
@@ -24,8 +24,19 @@ def configured(attacker, target, **more):
     return ModelsConfiguration.read(record, where="models")
 
 
-def prepare(seed, models, base):
-    return prepare_models(ModelsParams(seed, models, MACHINE, REGISTRATION), ModelsFiles(base))
+def prepare(seed, models, base, target="causal_lm"):
+    system = SystemConfiguration(target=Choice(name=target))
+    params = ModelsParams(seed, models, MACHINE, REGISTRATION, system)
+    return prepare_models(params, ModelsFiles(base))
+
+
+def test_a_target_without_weights_is_no_model_of_the_stage(tmp_path):
+    tiny_language_model(seed=0).save(tmp_path / "attacker")
+    models = configured(tmp_path / "attacker", tmp_path / "none")
+    summary = prepare(0, models, tmp_path / "base", target="scripted")
+
+    assert {"attacker", "reference"} == set(read_model_paths(tmp_path / "base"))
+    assert "target" not in summary.summary()
 
 
 def test_folders_stay_where_they_are_and_are_named_by_digest(tmp_path):

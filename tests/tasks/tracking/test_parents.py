@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from registry_project import enter_project, register, write_checkpoint, write_project
 
-from astra_core.config import MachineConfiguration
+from astra_core.config import MachineConfiguration, SystemConfiguration
 from astra_core.files import folder_digest
 from astra_core.models.pretrained import weights_digest
 from tasks.params.schema import ModelsConfiguration, RegistrationConfiguration
@@ -53,7 +53,9 @@ def project(registered, tmp_path, monkeypatch):
 def prepare(attacker, base, **more):
     models = ModelsConfiguration.read({"attacker": attacker, **more}, where="models")
     machine, registration = MachineConfiguration(num_threads=1), RegistrationConfiguration()
-    return prepare_models(ModelsParams(0, models, machine, registration), ModelsFiles(base))
+    return prepare_models(
+        ModelsParams(0, models, machine, registration, SystemConfiguration()), ModelsFiles(base)
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,37 @@
+"""What an evaluation used of a target elsewhere, and what one success cost."""
+
+import math
+from typing import TYPE_CHECKING
+
+from astra_core.config import SystemConfiguration
+from astra_core.registry import build, resolve
+
+if TYPE_CHECKING:
+    from astra_core.evaluator import Evaluation
+    from astra_core.target import Target
+
+
+def target_note(system: SystemConfiguration) -> dict[str, str] | None:
+    """Digest and name of a target that has no weights here; None for one that has."""
+    from astra_core.target import Surroundings
+
+    if resolve("target", system.target.name).has_weights:
+        return None
+    target: Target = build("target", system.target, surroundings=Surroundings(system))
+    return {"digest": target.digest(), "name": target.spelled() or system.target.name}
+
+
+def target_figures(target: "Target", found: "Evaluation") -> dict[str, float]:
+    """Figures of the target's account as ``target_...``; of a local target nothing.
+
+    Where its calls have a price, also ``target_cost_per_success``: NaN without a success.
+    """
+    used = target.figures()
+    figures = {f"target_{name}": value for name, value in used.items()}
+    if "cost" in used:
+        successes = sum(
+            outcome.success_rate * sum(1 for _ in graph.paths())
+            for outcome, graph in zip(found.outcomes, found.graphs, strict=True)
+        )
+        figures["target_cost_per_success"] = used["cost"] / successes if successes else math.nan
+    return figures

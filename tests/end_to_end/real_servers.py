@@ -1,0 +1,131 @@
+"""Real servers of language models, each in an environment of its own that is made when missing.
+
+The environments stay in ~/.cache/astra-test-servers, or where ASTRA_TEST_SERVERS says: making one
+takes up to a minute, starting a server a blink.
+"""
+
+import fcntl
+import http.client
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from project import ROOT
+
+HERE = Path(__file__).parent / "servers"
+SHIPPED = ROOT / "tasks" / "builtin" / "shipped_model"
+LLAMA = ("xllamacpp", "gguf", "safetensors")
+SERVE = ("openai", "python-multipart")
+TEMPLATE = "{% for message in messages %}{{ message['content'] }}<|end|>{% endfor %}"
+
+
+def python_with(name: str, packages: tuple[str, ...]) -> str:
+    """The interpreter of an environment with these packages."""
+    place = os.environ.get("ASTRA_TEST_SERVERS", "~/.cache/astra-test-servers")
+    folder = Path(place).expanduser()
+    folder.mkdir(parents=True, exist_ok=True)
+    python, ready = folder / name / "bin" / "python", folder / name / ".ready"
+    with (folder / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (ready.is_file() and ready.read_text() == " ".join(packages)):
+            subprocess.run([sys.executable, "-m", "venv", "--clear", folder / name], check=True)
+            pip = [python, "-m", "pip", "install", "-q", "--only-binary", ":all:"]
+            subprocess.run([*pip, *packages], check=True, timeout=600)
+            ready.write_text(" ".join(packages))
+    return str(python)
+
+
+@contextmanager
+def llama_server(folder: Path) -> Iterator[str]:
+    """llama.cpp's server with the shipped model; its address up to ``/v1``."""
+    python, file = python_with("llama", LLAMA), folder / "shipped.gguf"
+    if not file.is_file():
+        subprocess.run([python, HERE / "to_gguf.py", SHIPPED, file], check=True, timeout=120)
+    process = subprocess.Popen(
+        [python, HERE / "llama_server.py", file],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        yield f"{process.stdout.readline().strip()}/v1"
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@contextmanager
+def transformers_serve(folder: Path) -> Iterator[tuple[str, str]]:
+    """``transformers serve`` with the shipped model: its address, and the model's name."""
+    model = folder / "served"
+    if not model.is_dir():
+        shutil.copytree(SHIPPED, model)
+        _change(model / "tokenizer_config.json", chat_template=TEMPLATE)
+        # Without it every reply is greedy, whatever the temperature.
+        _change(model / "generation_config.json", do_sample=True)
+    (folder / "hub" / "hub").mkdir(parents=True, exist_ok=True)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    # The project's own transformers; the environment adds what the server needs besides.
+    site = {"PYTHONPATH": sysconfig.get_path("purelib"), "HF_HUB_OFFLINE": "1"}
+    code = "from transformers.cli.transformers import main; main()"
+    where = ["--device", "cpu", "--host", "127.0.0.1", "--port", str(port)]
+    process = subprocess.Popen(
+        [python_with("serve", SERVE), "-c", code, "serve", str(model), *where],
+        env={**os.environ, **site, "HF_HOME": str(folder / "hub"), "OMP_NUM_THREADS": "1"},
+        stdout=(folder / "serve.log").open("wb"),
+        stderr=subprocess.STDOUT,
+    )
+    try:
+        _wait(port, process, folder / "serve.log")
+        yield f"http://127.0.0.1:{port}/v1", str(model)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def forwarded(url: str):
+    """What a counting server does to have this one answer; connections are kept by thread."""
+    import threading
+
+    parts, kept = urlsplit(url), threading.local()
+
+    def behave(handler, body, number):
+        if not hasattr(kept, "connection"):
+            kept.connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=120)
+        headers = {"Content-Type": "application/json"}
+        kept.connection.request("POST", handler.path, json.dumps(body), headers)
+        answer = kept.connection.getresponse()
+        handler.give(answer.read(), answer.status)
+
+    return behave
+
+
+def _change(file: Path, **values) -> None:
+    file.write_text(json.dumps({**json.loads(file.read_text()), **values}))
+
+
+def _wait(port: int, process: subprocess.Popen, log: Path) -> None:
+    end = time.monotonic() + 400.0
+    while time.monotonic() < end and process.poll() is None:
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+        try:
+            connection.request("GET", "/health")
+            if connection.getresponse().status == 200:
+                return
+        except OSError:
+            time.sleep(0.2)
+        finally:
+            connection.close()
+    message = f"the server did not start: {log.read_text()[-2000:]}"
+    raise AssertionError(message)

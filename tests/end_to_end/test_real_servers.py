@@ -1,0 +1,103 @@
+"""The whole pipeline against real servers: prompts to promotion, killed, counted."""
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from hostile_server import hostile_server
+from project import environment, make_project, run_in, set_params
+from real_servers import forwarded, llama_server, transformers_serve
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+WEIGHTS = "models/attacker/model.safetensors"
+
+
+def project(folder, url, model, **options):
+    """A small project whose target is behind an address."""
+    given = {"base_url": url, "model": model, "name": "served", "concurrency": 4, **options}
+    made = make_project(folder)
+    target = json.dumps({"name": "endpoint", "options": given})
+    set_params(
+        made,
+        f"system.target={target}",
+        "reward.options.nll_weight=0.0",
+        "training.training_steps=3",
+        "rollouts.sampler.options.num_responses=1",
+        "evaluation.num_rollouts=1",
+        "promotion.min_prompts=2",
+    )
+    return made
+
+
+def report(folder, name):
+    return json.loads((folder / f"reports/{name}.json").read_text())
+
+
+def test_llama_cpp_is_attacked_from_prompts_to_promotion_whatever_is_killed(tmp_path):
+    with llama_server(tmp_path) as url, hostile_server(forwarded(url)) as counter:
+        whole = project(tmp_path / "whole", counter.url, "m", extra={"cache_prompt": False})
+        shown = run_in(whole, "-m", "flows.cli", "run").stdout
+        paid, requests = set(counter.keys), len(counter.requests)
+        assert requests == len(paid)
+        counter.keys.clear()
+        counter.requests.clear()
+        killed = project(tmp_path / "killed", counter.url, "m", extra={"cache_prompt": False})
+        _killed_three_times(killed, counter, at=(10, requests // 2, requests - 20), url=url)
+
+        assert paid == set(counter.keys)
+        again = sum(counter.keys.values()) - len(paid)
+    assert again <= 3 * 4  # what was under way at a kill
+    assert (whole / WEIGHTS).read_bytes() == (killed / WEIGHTS).read_bytes()
+    assert "promotion" in shown
+    examined = report(whole, "evaluation")
+    assert examined["target"]["name"] == "m at served"
+    assert examined["attacker"] == {
+        **report(killed, "evaluation")["attacker"],
+        **{name: value for name, value in examined["attacker"].items() if "latency" in name},
+    }
+    assert examined["attacker"]["failed_fraction"] == 0.0
+
+
+def _killed_three_times(folder, counter, *, at, url):
+    """Runs the stages, each try but the last killed at a request, all of its processes at once."""
+    answer, moments = forwarded(url), iter(at)
+    state = {"next": next(moments), "process": None}
+
+    def behave(handler, body, number):
+        if number == state["next"]:
+            state["next"] = next(moments, 0)
+            os.killpg(state["process"].pid, signal.SIGKILL)
+        answer(handler, body, number)
+
+    counter.behave = behave
+    for count in itertools.count():
+        state["process"] = subprocess.Popen(
+            [sys.executable, "-m", "dvc", "repro", "-q"],
+            cwd=folder,
+            env=environment(folder),
+            start_new_session=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        status = state["process"].wait(timeout=400)
+        # A stage leads a group of its own, and ends when it has nobody left.
+        if status == 0:
+            assert count == len(at)
+            return
+        assert count < len(at)
+
+
+def test_transformers_serve_is_attacked_from_prompts_to_promotion(tmp_path):
+    with transformers_serve(tmp_path) as (url, model):
+        made = project(tmp_path / "project", url, model)
+        shown = run_in(made, "-m", "flows.cli", "run").stdout
+
+    assert "promotion" in shown
+    examined = report(made, "evaluation")
+    assert examined["attacker"]["target_calls"] > 0
+    assert examined["attacker"]["failed_fraction"] == 0.0
