@@ -12,7 +12,7 @@ from hostile_server import hostile_server
 from project import environment, make_project, run_in, set_params
 from real_servers import forwarded, llama_server, transformers_serve
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 WEIGHTS = "models/attacker/model.safetensors"
 
@@ -84,7 +84,7 @@ def _killed_three_times(folder, counter, *, at, url):
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        status = state["process"].wait(timeout=400)
+        status = state["process"].wait(timeout=900)
         # A stage leads a group of its own, and ends when it has nobody left.
         if status == 0:
             assert count == len(at)
