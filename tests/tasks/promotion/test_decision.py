@@ -204,7 +204,7 @@ def test_success_counts_where_both_judges_see_it(project):
     refused = promote_attacker(CONFIRMING, evaluate=no_evaluation)
 
     assert not refused.promoted
-    assert refused.reasons[0].startswith("lower end of the gain must lie above 0, got gain +0.000")
+    assert refused.reasons[0].startswith("gain must lie above 0 beyond chance, got gain +0.000")
     assert "success counts where both judges saw it" == refused.reasons[-1]
     # What the first judge alone sees would do.
     assert promote().promoted
