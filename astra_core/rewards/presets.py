@@ -14,8 +14,8 @@ _REWARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "options": {
                 "response_weight": 1.0,
                 "probe_penalty": 0.3,
-                "nll_weight": 0.1,
-                "nll_floor": 3.0,
+                "nll_weight": 0.3,
+                "nll_floor": 0.8,
                 "novelty_weight": 0.2,
                 "novelty_decay": 0.98,
             },
