@@ -1,24 +1,34 @@
 """Several attackers in one System: each plays its turns with its own model and instruction.
 
 A folder of several agents holds the first at the top, each other with weights of its own in
-``agents/NAME``, and ``agents.json``, which says who plays which turn.
+``agents/NAME``, and ``agents.json``, which says who plays which turn. ``attacker.json`` says how an
+attacker reads its chat template, if it does.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from astra_core.config import AgentConfiguration, Section, SystemConfiguration
+from astra_core.config import (
+    AgentConfiguration,
+    AttackerConfiguration,
+    Section,
+    SystemConfiguration,
+)
 from astra_core.conversation import Conversation
 from astra_core.errors import ConfigurationError
 from astra_core.files import read_json, write_json
-from astra_core.models.chat_format import ChatFormat, SeparatorFormat
+from astra_core.models.attacker_format import attacker_format, uses_template
+from astra_core.models.chat_format import ChatFormat
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Context, Graph
 
 FILE = "agents.json"
+FORMAT_FILE = "attacker.json"
+
+_Kind = TypeVar("_Kind", bound=Section)
 FOLDER = "agents"
 
 
@@ -38,17 +48,20 @@ class Agent:
         model: Agents that share all weights share this object.
         reference: Frozen copy of its untrained model.
         instruction_ids: What it reads before every conversation; empty for nothing.
+        told: How it reads, and the instruction of a chat template.
+        format: How a conversation becomes its ids.
     """
 
     name: str
     model: LanguageModel
     reference: LanguageModel
     instruction_ids: tuple[int, ...] = ()
+    told: AttackerConfiguration = AttackerConfiguration()
+    format: ChatFormat = field(init=False, compare=False, repr=False)
 
-    @property
-    def format(self) -> ChatFormat:
-        """How a conversation becomes its ids."""
-        return SeparatorFormat(self.model, self.instruction_ids)
+    def __post_init__(self) -> None:
+        spoken = attacker_format(self.model, self.told, self.instruction_ids)
+        object.__setattr__(self, "format", spoken)
 
     def contexts(self, conversations: Sequence[Conversation], limit: int) -> list[Context]:
         """What it reads before it speaks, its instruction included: at most ``limit`` tokens."""
@@ -92,9 +105,13 @@ def load_agents(
             folder = own_folder(reference[0], name)
             origin = origin if folder == reference[0] else load(folder)
         _check_vocabulary(name, (attacker[1], model, origin))
-        told = _told(own.instruction, model)
-        _check_room(name, told, model, config=config)
-        found.append(Agent(name, model, origin, told))
+        if uses_template(model, config.attacker):
+            told = config.attacker.told(own.instruction)
+            found.append(Agent(name, model, origin, told=told))
+            continue
+        ids = _told(own.instruction, model)
+        _check_room(name, ids, model, config=config)
+        found.append(Agent(name, model, origin, ids))
     return tuple(found)
 
 
@@ -112,6 +129,12 @@ def save_agents(agents: Sequence[Agent], config: SystemConfiguration, folder: Pa
     write_json(roles.model_dump(mode="json"), folder / FILE)
 
 
+def save_format(config: SystemConfiguration, folder: Path) -> None:
+    """Notes beside the attacker's weights how it reads; by separator there is nothing to note."""
+    if config.attacker.format != "separator":
+        write_json(config.attacker.model_dump(mode="json"), folder / FORMAT_FILE)
+
+
 def separate_models(agents: Sequence[Agent]) -> dict[str, LanguageModel]:
     """Every model once, by the name of the agent whose it is; the first's name is empty."""
     found: dict[str, LanguageModel] = {}
@@ -122,20 +145,27 @@ def separate_models(agents: Sequence[Agent]) -> dict[str, LanguageModel]:
 
 
 def as_exported(config: SystemConfiguration, folder: Path) -> SystemConfiguration:
-    """The configuration with the roles that a trained attacker's folder says it was trained in.
+    """The configuration with roles and format that a trained attacker's folder was trained in.
 
     Raises:
-        ConfigurationError: The folder's ``agents.json`` is damaged.
+        ConfigurationError: The folder's ``agents.json`` or ``attacker.json`` is damaged.
     """
-    roles = Roles(roles=(), agents={})
-    if (folder / FILE).is_file():
-        try:
-            record = read_json(folder / FILE)
-        except (OSError, ValueError) as error:
-            msg = f"{folder / FILE} must hold JSON, got {type(error).__name__}; train again"
-            raise ConfigurationError(msg) from error
-        roles = Roles.read(record, where=str(folder / FILE))
-    return config.model_copy(update={"roles": roles.roles, "agents": roles.agents})
+    roles = _noted(folder / FILE, Roles) or Roles(roles=(), agents={})
+    own = _noted(folder / FORMAT_FILE, AttackerConfiguration) or AttackerConfiguration()
+    found = {"roles": roles.roles, "agents": roles.agents, "attacker": own}
+    return config.model_copy(update=found)
+
+
+def _noted(file: Path, kind: type[_Kind]) -> _Kind | None:
+    """What the file says; None where there is none."""
+    if not file.is_file():
+        return None
+    try:
+        record = read_json(file)
+    except (OSError, ValueError) as error:
+        msg = f"{file} must hold JSON, got {type(error).__name__}; train again"
+        raise ConfigurationError(msg) from error
+    return kind.read(record, where=str(file))
 
 
 def turn_figures(

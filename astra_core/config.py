@@ -16,12 +16,14 @@ from astra_core.agent_settings import (
     Part,
     check_roles,
 )
+from astra_core.attacker_settings import AttackerConfiguration, check_slots
 from astra_core.kl_settings import KLConfiguration
 from astra_core.sections import Choice, Count, NonNegative, Positive, Probability, Section
 
 __all__ = [
     "AgentConfiguration",
     "AgentTraining",
+    "AttackerConfiguration",
     "CheckpointConfiguration",
     "Choice",
     "Count",
@@ -92,6 +94,7 @@ class SystemConfiguration(Section):
     )
     probe: GenerationConfiguration = GenerationConfiguration()
     response: GenerationConfiguration = GenerationConfiguration()
+    attacker: AttackerConfiguration = AttackerConfiguration()
     target: Choice = Field(
         default=Choice(name="causal_lm"), description="What is attacked, and how it is reached."
     )
@@ -129,6 +132,9 @@ class SystemConfiguration(Section):
     @model_validator(mode="after")
     def _roles_name_the_agents(self) -> Self:
         check_roles(self.roles, self.agents)
+        if self.attacker.format != "separator":
+            for name, own in self.agents.items():
+                check_slots(f"agents.{name}.instruction", own.instruction)
         return self
 
 

@@ -9,7 +9,8 @@ from typing import Self
 
 import torch
 
-from astra_core.agents import Agent, load_agents, save_agents, separate_models
+from astra_core.agents import Agent, load_agents, save_agents, save_format, separate_models
+from astra_core.attacker_settings import AttackerConfiguration
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.engine.machine import Machine
 from astra_core.engine.plan import Plan
@@ -121,7 +122,9 @@ class System:
         talkers = (attacker,) if speaker is None else (attacker, speaker)
         config = settled(config, *talkers, machine=attacker.plan.machine)
         own = probe_scorer_of(config, scorer)
-        return cls(attacker, victim, reference, scorer, config, target_digest, own)
+        system = cls(attacker, victim, reference, scorer, config, target_digest, own)
+        system.player(0)  # a template that cannot be used is refused here, not in the first turn
+        return system
 
     @property
     def shares_tokenizer(self) -> bool:
@@ -135,23 +138,26 @@ class System:
 
     def digest(self) -> str:
         """Covers everything that affects an evaluation; equal digests make figures comparable."""
-        # Who plays which turn belongs to the attacker that is evaluated, not to the evaluation, and
-        # the target's own digest has what decides its replies.
-        left_out = {"score_cache_size", "prefix_cache_mib", "roles", "agents", "target"}
+        # Who plays which turn and reads what belongs to the attacker that is evaluated, not to the
+        # evaluation, and the target's own digest has what decides its replies.
+        left_out = {"score_cache_size", "prefix_cache_mib", "roles", "agents", "attacker", "target"}
         # What scores probes is named by its version, where it is not the judge itself.
         settings = self.config.model_dump(mode="json", exclude={*left_out, "probe_scorer"})
         versions = dict.fromkeys((version_of(self.scorer), version_of(self.probe_scorer)))
         return record_digest([self.target_digest, *versions, settings])
 
     def training_digest(self) -> str:
-        """Covers also who plays which turn; a run is resumed only under the same."""
-        roles = self.config.model_dump(mode="json", include={"roles", "agents"})
-        return record_digest([self.digest(), roles]) if self.agents else self.digest()
+        """Covers also who plays which turn and reads what; a run is resumed only under the same."""
+        named = {"roles", "agents"} if self.agents else set[str]()
+        if self.config.attacker != AttackerConfiguration():
+            named.add("attacker")
+        own = self.config.model_dump(mode="json", include=named)
+        return record_digest([self.digest(), own]) if named else self.digest()
 
     def player(self, turn: int) -> Agent:
         """The agent that plays a turn, counted from 0; the last role plays all further ones."""
         if not self.agents:
-            return Agent("attacker", self.attacker, self.reference)
+            return Agent("attacker", self.attacker, self.reference, told=self.config.attacker)
         roles = self.config.roles
         name = roles[min(turn, len(roles) - 1)]
         return next(agent for agent in self.agents if agent.name == name)
@@ -164,6 +170,7 @@ class System:
             self,
             attacker=agent.model,
             reference=agent.reference,
+            config=self.config.model_copy(update={"attacker": agent.told}),
             agents=(),
         )
 
@@ -173,6 +180,7 @@ class System:
             save_agents(self.agents, self.config, folder)
         else:
             self.attacker.save(folder)
+        save_format(self.config, folder)
 
     @property
     def plan(self) -> Plan:

@@ -9,9 +9,10 @@ from pydantic import Field
 
 from astra_core.algorithms.policy import PolicyStep
 from astra_core.config import Section
+from astra_core.conversation import Conversation
 from astra_core.errors import DataError
-from astra_core.models.language_model import LanguageModel
-from astra_core.rollout import Context, Graph, Node, Probe, Replies
+from astra_core.rollout import Graph, Node, Probe, Prompt, Replies
+from astra_core.system import System
 from astra_core.training.harness import Experience, Harness
 from astra_core.training.trainer import Trainer
 
@@ -31,8 +32,8 @@ class LessonsTrainer(Trainer):
 
     def __init__(self, *arguments: Any, **parts: Any) -> None:
         super().__init__(*arguments, **parts)
-        attacker = self.sampler.system.attacker
-        self.harness = Lessons(self.harness, read_lessons(self.options.path, attacker))
+        steps = read_lessons(self.options.path, self.sampler.system)
+        self.harness = Lessons(self.harness, steps)
 
 
 class Lessons(Harness):
@@ -48,23 +49,25 @@ class Lessons(Harness):
         return Experience(iteration, (), self._steps, {"rollout/num_steps": len(self._steps)}, 0.0)
 
 
-def read_lessons(path: Path, attacker: LanguageModel) -> list[PolicyStep]:
-    """The lessons of a file as steps of weight 1.
+def read_lessons(path: Path, system: System) -> list[PolicyStep]:
+    """The lessons of a file as steps of weight 1, as the system's attacker reads and says them.
 
     Raises:
         DataError: The file is missing or a line is not a lesson.
     """
     try:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        return [PolicyStep(_turn(line["prompt"], line["probe"], attacker), 1.0) for line in lines]
+        return [PolicyStep(_turn(line["prompt"], line["probe"], system), 1.0) for line in lines]
     except (OSError, ValueError, KeyError, TypeError) as error:
         msg = f"{path} must hold lines with prompt and probe, got {type(error).__name__}: {error}"
         raise DataError(msg) from error
 
 
-def _turn(prompt: str, probe: str, attacker: LanguageModel) -> Node:
-    ids = attacker.closed(attacker.encode(probe))
-    context = attacker.opening_ids + attacker.closed(attacker.encode(prompt))
+def _turn(prompt: str, probe: str, system: System) -> Node:
+    player = system.player(0)
+    ids = player.format.written(probe)
+    limit = system.context_limit(player.model, len(ids))
+    (context,) = player.contexts([Conversation(Prompt.of(prompt))], limit)
     unsampled = (0.0,) * len(ids)
     said = Probe(text=probe, token_ids=ids, logprobs=unsampled, mask=(True,) * len(ids))
-    return Node((0,), Context(context), said, Replies((), ()))
+    return Node((0,), context, said, Replies((), ()))

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import torch
 
-from astra_core.algorithms.credit import alive, can_teach, forest
+from astra_core.algorithms.credit import Forest, alive, can_teach, forest
 from astra_core.algorithms.functional import tree_gae
 from astra_core.algorithms.policy import padded
 from astra_core.algorithms.value_head import ValueHead
-from astra_core.rollout import Graph, Node
+from astra_core.models.chat_format import SeparatorFormat
+from astra_core.rollout import Graph, Node, Prompt
+from astra_core.samplers.retelling import conversation_of
 from astra_core.system import System
 
 
@@ -55,7 +57,7 @@ def turn_estimates(
     """
     grown = forest(graphs)
     nodes = grown.nodes
-    budget = system.config.tokens_per_batch
+    budget, zeros = system.config.tokens_per_batch, [0.0] * len(grown.nodes)
     predicted = value_head.values(
         [node.context_ids for node in nodes],
         [node.probe_ids for node in nodes],
@@ -70,7 +72,9 @@ def turn_estimates(
         padded(values, width),
         padded([node.probe_mask for node in nodes], width).bool(),
         grown.parents,
-        final_values=torch.tensor(_final_values(nodes, system, value_head, is_cut=is_cut)),
+        final_values=torch.tensor(
+            _final_values(grown, value_head, graphs=graphs, system=system) if is_cut else zeros
+        ),
         discount=discount,
         turn_discount=turn_discount,
         decay=decay,
@@ -84,13 +88,19 @@ def turn_estimates(
 
 
 def _final_values(
-    nodes: Sequence[Node], system: System, value_head: ValueHead, *, is_cut: bool
+    grown: Forest, value_head: ValueHead, *, graphs: Sequence[Graph], system: System
 ) -> list[float]:
-    """The value after each last turn, 0 elsewhere and for conversations that ended."""
+    """The value after each last turn, 0 elsewhere."""
+    nodes = grown.nodes
     found = [0.0] * len(nodes)
-    last = [index for index, node in enumerate(nodes) if is_cut and not alive(node.children)]
+    last = [index for index, node in enumerate(nodes) if not alive(node.children)]
+    seeds, parents = grown.seeds.tolist(), grown.parents.tolist()
+    contexts = [
+        _next_context(_turns_to(nodes, parents, index), system, graphs[seeds[index]].prompt)
+        for index in last
+    ]
     predicted = value_head.values(
-        [_next_context(nodes[index], system) for index in last],
+        contexts,
         [()] * len(last),
         tokens_per_batch=system.config.tokens_per_batch,
     )
@@ -99,11 +109,25 @@ def _final_values(
     return found
 
 
-def _next_context(node: Node, system: System) -> tuple[int, ...]:
+def _turns_to(nodes: Sequence[Node], parents: Sequence[int], index: int) -> list[Node]:
+    """The turns of a conversation up to a place, oldest first."""
+    turns = []
+    while index >= 0:
+        turns.append(nodes[index])
+        index = parents[index]
+    return turns[::-1]
+
+
+def _next_context(turns: Sequence[Node], system: System, prompt: Prompt) -> tuple[int, ...]:
     """What the attacker would read before its next probe."""
-    attacker = system.attacker
+    attacker, node = system.attacker, turns[-1]
+    limit = system.context_limit(attacker, system.config.probe.max_new_tokens)
+    player = system.player(len(turns))
+    if not isinstance(player.format, SeparatorFormat):
+        (context,) = player.contexts([conversation_of(prompt, turns, system)], limit)
+        return context.token_ids
     reply = (
         node.response_ids[0] if system.shares_tokenizer else attacker.encode(node.response_texts[0])
     )
     ids = node.context_ids + attacker.closed(node.probe_ids) + attacker.closed(reply)
-    return ids[-system.context_limit(attacker, system.config.probe.max_new_tokens) :]
+    return ids[-limit:]

@@ -5,7 +5,9 @@ Ids that were sampled are spliced in where they mean the same to this model, nev
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from astra_core.conversation import Conversation
 from astra_core.models.language_model import LanguageModel
@@ -28,6 +30,14 @@ class Rendering:
     last: tuple[int, int]
 
 
+class Thought(NamedTuple):
+    """What a model that reasons before it answers has said."""
+
+    thinking: str
+    text: str
+    visible_ids: Ids
+
+
 class ChatFormat(ABC):
     """Renders conversations for one side of them."""
 
@@ -41,6 +51,15 @@ class ChatFormat(ABC):
     @abstractmethod
     def prefix(self, conversation: Conversation) -> Ids:
         """What it will have read when the next message, of whoever says it, begins."""
+
+    @abstractmethod
+    def written(self, text: str) -> Ids:
+        """The ids that the model would have sampled to say what someone has written."""
+
+    def thought(self, token_ids: Sequence[int]) -> Thought:
+        """What was sampled, as others hear it: without a span of reasoning, if there is one."""
+        ids = tuple(token_ids)
+        return Thought("", self.model.decode(ids), ids)
 
 
 class SeparatorFormat(ChatFormat):
@@ -75,12 +94,16 @@ class SeparatorFormat(ChatFormat):
         said = tuple(token for own, _ in self._said(conversation) for token in own)
         return self.opening + said
 
+    def written(self, text: str) -> Ids:
+        """The text closed by the separator."""
+        return self.model.closed(self.model.encode(text))
+
     def _said(self, conversation: Conversation) -> list[tuple[Ids, int]]:
         """Every utterance closed, and how many tokens were added to what was sampled."""
         model = self.model
         found = [(model.closed(model.encode(conversation.prompt.text)), 0)]
         for message in conversation.messages:
-            sampled = message.ids_for(model.vocabulary)
+            sampled = () if message.thinking else message.ids_for(model.vocabulary)
             closed = model.closed(sampled or model.encode(message.text))
             found.append((closed, max(len(closed) - len(sampled), 0) if sampled else 0))
         return found

@@ -5,25 +5,17 @@ there as they were sampled, and the text between two of them is encoded as one s
 conversation that goes on begins with the same tokens, which need not be read again.
 """
 
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import shortened
-from astra_core.models.chat_format import ChatFormat, Ids, Rendering
+from astra_core.models.chat_format import ChatFormat, Ids, Rendering, Thought
 from astra_core.models.language_model import LanguageModel
 
 # Characters for private use, which no text of a conversation has.
 _OPEN, _CLOSE = "\ue0a5", "\ue0a6"
-
-
-class Thought(NamedTuple):
-    """What a model that reasons before it answers has said."""
-
-    thinking: str
-    text: str
-    visible_ids: Ids
 
 
 class TemplateFormat(ChatFormat):
@@ -35,6 +27,7 @@ class TemplateFormat(ChatFormat):
         system: The system prompt; None for none.
         seed: ``hidden`` leaves the seed prompt out, ``opening`` begins the first message with it.
         tags: Around reasoning, which later turns do not read.
+        where: What to call these settings in an error.
 
     Raises:
         ConfigurationError: There is no template, or it refuses a system prompt or turns.
@@ -47,17 +40,20 @@ class TemplateFormat(ChatFormat):
         system: str | None = None,
         seed: Literal["hidden", "opening"] = "hidden",
         tags: tuple[str, str] = ("<think>", "</think>"),
+        where: str = "system.target.options",
     ) -> None:
         super().__init__(model)
-        self.system, self.seed, self.tags = system, seed, tags
+        self.system, self.seed, self.tags, self.where = system, seed, tags, where
         if not model.tokenizer.chat_template:
             msg = (
-                "system.target.options.format must be 'separator' for a tokenizer without a "
+                f"{where}.format must be 'separator' for a tokenizer without a "
                 "chat template, got 'template'; name a chat model"
             )
             raise ConfigurationError(msg)
         roles = ("user", "assistant", "user")
-        self._rendered([(role, _mark(number)) for number, role in enumerate(roles)])
+        text = self._rendered([(role, _mark(number)) for number, role in enumerate(roles)])
+        # Some templates open the reasoning themselves, so that only its end is sampled.
+        self.is_opened = text.rstrip().endswith(tags[0])
         ends = getattr(getattr(model.model, "generation_config", None), "eos_token_id", None)
         ends = ends if isinstance(ends, list) else [ends]
         model.end_ids = tuple(sorted({*model.end_ids, *ends} - {None}))
@@ -67,11 +63,12 @@ class TemplateFormat(ChatFormat):
 
         A last message that does not fit alone loses its oldest tokens.
         """
-        messages = conversation.messages
-        ids, last = self._ids(conversation, messages)
+        versions = self._versions(conversation)
+        ids, last = self._ids(conversation, next(versions))
         whole = len(ids)
-        while len(ids) > limit and len(messages) > 2:
-            messages = messages[2:]
+        for messages in versions:
+            if len(ids) <= limit:
+                break
             ids, last = self._ids(conversation, messages)
         cut = max(len(ids) - limit, 0)
         start = max(last[0] - cut, 1)
@@ -89,7 +86,7 @@ class TemplateFormat(ChatFormat):
         opened, closed = self.tags
         text = str(tokenizer.decode(list(ids), skip_special_tokens=False))
         if closed not in text:
-            is_unfinished = text.lstrip().startswith(opened)
+            is_unfinished = self.is_opened or text.lstrip().startswith(opened)
             said = "" if is_unfinished else self.model.decode(ids)
             return Thought(text if is_unfinished else "", said, () if is_unfinished else ids)
         ends = range(1, len(ids) + 1)
@@ -100,6 +97,23 @@ class TemplateFormat(ChatFormat):
         while visible and not str(tokenizer.decode(list(visible[:1]))).strip():
             visible = visible[1:]
         return Thought(thinking, self.model.decode(visible), visible)
+
+    def written(self, text: str) -> Ids:
+        """The ids of the text, and those with which the template ends an assistant's message."""
+        rendered = self._rendered([("user", _mark(0)), ("assistant", _mark(1)), ("user", _mark(2))])
+        after = self.model.encode(rendered[rendered.index(_mark(1)) + len(_mark(1)) :])
+        ends = (place for place, token in enumerate(after) if token in self.model.end_ids)
+        stop = next(ends, None)
+        ending = after[: stop + 1] if stop is not None else self.model.end_ids[:1]
+        return (*self.model.encode(text), *ending)
+
+    def _versions(self, conversation: Conversation) -> Iterator[Sequence[Message]]:
+        """The messages that may be read: all, then without ever more of the oldest turns."""
+        messages = conversation.messages
+        yield messages
+        while len(messages) > 2:
+            messages = messages[2:]
+            yield messages
 
     def _ids(
         self, conversation: Conversation, messages: Sequence[Message]
@@ -163,7 +177,7 @@ class TemplateFormat(ChatFormat):
             reason = shortened(str(error), limit=120)
             way = "leave system_prompt null" if told else "use format 'separator'"
             msg = (
-                "system.target.options: the chat template must take a conversation"
+                f"{self.where}: the chat template must take a conversation"
                 f"{' with a system prompt' if told else ''}, got {reason}; {way}"
             )
             raise ConfigurationError(msg) from error

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import TargetError
 from astra_core.judge import Judgement
+from astra_core.models.chat_format import ChatFormat
 from astra_core.models.language_model import Utterance
 from astra_core.rollout import Context, Failure, Node, Path, Probe, Prompt, Replies
 from astra_core.samplers.scoring import Said, scored_answers, verdicts
@@ -65,7 +66,7 @@ class Asked:
         place: Where it was said.
         path: Of the turn.
         context: What the attacker read.
-        utterance: What it said.
+        utterance: What it said, reasoning included.
         conversation: What the target hears, the probe last.
     """
 
@@ -74,6 +75,11 @@ class Asked:
     context: Context
     utterance: Utterance
     conversation: Conversation
+
+    @property
+    def heard(self) -> str:
+        """The probe's words without any reasoning."""
+        return self.conversation.messages[-1].text
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +155,7 @@ def probed(growth: Growth, places: Sequence[Place], width: int) -> list[Asked]:
         tokens_per_batch=system.config.tokens_per_batch,
     )
     return [
-        _asked(player.model.vocabulary, place, path, context=context, utterance=utterance)
+        _asked(player.format, place, path, context=context, utterance=utterance)
         for place, own, context, found in zip(places, paths, contexts, sampled, strict=True)
         for path, utterance in zip(own, found.utterances, strict=True)
     ]
@@ -157,7 +163,7 @@ def probed(growth: Growth, places: Sequence[Place], width: int) -> list[Asked]:
 
 def responded(growth: Growth, asked: Sequence[Asked]) -> Responded:
     """The target's replies to the probes, scored; where it has failed, why."""
-    said = [Said(own.place.conversation, own.utterance.text) for own in asked]
+    said = [Said(own.place.conversation, own.heard) for own in asked]
     try:
         scored = scored_answers(growth.system, said, lambda: answers(growth, asked))
     except TargetError as error:
@@ -205,9 +211,10 @@ def reference_logprobs(
 
 
 def _asked(
-    vocabulary: str, place: Place, path: Path, *, context: Context, utterance: Utterance
+    spoken: ChatFormat, place: Place, path: Path, *, context: Context, utterance: Utterance
 ) -> Asked:
-    probe = Message("user", utterance.text, utterance.token_ids, vocabulary)
+    heard = spoken.thought(utterance.token_ids)
+    probe = Message("user", heard.text, heard.visible_ids, spoken.model.vocabulary)
     return Asked(place, path, context, utterance, place.conversation.said(probe))
 
 
@@ -239,7 +246,7 @@ def _node(
 ) -> Node:
     said = own.utterance
     mask = (True,) * len(said.token_ids)
-    probe = Probe(said.text, said.token_ids, said.logprobs, mask, reference, probe_score)
+    probe = Probe(own.heard, said.token_ids, said.logprobs, mask, reference, probe_score)
     return Node(own.path, own.context, probe, recorded)
 
 

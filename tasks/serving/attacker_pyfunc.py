@@ -2,7 +2,9 @@
 
 This file is stored beside the weights and runs wherever the model is loaded, so it imports nothing
 of this project. A context is the text of a conversation. Where one holds several turns, they are
-joined by the text of the separator; the separator at the end is added here.
+joined by the text of the separator; the separator at the end is added here. An attacker with a chat
+template takes the text of a seed prompt, or a conversation as JSON with the keys ``prompt``,
+``goal``, ``category`` and ``messages``, a list of ``role`` (user: the attacker) and ``content``.
 
 Every row draws from a generator of its own, seeded by the seed and the row's text, so that a probe
 does not depend on the other rows of the request.
@@ -17,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import pandas as pd
@@ -48,6 +51,7 @@ class AttackerModel(PythonModel):
         config = dict(context.model_config or {})
         self._separator = config.pop("separator", None)
         self._max_context_tokens = config.pop("max_context_tokens", None)
+        chat = config.pop("attacker", None)
         self._defaults = _DEFAULTS | config
         if not Path(folder, "config.json").is_file():
             # transformers would look a path that is no folder up at the hub.
@@ -55,6 +59,8 @@ class AttackerModel(PythonModel):
             raise FileNotFoundError(msg)
         own = {"local_files_only": True, "trust_remote_code": False}
         self._tokenizer = AutoTokenizer.from_pretrained(folder, **own)
+        is_chat = chat and (chat["format"] == "template" or self._tokenizer.chat_template)
+        self._chat = chat if is_chat else None
         self._roles, self._told = _roles(Path(folder))
         device = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -144,7 +150,19 @@ class AttackerModel(PythonModel):
                 logits_processor=_processors(seeds, options),
             )
         rows = output[:, width:].tolist()
-        return [tokenizer.decode(row, skip_special_tokens=True).strip() for row in rows]
+        return [self._heard(row) for row in rows]
+
+    def _heard(self, row: list[int]) -> str:
+        """What was said, without the reasoning before it."""
+        text = str(self._tokenizer.decode(row, skip_special_tokens=True)).strip()
+        if self._chat is None:
+            return text
+        opened, closed = self._chat["think_tags"]
+        whole = str(self._tokenizer.decode(row, skip_special_tokens=False))
+        if closed not in whole:
+            return "" if self._opens or whole.lstrip().startswith(opened) else text
+        at = next(n for n in range(len(row) + 1) if closed in self._tokenizer.decode(row[:n]))
+        return str(self._tokenizer.decode(row[at:], skip_special_tokens=True)).strip()
 
     def _context_ids(self, text: str, new_tokens: int, agent: str = "") -> list[int]:
         """Ids as in training: opening token, instruction, conversation; the oldest are cut."""
@@ -152,10 +170,39 @@ class AttackerModel(PythonModel):
         opening, told = self._opening_ids(), self._told.get(agent)
         positions = getattr(self._model.config, "max_position_embeddings", None) or 1 << 20
         limit = min(self._max_context_tokens or positions, positions - new_tokens)
+        if self._chat is not None:
+            return self._chat_ids(_conversation(text), max(1, limit), told)
         if told is None:
             return self._closed(opening + encode(text)["input_ids"])[-max(1, limit) :]
         start = self._closed(opening + encode(told)["input_ids"])
         return start + self._closed(encode(text)["input_ids"])[-max(1, limit - len(start)) :]
+
+    def _chat_ids(self, said: dict[str, Any], limit: int, told: str | None) -> list[int]:
+        """Ids by the chat template: as many of the newest turns as fit, after the instruction."""
+        chat = self._chat or {}
+        instruction = told or chat["instruction"]
+        is_told_anew = "conversation" in {own[1] for own in Formatter().parse(instruction)}
+        own = {key: said.get(key) or "" for key in ("prompt", "goal", "category")}
+        flipped = {"user": "assistant", "assistant": "user"}
+        ids: list[int] = []
+        for start in range(0, len(said["messages"]) + 1, 2):
+            kept = said["messages"][start:]
+            lines = [f"{each['role'].capitalize()}: {each['content']}" for each in kept]
+            first = instruction.format(conversation="\n".join(lines), **own)
+            turns = [("system", chat["system_prompt"])] if chat["system_prompt"] else []
+            turns.append(("user", first))
+            if not is_told_anew:
+                turns += [(flipped[each["role"]], each["content"]) for each in kept]
+            text = self._tokenizer.apply_chat_template(
+                [{"role": role, "content": content} for role, content in turns],
+                tokenize=False,
+                add_generation_prompt=True,
+            )
+            self._opens = text.rstrip().endswith(chat["think_tags"][0])
+            ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+            if len(ids) <= limit:
+                break
+        return ids[-limit:]
 
     def _closed(self, ids: list[int]) -> list[int]:
         """The ids with the separator last."""
@@ -176,7 +223,30 @@ class AttackerModel(PythonModel):
     def _end_ids(self) -> list[int]:
         separator = self._separator_ids()
         ends = {self._tokenizer.eos_token_id, *(separator if len(separator) == 1 else ())}
+        if self._chat is not None:
+            own = self._model.generation_config.eos_token_id
+            ends |= set(own) if isinstance(own, list) else {own}
         return sorted(ends - {None})
+
+
+def _conversation(text: str) -> dict[str, Any]:
+    """The conversation that a JSON object describes; any other text is a seed prompt."""
+    try:
+        said = json.loads(text)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        return {"prompt": text, "messages": []}
+    said = {"messages": [], **said}
+    try:
+        roles = [each["role"] for each in said["messages"]]
+        is_whole = "prompt" in said and all(isinstance(e["content"], str) for e in said["messages"])
+    except (KeyError, TypeError):
+        roles, is_whole = [], False
+    if not is_whole or roles != ["user", "assistant"] * (len(roles) // 2):
+        msg = "a conversation must have a prompt and messages of user and assistant in turn"
+        raise ValueError(msg)
+    return said
 
 
 def _roles(folder: Path) -> tuple[list[str], dict[str, str]]:

@@ -224,12 +224,12 @@ def _recorded(trainer: "Trainer", run: _Run, steps: Path) -> None:
 
 
 def _export(trainer: "Trainer", summary: TrainingSummary, folder: Path, *, run_key: str) -> str:
-    """Writes the trained attacker; the digest of its weights, and of who plays which turn."""
-    from astra_core.agents import FILE as AGENTS_FILE
+    """Writes the trained attacker; the digest of its weights, and of who plays and reads what."""
+    from astra_core.agents import FILE, FORMAT_FILE
 
     with draft_folder_of(folder) as draft:
         trainer.sampler.system.save(draft)
-        kept = {".safetensors", AGENTS_FILE}
+        kept = {".safetensors", FILE, FORMAT_FILE}
         digest = folder_digest(draft, keep=lambda path: bool(kept & {path.suffix, path.name}))
         note = AttackerNote(
             digest,

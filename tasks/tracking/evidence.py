@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from astra_core.attacker_settings import DEFAULT_INSTRUCTION, AttackerConfiguration
 from astra_core.config import SystemConfiguration
 from astra_core.errors import DataError
 from astra_core.files import record_digest
@@ -17,6 +18,9 @@ from tasks.tracking.versions import Package
 
 if TYPE_CHECKING:
     import pandas as pd
+
+# What ``System.save`` leaves where the attacker reads its chat template.
+_FORMAT = "attacker.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,8 @@ def evaluation_folder(evaluation_key: str) -> str:
 def read_package(attacker: Path, system: SystemConfiguration) -> Package:
     """The checkpoint in ``attacker``, to be sampled as the system samples probes.
 
+    What it reads is what it was trained with, whatever the system says now.
+
     Raises:
         DataError: It has no record of its own.
     """
@@ -74,6 +80,10 @@ def read_package(attacker: Path, system: SystemConfiguration) -> Package:
         "max_context_tokens": system.max_context_tokens,
         **system.probe.model_dump(mode="json"),
     }
+    if (attacker / _FORMAT).is_file():
+        told = read_record(attacker / _FORMAT, AttackerConfiguration)
+        own = {"instruction": told.instruction or DEFAULT_INSTRUCTION}
+        config["attacker"] = told.model_dump(mode="json") | own
     return Package(attacker, read_record(attacker / ATTACKER_FILE, AttackerNote).digest, config)
 
 

@@ -3,7 +3,7 @@ from tiny_training import configured, sampler_of, weights_of
 
 from astra_core.algorithms.sft import SFT
 from astra_core.errors import DataError
-from astra_core.testing import tiny_language_model, tiny_system
+from astra_core.testing import tiny_system
 from astra_core.training.checkpoint import CheckpointStore
 from plugins.lessons import LessonsTrainer, read_lessons
 
@@ -57,4 +57,4 @@ def test_what_is_no_lesson_is_refused(tmp_path, text):
     if text is not None:
         (tmp_path / "lessons.jsonl").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match="must hold lines with prompt and probe"):
-        read_lessons(tmp_path / "lessons.jsonl", tiny_language_model())
+        read_lessons(tmp_path / "lessons.jsonl", tiny_system())

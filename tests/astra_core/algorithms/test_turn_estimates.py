@@ -3,9 +3,10 @@ import torch
 
 from astra_core.algorithms.turn_estimates import _next_context, turn_estimates
 from astra_core.algorithms.value_head import ValueHead
-from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_system
+from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts, tiny_system
 
 SYSTEM = tiny_system()
+(PROMPT,) = tiny_prompts(1)
 # Without a discount and with lambda 1, an advantage is the rest of the return less the value.
 WHOLE = {"discount": 1.0, "turn_discount": 1.0, "decay": 1.0}
 
@@ -118,15 +119,15 @@ def test_nothing_is_estimated_of_nothing():
 
 
 def test_what_would_be_read_next_is_the_conversation_with_every_turn_closed():
-    assert (4, 5, 0, 2, 3, 0, 13, 0) == _next_context(tiny_node(1.0), SYSTEM)
+    assert (4, 5, 0, 2, 3, 0, 13, 0) == _next_context([tiny_node(1.0)], SYSTEM, PROMPT)
     # An utterance that ran into its limit has no end of its own.
     open_ended = tiny_node(1.0, probe_ids=(2, 3), response_ids=((13,),))
-    assert (4, 5, 0, 2, 3, 0, 13, 0) == _next_context(open_ended, SYSTEM)
+    assert (4, 5, 0, 2, 3, 0, 13, 0) == _next_context([open_ended], SYSTEM, PROMPT)
 
 
 def test_what_would_be_read_next_keeps_its_newest_tokens():
     node = tiny_node(1.0, context_ids=(*[4] * 90, 0))
-    following = _next_context(node, SYSTEM)
+    following = _next_context([node], SYSTEM, PROMPT)
 
     assert SYSTEM.context_limit(SYSTEM.attacker, 6) == len(following)
     assert (4, 0, 2, 3, 0, 13, 0) == following[-7:]
@@ -138,4 +139,4 @@ def test_a_reply_in_a_tokenizer_of_its_own_is_read_as_text():
     reply = system.attacker.closed(system.attacker.encode("so kind"))
 
     assert not system.shares_tokenizer
-    assert (4, 5, 0, 2, 3, 0, *reply) == _next_context(node, system)
+    assert (4, 5, 0, 2, 3, 0, *reply) == _next_context([node], system, PROMPT)

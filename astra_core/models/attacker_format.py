@@ -1,0 +1,81 @@
+"""The attacker's side of a chat template: it is the assistant, and the target is its user.
+
+The first user message is the instruction, filled from the prompt. Where the instruction has the
+slot ``{conversation}``, it is the only message, written anew for every turn.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from astra_core.attacker_settings import DEFAULT_INSTRUCTION, AttackerConfiguration, slots_of
+from astra_core.conversation import Conversation, Message
+from astra_core.models.chat_format import ChatFormat, Ids, SeparatorFormat
+from astra_core.models.language_model import LanguageModel
+from astra_core.models.template_format import TemplateFormat
+
+_NAMES = {"user": "User", "assistant": "Assistant"}
+
+
+class AttackerTemplate(TemplateFormat):
+    """The chat template as an attacker reads it.
+
+    Args:
+        model: Its tokenizer has the template.
+        config: Of ``system.attacker``.
+
+    Raises:
+        ConfigurationError: There is no template, or it refuses a system prompt or turns.
+    """
+
+    def __init__(self, model: LanguageModel, config: AttackerConfiguration) -> None:
+        super().__init__(
+            model, system=config.system_prompt, tags=config.think_tags, where="system.attacker"
+        )
+        self.instruction = config.instruction or DEFAULT_INSTRUCTION
+        self.is_told_anew = "conversation" in slots_of(self.instruction)
+
+    def prefix(self, conversation: Conversation) -> Ids:
+        """What it reads before its next message, however long that is."""
+        return self._ids(conversation, next(self._versions(conversation)))[0]
+
+    def _versions(self, conversation: Conversation) -> Iterator[Sequence[Message]]:
+        messages = conversation.messages
+        for start in range(0, len(messages) + 1, 2):
+            kept = messages[start:]
+            told = Message("user", self._filled(conversation, kept))
+            yield (told,) if self.is_told_anew else (told, *map(_flipped, kept))
+
+    def _filled(self, conversation: Conversation, messages: Sequence[Message]) -> str:
+        lines = [f"{_NAMES[own.role]}: {own.text}" for own in messages]
+        return self.instruction.format(
+            prompt=conversation.prompt.text,
+            goal=conversation.goal,
+            category=conversation.category,
+            conversation="\n".join(lines),
+        )
+
+
+def attacker_format(
+    model: LanguageModel, config: AttackerConfiguration, told: Ids = ()
+) -> ChatFormat:
+    """The format that the configuration names for this model.
+
+    Args:
+        model: Whose ids they are.
+        config: Of ``system.attacker``.
+        told: separator: ids that are read before every conversation.
+    """
+    if uses_template(model, config):
+        return AttackerTemplate(model, config)
+    return SeparatorFormat(model, told)
+
+
+def uses_template(model: LanguageModel, config: AttackerConfiguration) -> bool:
+    """True where the attacker reads its chat template."""
+    has_template = bool(model.tokenizer.chat_template)
+    return config.format == "template" or (config.format == "auto" and has_template)
+
+
+def _flipped(message: Message) -> Message:
+    role = "assistant" if message.role == "user" else "user"
+    return replace(message, role=role)
