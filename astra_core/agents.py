@@ -56,7 +56,7 @@ class Agent:
     model: LanguageModel
     reference: LanguageModel
     instruction_ids: tuple[int, ...] = ()
-    told: AttackerConfiguration = AttackerConfiguration()
+    told: AttackerConfiguration = field(default_factory=AttackerConfiguration)
     format: ChatFormat = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What the attacker reads: by separator or by its chat template, and the instruction it is given."""
+"""How the attacker reads, by separator or by its chat template, and what it is told."""
 
 from string import Formatter
 from typing import Literal, Self

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from astra_core.attacker_settings import DEFAULT_INSTRUCTION, AttackerConfiguration, slots_of
-from astra_core.conversation import Conversation, Message
+from astra_core.conversation import Conversation, Message, Role
 from astra_core.models.chat_format import ChatFormat, Ids, SeparatorFormat
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.template_format import TemplateFormat
@@ -77,5 +77,5 @@ def uses_template(model: LanguageModel, config: AttackerConfiguration) -> bool:
 
 
 def _flipped(message: Message) -> Message:
-    role = "assistant" if message.role == "user" else "user"
+    role: Role = "assistant" if message.role == "user" else "user"
     return replace(message, role=role)

@@ -19,7 +19,7 @@ from astra_core.engine.products.activations import use_fused_gelu
 from astra_core.files import record_digest
 from astra_core.models.decoder import Decoder
 from astra_core.models.lora import merged_state
-from astra_core.models.pretrained import load_pretrained
+from astra_core.models.pretrained import Dtype, load_pretrained
 from astra_core.models.rows import batches_within, row_batches
 from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
 
@@ -96,15 +96,18 @@ class LanguageModel:
         is_frozen: bool = True,
         device: torch.device | str = "cpu",
         machine: Machine | None = None,
+        dtype: Dtype = "float32",
+        device_map: str | None = None,
     ) -> Self:
-        """The model and tokenizer in a Hugging Face folder, from safetensors, in fp32.
+        """The model and tokenizer in a Hugging Face folder, from safetensors, in fp32 by default.
 
         Raises:
             ConfigurationError: The folder does not hold a causal LM that transformers can load.
         """
-        model, tokenizer = load_pretrained(folder)
+        model, tokenizer = load_pretrained(folder, dtype=dtype, device_map=device_map)
         model.requires_grad_(not is_frozen)
-        return cls(model.to(device), tokenizer, separator=separator, machine=machine)
+        placed = model.to(device) if device_map is None else model
+        return cls(placed, tokenizer, separator=separator, machine=machine)
 
     @property
     def max_positions(self) -> int:

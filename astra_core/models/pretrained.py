@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -15,9 +15,19 @@ from astra_core.training.launch import local_rank, local_world_size
 # Above this many parameters a matrix product is long enough to pay for a second thread.
 _PARAMETERS_PER_THREAD = 5_000_000
 
+Dtype = Literal["float32", "bfloat16", "float16"]
+"""Of the weights of a model that does not learn."""
 
-def load_pretrained(folder: Path | str) -> tuple[Any, Any]:
-    """The model, in fp32, and the tokenizer of a Hugging Face folder; never asks the network.
+
+def load_pretrained(
+    folder: Path | str, *, dtype: Dtype = "float32", device_map: str | None = None
+) -> tuple[Any, Any]:
+    """The model and the tokenizer of a Hugging Face folder; never asks the network.
+
+    Args:
+        folder: Holds both.
+        dtype: Of the weights.
+        device_map: How accelerate spreads them over devices; None leaves them on the CPU.
 
     Raises:
         ConfigurationError: The folder does not hold a causal LM that transformers can load.
@@ -25,16 +35,18 @@ def load_pretrained(folder: Path | str) -> tuple[Any, Any]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     require_folder(folder)
+    spread = {} if device_map is None else {"device_map": device_map}
     # transformers would otherwise ask whether to run code in the folder, and wait.
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
         model, loading = AutoModelForCausalLM.from_pretrained(
             str(folder),
-            dtype=torch.float32,
+            dtype=getattr(torch, dtype),
             use_safetensors=True,
             ignore_mismatched_sizes=True,
             output_loading_info=True,
             **local,
+            **spread,
         )
     except Exception as error:  # a damaged folder may raise anything
         msg = (

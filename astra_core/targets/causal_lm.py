@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal, Self
 
@@ -13,7 +14,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.models.chat_format import ChatFormat, Rendering, SeparatorFormat
 from astra_core.models.language_model import Continuations, LanguageModel, Utterance
-from astra_core.models.pretrained import weights_digest
+from astra_core.models.pretrained import Dtype, weights_digest
 from astra_core.models.template_format import TemplateFormat
 from astra_core.target import Answer, Heard, Outcome, Reply, Surroundings, Target, Usage
 
@@ -48,11 +49,21 @@ class CausalLM(Target):
             default=("<think>", "</think>"),
             description="template: around reasoning, which is neither judged nor passed on.",
         )
+        dtype: Dtype = Field(
+            default="float32", description="Of the weights; half takes half the memory."
+        )
+        device_map: Literal["auto", "balanced", "balanced_low_0", "sequential"] | None = Field(
+            default=None,
+            description="How accelerate spreads the weights over devices; null: machine.device.",
+        )
 
         @model_validator(mode="after")
         def _are_used(self) -> Self:
             if self.format == "separator" and self.system_prompt is not None:
                 msg = "system_prompt must be null when format is 'separator', which has no roles"
+                raise ValueError(msg)
+            if self.device_map is not None and find_spec("accelerate") is None:
+                msg = "device_map must be null without the package accelerate; install it"
                 raise ValueError(msg)
             return self
 
@@ -60,7 +71,7 @@ class CausalLM(Target):
 
     def __init__(self, options: Options, *, surroundings: Surroundings) -> None:
         super().__init__(options, surroundings=surroundings)
-        self.language_model = surroundings.language_model or _loaded(surroundings)
+        self.language_model = surroundings.language_model or _loaded(surroundings, options)
         self.format = _format_of(self.language_model, options)
         self._weights = "" if surroundings.folder is None else weights_digest(surroundings.folder)
 
@@ -87,7 +98,9 @@ class CausalLM(Target):
         return record_digest([self._weights, self.options.model_dump(mode="json")])
 
     def holds(self, folder: Path) -> bool:
-        """True if its model is the one in this folder."""
+        """True if its model is the one in this folder, with weights as there and in one place."""
+        if self.options.dtype != "float32" or self.options.device_map is not None:
+            return False
         return bool(self._weights) and self._weights == weights_digest(folder)
 
     def heard(self, conversation: Conversation, generation: GenerationConfiguration) -> Rendering:
@@ -179,7 +192,7 @@ def _format_of(model: LanguageModel, options: CausalLM.Options) -> ChatFormat:
     return SeparatorFormat(model)
 
 
-def _loaded(surroundings: Surroundings) -> LanguageModel:
+def _loaded(surroundings: Surroundings, options: CausalLM.Options) -> LanguageModel:
     if surroundings.folder is None:
         msg = (
             "system.target 'causal_lm' must have the weights of models.target, got none; "
@@ -191,4 +204,6 @@ def _loaded(surroundings: Surroundings) -> LanguageModel:
         separator=surroundings.config.separator,
         device=surroundings.device,
         machine=surroundings.machine,
+        dtype=options.dtype,
+        device_map=options.device_map,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from astra_core.attacker_settings import DEFAULT_INSTRUCTION, AttackerConfiguration
 from astra_core.config import SystemConfiguration
 from astra_core.errors import DataError
-from astra_core.files import record_digest
+from astra_core.files import read_json, record_digest
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.evaluation import EvaluationRecord
 from tasks.records.models import Parent
@@ -81,7 +81,8 @@ def read_package(attacker: Path, system: SystemConfiguration) -> Package:
         **system.probe.model_dump(mode="json"),
     }
     if (attacker / _FORMAT).is_file():
-        told = read_record(attacker / _FORMAT, AttackerConfiguration)
+        file = attacker / _FORMAT
+        told = AttackerConfiguration.read(read_json(file), where=str(file))
         own = {"instruction": told.instruction or DEFAULT_INSTRUCTION}
         config["attacker"] = told.model_dump(mode="json") | own
     return Package(attacker, read_record(attacker / ATTACKER_FILE, AttackerNote).digest, config)

@@ -3,9 +3,11 @@ import json
 import pytest
 import torch
 from tiny_agents import agents_config, agents_system, changed, weights
+from tiny_chats import PROMPTS, chat_config, chat_model, chat_system
 
 from astra_core.agents import (
     FILE,
+    FORMAT_FILE,
     Agent,
     as_exported,
     own_folder,
@@ -242,3 +244,38 @@ def test_an_evaluation_tells_of_each_agent(folder):
     assert names <= found.metrics().keys()
     assert found.intervals == alone.intervals
     assert not any("/" in name for name in alone.figures)
+
+
+def test_how_a_templated_attacker_reads_is_saved_beside_it(tmp_path):
+    config = chat_config(attacker={"instruction": "{goal}?"})
+    chat_system(config=config).save(tmp_path / "chat")
+    tiny_system(1).save(tmp_path / "plain")
+
+    # Whatever is set now: what was trained is what is evaluated.
+    assert config.attacker == as_exported(agents_config(roles=[]), tmp_path / "chat").attacker
+    assert agents_config().attacker == as_exported(config, tmp_path / "plain").attacker
+    assert not (tmp_path / "plain" / FORMAT_FILE).exists()
+
+
+def test_agents_of_a_templated_attacker_are_told_their_own_instructions(tmp_path):
+    chat_model(4).save(tmp_path)
+    own = {"presser": {"instruction": "press {goal}"}}
+    changes = {"roles": ("opener", "presser"), "scorer": agents_config().scorer}
+    told = agents_config(**own).agents
+    config = chat_config(agents=told, **changes)
+    system = System.load(config, attacker=tmp_path, target=tmp_path, reference=tmp_path)
+    read = [
+        system.attacker.decode(_read(system.player(turn), Conversation(PROMPTS[0]), 400)[0])
+        for turn in (0, 1)
+    ]
+
+    assert "press goal so late" not in read[0]
+    assert "press goal so late" in read[1]
+    assert system.seen_by(system.agents[1]).player(0).told == system.agents[1].told
+
+
+def test_what_a_templated_attacker_is_told_belongs_to_its_training():
+    one, other = (chat_system(config=chat_config(attacker={"instruction": text})) for text in "ab")
+
+    assert one.digest() == other.digest()
+    assert one.training_digest() != other.training_digest()

@@ -1,8 +1,11 @@
 import pytest
+from tiny_chats import chat_system
 from tiny_training import configured, sampler_of, weights_of
 
 from astra_core.algorithms.sft import SFT
+from astra_core.conversation import Conversation
 from astra_core.errors import DataError
+from astra_core.rollout import Prompt
 from astra_core.testing import tiny_system
 from astra_core.training.checkpoint import CheckpointStore
 from plugins.lessons import LessonsTrainer, read_lessons
@@ -58,3 +61,13 @@ def test_what_is_no_lesson_is_refused(tmp_path, text):
         (tmp_path / "lessons.jsonl").write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match="must hold lines with prompt and probe"):
         read_lessons(tmp_path / "lessons.jsonl", tiny_system())
+
+
+def test_a_templated_attacker_reads_and_writes_lessons_by_its_template(tmp_path):
+    (tmp_path / "lessons.jsonl").write_text(LINES, encoding="utf-8")
+    system = chat_system()
+    nodes = [step.node for step in read_lessons(tmp_path / "lessons.jsonl", system)]
+    (context,) = system.player(0).contexts([Conversation(Prompt.of("why"))], 400)
+
+    assert context == nodes[1].context
+    assert system.attacker.encode("no<|im_end|>") == nodes[1].probe_ids

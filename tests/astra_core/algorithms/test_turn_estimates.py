@@ -1,8 +1,11 @@
 import pytest
 import torch
+from tiny_chats import PROMPTS, chat_system
 
 from astra_core.algorithms.turn_estimates import _next_context, turn_estimates
 from astra_core.algorithms.value_head import ValueHead
+from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts, tiny_system
 
 SYSTEM = tiny_system()
@@ -140,3 +143,27 @@ def test_a_reply_in_a_tokenizer_of_its_own_is_read_as_text():
 
     assert not system.shares_tokenizer
     assert (4, 5, 0, 2, 3, 0, *reply) == _next_context([node], system, PROMPT)
+
+
+def test_a_templated_attacker_would_read_its_next_context_by_the_template():
+    system = chat_system()
+    sampler = TreeSampler(
+        TreeSampler.Options(tree_width=2, tree_depth=2, num_responses=1),
+        system=system,
+        prompts=PROMPTS,
+        reward=AdversarialReward(AdversarialReward.Options()),
+        seed=1,
+    )
+    for graph in sampler.roll_out(PROMPTS, iteration=0):
+        for node in graph.children:
+            for following in node.children:
+                assert following.context_ids == _next_context([node], system, graph.prompt)
+    estimated = turn_estimates(
+        sampler.roll_out(PROMPTS, iteration=0),
+        system,
+        expecting(0.5, system),
+        account=nothing,
+        is_cut=True,
+        **WHOLE,
+    )
+    assert estimated

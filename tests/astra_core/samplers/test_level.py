@@ -1,10 +1,14 @@
+import hashlib
+import json
 from dataclasses import replace
 
 import pytest
+from tiny_chats import OPENED, chat_system
 
 from astra_core.conversation import Conversation
 from astra_core.errors import TargetError
 from astra_core.models.language_model import Utterance
+from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Context, Failure
 from astra_core.samplers.level import (
     Asked,
@@ -15,9 +19,10 @@ from astra_core.samplers.level import (
     reference_logprobs,
     responded,
 )
+from astra_core.samplers.tree import TreeSampler
 from astra_core.target import Answer, Heard, Reply
 from astra_core.targets.causal_lm import CausalLM
-from astra_core.testing import tiny_prompts, tiny_system
+from astra_core.testing import tiny_agents, tiny_language_model, tiny_prompts, tiny_system
 
 PROMPTS = tiny_prompts(2)
 
@@ -113,3 +118,46 @@ def test_the_target_speaks_for_the_reference_only_where_it_read_the_same(cut, he
 
     assert is_known == ((9.0, 9.0) == found)
     assert len(found) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [("one", "da08e1cd0301e8a4"), ("agents", "afc21ce73debee80"), ("other", "a72ed23b3bf965e7")],
+)
+def test_by_separator_every_token_is_the_one_that_it_was_before_there_were_templates(name, digest):
+    systems = {
+        "one": tiny_system,
+        "agents": lambda: tiny_agents(tiny_system()),
+        "other": lambda: tiny_system(target=tiny_language_model(9, vocabulary=None)),
+    }
+    prompts = tiny_prompts(3)
+    sampler = TreeSampler(
+        TreeSampler.Options(tree_width=2, tree_depth=3, num_responses=2),
+        system=systems[name](),
+        prompts=prompts,
+        reward=AdversarialReward(AdversarialReward.Options()),
+        seed=1,
+    )
+    tokens = [
+        [_tokens(node) for node in graph.nodes()]
+        for graph in sampler.roll_out(prompts, iteration=0)
+    ]
+
+    assert hashlib.sha256(json.dumps(tokens).encode()).hexdigest().startswith(digest)
+
+
+def _tokens(node):
+    ids = node.path, node.context_ids, node.probe_ids, node.response_ids
+    return *ids, node.probe_text, node.response_texts, node.truncated_tokens
+
+
+def test_the_target_hears_the_probe_without_its_reasoning():
+    system = chat_system(template=OPENED)
+    own = growth(system)
+    asked = probed(own, [opening(prompt) for prompt in PROMPTS], 2)
+    turns = grown_level(own, [opening(prompt) for prompt in PROMPTS], 2).turns
+
+    # So short an utterance does not come to the end of its reasoning.
+    assert {""} == {found.heard for found in asked} == {turn.node.probe_text for turn in turns}
+    assert all(found.utterance.text for found in asked)
+    assert all(turn.node.probe_ids and all(turn.node.probe_mask) for turn in turns)

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+import torch
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.conversation import Conversation, Message
@@ -161,3 +162,32 @@ def test_options_are_part_of_the_digest(tmp_path):
     }
 
     assert 3 == len(digests)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision_weights_answer_and_are_no_reference(tmp_path, dtype):
+    tiny_language_model(3).save(tmp_path)
+    around = Surroundings(CONFIG, tmp_path)
+    half = CausalLM(CausalLM.Options(dtype=dtype), surroundings=around)
+    whole = CausalLM(CausalLM.Options(), surroundings=around)
+    (found, _), (expected, _) = (own.respond(asked(), KEYS, SHORT) for own in (half, whole))
+
+    assert getattr(torch, dtype) == half.language_model.model.dtype
+    assert found.probe_logprobs != expected.probe_logprobs
+    assert found.probe_logprobs == pytest.approx(expected.probe_logprobs, abs=0.3)
+    assert (True, False) == (whole.holds(tmp_path), half.holds(tmp_path))
+    assert half.digest() != whole.digest()
+    with half.remembering(1 << 20):
+        assert 2 == len(half.respond(asked(), KEYS, SHORT))
+
+
+def test_a_device_map_spreads_the_weights_and_needs_accelerate(tmp_path, monkeypatch):
+    tiny_language_model(3).save(tmp_path)
+    options = CausalLM.Options(device_map="auto")
+    spread = CausalLM(options, surroundings=Surroundings(CONFIG, tmp_path))
+
+    assert spread.language_model.model.hf_device_map
+    assert not spread.holds(tmp_path)
+    monkeypatch.setattr("astra_core.targets.causal_lm.find_spec", lambda _: None)
+    with pytest.raises(ValueError, match="null without the package accelerate"):
+        CausalLM.Options(device_map="auto")

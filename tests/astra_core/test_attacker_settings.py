@@ -1,0 +1,60 @@
+import pytest
+
+from astra_core.attacker_settings import DEFAULT_INSTRUCTION, AttackerConfiguration, slots_of
+from astra_core.config import SystemConfiguration
+from astra_core.errors import ConfigurationError
+
+
+def read(**record):
+    return SystemConfiguration.read(record, where="system")
+
+
+def test_the_separator_is_the_default_and_takes_no_words():
+    assert "separator" == SystemConfiguration().attacker.format
+    for name in ("system_prompt", "instruction"):
+        with pytest.raises(ConfigurationError, match=f"{name} must be null when format is"):
+            read(attacker={name: "be kind"})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("{prompts}", r"got \{prompts\}"),
+        ("say {}", r"got \{\}"),
+        ("{prompt.text}", r"got \{prompt\.text\}"),
+        ("{goal!r}", r"got \{goal\}"),
+        ("{goal:>9}", r"got \{goal\}"),
+        ("a { alone", "write {{ for a brace"),
+        ("a } alone", "write {{ for a brace"),
+    ],
+)
+def test_a_slot_that_cannot_be_filled_is_one_line(text, problem):
+    for record in (
+        {"attacker": {"format": "template", "instruction": text}},
+        {
+            "attacker": {"format": "auto"},
+            "roles": ["first"],
+            "agents": {"first": {"instruction": text}},
+        },
+    ):
+        with pytest.raises(ConfigurationError, match=problem) as caught:
+            read(**record)
+        assert "\n" not in str(caught.value)
+
+
+def test_braces_of_an_agent_by_separator_are_plain_text():
+    own = read(roles=["first"], agents={"first": {"instruction": "a { alone"}})
+
+    assert "a { alone" == own.agents["first"].instruction
+
+
+def test_slots_are_found_and_escaped_braces_are_none():
+    assert {"goal", "conversation"} == slots_of("{goal} {{prompt}} {conversation}")
+    assert {"prompt"} == slots_of(DEFAULT_INSTRUCTION)
+
+
+def test_an_agent_is_told_its_own_instruction_or_the_attackers():
+    own = AttackerConfiguration(format="template", instruction="a {goal}", system_prompt="b")
+
+    assert own == own.told(None)
+    assert ("c", "b") == (own.told("c").instruction, own.told("c").system_prompt)
