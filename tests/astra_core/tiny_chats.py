@@ -5,6 +5,7 @@ from dataclasses import replace
 from astra_core.config import AttackerConfiguration, GenerationConfiguration, SystemConfiguration
 from astra_core.registry import build
 from astra_core.rollout import Prompt
+from astra_core.seeding import torch_seeded
 from astra_core.system import System
 from astra_core.target import Surroundings
 from astra_core.targets.causal_lm import CausalLM
@@ -28,7 +29,8 @@ def chat_model(seed=3, *, kind="llama", template=CHATML, is_trained=False):
         seed, kind=kind, vocabulary=None, max_positions=512, is_trained=is_trained
     )
     model.tokenizer.add_special_tokens({"additional_special_tokens": [*MARKS]})
-    model.model.resize_token_embeddings(len(model.tokenizer), mean_resizing=False)
+    with torch_seeded(seed):
+        model.model.resize_token_embeddings(len(model.tokenizer), mean_resizing=False)
     model.model.requires_grad_(is_trained)
     model.tokenizer.chat_template = template
     end = model.tokenizer.convert_tokens_to_ids("<|im_end|>")

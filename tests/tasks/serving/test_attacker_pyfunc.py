@@ -7,11 +7,17 @@ import pandas as pd
 import pytest
 import torch
 from registry_project import write_checkpoint
+from tiny_chats import chat_model
 
+from astra_core.config import AttackerConfiguration
+from astra_core.conversation import Conversation, Message
+from astra_core.models.attacker_format import AttackerTemplate
+from astra_core.rollout import Prompt
 from tasks.tracking.store import quiet_pyfunc
 
 CONTEXTS = ["you are a dog .", "why", "what are you"]
 TABLE = pd.DataFrame({"context": CONTEXTS})
+LIKELIEST = {"temperature": 0.0, "max_new_tokens": 8}
 
 
 @pytest.fixture(scope="module")
@@ -206,3 +212,98 @@ def test_each_agent_speaks_with_its_own_weights_and_instruction(pyfunc, tmp_path
     assert (64 - 5, told) == (len(cut), cut[: len(told)])
     with pytest.raises(ValueError, match="agent='nobody'"):
         own.predict(None, TABLE, {"agent": "nobody"})
+
+
+@pytest.fixture(scope="module")
+def chat_folder(tmp_path_factory):
+    """A chat model of 512 positions, saved as it is registered."""
+    folder = tmp_path_factory.mktemp("chat")
+    chat_model(4).save(folder)
+    return folder
+
+
+def chat(pyfunc, folder, **changes):
+    """The served model of a templated attacker, and how it reads in training."""
+    from mlflow.pyfunc.model import PythonModelContext
+
+    told = AttackerConfiguration(
+        format="template", **{"instruction": "{goal}: {prompt}", **changes}
+    )
+    config = {"attacker": told.model_dump(mode="json"), "max_context_tokens": 400}
+    own = pyfunc.AttackerModel()
+    own.load_context(PythonModelContext({"checkpoint": str(folder)}, config))
+    return own, AttackerTemplate(chat_model(4), told)
+
+
+TALK = {
+    "prompt": "you are late",
+    "goal": "a quarrel",
+    "messages": [
+        {"role": "user", "content": "why are you"},
+        {"role": "assistant", "content": "no, never"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"system_prompt": "be bold"}, {"instruction": "{goal} {conversation}"}]
+)
+def test_a_templated_attacker_reads_what_it_read_in_training(pyfunc, chat_folder, changes):
+    own, trained = chat(pyfunc, chat_folder, **changes)
+    prompt = Prompt.of(TALK["prompt"], {"goal": TALK["goal"]})
+    said = [Message(each["role"], each["content"]) for each in TALK["messages"]]
+    talk = Conversation(prompt).said(*said)
+
+    for limit in (400, 130):
+        own._max_context_tokens = limit
+        expected = trained.rendering(talk, limit).token_ids
+        assert list(expected) == own._context_ids(json.dumps(TALK), 5)
+    plain = trained.rendering(Conversation(Prompt.of("you are late")), 400).token_ids
+    assert list(plain) == own._context_ids("you are late", 5)
+    assert set(trained.model.end_ids) == set(own._end_ids())
+
+
+def test_a_templated_attacker_writes_what_the_trained_one_says(pyfunc, chat_folder):
+    own, trained = chat(pyfunc, chat_folder)
+    (found,) = own.predict(None, pd.DataFrame({"context": [json.dumps(TALK)]}), LIKELIEST)
+    ids = torch.tensor([own._context_ids(json.dumps(TALK), 8)])
+    model = trained.model
+    with torch.inference_mode():
+        output = model.model.generate(
+            ids, do_sample=False, max_new_tokens=8, min_new_tokens=1, pad_token_id=0
+        )
+
+    assert model.decode(output[0, ids.shape[1] :].tolist()) == found
+
+
+def test_reasoning_is_left_out_of_what_is_served(pyfunc, chat_folder):
+    own, trained = chat(pyfunc, chat_folder)
+    own._context_ids("why", 5)
+    for text in ("<think>well</think>so", "<think>well", "so"):
+        ids = trained.model.encode(text)
+        assert trained.thought(ids).text == own._heard(list(ids))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"messages": []},
+        {"prompt": "a", "messages": [{"role": "user", "content": "b"}]},
+        {"prompt": "a", "messages": [{"role": "user"}, {"role": "assistant"}]},
+        {"prompt": "a", "messages": 3},
+    ],
+)
+def test_a_conversation_that_cannot_be_read_is_refused(pyfunc, chat_folder, said):
+    own, _ = chat(pyfunc, chat_folder)
+    with pytest.raises(ValueError, match="a conversation must have a prompt and messages"):
+        own._context_ids(json.dumps(said), 5)
+
+
+def test_without_a_template_auto_serves_by_separator(pyfunc, checkpoint):
+    from mlflow.pyfunc.model import PythonModelContext
+
+    told = AttackerConfiguration(format="auto").model_dump(mode="json")
+    own = pyfunc.AttackerModel()
+    own.load_context(PythonModelContext({"checkpoint": checkpoint}, {"attacker": told}))
+
+    assert own._separator_ids() == own._context_ids("why", 5)[-1:]

@@ -2,7 +2,8 @@ import pandas as pd
 import pytest
 from registry_project import EVALUATION_KEY, examined, prompt_table
 
-from astra_core.config import GenerationConfiguration, SystemConfiguration
+from astra_core.attacker_settings import DEFAULT_INSTRUCTION
+from astra_core.config import AttackerConfiguration, GenerationConfiguration, SystemConfiguration
 from astra_core.errors import DataError
 from astra_core.files import write_json
 from tasks.records.training import BestMeasured, Measured, TrainingRecord
@@ -90,6 +91,18 @@ def test_a_package_is_sampled_as_the_system_samples_probes(attacker):
     wanted = {"separator": " | ", "max_context_tokens": 48, "max_new_tokens": 5}
     wanted |= {"temperature": 0.5, "top_k": 7}
     assert wanted == {name: package.config[name] for name in wanted}
+
+
+def test_a_package_says_how_a_templated_attacker_was_trained_to_read(attacker):
+    told = AttackerConfiguration(format="template", think_tags=("[", "]"))
+    (attacker / "attacker.json").write_text(told.model_dump_json(), "utf-8")
+    other = SystemConfiguration(attacker=AttackerConfiguration(format="auto"))
+    config = read_package(attacker, other).config["attacker"]
+
+    assert ("template", ["[", "]"]) == (config["format"], config["think_tags"])
+    assert DEFAULT_INSTRUCTION == config["instruction"]
+    (attacker / "attacker.json").unlink()
+    assert "attacker" not in read_package(attacker, other).config
 
 
 def test_a_checkpoint_without_a_record_is_refused(attacker):
