@@ -45,19 +45,21 @@ def chat_config(*, attacker=None, **changes):
     return SystemConfiguration(attacker=told, **settings)
 
 
-def chat_system(*, kind="llama", config=None, template=CHATML, is_same=False, **options):
-    """A templated attacker against a templated target, one model or two."""
+def chat_system(
+    *, kind="llama", config=None, template=CHATML, is_same=False, reference_seed=4, **options
+):
+    """A templated attacker against a templated target, which may be the reference."""
     config = config or chat_config()
     attacker = chat_model(4, kind=kind, template=template, is_trained=True)
-    reference = chat_model(4, kind=kind, template=template)
+    reference = chat_model(reference_seed, kind=kind, template=template)
     victim = reference if is_same else chat_model(5, kind=kind)
     around = Surroundings(config, language_model=victim)
     target = CausalLM(CausalLM.Options(**{"format": "template", **options}), surroundings=around)
-    scorer = build("scorer", replace_choice(config))
+    scorer = build("scorer", counting(config))
     return System.of(attacker, target, reference, scorer=scorer, config=config)
 
 
-def replace_choice(config):
+def counting(config):
     """The scorer that the tests share: it counts letters that bytes often make."""
     return config.scorer.model_copy(update={"name": "phrases", "options": {"phrases": ["a", "e"]}})
 

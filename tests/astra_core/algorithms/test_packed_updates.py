@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tiny_chats import chat_system
 
 from astra_core.engine.abilities import abilities_of
 from astra_core.models.language_model import LanguageModel
@@ -24,9 +25,11 @@ def padded(attacker):
     return LanguageModel(model, attacker.tokenizer)
 
 
-@pytest.fixture(scope="module", params=["gpt2", "llama"])
+@pytest.fixture(scope="module", params=["gpt2", "llama", "chat"])
 def system(request):
     """One whose attacker has moved away from its reference, in float64 where all of it can be."""
+    if request.param == "chat":
+        return chat_system(reference_seed=6, is_same=True)
     system = tiny_system(3, kind=request.param, reference_seed=4)
     if request.param == "gpt2":
         for model in (system.attacker, system.reference):
