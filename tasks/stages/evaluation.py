@@ -124,6 +124,7 @@ class _Places:
         "tasks/records/rollouts.py",
         "tasks/records/vocabulary.py",
         "astra_core/agents.py",
+        "astra_core/attacker_settings.py",
         "astra_core/assembly.py",
         "astra_core/evaluator.py",
         "astra_core/errors/excerpt.py",

@@ -104,6 +104,7 @@ class RegistrationFiles:
 @stage(
     code=(
         "tasks/stages/registration.py",
+        "astra_core/attacker_settings.py",
         "astra_core/metrics/statistics.py",
         "astra_core/seeding.py",
         "tasks/tracking/artifacts.py",

@@ -83,6 +83,7 @@ class RolloutsFiles:
         "astra_core/errors/excerpt.py",
         "astra_core/training/launch.py",
         "astra_core/agents.py",
+        "astra_core/attacker_settings.py",
         "astra_core/assembly.py",
         "astra_core/engine",
         "astra_core/conversation.py",
