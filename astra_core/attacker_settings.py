@@ -73,7 +73,7 @@ def check_slots(name: str, text: str | None) -> None:
         raise ValueError(msg) from error
     for _, slot, spec, conversion in parts:
         if slot is not None and (slot not in SLOTS or spec or conversion):
-            msg = f"{name} must have only the slots {known}, got {{{slot}}}"
+            msg = f"{name} must not name {{{slot}}}, only the slots {known}"
             raise ValueError(msg)
 
 

@@ -19,11 +19,11 @@ def test_the_separator_is_the_default_and_takes_no_words():
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{prompts}", r"got \{prompts\}"),
-        ("say {}", r"got \{\}"),
-        ("{prompt.text}", r"got \{prompt\.text\}"),
-        ("{goal!r}", r"got \{goal\}"),
-        ("{goal:>9}", r"got \{goal\}"),
+        ("{prompts}", r"must not name \{prompts\}"),
+        ("say {}", r"must not name \{\}"),
+        ("{prompt.text}", r"must not name \{prompt\.text\}"),
+        ("{goal!r}", r"must not name \{goal\}"),
+        ("{goal:>9}", r"must not name \{goal\}"),
         ("a { alone", "write {{ for a brace"),
         ("a } alone", "write {{ for a brace"),
     ],
