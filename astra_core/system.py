@@ -119,7 +119,7 @@ class System:
         _check_room("probe", config.probe, attacker)
         if speaker is not None:
             _check_room("response", config.response, speaker)
-        talkers = (attacker,) if speaker is None else (attacker, speaker)
+        talkers = [attacker.model] if speaker is None else [attacker.model, speaker.model]
         config = settled(config, *talkers, machine=attacker.plan.machine)
         own = probe_scorer_of(config, scorer)
         system = cls(attacker, victim, reference, scorer, config, target_digest, own)

@@ -196,7 +196,7 @@ def _loaded(surroundings: Surroundings, options: CausalLM.Options) -> LanguageMo
     if surroundings.folder is None:
         msg = (
             "system.target 'causal_lm' must have the weights of models.target, got none; "
-            "name a folder there or another target"
+            "run the models stage, or name another target"
         )
         raise ConfigurationError(msg)
     return LanguageModel.load(

@@ -131,6 +131,7 @@ OPTIONAL = (
         read=_read_labels,
     ),
     Column("response_rationales", TEXT, depth=1, to="replies rationales", read=tuple),
+    Column("failure_kind", TEXT, to="failure kind"),
 )
 # Column and field, by the part of a turn that the field belongs to.
 PARTS = {
@@ -152,6 +153,12 @@ def columns_for(graphs: Sequence[Graph]) -> tuple[Column, ...]:
     replies = [node.replies for graph in graphs for node in graph.nodes()]
     for name in ("unjudged", "labels", "rationales"):
         has[f"response_{name}"] = any(getattr(each, name) for each in replies)
+    has["failure_kind"] = any(
+        node.outcome.kind
+        for graph in graphs
+        for node in graph.nodes()
+        if isinstance(node.outcome, Failure)
+    )
     return COLUMNS + tuple(column for column in OPTIONAL if has[column.name])
 
 

@@ -10,6 +10,7 @@ from cases import CHECK, Case, params
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from astra_core.config import Choice
 from tasks.params.schema import Params
 
 # What may be written for a type, and what the line must say of anything else.
@@ -42,9 +43,16 @@ def keys(section: type[BaseModel], before: tuple[str, ...] = ()) -> Iterator[tup
     for name, info in section.model_fields.items():
         place = (*before, name)
         yield place, info
+        if _is_optional_plugin(info):
+            continue
         for inner in (info.annotation, *get_args(info.annotation)):
             if get_origin(info.annotation) not in {dict, tuple} and _is_section(inner):
                 yield from keys(inner, place)
+
+
+def _is_optional_plugin(info: FieldInfo) -> bool:
+    """Whether it may be null: without a name, every key below it is told of twice."""
+    return set(_kinds(info.annotation)) == {Choice, NoneType}
 
 
 def _of_key(place: tuple[str, ...], info: FieldInfo) -> Iterator[Case]:
@@ -54,7 +62,8 @@ def _of_key(place: tuple[str, ...], info: FieldInfo) -> Iterator[Case]:
         words = (f"{dotted}: input should be an object, got 5", "params.yaml")
         yield Case(f"{dotted}: a number for a section", CHECK, words, _set(place, 5))
         slip = f"{dotted}.nonsense is not a known key"
-        yield Case(f"{dotted}: an unknown key", CHECK, (slip,), _set((*place, "nonsense"), 1))
+        if not _is_optional_plugin(info):
+            yield Case(f"{dotted}: an unknown key", CHECK, (slip,), _set((*place, "nonsense"), 1))
         return
     wrong = [] if kinds[0] is dict else {"a": 1}
     rule = f"{dotted}: {RULES.get(kinds[0], 'input should be')}"

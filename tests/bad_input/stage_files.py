@@ -235,10 +235,15 @@ RECORDS += [
     _stage(
         "rollouts",
         f"no {role} in the manifest",
-        (MANIFEST, "run the models stage"),
+        (place, "run the models stage"),
         without_key(MANIFEST, role),
     )
-    for role in ("attacker", "target", "reference")
+    for role, place in (
+        ("attacker", MANIFEST),
+        # A manifest has none where the target has no weights.
+        ("target", "the weights of models.target"),
+        ("reference", MANIFEST),
+    )
 ]
 RECORDS += [
     _stage(

@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from astra_core.algorithms.imitation import copied_batch, copying_loss
+from astra_core.algorithms.movement import FIGURES
 from astra_core.algorithms.policy import PolicyStep
 from astra_core.testing import tiny_node
 
@@ -78,5 +79,5 @@ def test_the_metric_is_the_mean_over_tokens_whatever_they_weigh(system):
     _, metrics = copying_loss(system, batch, aggregation="token_mean")
     tokens = nll(system, LONG) + nll(system, SHORT)
 
-    assert {"copied_nll_nats"} == set(metrics)
+    assert {"copied_nll_nats", *FIGURES} == set(metrics)
     assert sum(tokens) / 5 == pytest.approx(metrics["copied_nll_nats"], rel=1e-4)

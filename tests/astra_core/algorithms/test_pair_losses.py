@@ -7,6 +7,7 @@ import torch
 
 from astra_core.algorithms import functional as fn
 from astra_core.algorithms.dpo import DPO
+from astra_core.algorithms.movement import FIGURES
 from astra_core.algorithms.pair_losses import PairLossOptions, pair_losses
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.errors import ConfigurationError
@@ -203,4 +204,6 @@ def test_the_plain_loss_reads_no_more_than_log_probabilities(experience, make_al
     ratios = fn.sequence_log_ratios(logprobs, batch.reference_logprobs, batch.mask)
 
     assert torch.equal(fn.dpo_losses(*ratios.chunk(2), beta=0.1).sum(), loss)
-    assert {"reward_accuracy", "reward_margin", "chosen_reward", "rejected_reward"} == set(figures)
+    assert {"reward_accuracy", "reward_margin", "chosen_reward", "rejected_reward"} == set(
+        figures
+    ) - set(FIGURES)

@@ -93,14 +93,26 @@ def test_a_train_of_ones_own_ends_where_the_trainers_does(own, tmp_path):
     trainer, heard = driven(own, tmp_path / "own", **changes)
 
     assert weights_of(plain) == weights_of(trainer)
-    assert plain.progress.record() | {"stopped_because": ""} == trainer.progress.record() | {
-        "stopped_because": ""
-    }
-    assert [report.row() for report in expected] == [
-        pytest.approx(report.row(), rel=1e-5) for report in heard
+    # Nobody tells the trainer when an experience is over that is asked for by its number.
+    apart = {"stopped_because": ""} | ({"moves": []} if own is ByIteration else {})
+    assert plain.progress.record() | apart == trainer.progress.record() | apart
+    assert [_told(report) for report in expected] == [
+        pytest.approx(_told(report), rel=1e-5) for report in heard
     ]
     assert {name for report in heard for name in report.timings} == {
         name for report in expected for name in report.timings
+    }
+
+
+def _told(report):
+    """But for what the usual loop adds when an experience is over: a loop of one's own is not told
+    that, and finds it in ``progress.moves``, which is compared.
+    """
+    late = ("experience_nats", "experience_k1_nats", "is_cut", "lr_factor")
+    return {
+        name: value
+        for name, value in report.row().items()
+        if name not in {f"train/{figure}" for figure in late}
     }
 
 

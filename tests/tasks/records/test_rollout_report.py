@@ -20,4 +20,4 @@ def test_what_was_written_is_read(tmp_path):
     write_record(RECORD, tmp_path / "rollouts.json")
 
     assert RECORD == read_record(tmp_path / "rollouts.json", RolloutsRecord)
-    assert 9 == len(asdict(RECORD))
+    assert 11 == len(asdict(RECORD))

@@ -26,16 +26,14 @@ def test_what_is_no_range_is_one_line(wrong):
         rates_between(*wrong)
 
 
-def test_a_higher_rate_moves_further_and_nothing_is_changed(
-    tmp_path, monkeypatch, capsys, restored
-):
+def test_a_higher_rate_moves_further_and_nothing_is_changed(tmp_path, monkeypatch, capfd, restored):
     monkeypatch.chdir(tmp_path)
     write_world(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
 
     found = run_rate_range(PARAMS, [1e-5, 1e-2], target=1e-2)
 
-    lines = capsys.readouterr().out.splitlines()
+    lines = capfd.readouterr().out.splitlines()
     rows = [line.split() for line in lines]
     moved = [float(row[1]) for row in rows if row and row[0] in {"untrained", "1.0e-05", "1.0e-02"}]
     assert 0.0 == moved[0] <= moved[1] < moved[2]
