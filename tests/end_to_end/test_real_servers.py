@@ -60,7 +60,7 @@ def test_llama_cpp_is_attacked_from_prompts_to_promotion_whatever_is_killed(tmp_
         **report(killed, "evaluation")["attacker"],
         **{name: value for name, value in examined["attacker"].items() if "latency" in name},
     }
-    assert examined["attacker"]["failed_fraction"] == 0.0
+    assert examined["attacker"]["failed_rate"] == 0.0
 
 
 def _killed_three_times(folder, counter, *, at, url):
@@ -100,4 +100,4 @@ def test_transformers_serve_is_attacked_from_prompts_to_promotion(tmp_path):
     assert "promotion" in shown
     examined = report(made, "evaluation")
     assert examined["attacker"]["target_calls"] > 0
-    assert examined["attacker"]["failed_fraction"] == 0.0
+    assert examined["attacker"]["failed_rate"] == 0.0
