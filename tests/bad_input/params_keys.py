@@ -30,7 +30,7 @@ BOUNDS = {
     Le: ("le", 1, "less than or equal to"),
     Lt: ("lt", 0, "less than"),
 }
-CHOICES = ("scorer", "sampler", "reward", "trainer", "algorithm", "optimizer", "schedule")
+CHOICES = ("scorer", "target", "sampler", "reward", "trainer", "algorithm", "optimizer", "schedule")
 
 
 def cases() -> list[Case]:
