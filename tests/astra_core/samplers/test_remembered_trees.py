@@ -10,6 +10,7 @@ from tiny_architectures import tiny_speaker
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
+from astra_core.targets.causal_lm import as_target
 from astra_core.testing import tiny_language_model, tiny_prompts, tiny_system
 from benchmarks.reference.plain import plain_rollout, share_of_differing_tokens
 
@@ -230,7 +231,9 @@ def test_fewer_than_one_token_in_ten_thousand_differs_by_rounding(kind, record_t
         reference = tiny_language_model(seed, kind=kind, max_positions=256)
         attacker = tiny_language_model(seed + 50, kind=kind, max_positions=256)
         system = replace(
-            tiny_system(kind=kind, config=settings), target=reference, attacker=attacker
+            tiny_system(kind=kind, config=settings),
+            target=as_target(reference, settings),
+            attacker=attacker,
         )
         shape = {"tree_width": 4, "tree_depth": 3, "num_responses": 2}
         prompts = tiny_prompts(6)
