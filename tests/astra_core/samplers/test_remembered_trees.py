@@ -233,6 +233,7 @@ def test_fewer_than_one_token_in_ten_thousand_differs_by_rounding(kind, record_t
         system = replace(
             tiny_system(kind=kind, config=settings),
             target=as_target(reference, settings),
+            reference=reference,
             attacker=attacker,
         )
         shape = {"tree_width": 4, "tree_depth": 3, "num_responses": 2}
