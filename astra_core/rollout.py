@@ -171,6 +171,11 @@ class Node:
         return self.outcome.reason if isinstance(self.outcome, Failure) else ""
 
     @property
+    def failure_kind(self) -> str:
+        """The failure in one word; empty where none is known, and when it has a reply."""
+        return self.outcome.kind if isinstance(self.outcome, Failure) else ""
+
+    @property
     def replies(self) -> Replies:
         """What the target answered; without a reply where the turn failed."""
         return Replies((), ()) if isinstance(self.outcome, Failure) else self.outcome

@@ -150,15 +150,10 @@ def columns_for(graphs: Sequence[Graph]) -> tuple[Column, ...]:
         "run_id": any(graph.run_id for graph in graphs),
         "prompt_metadata": any(graph.prompt.metadata for graph in graphs),
     }
-    replies = [node.replies for graph in graphs for node in graph.nodes()]
+    nodes = [node for graph in graphs for node in graph.nodes()]
     for name in ("unjudged", "labels", "rationales"):
-        has[f"response_{name}"] = any(getattr(each, name) for each in replies)
-    has["failure_kind"] = any(
-        node.outcome.kind
-        for graph in graphs
-        for node in graph.nodes()
-        if isinstance(node.outcome, Failure)
-    )
+        has[f"response_{name}"] = any(getattr(node.replies, name) for node in nodes)
+    has["failure_kind"] = any(node.failure_kind for node in nodes)
     return COLUMNS + tuple(column for column in OPTIONAL if has[column.name])
 
 

@@ -70,6 +70,17 @@ def test_no_rollouts_are_a_table_without_rows(tmp_path):
     assert [] == read_rollouts(tmp_path / "r.parquet")
 
 
+def test_the_kind_of_a_failure_is_read_again_and_has_a_column_where_one_is_known(tmp_path):
+    plain = tiny_graph(tiny_node(0.5), replace(tiny_node(0.0), outcome=Failure("gone")))
+    known = tiny_graph(tiny_node(0.5), replace(tiny_node(0.0), outcome=Failure("gone", "down")))
+    for graph, there in ((plain, False), (known, True)):
+        write_rollouts([graph], tmp_path / "r.parquet")
+
+        assert there == ("failure_kind" in pq.read_schema(tmp_path / "r.parquet").names)
+        (read,) = read_rollouts(tmp_path / "r.parquet")
+        assert [node.outcome for node in graph.children] == [node.outcome for node in read.children]
+
+
 def test_ten_times_the_rollouts_take_no_more_memory_to_stream(graphs, tmp_path):
     peaks = []
     for times in (10, 100):

@@ -104,7 +104,8 @@ def test_what_earlier_stages_read_is_not_read_again():
     assert {"system", "training", "reward", "machine"} <= set(SECTIONS)
 
 
-def test_only_what_is_missing_is_asked_for(tmp_path):
+def test_only_what_is_missing_is_asked_for(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     there = tmp_path / "valid"
     there.mkdir()
 
