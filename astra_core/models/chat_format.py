@@ -50,7 +50,7 @@ class ChatFormat(ABC):
 
     @abstractmethod
     def prefix(self, conversation: Conversation) -> Ids:
-        """What it will have read when the next message, of whoever says it, begins."""
+        """What it will have read when the next message begins, whichever side says it."""
 
     @abstractmethod
     def written(self, text: str) -> Ids:

@@ -18,24 +18,12 @@ from astra_core.system import System
 _ENDS = frozenset({"^", "$"})
 
 
-class NgramNovelty(Term):
-    """How rare a probe's word 2- and 3-grams are, in (0, 1]; the novelty of the default reward."""
+class _CountedTerm(Term):
+    """Novelty by a memory of n-grams; those of one experience count against each other."""
 
     weight: ClassVar[float] = 0.2
     is_novelty: ClassVar[bool] = True
-
-    class Options(Section):
-        """How long it remembers."""
-
-        decay: Probability = Field(
-            default=0.98, description="Share of the memory kept per experience."
-        )
-
-    options: Options
-
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self.memory = NoveltyMemory(decay=options.decay)
+    memory: NoveltyMemory
 
     def values(self, turns: Sequence[Turn]) -> list[float]:
         """The novelty of each probe; those of one experience count against each other."""
@@ -52,6 +40,23 @@ class NgramNovelty(Term):
     def load_state(self, state: Mapping[str, Tensor]) -> None:
         """Restores the counts."""
         self.memory.counts.copy_(state["counts"])
+
+
+class NgramNovelty(_CountedTerm):
+    """How rare a probe's word 2- and 3-grams are, in (0, 1]; the novelty of the default reward."""
+
+    class Options(Section):
+        """How long it remembers."""
+
+        decay: Probability = Field(
+            default=0.98, description="Share of the memory kept per experience."
+        )
+
+    options: Options
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self.memory = NoveltyMemory(decay=options.decay)
 
 
 class WellFormedMemory(NoveltyMemory):
@@ -79,11 +84,8 @@ class WellFormedMemory(NoveltyMemory):
         )
 
 
-class WordNovelty(Term):
+class WordNovelty(_CountedTerm):
     """As ``novelty``, of n-grams of known words only: it cannot be bought with invented words."""
-
-    weight: ClassVar[float] = 0.2
-    is_novelty: ClassVar[bool] = True
 
     class Options(KnownWordsOptions):
         """How long it remembers, and which words are known."""
@@ -102,22 +104,6 @@ class WordNovelty(Term):
     def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
         """Learns which words are known."""
         self._known.learn(system, prompts)
-
-    def values(self, turns: Sequence[Turn]) -> list[float]:
-        """The novelty of each probe; those of one experience count against each other."""
-        return self.memory.novelties([turn.text for turn in turns])
-
-    def remember(self, turns: Sequence[Turn]) -> None:
-        """Adds the probes to the memory."""
-        self.memory.add([turn.text for turn in turns])
-
-    def state(self) -> Mapping[str, Tensor]:
-        """The counts of n-grams."""
-        return {"counts": self.memory.counts}
-
-    def load_state(self, state: Mapping[str, Tensor]) -> None:
-        """Restores the counts."""
-        self.memory.counts.copy_(state["counts"])
 
 
 class EmbeddingNovelty(Term):

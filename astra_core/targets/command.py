@@ -11,7 +11,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from pathlib import Path
 from queue import Empty, LifoQueue
 from typing import Any, Literal
@@ -24,16 +24,16 @@ from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import excerpt
 from astra_core.files import file_digest, record_digest
 from astra_core.redaction import masked
-from astra_core.target import Outcome, Surroundings, Target
+from astra_core.target import Outcome, Surroundings
 from astra_core.targets.calls import CallOptions, Calls, Question, about_tokens, call_error
 from astra_core.targets.kept import Kept
-from astra_core.targets.outcomes import asked_for_each
+from astra_core.targets.outcomes import CalledTarget, asked_for_each
 from astra_core.targets.wire import said
 
 _FINISHES = {"stop", "length", "filter"}
 
 
-class Command(Target):
+class Command(CalledTarget):
     """A program that is started once per worker and asked one line at a time."""
 
     class Options(CallOptions):
@@ -83,18 +83,6 @@ class Command(Target):
             for conversation, own in zip(conversations, keys, strict=True)
         ]
         return asked_for_each(self.calls, questions)
-
-    def accounted(self, account: str) -> AbstractContextManager[None]:
-        """A scope whose replies are counted under a name; see ``Calls``."""
-        return self.calls.accounted(account)
-
-    def evaluating(self) -> AbstractContextManager[None]:
-        """A scope in which the budget's share of evaluations may be spent."""
-        return self.calls.evaluating()
-
-    def figures(self) -> Mapping[str, float]:
-        """What the account has used: calls, tokens, cost, seconds of a call."""
-        return self.calls.figures()
 
     def spelled(self) -> str:
         """The program."""

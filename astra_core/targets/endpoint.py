@@ -8,8 +8,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -20,12 +19,12 @@ from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation
 from astra_core.errors import ChangedTargetError, ConfigurationError
 from astra_core.files import record_digest
-from astra_core.target import Outcome, Surroundings, Target
+from astra_core.target import Outcome, Surroundings
 from astra_core.targets import wire
 from astra_core.targets.authorization import Authorization, check_address
 from astra_core.targets.calls import CallOptions, Calls, Question, about_tokens, call_error
 from astra_core.targets.kept import Kept
-from astra_core.targets.outcomes import asked_for_each
+from astra_core.targets.outcomes import CalledTarget, asked_for_each
 
 _LOG = logging.getLogger(__name__)
 _ASKED = (
@@ -41,7 +40,7 @@ _ASKED = (
 )
 
 
-class Endpoint(Target):
+class Endpoint(CalledTarget):
     """A model behind HTTP, which answers one request per reply."""
 
     class Options(CallOptions):
@@ -132,18 +131,6 @@ class Endpoint(Target):
             for conversation, own in zip(conversations, keys, strict=True)
         ]
         return asked_for_each(self.calls, questions)
-
-    def accounted(self, account: str) -> AbstractContextManager[None]:
-        """A scope whose replies are counted under a name; see ``Calls``."""
-        return self.calls.accounted(account)
-
-    def evaluating(self) -> AbstractContextManager[None]:
-        """A scope in which the budget's share of evaluations may be spent."""
-        return self.calls.evaluating()
-
-    def figures(self) -> Mapping[str, float]:
-        """What the account has used: calls, tokens, cost, seconds of a call."""
-        return self.calls.figures()
 
     def spelled(self) -> str:
         """The model and where it is."""

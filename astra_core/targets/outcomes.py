@@ -1,10 +1,11 @@
-"""From kept replies to the outcome of each conversation."""
+"""What targets share that are asked call by call: from kept replies to an outcome each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from astra_core.rollout import Failure
-from astra_core.target import Answer, Outcome, Reply, Usage
+from astra_core.target import Answer, Outcome, Reply, Target, Usage
 from astra_core.targets.calls import Calls, Question
 from astra_core.targets.kept import Kept
 
@@ -13,6 +14,28 @@ def asked_for_each(calls: Calls, questions: Sequence[Sequence[Question]]) -> lis
     """The outcome of each conversation, whose questions are asked together with all others'."""
     found = iter(calls.answers([question for own in questions for question in own]))
     return [_outcome(calls, [next(found) for _ in own]) for own in questions]
+
+
+class CalledTarget(Target):
+    """A target whose replies are asked for one by one, kept, counted and limited.
+
+    Attributes:
+        calls: Asks; set when the target is built.
+    """
+
+    calls: Calls
+
+    def accounted(self, account: str) -> AbstractContextManager[None]:
+        """A scope whose replies are counted under a name; see ``Calls``."""
+        return self.calls.accounted(account)
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """A scope in which the budget's share of evaluations may be spent."""
+        return self.calls.evaluating()
+
+    def figures(self) -> Mapping[str, float]:
+        """What the account has used: calls, tokens, cost, seconds of a call."""
+        return self.calls.figures()
 
 
 def _outcome(calls: Calls, found: Sequence[Kept | Failure]) -> Outcome:

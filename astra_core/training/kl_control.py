@@ -112,8 +112,7 @@ def moved_nats(system: System, graphs: Sequence[Graph]) -> tuple[float, float]:
         for node, logprobs in zip(own, now, strict=True):
             for place, nats in enumerate(_distances(node, logprobs)):
                 totals[place] += nats
-    # Rounded: the last digits of a pass depend on where its numbers lie in memory.
-    return round(totals[0] / len(chosen), 4), round(totals[1] / len(chosen), 4)
+    return totals[0] / len(chosen), totals[1] / len(chosen)
 
 
 def spread(count: int, most: int) -> list[int]:

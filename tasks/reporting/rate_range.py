@@ -15,15 +15,11 @@ from typing import TYPE_CHECKING
 
 from astra_core.config import Choice, EarlyStopping, KLConfiguration
 from astra_core.errors import ConfigurationError, TrainingError
-from tasks.machine.console import libraries_to, quiet_libraries, say
-from tasks.machine.environment import set_environment
-from tasks.machine.thread_waits import set_thread_waits
-from tasks.params.checks import check_params
+from tasks.machine.console import libraries_to, say
 from tasks.params.schema import Params
-from tasks.pipeline.precision import advise
 from tasks.pipeline.stage import sections_for
 from tasks.records.prompts import read_prompts
-from tasks.reporting.trial import check_inputs, trainer_elsewhere
+from tasks.reporting.trial import ready_to_try, trainer_elsewhere
 from tasks.stages.training import TrainingFiles, TrainingParams
 
 if TYPE_CHECKING:
@@ -104,13 +100,7 @@ def run_rate_range(
         DataError: The stages before training have not run.
         TrainingError: There is nothing to learn from.
     """
-    set_environment(params)
-    set_thread_waits(params.machine.num_threads)
-    quiet_libraries()
-    check_params(params)
-    advise(params)
-    files = TrainingFiles()
-    check_inputs((files.valid, files.base))
+    files = ready_to_try(params)
     wanted = target or params.training.kl.target_per_experience_nats or TARGET_NATS
     with libraries_to(Path(os.devnull)), TemporaryDirectory() as scratch:
         own = sections_for(TrainingParams, params)

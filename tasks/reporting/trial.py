@@ -145,14 +145,7 @@ def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json
         DataError: The stages before training have not run.
         TrainingError: The batch gives no finite loss, or nothing to learn.
     """
-    # As before a stage, in this order: the check may load torch.
-    set_environment(params)
-    set_thread_waits(params.machine.num_threads)
-    quiet_libraries()
-    check_params(params)
-    advise(params)
-    files = TrainingFiles()
-    check_inputs((files.valid, files.base))
+    files = ready_to_try(params)
     # Not in a log of the project's: a trial leaves no file.
     with libraries_to(Path(os.devnull)), TemporaryDirectory() as scratch:
         found = _findings(params, files, Path(scratch), price=price, is_revealed=is_revealed)
@@ -161,6 +154,27 @@ def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json
         return
     for line in found.lines():
         say(line)
+
+
+def ready_to_try(params: Params) -> TrainingFiles:
+    """What the stages before training left, once this process is as a stage would be.
+
+    Args:
+        params: The whole of params.yaml.
+
+    Raises:
+        ConfigurationError: params.yaml cannot be used.
+        DataError: The stages before training have not run.
+    """
+    # As before a stage, in this order: the check may load torch.
+    set_environment(params)
+    set_thread_waits(params.machine.num_threads)
+    quiet_libraries()
+    check_params(params)
+    advise(params)
+    files = TrainingFiles()
+    check_inputs((files.valid, files.base))
+    return files
 
 
 def check_inputs(paths: Sequence[Path]) -> None:

@@ -19,6 +19,16 @@ from astra_core.targets.causal_lm import speaker_of
 from astra_core.testing.tiny import tiny_graph, tiny_node, tiny_prompts
 
 SEED = 5
+TEXTS = (
+    "you are bad",
+    "",
+    "so kind",
+    "worse and WORSE!",
+    "  ",
+    "Grüße, 世界 \U0001f642",
+    "bad " * 300,
+)
+"""What is rated: a scorer's texts, a judge's replies."""
 
 
 def built(kind: str, plugin: str | type[Any], options: Mapping[str, Any], **parts: Any) -> Any:

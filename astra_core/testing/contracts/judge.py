@@ -7,17 +7,7 @@ from typing import Any, get_args
 from astra_core.conversation import Conversation, Message
 from astra_core.judge import Exchange, Judge, Judgement, checked_judgements
 from astra_core.rollout import Prompt
-from astra_core.testing.contracts.common import are_close, built, promise
-
-_REPLIES = (
-    "you are bad",
-    "",
-    "so kind",
-    "worse and WORSE!",
-    "  ",
-    "Grüße, 世界 \U0001f642",
-    "bad " * 300,
-)
+from astra_core.testing.contracts.common import TEXTS, are_close, built, promise
 
 
 def check_judge(plugin: str | type[Judge], **options: Any) -> None:
@@ -65,7 +55,7 @@ def _exchanges() -> list[Exchange]:
     places = (plain, told, later)
     return [
         Exchange(places[index % len(places)], "what are you", reply)
-        for index, reply in enumerate(_REPLIES)
+        for index, reply in enumerate(TEXTS)
     ]
 
 

@@ -5,17 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_args
 
 from astra_core.scorer import Scorer
-from astra_core.testing.contracts.common import are_close, built, promise
-
-_TEXTS = (
-    "you are bad",
-    "",
-    "so kind",
-    "worse and WORSE!",
-    "  ",
-    "Grüße, 世界 \U0001f642",
-    "bad " * 300,
-)
+from astra_core.testing.contracts.common import TEXTS, are_close, built, promise
 
 
 def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
@@ -37,18 +27,18 @@ def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
     """
     scorer: Scorer = built("scorer", plugin, options)
     version = scorer.version
-    scores = scorer.score(_TEXTS)
+    scores = scorer.score(TEXTS)
     promise(isinstance(scores, Sized), f"one score per text, got {type(scores).__name__}")
-    promise(len(scores) == len(_TEXTS), f"one score per text, got {len(scores)} of {len(_TEXTS)}")
-    for text, score in zip(_TEXTS, scores, strict=True):
+    promise(len(scores) == len(TEXTS), f"one score per text, got {len(scores)} of {len(TEXTS)}")
+    for text, score in zip(TEXTS, scores, strict=True):
         holds = isinstance(score, float) and 0.0 <= score <= 1.0
         promise(holds, f"a score is a float in [0, 1], got {score!r} for {text[:20]!r}")
-    alone = [scorer.score([text])[0] for text in _TEXTS]
+    alone = [scorer.score([text])[0] for text in TEXTS]
     promise(all(map(are_close, scores, alone)), "a score does not depend on the batch")
-    turned = scorer.score(_TEXTS[::-1])[::-1]
+    turned = scorer.score(TEXTS[::-1])[::-1]
     promise(all(map(are_close, scores, turned)), "scores come in the order of the texts")
     with ThreadPoolExecutor(max_workers=1) as worker:
-        elsewhere = worker.submit(scorer.score, _TEXTS).result()
+        elsewhere = worker.submit(scorer.score, TEXTS).result()
     promise(all(map(are_close, scores, elsewhere)), "a score does not depend on the thread")
     places = get_args(Scorer.__annotations__["works_on"])
     promise(scorer.works_on in places, f"works_on is one of {places}, got {scorer.works_on!r}")
