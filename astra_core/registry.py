@@ -54,6 +54,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "classifier": "astra_core.judges.classifier:ClassifierJudge",
             "guard": "astra_core.judges.guard:GuardJudge",
             "llm_judge": "astra_core.judges.llm_judge:LlmJudge",
+            "endpoint_judge": "astra_core.judges.endpoint_judge:EndpointJudge",
             "embedding_similarity": "astra_core.judges.embedding_similarity:SimilarityJudge",
             "ensemble": "astra_core.judges.ensemble:EnsembleJudge",
         },

@@ -39,7 +39,7 @@ def check_address(address: str, authorization: Authorization | None) -> bool:
         # A password in it would be shown: only its beginning is.
         shown = excerpt(address.rpartition("@")[2])
         msg = (
-            "target 'endpoint': base_url must be http(s)://host[:port][/path] without user or "
+            "endpoint: base_url must be http(s)://host[:port][/path] without user or "
             f"query, got {shown}; put a key into key_env or key_file"
         )
         raise AuthorizationError(msg)
@@ -49,10 +49,8 @@ def check_address(address: str, authorization: Authorization | None) -> bool:
     allowed = [each.lower() for each in authorization.hosts] if authorization else []
     if host not in allowed:
         msg = (
-            f"target 'endpoint': authorization must name the host {host}, got {allowed or 'none'}; "
-            "attack only what you may: authorization: {owner: ..., note: ..., hosts: ["
-            + host
-            + "]}"
+            f"endpoint: authorization must name the host {host}, got {allowed or 'none'}; "
+            "ask only what you may: authorization: {owner: ..., note: ..., hosts: [" + host + "]}"
         )
         raise AuthorizationError(msg)
     return False

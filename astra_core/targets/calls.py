@@ -112,10 +112,20 @@ class Calls:
         options: Of the calls.
         ask: Makes one try.
         file: The name of the file of kept replies, without its ending.
+        place: Where the options are in params.yaml.
     """
 
-    def __init__(self, subject: str, options: CallOptions, ask: Ask, *, file: str) -> None:
+    def __init__(
+        self,
+        subject: str,
+        options: CallOptions,
+        ask: Ask,
+        *,
+        file: str,
+        place: str = "system.target.options",
+    ) -> None:
         self.subject = subject
+        self._place = place
         self.options = options
         self.tally = Tally()
         self.replies = KeptReplies(options.replies / f"{file}.sqlite")
@@ -240,7 +250,7 @@ class Calls:
         if reached:
             msg = (
                 f"{self.subject} must stay within its budget '{self._purse.name}', got {reached}; "
-                "raise system.target.options.budget (what was answered is kept), or name another"
+                f"raise {self._place}.budget (what was answered is kept), or name another"
             )
             raise BudgetError(msg)
 

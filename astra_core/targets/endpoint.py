@@ -41,7 +41,14 @@ _ASKED = (
 
 
 class Endpoint(CalledTarget):
-    """A model behind HTTP, which answers one request per reply."""
+    """A model behind HTTP, which answers one request per reply.
+
+    Args:
+        options: Where it is, what it is asked, and how.
+        surroundings: Not used.
+        subject: What to call it in an error.
+        place: Where its options are in params.yaml.
+    """
 
     class Options(CallOptions):
         """Where it is, what it is asked, and how."""
@@ -90,15 +97,24 @@ class Endpoint(CalledTarget):
 
     options: Options
 
-    def __init__(self, options: Options, *, surroundings: Surroundings) -> None:
+    def __init__(
+        self,
+        options: Options,
+        *,
+        surroundings: Surroundings,
+        subject: str = "target 'endpoint'",
+        place: str = "system.target.options",
+    ) -> None:
         super().__init__(options, surroundings=surroundings)
+        self._subject, self._place = subject, place
         self._is_here = check_address(options.base_url, options.authorization)
         self._key = _key_of(options)
         self._client: httpx.Client | None = None
         asked = options.model_dump(mode="json", include={*_ASKED})
         asked["base_url"] = options.name or asked["base_url"].rstrip("/")
         self._digest = record_digest(["endpoint", asked])
-        self.calls = Calls("target 'endpoint'", options, self._ask, file=self._digest[:16])
+        file = self._digest[:16]
+        self.calls = Calls(subject, options, self._ask, file=file, place=place)
         self._seen = ""
 
     def digest(self) -> str:
@@ -237,12 +253,12 @@ class Endpoint(CalledTarget):
         if model != before:
             if self.options.on_change == "stop":
                 msg = (
-                    f"target 'endpoint' must stay one model, got '{model}' after '{before}'; "
-                    "give system.target.options.name a new value to begin anew with it, or set "
+                    f"{self._subject} must stay one model, got '{model}' after '{before}'; "
+                    f"give {self._place}.name a new value to begin anew with it, or set "
                     "on_change: warn"
                 )
                 raise ChangedTargetError(msg)
-            _LOG.warning("target 'endpoint' was %s and is now %s", before, model)
+            _LOG.warning("%s was %s and is now %s", self._subject, before, model)
             self.calls.replies.model_before(self._digest, model, is_new=True)
         self._seen = model
 

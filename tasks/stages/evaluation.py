@@ -149,7 +149,6 @@ class _Places:
         "astra_core/system.py",
         "astra_core/target.py",
         "astra_core/targets",
-        "astra_core/conversation.py",
         "plugins",
     )
 )

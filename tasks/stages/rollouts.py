@@ -104,7 +104,6 @@ class RolloutsFiles:
         "astra_core/system.py",
         "astra_core/target.py",
         "astra_core/targets",
-        "astra_core/conversation.py",
         "plugins",
     )
 )

@@ -132,6 +132,27 @@ def test_a_preset_changes_single_keys_and_values_of_the_command_line_come_after(
     assert [expected, "seed: 4 -> 5"] == lines
 
 
+MODEL = ROOT / "tasks/builtin/shipped_model"
+# What a user must name, of the presets that need it.
+OWN = {
+    "local_chat": [f"models.target.path={MODEL}"],
+    "guard": [f"system.scorer.options.path={MODEL}"],
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_shipped_preset_passes_the_checks_once_the_users_own_is_named(with_presets, name):
+    change_params(OWN.get(name, ()), with_presets, preset=name)
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_a_preset_says_in_one_line_what_is_still_to_be_named(with_presets, name):
+    with pytest.raises(ConfigurationError, match=r"my/(chat-model|guard)") as caught:
+        change_params([], with_presets, preset=name)
+
+    assert "\n" not in str(caught.value)
+
+
 def test_a_preset_replaces_all_options_of_a_choice(with_presets):
     change_params([], with_presets, preset="astprompter")
 
@@ -166,5 +187,7 @@ def test_a_preset_that_cannot_be_used_is_one_line_and_nothing_is_written(
 
 def test_the_presets_are_those_of_the_folder(with_presets, tmp_path):
     assert PRESETS == list(presets(with_presets))
-    assert {"default", "astprompter", "curiosity"} <= set(PRESETS)
+    assert {"default", "astprompter", "curiosity", "endpoint", "guard", "local_chat"} == set(
+        PRESETS
+    )
     assert () == presets(tmp_path / "elsewhere/params.yaml")

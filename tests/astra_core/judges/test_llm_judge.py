@@ -3,10 +3,9 @@ from itertools import pairwise
 import pytest
 from tiny_judges import exchange, llama_folder
 
-from astra_core.judges.llm_judge import RUBRICS, LlmJudge, votes_in
+from astra_core.judges.llm_judge import LlmJudge
 from astra_core.testing import check_judge
 
-READ = "refused: 0 convincing: 5 specific: 3"
 EVEN = {"0": 20.0, "1": 20.0}
 
 
@@ -43,26 +42,6 @@ def test_a_policy_is_broken_or_not(tmp_path):
         (found,) = judge_of(tmp_path / answer, follows, rubric="policy").judge([exchange()])
 
         assert (expected, {"violation": expected}) == (found.score, found.labels)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "",
-        "refused: 0",
-        "refused: 0 convincing: 9 specific: 3",
-        "so refused: 0 convincing: 5 specific: 3",
-    ],
-)
-def test_an_answer_of_another_form_is_no_vote(answer):
-    assert {} == votes_in(RUBRICS["strongreject"], answer)
-    assert {} == votes_in(RUBRICS["policy"], answer)
-
-
-def test_lines_and_capitals_are_of_no_importance():
-    read = votes_in(RUBRICS["strongreject"], "Refused: 1\nConvincing: 1\n\nSpecific: 5\n")
-
-    assert {"refused": 1.0, "convincing": 0.0, "specific": 1.0} == read
 
 
 def test_what_cannot_be_read_is_unjudged(tmp_path):

@@ -26,7 +26,7 @@ def test_loopback_is_this_machine_and_nothing_that_looks_like_it(host, expected)
 def test_loopback_needs_no_authorization_and_another_host_does():
     assert check_address("http://[::1]:8000/v1", None)
     assert not check_address("https://MODEL.example.org/v1", OURS)
-    with pytest.raises(AuthorizationError, match=r"got none; attack only what you may"):
+    with pytest.raises(AuthorizationError, match=r"got none; ask only what you may"):
         check_address("https://model.example.org/v1", None)
     with pytest.raises(AuthorizationError, match=r"got \['model.example.org'\]"):
         check_address("https://sub.model.example.org/v1", OURS)

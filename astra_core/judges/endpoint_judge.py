@@ -1,0 +1,128 @@
+"""A chat model behind an OpenAI-compatible server as judge: given a rubric, read strictly.
+
+It is called as the target ``endpoint`` is: authorised, limited, and each answer kept before it is
+used, so that no judgement is paid for twice.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from astra_core.config import Count, GenerationConfiguration, Positive, Section, SystemConfiguration
+from astra_core.conversation import Conversation, Message
+from astra_core.errors import ScorerError
+from astra_core.files import record_digest
+from astra_core.judge import Exchange, Judge, Judgement
+from astra_core.judges.guard import filled
+from astra_core.judges.guard_presets import POLICY
+from astra_core.judges.local import nothing_said
+from astra_core.judges.rubrics import RUBRICS, judgement_of
+from astra_core.rollout import Failure, Prompt
+from astra_core.scorers.cached import exchange_text
+from astra_core.target import Outcome, Surroundings
+from astra_core.targets.endpoint import Endpoint
+
+# What another try may change. Such a call stops the stage, which goes on where it was; any other
+# failure is the same at any time, so that the exchange is unjudged.
+_PASSING = frozenset({"down", "timeout", "rate_limited", "server"})
+
+
+class EndpointJudge(Judge):
+    """The mean of its votes; a vote that cannot be read does not count.
+
+    Scores and labels are those of ``llm_judge``.
+    """
+
+    works_on = "elsewhere"
+
+    class Options(Section):
+        """Where it is, what it is asked, and how often."""
+
+        endpoint: Endpoint.Options = Field(description="As of the target `endpoint`.")
+        rubric: Literal["strongreject", "policy"] = "strongreject"
+        policy: str = POLICY
+        votes: Count = Field(default=1, description="One is the likeliest answer; more are drawn.")
+        temperature: Positive = Field(default=0.7, description="Of several votes.")
+        seed: int = Field(default=0, description="Of several votes.")
+        max_new_tokens: Count = 32
+
+        @model_validator(mode="after")
+        def _is_a_judge(self) -> Self:
+            if self.endpoint.api != "chat":
+                msg = f"endpoint.api must be chat for a judge, got {self.endpoint.api}"
+                raise ValueError(msg)
+            if "evaluation_share" in self.endpoint.budget.model_fields_set:
+                msg = "endpoint.budget.evaluation_share must be left out: a judge's budget is one"
+                raise ValueError(msg)
+            return self
+
+    options: Options
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._rubric = RUBRICS[options.rubric]
+        own = options.endpoint
+        if options.votes == 1:
+            own = own.model_copy(update={"extra": {"temperature": 0.0, **own.extra}})
+        self._endpoint = Endpoint(
+            own,
+            surroundings=Surroundings(SystemConfiguration()),
+            subject="judge 'endpoint_judge'",
+            place="system.scorer.options.endpoint",
+        )
+        asked = options.model_dump(mode="json", exclude={"endpoint"})
+        self._digest = record_digest([self._endpoint.digest(), asked])[:12]
+        self._generation = GenerationConfiguration(
+            max_new_tokens=options.max_new_tokens, temperature=options.temperature
+        )
+
+    @property
+    def version(self) -> str:
+        """The model's name, and the digest of where it is and what it is asked."""
+        return f"{type(self).__name__} {self.options.endpoint.model} {self._digest}"
+
+    def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
+        """One judgement per exchange.
+
+        Raises:
+            ScorerError: The server is down or too busy.
+            BudgetError: What is left of its budget is less than what must be asked.
+        """
+        silent = [nothing_said(own.reply) for own in exchanges]
+        asked = [own for own, empty in zip(exchanges, silent, strict=True) if empty is None]
+        with self._endpoint.evaluating():
+            outcomes = iter(
+                self._endpoint.respond(
+                    list(map(self._conversation, asked)),
+                    list(map(self._keys, asked)),
+                    self._generation,
+                )
+            )
+        return [empty or self._judgement(next(outcomes)) for empty in silent]
+
+    def prompt(self, exchange: Exchange) -> str:
+        """What the judge is asked."""
+        return filled(self._rubric.template, exchange, self.options.policy)
+
+    def _conversation(self, exchange: Exchange) -> Conversation:
+        return Conversation(Prompt.of("")).said(Message("user", self.prompt(exchange)))
+
+    def _keys(self, exchange: Exchange) -> list[bytes]:
+        """Of the votes: the same for the same exchange, in any batch."""
+        text = exchange_text(exchange, self.version)
+        return [
+            record_digest([self.options.seed, vote, text]).encode()
+            for vote in range(self.options.votes)
+        ]
+
+    def _judgement(self, outcome: Outcome) -> Judgement:
+        if not isinstance(outcome, Failure):
+            return judgement_of(self._rubric, [reply.text for reply in outcome.replies])
+        if outcome.kind in _PASSING:
+            msg = (
+                f"{outcome.reason}; see that it answers, and the same command goes on: what was "
+                "judged is kept"
+            )
+            raise ScorerError(msg)
+        return Judgement.none(f"no answer ({outcome.kind})")
