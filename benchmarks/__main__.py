@@ -3,8 +3,8 @@
 The exit status is 1 if a limit is exceeded, of time or of the difference between two results that
 should be equal. Of the measures, ``trainer_overhead``, ``rollout``, ``update``, ``decode``
 and ``profiles`` are those of speed and share the options below. ``default_run``, ``neighbours``,
-``data_scale``, ``seeds``, ``method`` and ``gate`` take minutes and run only when they are named;
-each has options of its own, as in ``python -m benchmarks seeds 3 4 5``.
+``data_scale``, ``seeds``, ``method``, ``gate`` and ``endpoint`` take minutes and run only when they
+are named; each has options of its own, as in ``python -m benchmarks seeds 3 4 5``.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from benchmarks.measures import (
     data_scale,
     decode,
     default_run,
+    endpoint,
     gate,
     method,
     neighbours,
@@ -49,6 +50,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "seeds": seeds.main,
     "method": method.main,
     "gate": gate.main,
+    "endpoint": endpoint.main,
 }
 """Measures that take minutes and have their own options."""
 
