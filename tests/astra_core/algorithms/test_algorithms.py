@@ -4,14 +4,22 @@ import math
 
 import pytest
 import torch
+from hostile_server import hostile_server
+from tiny_training import configured, sampler_of, weights_of
 
 from astra_core.algorithms.functional import aggregation
+from astra_core.config import Choice, SystemConfiguration
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.errors import ConfigurationError
 from astra_core.models.rows import pad_rows
-from astra_core.registry import BUILT_INS, resolve
+from astra_core.registry import BUILT_INS, build, resolve
+from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_graph, tiny_node
+from astra_core.system import System
+from astra_core.target import Surroundings
+from astra_core.targets.endpoint import Endpoint
+from astra_core.testing import tiny_graph, tiny_node, tiny_system
+from astra_core.training.trainer import Trainer
 
 pytestmark = pytest.mark.routes
 
@@ -183,3 +191,24 @@ def test_flat_groups_are_counted(name, experience, make_algorithm):
     figures = make_algorithm(name).remember([experience[2]])
 
     assert (1.0, 1.0) == (figures["groups"], figures["flat_groups"])
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_learns_from_a_target_behind_a_server(name, tmp_path):
+    local = tiny_system(1)
+    reward = AdversarialReward(AdversarialReward.Options(nll_weight=0.0))
+    with hostile_server() as server:
+        options = Endpoint.Options(base_url=server.url, model="tiny", replies=tmp_path)
+        target = Endpoint(options, surroundings=Surroundings(SystemConfiguration()))
+        system = System.of(
+            local.attacker, target, local.reference, scorer=local.scorer, config=local.config
+        )
+        algorithm = build("algorithm", Choice(name=name), system=system)
+        config = configured(training_steps=2)
+        trainer = Trainer(config, sampler_of(system, reward=reward), algorithm)
+        before = weights_of(trainer)
+        trainer.train()
+        asked = len(server.requests)
+
+    assert asked >= 2 * 2 * 3
+    assert before != weights_of(trainer)
