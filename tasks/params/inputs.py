@@ -9,7 +9,7 @@ from pathlib import Path
 
 from astra_core.errors import ConfigurationError
 from astra_core.paths import LOST, found_at, is_file, kind_of
-from tasks.params.plugins import plugin_sources
+from tasks.params.plugins import plugin_data, plugin_sources
 from tasks.params.schema import Params
 from tasks.pipeline.order import stages
 
@@ -64,8 +64,9 @@ def _inputs(params: Params) -> dict[str, Path]:
     given["evaluation.calibration"] = params.evaluation.calibration
     if resume not in {"auto", "never"}:
         given["training.checkpoint.resume"] = Path(resume)
-    sources = plugin_sources(params.model_dump(mode="json"))
-    given |= {f"plug-in code {path}": path for path in sources}
+    record = params.model_dump(mode="json")
+    given |= {f"plug-in code {path}": path for path in plugin_sources(record)}
+    given |= {f"a plug-in's data {path}": path for path in plugin_data(record)}
     return {key: path for key, path in given.items() if path is not None}
 
 

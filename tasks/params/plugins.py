@@ -1,7 +1,7 @@
-"""The plug-ins that sections of params.yaml name, and the code outside of plugins/ behind them.
+"""The plug-ins that params.yaml names, and the code and data outside of plugins/ behind them.
 
-A stage depends on that code as it depends on ``plugins/``: dvc.yaml lists it, and a training's key
-has its digests.
+A stage depends on both as it depends on ``plugins/``: dvc.yaml lists them, and a training's key
+has the digests of the code. What a plug-in makes of its data is in its own version or digest.
 """
 
 import re
@@ -14,6 +14,8 @@ from astra_core.files import file_digest
 
 PLUGINS = Path("plugins")
 """The folder that every stage with plug-ins depends on as a whole."""
+DATA = frozenset({"path", "program"})
+"""Options that name what a plug-in reads: a judge's folder, a file of rules, a program's files."""
 _NAME = re.compile(r"[^\s:]+:[^\W\d]\w*")
 
 
@@ -32,6 +34,42 @@ def plugin_names(record: Any) -> Iterator[str]:
     elif isinstance(record, list):
         for value in record:
             yield from plugin_names(value)
+
+
+def plugin_data(record: Any) -> tuple[Path, ...]:
+    """The files and folders outside of ``plugins/`` that options of named plug-ins name, sorted.
+
+    Args:
+        record: Plain, such as sections by name.
+    """
+    own = PLUGINS.resolve()
+    named = {Path(text) for options in _options(record) for text in _named(options)}
+    return tuple(
+        sorted(
+            path
+            for path in named
+            # A program such as python is found along PATH, and is none of the project's files.
+            if path.exists() and not path.resolve().is_relative_to(own)
+        )
+    )
+
+
+def _options(record: Any) -> Iterator[Mapping[str, Any]]:
+    """The options of each plug-in in a plain record, those of its parts among them."""
+    if isinstance(record, Mapping):
+        if set(record) == {"name", "options"} and isinstance(record["options"], Mapping):
+            yield record["options"]
+        for value in record.values():
+            yield from _options(value)
+    elif isinstance(record, list):
+        for value in record:
+            yield from _options(value)
+
+
+def _named(options: Mapping[str, Any]) -> Iterator[str]:
+    for key in DATA & options.keys():
+        given = options[key] if isinstance(options[key], list) else [options[key]]
+        yield from (text for text in given if isinstance(text, str) and text)
 
 
 def _texts(record: Any) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from astra_core.errors import ConfigurationError
 from astra_core.paths import is_file, kind_of
-from tasks.params.plugins import PLUGINS, plugin_sources
+from tasks.params.plugins import PLUGINS, plugin_data, plugin_sources
 from tasks.params.schema import Params
 from tasks.params.seeds import with_root
 from tasks.pipeline.names import STAGE_NAMES
@@ -82,12 +82,14 @@ def read_stage(module_name: str) -> Stage:
 def outside_inputs(stage: Stage, params: Params) -> tuple[Path, ...]:
     """What a stage reads from where params.yaml says, so that an edit there makes it run again.
 
-    Prompt files, model folders, a calibration, and the code of plug-ins outside of ``plugins/``.
+    Prompt files, model folders, a calibration, and what plug-ins outside of ``plugins/`` are made
+    of and read.
     """
-    code: tuple[Path, ...] = ()
+    named: tuple[Path, ...] = ()
     if PLUGINS.as_posix() in stage.code:
-        code = plugin_sources(params.model_dump(mode="json", include=set(stage.params)))
-    return (*_outside_data(params).get(stage.name, ()), *code)
+        record = params.model_dump(mode="json", include=set(stage.params))
+        named = (*plugin_sources(record), *plugin_data(record))
+    return tuple(dict.fromkeys((*_outside_data(params).get(stage.name, ()), *named)))
 
 
 def _outside_data(params: Params) -> dict[str, tuple[Path, ...]]:

@@ -1,7 +1,7 @@
 import pytest
 
 from astra_core.files import file_digest
-from tasks.params.plugins import plugin_names, plugin_sources, source_digests
+from tasks.params.plugins import plugin_data, plugin_names, plugin_sources, source_digests
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +51,21 @@ def test_a_digest_follows_an_edit(project):
 
     assert before != source_digests(record)
     assert {} == source_digests({"trainer": choice("trainer")})
+
+
+def test_what_a_plugin_reads_is_named_by_its_options(project):
+    (project / "my" / "guard").mkdir()
+    parts = {"strict": {"judge": choice("guard", path="my/guard")}}
+    record = {
+        "system": {
+            "target": choice("command", program=["python", "my/helper.py", "--fast"]),
+            "scorer": choice("ensemble", judges=parts),
+            "probe_scorer": choice("plugins.inside:Mine", path="plugins/inside.py"),
+        },
+        "evaluation": {"second_judge": choice("guard", path="my/nowhere")},
+        "prompts": {"path": "my/helper.py"},
+        "reward": None,
+    }
+
+    assert ["my/guard", "my/helper.py"] == [path.as_posix() for path in plugin_data(record)]
+    assert () == plugin_data({"target": choice("scripted", path=None, key_file="my/helper.py")})

@@ -275,6 +275,22 @@ def test_code_of_plug_ins_that_params_name_is_watched_by_the_stages_that_use_it(
     assert [] == watching(Params(), {"my/mine.py"})
 
 
+def test_what_a_plug_in_reads_is_watched_by_the_stages_that_use_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("rules.yaml").write_text("rules: []", encoding="utf-8")
+    Path("guard").mkdir()
+    target = {"name": "scripted", "options": {"path": "rules.yaml"}}
+    judge = {"name": "guard", "options": {"path": "guard"}}
+    record = {"system": {"target": target}, "evaluation": {"second_judge": judge}}
+    entries = yaml.safe_load(render(params=Params.read(record, where="params")))["stages"]
+
+    def readers(name):
+        return [stage for stage, entry in entries.items() if name in entry["deps"]]
+
+    assert ["validation", "rollouts", "training", "evaluation"] == readers("rules.yaml")
+    assert ["training", "evaluation"] == readers("guard")
+
+
 def test_what_dvc_yaml_names_is_read_from_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("dvc.yaml").write_text("stages: {a: {deps: [one.py, 'my ü.py']}, b: {}}", "utf-8")
