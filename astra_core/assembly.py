@@ -1,7 +1,8 @@
 """The composition root: builds the parts of a run, for stages, presets and notebooks alike."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -15,10 +16,13 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
+from astra_core.crew import Crew
 from astra_core.engine.machine import Machine
 from astra_core.engine.memory import keep_freed_memory
 from astra_core.evaluator import Evaluator
+from astra_core.executor import Executor
 from astra_core.extensions.calls import plugin_call
+from astra_core.files import record_digest
 from astra_core.models.pretrained import device_for
 from astra_core.registry import build, resolve
 from astra_core.reward import Reward
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
     from astra_core.training.checkpoint import CheckpointStore
     from astra_core.training.distributed import World
     from astra_core.training.trainer import Trainer
+
+
+_executors: dict[str, Executor] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,11 @@ class ModelFolders:
         """The folders by role, with another attacker."""
         return cls(attacker or paths["attacker"], paths.get("target"), paths["reference"])
 
+    def resolved(self) -> Self:
+        """The same with absolute paths, for a process with another working folder."""
+        target = self.target.resolve() if self.target else None
+        return type(self)(self.attacker.resolve(), target, self.reference.resolve())
+
 
 def load_system(
     config: SystemConfiguration,
@@ -59,6 +71,7 @@ def load_system(
     *,
     machine: MachineConfiguration | None = None,
     is_trained: bool = False,
+    executor: Choice | None = None,
 ) -> System:
     """The System of these folders, on deterministic kernels and the right number of threads.
 
@@ -69,6 +82,7 @@ def load_system(
         folders: Where they lie.
         machine: On which device they are, and how many threads torch has; None for the defaults.
         is_trained: True when the attacker is to learn.
+        executor: Who rolls it out; None for this process.
 
     Raises:
         ConfigurationError: There is no such device, or a folder cannot be loaded.
@@ -95,7 +109,34 @@ def load_system(
         ),
     )
     torch.set_num_threads(system.plan.num_threads)
-    return system
+    if executor is None:
+        return system
+    # As it was found here: a worker must not choose other threads or another precision.
+    found = {"num_threads": system.plan.num_threads, "num_processes": 1}
+    alike = partial(
+        load_system,
+        system.config,
+        folders.resolved(),
+        machine=machine.model_copy(update=found),
+        is_trained=is_trained,
+    )
+    crew = Crew(executor_of(executor), machine.prompts_per_shard, alike)
+    crew.begin(system)
+    return replace(system, crew=crew)
+
+
+def executor_of(choice: Choice) -> Executor:
+    """The executor that a choice names; an equal choice gives the same one, with its workers."""
+    key = record_digest(choice.model_dump(mode="json"))
+    if key not in _executors:
+        _executors[key] = build("executor", choice)
+    return _executors[key]
+
+
+def close_executors() -> None:
+    """Ends the workers of all executors of this process."""
+    while _executors:
+        _executors.popitem()[1].close()
 
 
 def build_reward(reward: Choice) -> Reward:

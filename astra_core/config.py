@@ -78,6 +78,12 @@ class MachineConfiguration(Section):
         le=1024,
         description="Of torch; 0 chooses by model size. Another number rounds sums differently.",
     )
+    prompts_per_shard: int = Field(
+        default=0,
+        ge=0,
+        description="Prompts rolled out in one batch, by whichever worker; 0 takes all. Another "
+        "number rounds differently, the number of workers does not.",
+    )
 
 
 class SystemConfiguration(Section):

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
+from typing import Any
 
 from astra_core.agents import turn_figures
 from astra_core.config import EvaluationConfiguration
@@ -117,14 +118,17 @@ class Evaluator:
             seed=self._seed,
         )
         widths = (config.num_rollouts,) + (1,) * (config.depth - 1)
-        with system.target.evaluating():
-            graphs = sampler.grow(
-                self._prompts,
-                widths,
-                purpose="evaluation",
-                iteration=0,
-                num_responses=config.num_responses,
-            )
+        grown: dict[str, Any] = {
+            "widths": widths,
+            "purpose": "evaluation",
+            "num_responses": config.num_responses,
+        }
+        if system.crew is None or system.crew.is_plain:
+            with system.target.evaluating():
+                graphs = sampler.grow(self._prompts, iteration=0, **grown)
+        else:
+            graphs = system.crew.roll_out(sampler, self._prompts, iteration=0, grown=grown)
+            sampler.refuse_many_failures(graphs)
         found = self.judged(rewarded(self._reward, graphs))
         figures = turn_figures(system.agents, system.player, found.graphs)
         return replace(found, figures={**found.figures, **figures})

@@ -89,6 +89,10 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "annealing": "astra_core.training.optimizers:AnnealingSchedule",
             "plateau": "astra_core.training.plateau:PlateauSchedule",
         },
+        "executor": {
+            "local": "astra_core.executors.local:LocalExecutor",
+            "processes": "astra_core.executors.processes:ProcessesExecutor",
+        },
         # Beside these, the pipeline has mlflow.
         "sink": {
             "csv": "astra_core.sinks.csv_file:CsvSink",
@@ -110,6 +114,7 @@ BASES: Mapping[str, str] = MappingProxyType(
         "optimizer": "astra_core.training.optimizers:OptimizerPlugin",
         "schedule": "astra_core.training.optimizers:SchedulePlugin",
         "sink": "astra_core.sink:Sink",
+        "executor": "astra_core.executor:Executor",
     }
 )
 # Declared on the class, and asked for before anything is built.

@@ -129,13 +129,19 @@ class Sampler(ABC):
 
 
 def rolled_out(sampler: Sampler, prompts: Sequence[Prompt], *, iteration: int) -> list[Graph]:
-    """What the sampler rolls out: one graph with a turn for each prompt, in order.
+    """What the sampler, or the System's crew, rolls out: one graph per prompt, in order.
 
     Raises:
         PluginError: It failed, or gave something else.
+        LostProcessError: Too many workers died.
     """
+    crew = sampler.system.crew
     with plugin_call("sampler", sampler, "roll_out"):
-        graphs = sampler.roll_out(prompts, iteration=iteration)
+        if crew is None or crew.is_plain:
+            graphs = sampler.roll_out(prompts, iteration=iteration)
+        else:
+            graphs = crew.roll_out(sampler, prompts, iteration=iteration)
+            sampler.refuse_many_failures(graphs)
     require_graphs("sampler", sampler, graphs, count=len(prompts))
     for graph, prompt in zip(graphs, prompts, strict=True):
         if graph.prompt != prompt or not graph.children:

@@ -12,6 +12,7 @@ import torch
 from astra_core.agents import Agent, load_agents, save_agents, save_format, separate_models
 from astra_core.attacker_settings import AttackerConfiguration
 from astra_core.config import GenerationConfiguration, SystemConfiguration
+from astra_core.crew import Crew
 from astra_core.engine.machine import Machine
 from astra_core.engine.plan import Plan
 from astra_core.engine.products.precision import Precision, settled
@@ -42,6 +43,7 @@ class System:
         target_digest: Names the target and its weights.
         probe_scorer: Rates a probe's own words; the scorer itself where that reads texts.
         agents: Those of ``config.roles``; empty where one attacker plays every turn.
+        crew: Who rolls it out; None for this process, all prompts at once.
     """
 
     attacker: LanguageModel
@@ -52,6 +54,7 @@ class System:
     target_digest: str
     probe_scorer: Scorer
     agents: tuple[Agent, ...] = ()
+    crew: Crew | None = None
 
     @classmethod
     def load(
@@ -153,6 +156,10 @@ class System:
             named.add("attacker")
         own = self.config.model_dump(mode="json", include=named)
         return record_digest([self.digest(), own]) if named else self.digest()
+
+    def learners(self) -> dict[str, LanguageModel]:
+        """Every attacker's model once, by the name of its agent; the first has an empty name."""
+        return separate_models(self.agents) or {"": self.attacker}
 
     def player(self, turn: int) -> Agent:
         """The agent that plays a turn, counted from 0; the last role plays all further ones."""

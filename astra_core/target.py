@@ -196,6 +196,11 @@ class Target(ABC):
         del max_bytes, is_bf16
         return nullcontext()
 
+    @property
+    def account(self) -> str:
+        """Under which its replies are counted now; empty where none counts."""
+        return ""
+
     def accounted(self, account: str) -> AbstractContextManager[None]:
         """A scope whose replies ``figures`` counts under this name, also in another process."""
         del account

@@ -63,7 +63,11 @@ class TrainingError(AstraError, RuntimeError):
 
 
 class LostProcessError(TrainingError):
-    """A process of a distributed training crashed, or did not answer in time."""
+    """A process of a distributed training, or a worker, crashed or did not answer in time."""
+
+
+class StaleWorkerError(TrainingError):
+    """A worker holds other work or other weights than it is asked to use."""
 
 
 class CheckpointError(AstraError, RuntimeError):

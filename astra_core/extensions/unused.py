@@ -29,7 +29,7 @@ _CALLED: Mapping[str, frozenset[str]] = MappingProxyType(
         "scorer": frozenset({"score", "judge", "version"}),
         "target": frozenset(
             {"digest", "respond", "read", "remembering"}
-            | {"accounted", "evaluating", "figures", "spelled"}
+            | {"account", "accounted", "evaluating", "figures", "spelled"}
         ),
         "reward": frozenset({"assign", "remember", "state", "load_state", "prepare", "needs_with"}),
         "term": frozenset({"values", "remember", "state", "load_state", "prepare", "needs_with"}),
@@ -39,6 +39,7 @@ _CALLED: Mapping[str, frozenset[str]] = MappingProxyType(
         ),
         "optimizer": frozenset({"optimizer"}),
         "schedule": frozenset({"schedule", "metric", "move"}),
+        "executor": frozenset({"results", "num_workers", "close"}),
         "sink": frozenset({"check", "write", "written", "finish"}),
     }
 )

@@ -25,6 +25,11 @@ class CalledTarget(Target):
 
     calls: Calls
 
+    @property
+    def account(self) -> str:
+        """Under which its replies are counted now."""
+        return self.calls.account
+
     def accounted(self, account: str) -> AbstractContextManager[None]:
         """A scope whose replies are counted under a name; see ``Calls``."""
         return self.calls.accounted(account)

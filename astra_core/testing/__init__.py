@@ -12,6 +12,7 @@ what the rest of the project relies on; a broken contract is an ``AssertionError
 
 from astra_core.testing.contracts import (
     check_algorithm,
+    check_executor,
     check_judge,
     check_optimizer,
     check_reward,
@@ -36,6 +37,7 @@ from astra_core.testing.tiny import (
 __all__ = [
     "WORDS",
     "check_algorithm",
+    "check_executor",
     "check_judge",
     "check_optimizer",
     "check_reward",

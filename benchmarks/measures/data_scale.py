@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from astra_core.config import SystemConfiguration
+from astra_core.config import Choice, SystemConfiguration
 from astra_core.engine.memory import resident_peak_mib
 from astra_core.errors.arguments import LineParser, at_least_one
 from tasks.params.schema import PromptsConfiguration, ValidationConfiguration
@@ -134,7 +134,9 @@ def measured(stage: str, size: int, folder: str) -> tuple[str, int, int, float, 
     if stage == "prompts":
         splits = prepare_prompts(PromptsParams(0, source)).splits
     else:
-        rules = ValidationParams(ValidationConfiguration(), SystemConfiguration())
+        rules = ValidationParams(
+            ValidationConfiguration(), SystemConfiguration(), Choice(name="local")
+        )
         splits = dict(validate_prompts(rules).splits)
     seconds = time.perf_counter() - start
     return stage, size, sum(splits.values()), seconds, resident_peak_mib()

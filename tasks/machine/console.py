@@ -41,6 +41,7 @@ class _Screen:
 
     out: TextIO | None = None
     error: TextIO | None = None
+    has_bar: bool = False
 
 
 def say(line: str) -> None:
@@ -70,9 +71,12 @@ class Parser(LineParser):
 
 @contextmanager
 def progress(description: str, total: int) -> Iterator[Advance]:
-    """Yields ``advance(n=1)``, which moves a bar on a terminal and does nothing elsewhere."""
+    """Yields ``advance(n=1)``, which moves a bar on a terminal and does nothing elsewhere.
+
+    There is one bar at a time: within another's nothing is drawn.
+    """
     screen = _Screen.error or sys.stderr
-    if not screen.isatty():
+    if _Screen.has_bar or not screen.isatty():
         yield _stand_still
         return
     from rich.console import Console
@@ -81,7 +85,11 @@ def progress(description: str, total: int) -> Iterator[Advance]:
     # Transient: what stays on the screen is the stage's one line.
     with Progress(console=Console(file=screen), transient=True) as bar:
         task = bar.add_task(description, total=total)
-        yield lambda n=1: bar.advance(task, n)
+        _Screen.has_bar = True
+        try:
+            yield lambda n=1: bar.advance(task, n)
+        finally:
+            _Screen.has_bar = False
 
 
 def _stand_still(n: int = 1) -> None:

@@ -27,6 +27,7 @@ def check_params(params: Params) -> None:
     Raises:
         ConfigurationError: Says what cannot, and the way out.
     """
+    _check_executor(params)
     read_options("sampler", params.rollouts.sampler)
     read_options("target", params.system.target)
     read_options("scorer", params.system.scorer)
@@ -47,6 +48,26 @@ def check_params(params: Params) -> None:
     _check_needs(params, options)
     _check_signals(params)
     _check_agents(params)
+
+
+def _check_executor(params: Params) -> None:
+    """Returns if the executor can be used, and has shards to hand out."""
+    read_options("executor", params.executor)
+    name, machine = params.executor.name, params.machine
+    if resolve("executor", name).is_here:
+        return
+    if machine.num_processes > 1:
+        msg = (
+            f"machine.num_processes must be 1 with executor '{name}', got {machine.num_processes}; "
+            "one of the two has the workers"
+        )
+        raise ConfigurationError(msg)
+    if not machine.prompts_per_shard:
+        msg = (
+            f"machine.prompts_per_shard must be at least 1 with executor '{name}', got 0; set it "
+            "to the prompts that one worker rolls out at once, such as 8"
+        )
+        raise ConfigurationError(msg)
 
 
 def _check_belief(params: Params) -> None:

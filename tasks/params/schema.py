@@ -252,6 +252,7 @@ class Params(Seeds):
     """The whole of params.yaml."""
 
     machine: MachineConfiguration = MachineConfiguration()
+    executor: Choice = Choice(name="local")
     prompts: PromptsConfiguration = PromptsConfiguration()
     validation: ValidationConfiguration = ValidationConfiguration()
     models: ModelsConfiguration = ModelsConfiguration()

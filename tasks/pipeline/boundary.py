@@ -18,8 +18,9 @@ from astra_core.errors import (
 )
 from astra_core.errors.exception_text import masked_trace, shown_text
 from astra_core.errors.excerpt import shortened
+from astra_core.executor import shown_by
 from astra_core.training.launch import own_rank, world_size
-from tasks.machine.console import complain, libraries_to, quiet_libraries, say
+from tasks.machine.console import complain, libraries_to, progress, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.processes import run_together
 from tasks.machine.thread_waits import set_thread_waits
@@ -60,7 +61,7 @@ def run_stage(
         count = _processes_to_start(stage, params)
         if count > 1:
             return _run_together(name, count, find=find, show_trace=show_trace)
-        with nullcontext() if show_trace else libraries_to(log):
+        with nullcontext() if show_trace else libraries_to(log), shown_by(progress):
             line = stage.run(params).summary()
         if not rank:
             say(f"{name:<13}{line} ({time.monotonic() - started:.1f} s)")

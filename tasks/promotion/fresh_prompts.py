@@ -57,7 +57,7 @@ def fresh_prompts(
         report=folder / "validation.json",
         page=folder / "validation.md",
     )
-    validate_prompts(ValidationParams(rules, params.system), files)
+    validate_prompts(ValidationParams(rules, params.system, params.executor), files)
     paths = [valid / f"{split}.parquet" for split in SPLITS]
     found = [prompt for path in paths if _num_rows(path) for prompt in read_prompts(path)]
     fresh = [prompt for prompt in found if fingerprint(prompt.text) not in known]

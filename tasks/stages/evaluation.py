@@ -19,7 +19,7 @@ from astra_core.rollout import Prompt
 from astra_core.scorer import version_of
 from tasks.params.schema import Params
 from tasks.pipeline.precision import remembered
-from tasks.pipeline.stage import Dep, Metric, Out, sections_for, stage
+from tasks.pipeline.stage import Dep, Metric, Out, Untracked, sections_for, stage
 from tasks.records.attacker import ATTACKER_FILE
 from tasks.records.evaluation import EvaluationRecord, write_prompt_table
 from tasks.records.models import read_model_paths
@@ -78,6 +78,8 @@ class EvaluationParams:
     system: SystemConfiguration
     reward: Choice
     evaluation: EvaluationConfiguration
+    # Who does the work, which is the same whoever does it.
+    executor: Untracked[Choice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +131,8 @@ class _Places:
         "astra_core/evaluator.py",
         "astra_core/errors/excerpt.py",
         "astra_core/training/launch.py",
+        "astra_core/crew.py",
+        "astra_core/executor.py",
         "astra_core/conversation.py",
         "astra_core/judge.py",
         "astra_core/judges",
@@ -262,7 +266,7 @@ def _examined(
     folders = ModelFolders.of(read_model_paths(places.base), attacker=weights)
     # A trained attacker plays the roles it was trained in, whatever params.yaml says now.
     system = as_exported(params.system, weights) if weights else params.system
-    loaded = load_system(system, folders, machine=params.machine)
+    loaded = load_system(system, folders, machine=params.machine, executor=params.executor)
     if asked is not None:
         asked.check(version_of(loaded.scorer))
     evaluator = build_evaluator(evaluation, params.reward, prompts=prompts, seed=seed)

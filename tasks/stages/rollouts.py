@@ -17,7 +17,7 @@ from astra_core.config import (
 from astra_core.files import draft_folder_of, record_digest
 from astra_core.rollout import Graph, Node, Prompt
 from tasks.pipeline.precision import remember
-from tasks.pipeline.stage import Dep, Metric, Out, plain_sections, stage
+from tasks.pipeline.stage import Dep, Metric, Out, Untracked, plain_sections, stage
 from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import write_record
@@ -57,6 +57,8 @@ class RolloutsParams:
     system: SystemConfiguration
     rollouts: RolloutsConfiguration
     reward: Choice
+    # Who does the work, which is the same whoever does it.
+    executor: Untracked[Choice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,8 @@ class RolloutsFiles:
         "astra_core/attacker_settings.py",
         "astra_core/assembly.py",
         "astra_core/engine",
+        "astra_core/crew.py",
+        "astra_core/executor.py",
         "astra_core/conversation.py",
         "astra_core/judge.py",
         "astra_core/judges",
@@ -119,7 +123,7 @@ def collect_rollouts(
 
     prompts = read_prompts(files.valid / "train.parquet")
     folders = ModelFolders.of(read_model_paths(files.base))
-    loaded = load_system(params.system, folders, machine=params.machine)
+    loaded = load_system(params.system, folders, machine=params.machine, executor=params.executor)
     with loaded.target.accounted(f"rollouts {record_digest(plain_sections(params))[:16]}"):
         graphs = _collected(params, prompts, loaded)
         used = dict(loaded.target.figures())

@@ -64,6 +64,8 @@ class TrainingParams:
     # Where a run is recorded, and under what name: another must not train again.
     registration: Untracked[RegistrationConfiguration]
     tracking: Untracked[TrackingConfiguration]
+    # Who does the work, which is the same whoever does it.
+    executor: Untracked[Choice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +297,9 @@ def _trainer(
     training, reward, seed = params.training, params.reward, params.training_seed
     system = remembered(params.system, files.baseline / PRECISION_FILE)
     folders = ModelFolders.of(read_model_paths(files.base))
-    loaded = load_system(system, folders, machine=params.machine, is_trained=True)
+    loaded = load_system(
+        system, folders, machine=params.machine, is_trained=True, executor=params.executor
+    )
     prompts = read_prompts(files.valid / "train.parquet")
     limit = params.evaluation.num_training_prompts
     dev = read_prompts(files.valid / "dev.parquet", limit=limit)

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from astra_core.config import SystemConfiguration
+from astra_core.config import Choice, SystemConfiguration
 from astra_core.errors import DataError
+from astra_core.executors.scoring import Scoring
 from astra_core.files import draft_folder_of, write_json, write_text
-from astra_core.registry import build
-from astra_core.scorer import Scorer, checked_scores
 from astra_core.scorers.of_probes import text_scorer_choice
 from tasks.expectations import Check, ValidationReport, validate_frame
 from tasks.expectations.facts import PROMPT_ROW_COLUMNS, prompt_facts, prompt_set_facts
@@ -29,7 +28,7 @@ from tasks.expectations.frames import joined
 from tasks.expectations.suites import prompt_row_suite, prompt_suite
 from tasks.machine.console import progress
 from tasks.params.schema import ValidationConfiguration
-from tasks.pipeline.stage import Dep, Metric, Out, stage
+from tasks.pipeline.stage import Dep, Metric, Out, Untracked, stage
 from tasks.records.prompt_table import (
     COLUMNS,
     METADATA,
@@ -57,6 +56,8 @@ class ValidationParams:
 
     validation: ValidationConfiguration
     system: SystemConfiguration
+    # Who scores the prompts; what they score is the same whoever does.
+    executor: Untracked[Choice]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,8 @@ class ValidationFiles:
     code=(
         "astra_core/conversation.py",
         "astra_core/errors/excerpt.py",
+        "astra_core/executor.py",
+        "astra_core/executors",
         "astra_core/judge.py",
         "astra_core/metadata.py",
         "astra_core/rollout.py",
@@ -95,8 +98,8 @@ def validate_prompts(
         GateError: A critical check failed; the report says which, and for which rows.
     """
     validation = params.validation
-    scorer: Scorer = build("scorer", text_scorer_choice(params.system))
-    one_by_one, facts = _judged(files.folder, validation, scorer)
+    scoring = Scoring.of(text_scorer_choice(params.system), params.executor)
+    one_by_one, facts = _judged(files.folder, validation, scoring)
     reasons = _reasons(one_by_one.checks)
     facts["rejected"] = facts.index.isin(list(reasons)).astype(float)
     as_a_set = validate_frame(facts, prompt_suite(validation), id_column="prompt_id")
@@ -109,7 +112,7 @@ def validate_prompts(
 
 
 def _judged(
-    folder: Path, validation: ValidationConfiguration, scorer: Scorer
+    folder: Path, validation: ValidationConfiguration, scoring: Scoring
 ) -> tuple[ValidationReport, pd.DataFrame]:
     """What the row suite says of all rows, and what the suite of the set reads of each."""
     suite = prompt_row_suite(validation)
@@ -118,7 +121,7 @@ def _judged(
     with progress("validating prompts", total) as advance:
         for table in _tables(folder):
             frame = prompt_facts(table.to_pandas())
-            frame["prompt_score"] = _prompt_scores(frame, validation, scorer)
+            frame["prompt_score"] = _prompt_scores(frame, validation, scoring)
             rows = frame[list(PROMPT_ROW_COLUMNS)]
             reports.append(validate_frame(rows, suite, id_column="prompt_id"))
             kept.append(prompt_set_facts(frame))
@@ -181,7 +184,7 @@ def _num_rows(path: Path) -> int:
 
 
 def _prompt_scores(
-    frame: pd.DataFrame, validation: ValidationConfiguration, scorer: Scorer
+    frame: pd.DataFrame, validation: ValidationConfiguration, scoring: Scoring
 ) -> list[float]:
     """What the scorer says of each prompt; NaN for those that are rejected for their length anyway.
 
@@ -193,9 +196,7 @@ def _prompt_scores(
         & (frame["num_words"] <= validation.max_words)
     )
     texts = frame.loc[fits, "text"].tolist()
-    scores: list[float] = []
-    for first in range(0, len(texts), _SCORED_AT_ONCE):
-        scores.extend(checked_scores(scorer, texts[first : first + _SCORED_AT_ONCE]))
+    scores = scoring.scores(texts, at_once=_SCORED_AT_ONCE)
     # A missing score counts as fine in a suite, so none may slip through here.
     remaining = iter(scores)
     return [next(remaining) if fit else math.nan for fit in fits]

@@ -1,4 +1,4 @@
-"""Every script of docs/contracts.md runs as it stands, and the page names every contract."""
+"""Every script of contracts.md and scaling.md runs as it stands, and one names every contract."""
 
 import runpy
 
@@ -9,11 +9,11 @@ from astra_core import testing
 from astra_core.testing import tiny_language_model
 
 PAGE = ROOT / "docs" / "contracts.md"
-SCRIPTS = blocks(PAGE, "python")
+SCRIPTS = blocks(PAGE, "python") + blocks(ROOT / "docs" / "scaling.md", "python")
 
 
 @pytest.mark.parametrize("number", range(len(SCRIPTS)))
-def test_a_script_of_the_page_runs_as_it_stands(number, tmp_path, monkeypatch):
+def test_a_script_of_the_pages_runs_as_it_stands(number, tmp_path, monkeypatch):
     tiny_language_model(seed=0).save(tmp_path / "my" / "attacker")
     (tmp_path / "script.py").write_text(SCRIPTS[number], "utf-8")
     monkeypatch.chdir(tmp_path)

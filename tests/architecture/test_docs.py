@@ -142,6 +142,7 @@ def _choices() -> dict[str, str]:
         "scorer": "system.scorer",
         "target": "system.target",
         "sampler": "rollouts.sampler",
+        "executor": "executor",
     }
 
 

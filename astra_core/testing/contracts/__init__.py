@@ -1,6 +1,7 @@
 """The contract of each kind of plug-in, built-in or not."""
 
 from astra_core.testing.contracts.algorithm import check_algorithm
+from astra_core.testing.contracts.executor import check_executor
 from astra_core.testing.contracts.judge import check_judge
 from astra_core.testing.contracts.optimizer import check_optimizer
 from astra_core.testing.contracts.reward import check_reward
@@ -13,6 +14,7 @@ from astra_core.testing.contracts.trainer import check_trainer
 
 __all__ = [
     "check_algorithm",
+    "check_executor",
     "check_judge",
     "check_optimizer",
     "check_reward",

@@ -40,6 +40,20 @@ def test_progress_draws_on_a_terminal(monkeypatch):
     assert "100%" in terminal.getvalue()
 
 
+def test_there_is_one_bar_at_a_time(monkeypatch):
+    screen = _Terminal()
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("training", 2), progress("rollouts", 3) as advance:
+        advance()
+
+    assert "training" in screen.getvalue()
+    assert "rollouts" not in screen.getvalue()
+    with progress("evaluation", 2):
+        pass
+    assert "evaluation" in screen.getvalue()
+
+
 def test_progress_lets_an_exception_through():
     with pytest.raises(KeyError), progress("training", 1):
         raise KeyError

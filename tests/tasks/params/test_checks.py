@@ -394,3 +394,27 @@ def test_a_host_that_is_not_authorised_is_refused_by_the_check():
 
     with pytest.raises(AuthorizationError, match=r"must name the host example\.org, got none"):
         check_params(Params.read(record, where=""))
+
+
+@pytest.mark.parametrize(
+    ("machine", "message"),
+    [
+        ({}, "machine.prompts_per_shard must be at least 1 with executor 'processes', got 0"),
+        (
+            {"prompts_per_shard": 4, "num_processes": 2},
+            "machine.num_processes must be 1 with executor 'processes', got 2",
+        ),
+    ],
+)
+def test_workers_need_shards_and_no_rival(machine, message):
+    record = {"executor": {"name": "processes"}, "machine": machine}
+
+    with pytest.raises(ConfigurationError, match=message):
+        check_params(Params.read(record, where=""))
+
+
+def test_an_option_of_an_executor_is_checked():
+    record = {"executor": {"name": "processes", "options": {"num_worker": 2}}}
+
+    with pytest.raises(ConfigurationError, match="num_workers"):
+        check_params(Params.read(record, where=""))

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 from small_world import PARAMS, write_world
 
+from astra_core.assembly import close_executors
 from astra_core.config import Choice
 from astra_core.errors import GateError
 from tasks.pipeline.stage import stage_of
@@ -65,6 +66,25 @@ def test_the_same_params_give_the_same_bytes(world):
     collect()
 
     assert before == ((folder / FILE).read_bytes(), (folder / REPORT).read_bytes())
+
+
+def test_who_rolls_out_is_no_reason_to_run_again():
+    stage = stage_of(collect_rollouts)
+
+    assert "machine" in stage.params
+    assert "executor" not in stage.params
+
+
+@pytest.mark.slow
+def test_two_workers_write_the_bytes_that_one_process_writes(world):
+    _, folder = world
+    machine = PARAMS.machine.model_copy(update={"prompts_per_shard": 3})
+    collect(machine=machine)
+    before = (folder / FILE).read_bytes()
+    collect(machine=machine, executor=Choice(name="processes", options={"num_workers": 2}))
+    close_executors()
+
+    assert before == (folder / FILE).read_bytes()
 
 
 def test_there_are_no_more_rollouts_than_prompts(tmp_path, monkeypatch):

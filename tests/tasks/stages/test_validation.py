@@ -15,6 +15,7 @@ from tasks.stages.validation import ValidationParams, validate_prompts
 
 CONFIG = ValidationConfiguration(min_prompts=1, max_rejected_fraction=0.9)
 PHRASES = SystemConfiguration(scorer=Choice(name="phrases", options={"phrases": ["darn"]}))
+LOCAL = Choice(name="local")
 GOOD = [
     f"Tell me of the {word} in your garden"
     for word in ("rose", "lily", "oak", "elm", "fern", "moss")
@@ -58,7 +59,7 @@ def read_valid():
 
 def test_validate_prompts_parts_good_prompts_from_bad_ones(project):
     prepare(GOOD + BAD)
-    report = validate_prompts(ValidationParams(CONFIG, PHRASES))
+    report = validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
     rejected = pd.read_parquet("data/valid/rejected.parquet").set_index("text")["reasons"]
 
     assert sorted(GOOD) == sorted(read_valid()["text"])
@@ -80,7 +81,7 @@ def test_validate_prompts_parts_good_prompts_from_bad_ones(project):
 
 def test_validate_prompts_keeps_the_columns_and_the_rows_as_they_are(project):
     prepare(GOOD)
-    validate_prompts(ValidationParams(CONFIG, PHRASES))
+    validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
 
     for split in SPLITS:
         before = pd.read_parquet(f"data/prompts/{split}.parquet")
@@ -91,10 +92,10 @@ def test_validate_prompts_keeps_the_columns_and_the_rows_as_they_are(project):
 
 def test_validate_prompts_writes_reports_without_texts_and_without_time(project):
     prepare(GOOD + BAD)
-    validate_prompts(ValidationParams(CONFIG, PHRASES))
+    validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
     files = [Path("reports/validation.json"), Path("reports/validation.md")]
     before = [path.read_bytes() for path in files]
-    validate_prompts(ValidationParams(CONFIG, PHRASES))
+    validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
 
     assert before == [path.read_bytes() for path in files]
     assert "darn" not in before[0].decode() + before[1].decode()
@@ -108,7 +109,7 @@ def test_validate_prompts_says_the_same_however_much_is_read_at_once(project, mo
         monkeypatch.setattr(validation, "_JUDGED_AT_ONCE", num_rows)
         monkeypatch.setattr(validation, "_READ_AT_ONCE", num_rows)
         monkeypatch.setattr(validation, "_SCORED_AT_ONCE", num_rows)
-        validate_prompts(ValidationParams(CONFIG, PHRASES))
+        validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
         reports = [Path(f"reports/validation.{kind}").read_bytes() for kind in ("json", "md")]
         tables = [pq.read_table(f"data/valid/{name}.parquet") for name in (*SPLITS, "rejected")]
         found.append((reports, [table.to_pylist() for table in tables]))
@@ -120,7 +121,7 @@ def test_validate_prompts_writes_row_groups_of_bounded_size(project, monkeypatch
     monkeypatch.setattr(validation, "_JUDGED_AT_ONCE", 4)
     monkeypatch.setattr(validation, "_READ_AT_ONCE", 2)
     prepare(GOOD + BAD)
-    validate_prompts(ValidationParams(CONFIG, PHRASES))
+    validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
     for name in (*SPLITS, "rejected"):
         file = pq.ParquetFile(f"data/valid/{name}.parquet")
 
@@ -137,7 +138,7 @@ def test_validate_prompts_writes_row_groups_of_bounded_size(project, monkeypatch
 def test_validate_prompts_stops_but_leaves_what_a_person_reads(project, config, check):
     prepare(GOOD + BAD)
     with pytest.raises(GateError, match=rf"'{check}'.*see reports/validation\.md"):
-        validate_prompts(ValidationParams(config, PHRASES))
+        validate_prompts(ValidationParams(config, PHRASES, LOCAL))
 
     assert check in json.loads(Path("reports/validation.json").read_text())["critical_failed"]
     assert f"**failed**: {check}" in Path("reports/validation.md").read_text()
@@ -153,7 +154,7 @@ def test_validate_prompts_finds_a_leak_that_got_past_the_split(project):
     pd.concat([train, leak]).to_parquet("data/prompts/train.parquet")
 
     with pytest.raises(GateError, match="'id_unique' and 2 more"):
-        validate_prompts(ValidationParams(CONFIG, PHRASES))
+        validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
 
 
 def test_validate_prompts_refuses_a_scorer_that_gives_no_scores(project):
@@ -161,7 +162,7 @@ def test_validate_prompts_refuses_a_scorer_that_gives_no_scores(project):
     system = SystemConfiguration(scorer=Choice(name=f"{__name__}:SilentScorer"))
 
     with pytest.raises(ScorerError, match="SilentScorer' must give one score"):
-        validate_prompts(ValidationParams(CONFIG, system))
+        validate_prompts(ValidationParams(CONFIG, system, LOCAL))
 
 
 @pytest.mark.parametrize("broken", ["absent", "other columns", "no parquet"])
@@ -175,7 +176,7 @@ def test_validate_prompts_refuses_prompts_it_cannot_read(project, broken):
         path.write_text("no parquet")
 
     with pytest.raises(DataError, match=r"dev\.parquet must be a parquet file with the columns"):
-        validate_prompts(ValidationParams(CONFIG, PHRASES))
+        validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
 
 
 def test_validate_prompts_refuses_an_empty_set(project):
@@ -185,7 +186,7 @@ def test_validate_prompts_refuses_an_empty_set(project):
         pd.read_parquet(path).iloc[:0].to_parquet(path)
 
     with pytest.raises(DataError, match="at least one prompt"):
-        validate_prompts(ValidationParams(CONFIG, PHRASES))
+        validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
 
 
 def test_the_stage_reads_what_the_one_before_writes():
@@ -195,7 +196,7 @@ def test_the_stage_reads_what_the_one_before_writes():
 def test_validate_prompts_keeps_metadata_and_reasons(project):
     rows = [{"text": text, "level": place} for place, text in enumerate(GOOD + BAD)]
     prepare(rows)
-    validate_prompts(ValidationParams(CONFIG, PHRASES))
+    validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
     rejected = pd.read_parquet("data/valid/rejected.parquet")
     kept = pd.concat([read_valid(), rejected])
 
@@ -212,5 +213,15 @@ def test_validate_prompts_refuses_splits_that_differ_in_their_columns(project):
     pq.write_table(extra, "data/prompts/train.parquet")
 
     with pytest.raises(DataError, match="must be a parquet file with the columns") as refusal:
-        validate_prompts(ValidationParams(CONFIG, PHRASES))
+        validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
     assert 1 == len(str(refusal.value).splitlines())
+
+
+def test_whoever_scores_the_same_prompts_are_rejected(project):
+    prepare(GOOD + BAD)
+    validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
+    before = {path.name: path.read_bytes() for path in Path("data/valid").iterdir()}
+    two = Choice(name="processes", options={"num_workers": 2})
+    validate_prompts(ValidationParams(CONFIG, PHRASES, two))
+
+    assert before == {path.name: path.read_bytes() for path in Path("data/valid").iterdir()}

@@ -1,0 +1,275 @@
+"""Who rolls a System out: the shards of an experience or evaluation, given to an executor.
+
+A shard is ``machine.prompts_per_shard`` prompts in their order, whoever works on it: with the same
+number the graphs are bitwise the same for every executor and any number of workers. Another number
+makes other batches, which round differently. Workers load the System from its folders once and
+get what training has changed since, once per version.
+"""
+
+import hashlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from astra_core.config import Choice
+from astra_core.executor import Executor, Weights, Work
+from astra_core.files import record_digest
+from astra_core.models.lora import merged_state
+from astra_core.registry import NoOptions, build, name_of
+from astra_core.rollout import Graph, Prompt
+
+_names = itertools.count()
+_NO_REWARD = Choice(name="adversarial")
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """One shard of a rollout.
+
+    Attributes:
+        prompts: In their order.
+        iteration: Counted from 0.
+        account: Under which a target elsewhere notes what it is asked.
+        grown: Arguments of ``TreeSampler.grow``; None calls ``roll_out``.
+        state: Of the sampler, as safetensors; empty for none.
+    """
+
+    prompts: tuple[Prompt, ...]
+    iteration: int
+    account: str = ""
+    grown: Mapping[str, Any] | None = None
+    state: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """What came of it: the graphs, and the seconds in which the scorer was waited for."""
+
+    graphs: list[Graph]
+    score_s: float
+
+
+@dataclass(frozen=True)
+class RollingWork(Work):
+    """Rolls out by a sampler of its own, on a System that is loaded once per worker.
+
+    Attributes:
+        load: Loads the System; it can be pickled.
+        system_name: The same for all samplers of one System.
+        sampler: Its class and options.
+        reward: Likewise; it only completes the sampler, rewards are assigned by who asks.
+        prompts: All that the sampler may choose from.
+        seed: Of its random numbers.
+    """
+
+    load: Callable[[], Any]
+    system_name: str
+    sampler: Choice
+    reward: Choice
+    prompts: tuple[Prompt, ...]
+    seed: int
+
+    @cached_property
+    def key(self) -> str:
+        """A digest of what makes the sampler."""
+        parts = [self.sampler.model_dump(mode="json"), self.reward.model_dump(mode="json")]
+        return record_digest([self.holder, *parts, [p.prompt_id for p in self.prompts], self.seed])
+
+    @property
+    def holder(self) -> str:
+        """The System, whose attacker learns."""
+        return self.system_name
+
+    def prepare(self, kept: dict[str, Any]) -> Any:
+        """The sampler, on the System of this worker."""
+        if self.holder not in kept:
+            kept[self.holder] = self.load()
+        parts = {"system": kept[self.holder], "prompts": self.prompts, "seed": self.seed}
+        # How many may fail is a share of all shards.
+        parts["max_failed_fraction"] = 1.0
+        return build("sampler", self.sampler, reward=build("reward", self.reward), **parts)
+
+    def renew(self, prepared: Any, data: bytes) -> None:
+        """Loads what training has changed into the attackers."""
+        from safetensors.torch import load
+
+        own: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in load(data).items():
+            agent, _, rest = name.partition("/")
+            own.setdefault(agent, {})[rest] = tensor
+        models = prepared.system.learners()
+        for agent, state in own.items():
+            missing = models[agent].model.load_state_dict(state, strict=False).unexpected_keys
+            if missing:
+                msg = f"a worker must know every weight that it is sent, got {missing[0]}"
+                raise KeyError(msg)
+
+    def do(self, prepared: Any, shard: Rolling) -> Rolled:
+        """The graphs of a shard."""
+        return rolled(prepared, shard)
+
+
+class HereWork(Work):
+    """Rolls out by the sampler of this process itself."""
+
+    key = "here"
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+
+    def prepare(self, kept: dict[str, Any]) -> Any:
+        """The sampler."""
+        del kept
+        return self._sampler
+
+    def do(self, prepared: Any, shard: Rolling) -> Rolled:
+        """The graphs of a shard."""
+        return rolled(prepared, shard)
+
+
+def rolled(sampler: Any, shard: Rolling) -> Rolled:
+    """What a sampler makes of a shard; how many turns may fail is asked of all shards together."""
+    if shard.state:
+        from safetensors.torch import load
+
+        sampler.load_state(load(shard.state))
+    allowed, sampler.max_failed_fraction = sampler.max_failed_fraction, 1.0
+    before, target = sampler.score_s, sampler.system.target
+    scope = target.accounted(shard.account) if shard.account else nullcontext()
+    try:
+        with scope:
+            graphs = _grown(sampler, shard)
+    finally:
+        sampler.max_failed_fraction = allowed
+    return Rolled(graphs, sampler.score_s - before)
+
+
+def _grown(sampler: Any, shard: Rolling) -> list[Graph]:
+    if shard.grown is None:
+        return list(sampler.roll_out(shard.prompts, iteration=shard.iteration))
+    with sampler.system.target.evaluating():
+        return list(sampler.grow(shard.prompts, iteration=shard.iteration, **shard.grown))
+
+
+@dataclass(frozen=True)
+class Crew:
+    """The executor of a System, and what its workers are told.
+
+    Attributes:
+        executor: Does the shards.
+        prompts_per_shard: 0 makes one shard of all.
+        load: How a worker loads the System; it can be pickled.
+        name: Of the System, unique in this process.
+    """
+
+    executor: Executor
+    prompts_per_shard: int
+    load: Callable[[], Any]
+    name: str = field(default_factory=lambda: f"system {next(_names)}")
+    _base: dict[str, str] = field(default_factory=dict, repr=False)
+    _changed: set[str] = field(default_factory=set, repr=False)
+
+    @property
+    def is_plain(self) -> bool:
+        """True where all is one shard of this process, so that there is nothing to hand out."""
+        return self.executor.is_here and not self.prompts_per_shard
+
+    def begin(self, system: Any) -> None:
+        """Notes the weights as they are in the folders, from which workers load them."""
+        if not self.executor.is_here:
+            self._base.update(_digests(_state(system)))
+
+    def roll_out(
+        self,
+        sampler: Any,
+        prompts: Sequence[Prompt],
+        *,
+        iteration: int,
+        grown: Mapping[str, Any] | None = None,
+    ) -> list[Graph]:
+        """The graphs of all prompts, in order, of which too many may have failed."""
+        count = self.prompts_per_shard or max(len(prompts), 1)
+        account, state = sampler.system.target.account, _saved(sampler.state())
+        if self.executor.is_here:
+            account, state = "", b""
+        shards = [
+            Rolling(tuple(prompts[at : at + count]), iteration, account, grown, state)
+            for at in range(0, len(prompts), count)
+        ]
+        title = "evaluation" if grown else "rollouts"
+        if self.executor.is_here:
+            found = self.executor.run(HereWork(sampler), shards, title=title)
+        else:
+            work, weights = self.work(sampler, is_grown=bool(grown)), self.weights(sampler.system)
+            found = self.executor.run(work, shards, weights=weights, title=title)
+            # As if one had waited for them: in the time of one worker.
+            sampler.score_s += sum(own.score_s for own in found) / self.executor.num_workers
+        return [graph for own in found for graph in own.graphs]
+
+    def work(self, sampler: Any, *, is_grown: bool = False) -> RollingWork:
+        """The sampler as workers build it, from its class and its options.
+
+        Args:
+            sampler: Of this process.
+            is_grown: It is only to grow trees, which takes neither its reward nor its prompts.
+        """
+        return RollingWork(
+            self.load,
+            self.name,
+            _choice("sampler", sampler),
+            _NO_REWARD if is_grown else _choice("reward", sampler.reward),
+            () if is_grown else sampler.prompts,
+            sampler.seed,
+        )
+
+    def weights(self, system: Any) -> Weights | None:
+        """What has ever changed, as it is now; None where nothing has."""
+        state = _state(system)
+        digests = _digests(state)
+        # Also what has its first value again: a worker may hold another of a version between.
+        self._changed.update(name for name, own in digests.items() if own != self._base.get(name))
+        if not self._changed:
+            return None
+        sent = {name: state[name] for name in sorted(self._changed)}
+        version = record_digest({name: digests[name] for name in sent})
+        return Weights(version, _saved(sent))
+
+
+def _choice(kind: str, plugin: Any) -> Choice:
+    """What params.yaml would say for this plug-in."""
+    options = getattr(plugin, "options", NoOptions())
+    return Choice(name=name_of(kind, type(plugin)), options=options.model_dump(mode="json"))
+
+
+def _state(system: Any) -> dict[str, Tensor]:
+    """The weights of all attackers, adapters merged in; those that share memory once."""
+    found: dict[str, Tensor] = {}
+    seen: set[int] = set()
+    for agent, model in system.learners().items():
+        state = merged_state(model.model) or model.model.state_dict()
+        for name, tensor in state.items():
+            if tensor.data_ptr() not in seen:
+                seen.add(tensor.data_ptr())
+                found[f"{agent}/{name}"] = tensor.detach().cpu().contiguous()
+    return found
+
+
+def _digests(state: Mapping[str, Tensor]) -> dict[str, str]:
+    """SHA-256 of the bytes of each tensor."""
+    return {
+        name: hashlib.sha256(tensor.reshape(-1).view(torch.uint8).numpy().data).hexdigest()
+        for name, tensor in state.items()
+    }
+
+
+def _saved(state: Mapping[str, Tensor]) -> bytes:
+    """The tensors in the format of safetensors; nothing for none."""
+    from safetensors.torch import save
+
+    return save({name: tensor.contiguous() for name, tensor in state.items()}) if state else b""

@@ -1,0 +1,130 @@
+"""An executor has shards of work done, in this process or by workers elsewhere.
+
+Which shard holds what is decided before, by ``machine.prompts_per_shard``: so whoever does the
+work, and however many they are, the results are the same. ``astra_core.testing.check_executor``
+checks all that is promised here.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from astra_core.config import Section
+
+Advance = Callable[[int], None]
+Show = Callable[[str, int], AbstractContextManager[Advance]]
+"""Opens a progress bar of this title and length, and says how it is moved."""
+
+_SHOW: ContextVar[Show | None] = ContextVar("show", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """What has changed of a model since its folder was written.
+
+    Attributes:
+        version: Names them; a worker with another version refuses to work.
+        data: In the format of safetensors.
+    """
+
+    version: str
+    data: bytes = field(repr=False)
+
+
+class Work(ABC):
+    """What is done to every shard; it can be pickled, and so can its shards and results."""
+
+    @property
+    @abstractmethod
+    def key(self) -> str:
+        """Names it; a worker prepares work of one key once."""
+
+    @property
+    def holder(self) -> str:
+        """Names what ``renew`` changes: works with one holder share its weights."""
+        return self.key
+
+    @abstractmethod
+    def prepare(self, kept: dict[str, Any]) -> Any:
+        """What ``do`` needs, loaded once per worker.
+
+        Args:
+            kept: What works of this worker share; it begins empty.
+        """
+
+    def renew(self, prepared: Any, data: bytes) -> None:  # noqa: B027  # most have no weights
+        """Loads other weights into what ``prepare`` returned."""
+
+    @abstractmethod
+    def do(self, prepared: Any, shard: Any) -> Any:
+        """The result of one shard; the same whenever and wherever it is asked for."""
+
+
+class Executor(ABC):
+    """Has shards done by one or several workers."""
+
+    is_here: ClassVar[bool] = False
+    """True where this process does the work itself: then nothing is loaded a second time."""
+
+    class Options(Section):
+        """An executor without options."""
+
+    def __init__(self, options: Section) -> None:
+        self.options = options
+
+    @property
+    def num_workers(self) -> int:
+        """How many shards are worked on at a time."""
+        return 1
+
+    @abstractmethod
+    def results(
+        self, work: Work, shards: Sequence[Any], *, weights: Weights | None, advance: Advance
+    ) -> list[Any]:
+        """What ``work`` makes of each shard, in order.
+
+        A worker that dies costs the shard it had, which another does again. An error of the work
+        itself is raised as it is, and no further shard is begun.
+
+        Args:
+            work: Prepared once by each worker.
+            shards: In any number, none included.
+            weights: Those to work with; None for those that ``work`` prepares.
+            advance: To be called with 1 for each shard that is done.
+
+        Raises:
+            LostProcessError: Too many workers died, or none is left.
+        """
+
+    def run(
+        self, work: Work, shards: Sequence[Any], *, weights: Weights | None = None, title: str = ""
+    ) -> list[Any]:
+        """The ``results``, with one progress bar over all of them."""
+        with _bar(title or "working", len(shards)) as advance:
+            return self.results(work, shards, weights=weights, advance=advance)
+
+    def close(self) -> None:  # noqa: B027  # one without workers has nothing to end
+        """Ends the workers; another ``run`` starts new ones."""
+
+
+@contextmanager
+def shown_by(show: Show) -> Iterator[None]:
+    """In the body, executors show how far they are by ``show``."""
+    before = _SHOW.set(show)
+    try:
+        yield
+    finally:
+        _SHOW.reset(before)
+
+
+@contextmanager
+def _bar(title: str, total: int) -> Iterator[Advance]:
+    show = _SHOW.get()
+    if show is None or total < 2:
+        yield lambda _: None
+        return
+    with show(title, total) as advance:
+        yield advance

@@ -1,0 +1,1 @@
+"""The built-in executors, and what their workers hold."""

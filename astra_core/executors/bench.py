@@ -1,0 +1,122 @@
+"""What one worker holds: prepared works and their weights; it refuses those of another version."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from astra_core.errors import AstraError, StaleWorkerError
+from astra_core.errors.exception_text import masked_trace, shown
+from astra_core.executor import Weights, Work
+
+
+@dataclass(slots=True)
+class Held:
+    """What a worker holds, as who gives it tasks knows: only the rest is sent.
+
+    Attributes:
+        holder: Of its works.
+        works: Keys of those it has prepared.
+        version: Of their weights.
+    """
+
+    holder: str = ""
+    works: set[str] = field(default_factory=set)
+    version: str = ""
+
+    def missing(self, work: Work, weights: Weights | None) -> tuple[Work | None, Weights | None]:
+        """The work and weights that must be sent along; from now on it holds them."""
+        if work.holder != self.holder:
+            self.holder, self.version = work.holder, ""
+            self.works.clear()
+        is_known, is_same = (
+            work.key in self.works,
+            weights is None or weights.version == self.version,
+        )
+        self.works.add(work.key)
+        self.version = weights.version if weights else self.version
+        return None if is_known else work, None if is_same else weights
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One shard, and what it is to be done with.
+
+    Attributes:
+        key: Of the work.
+        version: Of its weights; empty for those it was prepared with.
+        shard: What is asked.
+    """
+
+    key: str
+    version: str
+    shard: Any
+
+    @classmethod
+    def of(cls, work: Work, weights: Weights | None, shard: Any) -> "Task":
+        """The task of this shard."""
+        return cls(work.key, weights.version if weights else "", shard)
+
+
+class Bench:
+    """A worker's memory between calls.
+
+    It holds the works of one holder at a time: a second one's models would not fit beside.
+
+    Attributes:
+        holder: Of the works that are prepared.
+        version: Of its weights; empty for those they were prepared with.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Any] = {}
+        self._works: dict[str, tuple[Work, Any]] = {}
+        self.holder = ""
+        self.version = ""
+
+    def do(self, task: Task, work: Work | None = None, weights: Weights | None = None) -> Any:
+        """The result of a shard.
+
+        Args:
+            task: Which.
+            work: To be prepared first, where this worker has not done it.
+            weights: To be loaded first, where this worker has others.
+
+        Raises:
+            StaleWorkerError: The work is not prepared, or has other weights than the task names.
+        """
+        if work is not None and work.key not in self._works:
+            self._prepare(work)
+        if task.key not in self._works:
+            msg = "a worker must be given its work before a shard of it, got none; send it again"
+            raise StaleWorkerError(msg)
+        known, prepared = self._works[task.key]
+        if weights is not None and self.version != weights.version:
+            # None is right while they are half loaded.
+            self.version = "none"
+            known.renew(prepared, weights.data)
+            self.version = weights.version
+        if self.version != task.version:
+            wanted, found = (own[:12] or "of the folder" for own in (task.version, self.version))
+            msg = f"a worker must have the weights {wanted}, got {found}; send them again"
+            raise StaleWorkerError(msg)
+        return known.do(prepared, task.shard)
+
+    def _prepare(self, work: Work) -> None:
+        if work.holder != self.holder:
+            self._works.clear()
+            self._kept.clear()
+            self.holder, self.version = work.holder, ""
+        self._works[work.key] = work, work.prepare(self._kept)
+
+
+def portable(error: BaseException) -> Exception:
+    """The error of a worker as it can be sent, its trace in a note, masked.
+
+    One of ours takes only a message. Any other, which may not even be picklable, is told in words.
+    """
+    trace = masked_trace(error).rstrip()
+    if isinstance(error, AstraError) and type(error).__module__ == AstraError.__module__:
+        found: Exception = type(error)(*error.args)
+    else:
+        found = RuntimeError(f"a worker failed, got {shown(error)}")
+    found.add_note(trace)
+    return found

@@ -1,0 +1,39 @@
+"""The work by which executors are checked: workers load it in no time, as it needs no torch."""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import DataError
+from astra_core.executor import Work
+
+
+@dataclass(frozen=True)
+class ScaledNumbers(Work):
+    """Numbers times the weight of now; a negative one is refused.
+
+    Attributes:
+        folder: Gets a file for each time that it is prepared.
+        key: Its name.
+    """
+
+    folder: Path
+    key: str = "scaled"
+
+    def prepare(self, kept: dict[str, Any]) -> list[float]:
+        """The weight, to be renewed."""
+        kept[self.key] = True
+        with tempfile.NamedTemporaryFile(dir=self.folder, delete=False):
+            return [1.0]
+
+    def renew(self, prepared: list[float], data: bytes) -> None:
+        """Another weight."""
+        prepared[0] = float(data)
+
+    def do(self, prepared: list[float], shard: int) -> float:
+        """The product."""
+        if shard < 0:
+            msg = f"a shard must not be negative, got {shard}; check its sign"
+            raise DataError(msg)
+        return prepared[0] * shard

@@ -1,0 +1,72 @@
+"""Texts that are scored by an executor: a scorer of its own in each worker, built once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Self
+
+from astra_core.config import Choice
+from astra_core.executor import Executor, Work
+from astra_core.files import record_digest
+from astra_core.registry import build
+from astra_core.scorer import Scorer, checked_scores
+
+
+@dataclass(frozen=True)
+class ScoringWork(Work):
+    """Scores the texts of a shard."""
+
+    scorer: Choice
+
+    @cached_property
+    def key(self) -> str:
+        """Names the scorer."""
+        return record_digest(["scorer", self.scorer.model_dump(mode="json")])
+
+    def prepare(self, kept: dict[str, Any]) -> Scorer:
+        """The scorer."""
+        del kept
+        built: Scorer = build("scorer", self.scorer)
+        return built
+
+    def do(self, prepared: Scorer, shard: Sequence[str]) -> list[float]:
+        """One score per text."""
+        return checked_scores(prepared, shard)
+
+
+class Scoring:
+    """A scorer, and who works for it.
+
+    Args:
+        scorer: Names it.
+        executor: Has its batches done.
+        own: The scorer in this process.
+    """
+
+    def __init__(self, scorer: Choice, executor: Executor, own: Scorer) -> None:
+        self._work = ScoringWork(scorer)
+        self._executor = executor
+        self._own = own
+
+    @classmethod
+    def of(cls, scorer: Choice, executor: Choice) -> Self:
+        """The scorer and the executor of these names; the scorer is built once here too.
+
+        Raises:
+            ConfigurationError: One of them cannot be built.
+        """
+        built: Executor = build("executor", executor)
+        return cls(scorer, built, build("scorer", scorer))
+
+    def scores(self, texts: Sequence[str], *, at_once: int) -> list[float]:
+        """One score per text, in order; whoever scores, the batches are the same.
+
+        Args:
+            texts: To be scored.
+            at_once: Texts of one batch.
+        """
+        batches = [texts[first : first + at_once] for first in range(0, len(texts), at_once)]
+        if self._executor.is_here:
+            return [score for own in batches for score in checked_scores(self._own, own)]
+        found = self._executor.run(self._work, batches, title="scoring")
+        return [score for own in found for score in own]

@@ -1,0 +1,28 @@
+from contextlib import contextmanager
+
+from astra_core.executor import shown_by
+from astra_core.executors.local import LocalExecutor
+from astra_core.executors.scaled_numbers import ScaledNumbers
+
+
+def run(folder, count):
+    executor = LocalExecutor(LocalExecutor.Options())
+    return executor.run(ScaledNumbers(folder), list(range(count)), title="rollouts")
+
+
+def test_a_bar_is_drawn_where_one_is_offered_and_shards_are_several(tmp_path):
+    told = []
+
+    @contextmanager
+    def bar(*what):
+        told.append(what)
+        yield told.append
+        told.append("end")
+
+    with shown_by(bar):
+        run(tmp_path, 1)
+        assert [] == told
+        run(tmp_path, 3)
+    run(tmp_path, 3)
+
+    assert [("rollouts", 3), 1, 1, 1, "end"] == told
