@@ -24,7 +24,8 @@ class Held:
 
     def missing(self, work: Work, weights: Weights | None) -> tuple[Work | None, Weights | None]:
         """The work and weights that must be sent along; from now on it holds them."""
-        if work.holder != self.holder:
+        # Weights as prepared, after others, are prepared again.
+        if work.holder != self.holder or (weights is None and self.version):
             self.holder, self.version = work.holder, ""
             self.works.clear()
         is_known, is_same = (
@@ -83,8 +84,8 @@ class Bench:
         Raises:
             StaleWorkerError: The work is not prepared, or has other weights than the task names.
         """
-        if work is not None and work.key not in self._works:
-            self._prepare(work)
+        if work is not None:
+            self._prepare(work, is_plain=not task.version)
         if task.key not in self._works:
             msg = "a worker must be given its work before a shard of it, got none; send it again"
             raise StaleWorkerError(msg)
@@ -100,12 +101,14 @@ class Bench:
             raise StaleWorkerError(msg)
         return known.do(prepared, task.shard)
 
-    def _prepare(self, work: Work) -> None:
-        if work.holder != self.holder:
+    def _prepare(self, work: Work, *, is_plain: bool) -> None:
+        """Prepares a work that is new, or that is to have its first weights again."""
+        if work.holder != self.holder or (is_plain and self.version):
             self._works.clear()
             self._kept.clear()
             self.holder, self.version = work.holder, ""
-        self._works[work.key] = work, work.prepare(self._kept)
+        if work.key not in self._works:
+            self._works[work.key] = work, work.prepare(self._kept)
 
 
 def portable(error: BaseException) -> Exception:

@@ -19,7 +19,7 @@ def check_executor(plugin: str | type[Executor], **options: Any) -> None:
     - There is one result per shard, in the order of the shards; no shard gives none.
     - It tells of every shard that is done, once.
     - Weights are those of the call: other ones, older ones and those of the folder.
-    - Unless it works in this process, no worker prepares the same work twice.
+    - Unless it works in this process, no worker prepares a work again while its weights move on.
     - An error of the work is raised as it is, and the next call works.
     - It works again after it was closed.
 
@@ -53,11 +53,14 @@ def _check(executor: Executor, folder: Path) -> None:
     for version, factor in (("first", 2.0), ("second", 3.0), ("first", 2.0)):
         weights = Weights(version, str(factor).encode())
         promise(results(weights) == [factor * own for own in plain], "weights are those of now")
+    if not executor.is_here:
+        promise(
+            len([*folder.iterdir()]) <= executor.num_workers,
+            "a work is prepared once by each worker",
+        )
     other = ScaledNumbers(folder, "other")
     promise(results(own=other) == plain, "another work has weights of its own")
-    if not executor.is_here:
-        limit = 2 * executor.num_workers
-        promise(len([*folder.iterdir()]) <= limit, "a work is prepared once by each worker")
+    promise(results() == plain, "without weights it has those of the folder")
     _check_errors(executor, work)
     executor.close()
     promise(results() == plain, "a closed executor works again")

@@ -46,6 +46,16 @@ def test_works_of_another_holder_take_the_place_of_the_first(tmp_path):
     assert {"other", "sums"} >= {bench.holder} == {"sums"}
 
 
+def test_work_without_weights_after_others_is_prepared_again(tmp_path):
+    bench, held, work = Bench(), Held(), Sums(tmp_path)
+    found = []
+    for weights in (FIRST, FIRST, None, None):
+        sent = held.missing(work, weights)
+        found.append(bench.do(Task.of(work, weights, (3, "")), *sent)[0])
+
+    assert [4.0, 4.0, 3.0, 3.0] == found
+
+
 def test_only_what_a_worker_lacks_is_sent(tmp_path):
     held, work = Held(), Sums(tmp_path)
 
