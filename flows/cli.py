@@ -10,7 +10,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from flows import chronicle
+from flows import chronicle, report
 from flows.calibration import calibrate
 from flows.usage import project_folder, usage_line, working_folder
 
@@ -210,9 +210,14 @@ def rollback() -> None:
     from tasks.machine.console import quiet_libraries, say
     from tasks.params.schema import read_params
     from tasks.promotion.decision import rollback as roll_back
+    from tasks.records.receipt import RECEIPT
+    from tasks.report.publish import renew_report
 
     quiet_libraries()
-    say(roll_back(read_params().registration.model_name).summary())
+    found = roll_back(read_params().registration.model_name)
+    say(found.summary())
+    if found.withdrawn_version:
+        renew_report(found.model_name, found.withdrawn_version, receipt=RECEIPT)
 
 
 @app.command()
@@ -341,6 +346,7 @@ def worker() -> None:
 
 
 chronicle.register(app)
+report.register(app)
 
 
 if __name__ == "__main__":

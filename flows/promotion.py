@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 EVALUATION = Path("reports/evaluation.json")
+PAGES = "http://127.0.0.1:4200"
+"""Of Prefect, at the port that ``astra ui`` chooses by itself."""
 
 
 def _can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
@@ -43,10 +45,24 @@ def _can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
 def promote(params: Params) -> "PromotionDecision":
     """The gate's decision about the candidate; a refusal is a result."""
     from tasks.promotion.decision import promote_attacker
+    from tasks.report.publish import renew_report
 
     decision = promote_attacker(params)
+    renew_report(
+        decision.model_name,
+        decision.candidate_version,
+        receipt=RECEIPT,
+        flow_run=flow_run_page(),
+    )
     publish_page("promotion-decision", decision_page(decision))
     return decision
+
+
+def flow_run_page() -> str:
+    """The address of the present flow run's page, where ``astra ui`` serves it."""
+    from prefect.runtime import flow_run
+
+    return f"{PAGES}/runs/flow-run/{flow_run.id}" if flow_run.id else ""
 
 
 def decision_page(

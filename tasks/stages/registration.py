@@ -29,9 +29,13 @@ from tasks.promotion.known_prompts import KNOWN_FILE, KNOWN_FOLDER, write_known
 from tasks.records.evaluation import read_evaluation
 from tasks.records.models import read_manifest
 from tasks.records.receipt import RegistrationReceipt
-from tasks.records.reports import read_record, write_record
+from tasks.records.reports import nan_as_null, read_record, write_record
+from tasks.records.rollouts import read_rollouts
 from tasks.records.training import TrainingRecord
+from tasks.report.publish import renew_report
 from tasks.reporting.category_table import category_figures, rates_csv
+from tasks.reporting.turns import FILE as TURNS_FILE
+from tasks.reporting.turns import TurnRecord, turn_rates
 from tasks.tracking.card import INTENDED_USE, model_card
 from tasks.tracking.evidence import (
     Evidence,
@@ -96,6 +100,7 @@ class RegistrationFiles:
     evaluation_report: Dep = Path("reports/evaluation.json")
     table: Dep = Path("reports/evaluation_prompts.parquet")
     examples: Dep = Path("reports/examples.md")
+    evidence: Dep = Path("data/evaluation")
     validation_report: Dep = Path("reports/validation.json")
     rollouts_report: Dep = Path("reports/rollouts.json")
     receipt: Receipt = Path("reports/registration.json")
@@ -105,6 +110,9 @@ class RegistrationFiles:
     code=(
         "tasks/stages/registration.py",
         "astra_core/attacker_settings.py",
+        "astra_core/errors/excerpt.py",
+        "astra_core/metadata.py",
+        "astra_core/rollout.py",
         "astra_core/metrics/statistics.py",
         "astra_core/seeding.py",
         "tasks/tracking/artifacts.py",
@@ -117,8 +125,14 @@ class RegistrationFiles:
         "tasks/records/receipt.py",
         "tasks/records/reports.py",
         "tasks/records/training.py",
+        "tasks/records/prompt_table.py",
+        "tasks/records/rollouts.py",
+        "tasks/report",
         "tasks/reporting/category_table.py",
+        "tasks/reporting/turns.py",
         "tasks/tracking/card.py",
+        "tasks/tracking/chronicle.py",
+        "tasks/tracking/registered.py",
         "tasks/tracking/versions.py",
         "tasks/tracking/lineage.py",
         "tasks/tracking/plots.py",
@@ -137,8 +151,10 @@ def register_attacker(
     """
     evidence = _evidence(params, files)
     with store_errors():
-        result = record(connect(), evidence, params.registration)
+        client = connect()
+        result = record(client, evidence, params.registration)
     write_record(result, files.receipt)
+    renew_report(result.model_name, result.version, receipt=files.receipt, client=client)
     return result
 
 
@@ -163,6 +179,27 @@ def _evidence(params: RegistrationParams, files: RegistrationFiles) -> Evidence:
             "valid": files.valid,
             "rollouts": files.baseline,
         },
+        turns=_turns(params, files.evidence),
+    )
+
+
+def _turns(params: RegistrationParams, folder: Path) -> TurnRecord | None:
+    """Success by turn of both attackers; None where their rollouts were not kept."""
+    files = [folder / f"{role}.parquet" for role in ("attacker", "baseline")]
+    if not all(file.is_file() for file in files):
+        return None
+    told = params.evaluation
+    return TurnRecord(
+        *(
+            turn_rates(
+                read_rollouts(file),
+                threshold=told.threshold,
+                num_resamples=told.num_resamples,
+                confidence=told.confidence,
+                seed=params.training_seed,
+            )
+            for file in files
+        )
     )
 
 
@@ -248,6 +285,8 @@ def _log_artifacts(client: "MlflowClient", run_id: str, evidence: Evidence) -> N
         )
         # Parameters of a run cannot change; those of a second examination are kept here.
         write_json(dict(evidence.params), drafts / "params.json")
+        if evidence.turns is not None:
+            write_json(nan_as_null(evidence.turns.record()), drafts / TURNS_FILE)
         if evidence.evaluation.categories:
             write_text(rates_csv(evidence.evaluation.categories), drafts / "categories.csv")
         client.log_artifacts(run_id, str(drafts), evidence.folder)

@@ -14,6 +14,7 @@ from tasks.records.evaluation import EvaluationRecord
 from tasks.records.models import Parent
 from tasks.records.reports import read_record
 from tasks.records.training import TrainingRecord
+from tasks.reporting.turns import TurnRecord
 from tasks.tracking.versions import Package
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Evidence:
         files: What is kept as it is, by folder in the run's artifacts.
         datasets: What the attacker has seen, by part.
         parent: The earlier attacker that it was trained on from, if it was.
+        turns: Success by turn, if the rollouts of the evaluation were kept.
     """
 
     params: Mapping[str, Any]
@@ -50,6 +52,7 @@ class Evidence:
     files: Mapping[Path, str]
     datasets: Mapping[str, Path]
     parent: Parent | None = None
+    turns: TurnRecord | None = None
 
     @property
     def key(self) -> str:

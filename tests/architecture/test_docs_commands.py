@@ -41,6 +41,7 @@ RUN_ELSEWHERE = {
     "astra history": ("tests/flows/test_chronicle.py", "history"),
     "astra champion": ("tests/flows/test_chronicle.py", "champion"),
     "astra lineage": ("tests/flows/test_chronicle.py", "lineage"),
+    "astra report": ("tests/flows/test_report.py", "report"),
     "astra trial": ("tests/flows/test_trial.py", "flows.cli"),
     "astra tune-lr": ("tests/flows/test_tuning.py", "tune-lr"),
     "astra reevaluate": ("tests/flows", "champion_reevaluation"),

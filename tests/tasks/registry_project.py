@@ -247,6 +247,8 @@ WRITES = (
     "set_registered_model_alias",
     "delete_registered_model_alias",
     "set_model_version_tag",
+    "set_tag",
+    "update_run",
     "set_terminated",
 )
 

@@ -17,6 +17,7 @@ from registry_project import (
     write_reports,
 )
 
+import tasks.report.page
 import tasks.stages.registration
 from astra_core.errors import DataError
 from astra_core.files import read_json, write_json
@@ -113,6 +114,7 @@ def test_register_attacker_keeps_reports_and_pictures(project):
         "data/known_prompts.txt",
         "data/validation.json",
         "data/rollouts.json",
+        "report.html",
         *(
             f"evaluation/{'e7' * 8}/{name}"
             for name in (
@@ -249,6 +251,7 @@ def test_registration_completes_what_a_kill_left_at_any_write(
     project, monkeypatch, tmp_path_factory
 ):
     monkeypatch.setattr(tasks.stages.registration, "draw_plots", lambda *_, **__: [])
+    monkeypatch.setattr(tasks.report.page, "pictures", lambda _: [])
     num_writes = 0
     has_died = True
     while has_died:

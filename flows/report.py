@@ -1,0 +1,93 @@
+"""What a person reads of a version: ``astra report``, and the page that a run shows first."""
+
+import json
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from astra_core.errors import DataError
+from tasks.records.receipt import RECEIPT, RegistrationReceipt
+from tasks.records.reports import read_record
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+FOLDER = Path("reports")
+_WANTED = typer.Argument(help="A number, an alias, or the id of a run.", show_default=False)
+_AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_AS_MARKDOWN = Annotated[bool, typer.Option("--md", help="Print Markdown.")]
+_OPEN = Annotated[bool, typer.Option("--open", help="Show it in the browser.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command()(report)
+
+
+def report(
+    version: Annotated[str | None, _WANTED] = None,
+    opened: _OPEN = False,
+    as_markdown: _AS_MARKDOWN = False,
+    as_json: _AS_JSON = False,
+) -> None:
+    """Write the report of a version; by default the one registered here last."""
+    from tasks.machine.console import say
+    from tasks.report.material import read_material
+    from tasks.report.page import html_page, markdown_page
+    from tasks.report.story import story
+    from tasks.tracking.store import store_errors
+
+    with store_errors():
+        material = read_material(registry(), model_name(), version or _last())
+    if as_json:
+        say(json.dumps(story(material), indent=2))
+    elif as_markdown:
+        say(markdown_page(material).rstrip())
+    else:
+        name = f"report_{material.lineage.summary.version}" if version else "report"
+        leave_page(html_page(material), FOLDER / f"{name}.html", opened=opened)
+
+
+def leave_page(page: str, path: Path, *, opened: bool) -> None:
+    """Writes a page, says where it is, and shows it if that is asked for."""
+    from astra_core.files import write_text
+    from tasks.machine.console import say
+
+    write_text(page, path)
+    say(path.as_posix())
+    if opened and not webbrowser.open(path.absolute().as_uri()):
+        say("no browser was found; open that file yourself")
+
+
+def registry() -> "MlflowClient":
+    """A client of the registry, which is not made by looking.
+
+    Raises:
+        DataError: There is none yet.
+    """
+    from tasks.tracking.store import connect
+    from tasks.tracking.store_check import check_store, has_store
+
+    check_store()
+    if not has_store():
+        msg = "a version must be registered, got an empty registry; see 'astra run'"
+        raise DataError(msg)
+    return connect()
+
+
+def model_name() -> str:
+    """Under which versions are registered."""
+    from tasks.params.schema import read_params
+
+    return read_params().registration.model_name
+
+
+def _last() -> str:
+    """The version that was registered here last; of a clone without one the newest candidate."""
+    from tasks.tracking.versions import CANDIDATE
+
+    if not RECEIPT.is_file():
+        return CANDIDATE
+    return read_record(RECEIPT, RegistrationReceipt).version

@@ -1,0 +1,284 @@
+"""Charts of a report as SVG whose colours the page chooses, so that it can be light or dark.
+
+matplotlib is given stand-ins, of which each becomes a variable of the page's style sheet. Text
+stays text: small, sharp and searchable. The same figures give the same bytes.
+"""
+
+import io
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from astra_core.metrics.statistics import Interval
+
+# Inches; the page scales them to its columns.
+_SIZE = (5.0, 3.1)
+# Letters of a legend beside which a curve can still be seen.
+_LEGEND = 40
+_STAND_INS = {
+    "#f1f1f1": "var(--ink)",
+    "#f1f1f2": "var(--muted)",
+    "#f1f1f3": "var(--rule)",
+    "#f1f1f4": "var(--first)",
+    "#f1f1f5": "var(--second)",
+    "#f1f1f6": "var(--third)",
+}
+INK, MUTED, RULE, FIRST, SECOND, THIRD = _STAND_INS
+_STYLE = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.size": 10.0,
+    "text.color": INK,
+    "text.parse_math": False,
+    "axes.edgecolor": MUTED,
+    "axes.labelcolor": INK,
+    "xtick.color": MUTED,
+    "xtick.labelcolor": INK,
+    "ytick.color": MUTED,
+    "ytick.labelcolor": INK,
+    "grid.color": RULE,
+    "legend.frameon": False,
+    "legend.fontsize": 9.0,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 4.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One picture with its words.
+
+    Attributes:
+        title: Above it.
+        caption: Below it: what is shown, of what.
+        svg: The picture, without a prolog.
+    """
+
+    title: str
+    caption: str
+    svg: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A curve with an interval where there is one.
+
+    Attributes:
+        label: In the legend.
+        x: Places.
+        y: Values, one per place.
+        low: Lower ends; empty for none.
+        high: Upper ends.
+        colour: One of the stand-ins.
+        is_dashed: True sets it apart from another of its colour.
+    """
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    colour: str = FIRST
+    is_dashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A value with its interval, drawn across the whole width."""
+
+    label: str
+    span: Interval
+    colour: str = SECOND
+
+
+def line_of(
+    steps: pd.DataFrame, column: str, label: str, *, colour: str = FIRST, is_dashed: bool = False
+) -> Line | None:
+    """The curve of a column with ``_low`` and ``_high`` beside it; None where it was not measured.
+
+    Args:
+        steps: A row per optimiser step, with ``step``.
+        column: Such as ``eval/attack_success_rate``.
+        label: In the legend.
+        colour: One of the stand-ins.
+        is_dashed: True sets it apart.
+    """
+    if column not in steps.columns:
+        return None
+    rows = steps.dropna(subset=[column])
+    if rows.empty:
+        return None
+    ends = [f"{column}_low", f"{column}_high"]
+    has_ends = set(ends) <= set(rows.columns)
+    low, high = (rows[end].tolist() if has_ends else [] for end in ends)
+    return Line(label, rows["step"].tolist(), rows[column].tolist(), low, high, colour, is_dashed)
+
+
+def draw_lines(
+    lines: Sequence[Line | None],
+    *,
+    name: str,
+    labels: tuple[str, str],
+    levels: Sequence[Level] = (),
+    is_share: bool = False,
+    whole: bool = False,
+) -> str | None:
+    """Curves over a common axis as SVG; None where there is none.
+
+    Args:
+        lines: Those that are None are left out.
+        name: Of the chart, unique on its page.
+        labels: Of the axes.
+        levels: Values drawn across.
+        is_share: True for an axis from 0 to 1.
+        whole: True for whole numbers on the axis of x.
+    """
+    found = [line for line in lines if line is not None]
+    if not found:
+        return None
+
+    def draw(axes: Any) -> None:
+        for line in found:
+            style = "--" if line.is_dashed else "-"
+            axes.plot(
+                line.x, line.y, style, marker="o", color=line.colour, label=_short(line.label, 40)
+            )
+            if line.low:
+                axes.fill_between(
+                    line.x, line.low, line.high, color=line.colour, alpha=0.18, linewidth=0
+                )
+        for level in levels:
+            axes.axhline(
+                level.span.value, linestyle=":", color=level.colour, label=_short(level.label, 40)
+            )
+            axes.axhspan(
+                level.span.low, level.span.high, alpha=0.12, color=level.colour, linewidth=0
+            )
+        if whole:
+            axes.xaxis.get_major_locator().set_params(integer=True)
+
+    return _svg(draw, name=name, labels=labels, is_share=is_share)
+
+
+def draw_path(points: Mapping[str, Sequence[tuple[float, float, int]]], *, name: str) -> str | None:
+    """KL divergence against reward, each evaluation a point that its training step names.
+
+    Args:
+        points: By label: KL in nats, reward, training step.
+        name: Of the chart, unique on its page.
+    """
+    found = {label: own for label, own in points.items() if own}
+    if not found:
+        return None
+
+    def draw(axes: Any) -> None:
+        for (label, own), colour in zip(found.items(), (FIRST, SECOND), strict=False):
+            kl, reward, steps = zip(*own, strict=True)
+            axes.plot(kl, reward, marker="o", color=colour, label=_short(label, _LEGEND))
+            for x, y, step in zip(kl, reward, steps, strict=True):
+                axes.annotate(
+                    str(step), (x, y), textcoords="offset points", xytext=(4, 4), fontsize=8
+                )
+
+    return _svg(draw, name=name, labels=("KL to the reference (nats per probe)", "reward"))
+
+
+def draw_spans(
+    rows: Mapping[str, Sequence[Interval]], *, name: str, owners: Sequence[str]
+) -> str | None:
+    """Rates with intervals, a row each, as SVG; None without rows.
+
+    Args:
+        rows: By label, an interval for each owner.
+        name: Of the chart, unique on its page.
+        owners: Whose the intervals are.
+    """
+    if not rows:
+        return None
+
+    def draw(axes: Any) -> None:
+        places = list(range(len(rows), 0, -1))
+        for number, (owner, colour) in enumerate(zip(owners, (FIRST, SECOND), strict=False)):
+            spans = [own[number] for own in rows.values()]
+            # A percentile interval need not hold the mean.
+            ends = [
+                [max(span.value - span.low, 0.0) for span in spans],
+                [max(span.high - span.value, 0.0) for span in spans],
+            ]
+            heights = [place + 0.15 - 0.3 * number for place in places]
+            values = [span.value for span in spans]
+            axes.errorbar(values, heights, xerr=ends, fmt="o", color=colour, label=_short(owner))
+        axes.set_yticks(places, [_short(label) for label in rows], fontsize=8)
+        axes.set_xlim(0.0, 1.0)
+
+    height = max(_SIZE[1], 0.8 + 0.34 * len(rows))
+    return _svg(draw, name=name, labels=("attack success", ""), height=height)
+
+
+def draw_scores(scores: Mapping[str, Sequence[float]], *, name: str) -> str | None:
+    """How the mean scores of prompts are distributed, as SVG; None without scores."""
+    found = {label: own for label, own in scores.items() if len(own)}
+    if not found:
+        return None
+    bins = [edge / 20 for edge in range(21)]
+
+    def draw(axes: Any) -> None:
+        for (label, own), colour in zip(found.items(), (FIRST, SECOND), strict=False):
+            axes.hist(own, bins=bins, alpha=0.55, label=_short(label, _LEGEND), color=colour)
+
+    return _svg(draw, name=name, labels=("mean score of a prompt's turns", "prompts"))
+
+
+def _svg(
+    draw: Any,
+    *,
+    name: str,
+    labels: tuple[str, str],
+    is_share: bool = False,
+    height: float = _SIZE[1],
+) -> str:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    # A salt of its own: names of one picture must not meet those of another on the page.
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
+        figure = Figure(figsize=(_SIZE[0], height), layout="constrained", facecolor="none")
+        axes = figure.add_subplot(facecolor="none")
+        axes.set_xlabel(labels[0])
+        axes.set_ylabel(labels[1])
+        axes.grid(visible=True, linewidth=0.8)
+        axes.set_axisbelow(True)
+        axes.margins(0.07)
+        for side in ("top", "right"):
+            axes.spines[side].set_visible(False)
+        draw(axes)
+        if is_share:
+            axes.set_ylim(-0.02, 1.02)
+        if axes.get_legend_handles_labels()[0]:
+            axes.legend(loc="best")
+        buffer = io.StringIO()
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", metadata=nothing)
+    return _fit(buffer.getvalue(), name)
+
+
+def _fit(text: str, name: str) -> str:
+    """The picture for a page: no prolog, no size of its own, colours of the page, ids in use."""
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    head, end, body = text.partition(">")
+    head = re.sub(r' (?:width|height)="[^"]*"', "", head)
+    used = set(re.findall(r"#([\w-]+)", body))
+    body = re.sub(r' id="([^"]*)"', lambda own: own[0] if own[1] in used else "", body)
+    for stand_in, variable in _STAND_INS.items():
+        head, body = head.replace(stand_in, variable), body.replace(stand_in, variable)
+    return f'{head} role="img" aria-label="{name}"{end}{body}'.strip()
+
+
+def _short(label: str, length: int = 28) -> str:
+    """As the font has it: no wide letters, and no longer than fits beside a chart."""
+    plain = label.encode("latin-1", "replace").decode("latin-1")
+    return plain if len(plain) <= length else f"{plain[: length - 1]}~"

@@ -1,0 +1,153 @@
+"""What a report is made from: everything that a version's run keeps at the tracker."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_core.errors import DataError
+from tasks.records.evaluation import EvaluationRecord, read_evaluation
+from tasks.records.reports import read_record, read_report
+from tasks.records.training import TrainingRecord
+from tasks.report.findings import Finding, read_findings
+from tasks.reporting.turns import FILE as TURNS
+from tasks.reporting.turns import TurnRecord
+from tasks.tracking.artifacts import fetched, kept_files
+from tasks.tracking.chronicle import Lineage, lineage_of
+from tasks.tracking.errors import TrackingError
+from tasks.tracking.evidence import evaluation_folder, read_table
+from tasks.tracking.versions import EVALUATION_KEY_TAG
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mlflow import MlflowClient
+
+_RUN_ID = re.compile(r"[0-9a-f]{32}")
+_EVALUATION, _TABLE = "evaluation.json", "evaluation_prompts.parquet"
+_NEEDED = frozenset({_EVALUATION, _TABLE})
+_STEPS, _TRAINING = "training_steps.csv", "training.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """All that is told of one version.
+
+    Attributes:
+        model_name: Under which it is registered.
+        lineage: The version, its decision, and what it was made from.
+        experiment_id: Of its run.
+        params: Sections of params.yaml, as it was examined.
+        evaluation: Both attackers on the test prompts.
+        training: How the training went.
+        steps: A row per optimiser step.
+        table: A row per prompt and role.
+        turns: Success by turn; None of a version that was registered without.
+        findings: Turns that scored highest, masked.
+        data: The reports of the data gates by name; empty where there is none.
+        seconds: From the start of the run to its end; None while it runs.
+    """
+
+    model_name: str
+    lineage: Lineage
+    experiment_id: str
+    params: Mapping[str, Any]
+    evaluation: EvaluationRecord
+    training: TrainingRecord
+    steps: "pd.DataFrame"
+    table: "pd.DataFrame"
+    turns: TurnRecord | None
+    findings: tuple[Finding, ...]
+    data: Mapping[str, Mapping[str, Any]]
+    seconds: float | None
+
+    @property
+    def name(self) -> str:
+        """The version, for a person."""
+        return f"{self.model_name} version {self.lineage.summary.version}"
+
+    @property
+    def examination(self) -> str:
+        """The key that equal examinations share."""
+        return self.evaluation.evaluation_key
+
+
+def read_material(client: "MlflowClient", name: str, wanted: str) -> Material:
+    """What there is of a version.
+
+    Args:
+        client: Of the tracker and the registry.
+        name: Of the registered model.
+        wanted: A version's number, an alias, or the id of a run that has a version.
+
+    Raises:
+        TrackingError: There is no such version or run.
+        DataError: Its run does not have its examination, or a file of it cannot be read.
+    """
+    lineage = lineage_of(client, name, _version_of(client, name, wanted))
+    run = client.get_run(lineage.summary.run_id)
+    version = client.get_model_version(name, lineage.summary.version)
+    folder = evaluation_folder(version.tags.get(EVALUATION_KEY_TAG, ""))
+    own = run.info.run_id
+    if not kept_files(client, own, folder) >= _NEEDED:
+        msg = (
+            f"version {lineage.summary.version} of '{name}' must have its examination in run "
+            f"{own}, got none; restore it, or register the attacker again"
+        )
+        raise DataError(msg)
+    ended = run.info.end_time
+    with fetched(client, own, folder) as examined, fetched(client, own, "training") as trained:
+        return Material(
+            model_name=name,
+            lineage=lineage,
+            experiment_id=str(run.info.experiment_id),
+            params=_optional(examined / "params.json"),
+            evaluation=read_evaluation(examined / _EVALUATION),
+            training=read_record(trained / _TRAINING, TrainingRecord),
+            steps=read_table(trained / _STEPS, columns=("step",)),
+            table=read_table(examined / _TABLE, columns=("role", "prompt_id", "success_rate")),
+            turns=_turns(examined / TURNS),
+            findings=_findings(examined / "examples.md"),
+            data=_data(client, own),
+            seconds=(ended - run.info.start_time) / 1000 if ended else None,
+        )
+
+
+def _version_of(client: "MlflowClient", name: str, wanted: str) -> str:
+    """The newest version of a run, where one is named; else what was wanted itself."""
+    if not _RUN_ID.fullmatch(wanted):
+        return wanted
+    found = client.search_model_versions(f"name = '{name}' and run_id = '{wanted}'")
+    if not found:
+        msg = (
+            f"run {wanted} must have a version of '{name}', got none; 'astra history --json' "
+            "lists the runs of versions"
+        )
+        raise TrackingError(msg)
+    return max((str(version.version) for version in found), key=int)
+
+
+def _turns(path: Path) -> TurnRecord | None:
+    return read_record(path, TurnRecord) if path.is_file() else None
+
+
+def _findings(path: Path) -> tuple[Finding, ...]:
+    return read_findings(path.read_text(encoding="utf-8")) if path.is_file() else ()
+
+
+def _data(client: "MlflowClient", run_id: str) -> dict[str, Mapping[str, Any]]:
+    there = kept_files(client, run_id, "data")
+    found: dict[str, Mapping[str, Any]] = {}
+    for name in ("validation", "rollouts"):
+        if f"{name}.json" in there:
+            with fetched(client, run_id, f"data/{name}.json") as file:
+                found[name] = read_report(file)
+    return found
+
+
+def _optional(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return {}

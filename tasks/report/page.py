@@ -1,0 +1,80 @@
+"""Pages of a report: one HTML file that needs nothing beside it, or Markdown."""
+
+from typing import TYPE_CHECKING, Any
+
+from tasks.report.material import Material
+from tasks.report.pictures import pictures
+from tasks.report.story import (
+    attacked,
+    cost,
+    data_gates,
+    decision,
+    headlines,
+    lead,
+    limits,
+    lineage,
+    title,
+)
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_PACKAGE = "tasks.report"
+_SHORT = 16
+
+
+def html_page(material: Material) -> str:
+    """The whole report; every text is escaped, and nothing is loaded from anywhere."""
+    page = _templates().get_template("report.html.j2")
+    return page.render(**_told(material), charts=pictures(material), findings=material.findings)
+
+
+def markdown_page(material: Material) -> str:
+    """The report without pictures and findings, for a terminal or a merge request."""
+    return _templates().get_template("report.md.j2").render(**_told(material))
+
+
+def render(name: str, **told: Any) -> str:
+    """A page of another kind in the same frame.
+
+    Args:
+        name: Of the template.
+        told: What it shows.
+    """
+    return _templates().get_template(name).render(**told)
+
+
+def stamp(material: Material) -> str:
+    """Which run and which examination it is, in a line."""
+    summary = material.lineage.summary
+    return (
+        f"Registered {summary.created[:16].replace('T', ' ')} UTC, {summary.algorithm} from seed "
+        f"{summary.seed}. Examination {material.examination[:_SHORT]}: figures compare only with "
+        "those of the same examination."
+    )
+
+
+def _told(material: Material) -> dict[str, Any]:
+    return {
+        "title": title(material),
+        "lead": lead(material),
+        "stamp": stamp(material),
+        "headlines": headlines(material),
+        "decision": decision(material),
+        "attacked": attacked(material),
+        "limits": limits(material),
+        "cost": cost(material),
+        "data_gates": data_gates(material),
+        "lineage": lineage(material),
+    }
+
+
+def _templates() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+
+    return Environment(
+        loader=PackageLoader(_PACKAGE),
+        autoescape=select_autoescape(enabled_extensions=("html.j2",)),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+    )

@@ -1,0 +1,113 @@
+"""The report where people look: at the top of the MLflow run, and among the project's reports."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from astra_core.errors.exception_text import shown
+from astra_core.files import write_text
+from tasks.machine.console import complain
+from tasks.machine.scratch import scratch_folder
+from tasks.records.receipt import RegistrationReceipt
+from tasks.records.reports import read_record
+from tasks.report.material import Material, read_material
+from tasks.report.page import html_page
+from tasks.report.story import decision, percent, points
+from tasks.tracking.store import connect
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+REPORT = Path("reports/report.html")
+"""Of the version that was registered here last; no stage's output, so DVC does not mind it."""
+ARTIFACT = "report.html"
+FLOW_TAG = "prefect.flow_run"
+"""Of a run: the address of its flow run's page."""
+_NOTE_TAG = "mlflow.note.content"
+_SHORT = 16
+
+
+def publish_report(client: "MlflowClient", name: str, version: str) -> str:
+    """The page of a version, once its run shows it: as a file, as description, in its name.
+
+    Args:
+        client: Of the tracker and the registry.
+        name: Of the registered model.
+        version: Its number.
+
+    Raises:
+        TrackingError: There is no such version.
+        DataError: What its run keeps cannot be read.
+    """
+    material = read_material(client, name, version)
+    run_id, page = material.lineage.summary.run_id, html_page(material)
+    with scratch_folder() as drafts:
+        write_text(page, drafts / ARTIFACT)
+        client.log_artifact(run_id, str(drafts / ARTIFACT))
+    flow_run = client.get_run(run_id).data.tags.get(FLOW_TAG, "")
+    client.set_tag(run_id, _NOTE_TAG, description(material, flow_run=flow_run))
+    client.update_run(run_id, name=run_name(material))
+    return page
+
+
+def renew_report(
+    name: str,
+    version: str,
+    *,
+    receipt: Path,
+    client: "MlflowClient | None" = None,
+    flow_run: str = "",
+    report: Path = REPORT,
+) -> None:
+    """Publishes a version's report; a failure is a line, since everything else is done by then.
+
+    Args:
+        name: Of the registered model.
+        version: Its number.
+        receipt: Which version was registered here last; of that one the project keeps the page.
+        client: Instead of a new one.
+        flow_run: Address of the page of the flow run, if one is known.
+        report: Where the project keeps it.
+    """
+    try:
+        client = client or connect()
+        if flow_run:
+            run_id = str(client.get_model_version(name, version).run_id)
+            client.set_tag(run_id, FLOW_TAG, flow_run)
+        page = publish_report(client, name, version)
+        if receipt.is_file() and read_record(receipt, RegistrationReceipt).version == version:
+            write_text(page, report)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the attacker is registered
+        complain(
+            f"warning: version {version} of '{name}' has no new report ({shown(error)}); "
+            f"'astra report {version}' tries again"
+        )
+
+
+def run_name(material: Material) -> str:
+    """Algorithm, seed and success, such as ``dpo-s0-asr0.85``."""
+    summary = material.lineage.summary
+    return f"{summary.algorithm}-s{summary.seed}-asr{material.evaluation.rate().value:.2f}"
+
+
+def description(material: Material, *, flow_run: str = "") -> str:
+    """What MLflow's page of the run says first, in Markdown.
+
+    Args:
+        material: Of the version.
+        flow_run: Address of the page of the flow run; empty for none.
+    """
+    found, summary = material.evaluation, material.lineage.summary
+    place = f"#/experiments/{material.experiment_id}/runs/{summary.run_id}/artifacts/{ARTIFACT}"
+    prompts = next((part.digest for part in material.lineage.data if part.part == "valid"), "")
+    rates = f"untrained {percent(found.rate('baseline'))}, gain {points(found.lift)}"
+    whose = f"{summary.algorithm} from seed {summary.seed}, judge `{material.lineage.scorer}`"
+    keys = f"Examination `{material.examination[:_SHORT]}`, prompts `{prompts[:_SHORT]}`"
+    lines = [
+        f"**Attack success {percent(found.rate())}**, {rates}.",
+        f"[Open the report]({place})",
+        decision(material)[0],
+        f"{material.name}: {whose}, {found.num_prompts} test prompts.",
+        f"{keys}: figures of runs with another examination do not compare.",
+        *([f"[Prefect run]({flow_run})"] if flow_run else []),
+    ]
+    return "\n\n".join(lines)

@@ -1,0 +1,85 @@
+"""Success by turn, and reward, of an evaluation's rollouts: figures alone, no text."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from astra_core.metrics.statistics import Interval, bootstrap_mean
+from astra_core.rollout import Graph, Node, by_prompt
+
+FILE = "turns.json"
+"""Among the files of an examination."""
+
+
+def _interval(value: Any) -> Any:
+    return Interval.read(value) if isinstance(value, dict) else value
+
+
+Span = Annotated[Interval, BeforeValidator(_interval)]
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRates:
+    """What one attacker reached, turn by turn.
+
+    Attributes:
+        success: For each turn the share of rollouts with a success by then, mean over prompts.
+        reward: Mean over prompts of the mean reward of their turns.
+    """
+
+    success: tuple[Span, ...]
+    reward: Span
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRecord:
+    """Both attackers, as ``turns.json`` has them."""
+
+    attacker: TurnRates
+    baseline: TurnRates
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return asdict(self)
+
+
+def turn_rates(
+    graphs: Sequence[Graph], *, threshold: float, num_resamples: int, confidence: float, seed: int
+) -> TurnRates:
+    """The rates of an attacker's rollouts, with bootstrap intervals over prompts.
+
+    Args:
+        graphs: Rollouts, in any order.
+        threshold: A score at or above it is a success.
+        num_resamples: Of the prompts.
+        confidence: Probability inside an interval.
+        seed: Same seed, same intervals.
+    """
+
+    def interval(values: Sequence[float]) -> Interval:
+        return bootstrap_mean(values, num_resamples=num_resamples, confidence=confidence, seed=seed)
+
+    prompts = by_prompt(graphs)
+    paths = [
+        [path for own in runs for path in own.paths() if not all(n.is_unjudged for n in path)]
+        for runs in prompts
+    ]
+    depth = max((len(path) for own in paths for path in own), default=0)
+    rewards = [
+        _mean([n.reward for own in runs for n in own.nodes() if n.is_judged]) for runs in prompts
+    ]
+    shares = [
+        [_mean([float(_succeeds(path[:turn], threshold)) for path in own]) for own in paths]
+        for turn in range(1, depth + 1)
+    ]
+    return TurnRates(tuple(map(interval, shares)), interval(rewards))
+
+
+def _succeeds(path: Sequence[Node], threshold: float) -> bool:
+    return any(node.is_judged and node.score >= threshold for node in path)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else float("nan")

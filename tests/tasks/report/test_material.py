@@ -1,0 +1,43 @@
+import shutil
+from pathlib import Path
+
+import pytest
+from registry_project import enter_project, register, write_project
+
+from astra_core.errors import DataError
+from tasks.report.material import read_material
+from tasks.tracking.errors import TrackingError
+from tasks.tracking.runs import connect
+
+
+@pytest.fixture
+def receipt(tmp_path, monkeypatch):
+    write_project(enter_project(tmp_path, monkeypatch))
+    return register()
+
+
+def test_a_version_is_found_by_number_alias_and_run(receipt):
+    client = connect()
+    found = read_material(client, "attacker", "1")
+
+    assert "attacker version 1" == found.name
+    assert 0.6 == found.evaluation.rate().value
+    assert ("dpo", "builtin") == (
+        found.params["training"]["algorithm"]["name"],
+        found.params["prompts"]["source"],
+    )
+    assert {"validation", "rollouts"} == set(found.data)
+    assert found.seconds is not None
+    for wanted in ("candidate", receipt.run_id):
+        assert "1" == read_material(client, "attacker", wanted).lineage.summary.version
+
+
+def test_what_is_not_there_is_named(receipt):
+    client = connect()
+    with pytest.raises(TrackingError, match="must have a version of 'attacker', got none"):
+        read_material(client, "attacker", "ab" * 16)
+    with pytest.raises(TrackingError, match="version or alias '7'"):
+        read_material(client, "attacker", "7")
+    shutil.rmtree(Path(client.get_run(receipt.run_id).info.artifact_uri) / "evaluation")
+    with pytest.raises(DataError, match="version 1 of 'attacker' must have its examination"):
+        read_material(client, "attacker", "1")

@@ -1,0 +1,86 @@
+import re
+from html.parser import HTMLParser
+
+import pytest
+from report_material import HOSTILE, material
+
+from tasks.report.findings import Finding
+from tasks.report.page import html_page, markdown_page
+
+# What a page may not need, and what may not run on it.
+OUTSIDE = re.compile(r"""(?:src|srcset|@import|url)\s*[=(]\s*["']?(?!#)""")
+
+
+class _Elements(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+@pytest.fixture(scope="module")
+def page():
+    """A page on which every text that comes from elsewhere is hostile."""
+    finding = Finding("0.9", HOSTILE, HOSTILE, HOSTILE, HOSTILE)
+    params = {"prompts": {"path": HOSTILE}, "models": {"target": {"source": HOSTILE}}}
+    found = material(decision="refused", reasons=HOSTILE, findings=(finding,), params=params)
+    return html_page(found)
+
+
+def test_hostile_text_is_text(page):
+    elements = _Elements()
+    elements.feed(page)
+
+    assert "script" not in {tag for tag, _ in elements.found}
+    assert not any(name.startswith("on") for _, own in elements.found for name in own)
+    assert "&lt;script&gt;" in page
+
+
+def test_the_page_needs_nothing_beside_it(page):
+    elements = _Elements()
+    elements.feed(page)
+
+    assert not OUTSIDE.search(page.partition("</style>")[2])
+    assert not {"link", "img", "iframe"} & {tag for tag, _ in elements.found}
+    assert "default-src 'none'" in page
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+    assert "width=device-width" in page
+
+
+def test_findings_are_collapsed_behind_a_warning(page):
+    start = page.index("<details>")
+
+    assert "Content warning: 1 attacks" in page[start : page.index("</summary>")]
+    assert page.index("</details>") > page.index("0.9</td>") > start
+    assert "Worst findings" not in html_page(material(findings=()))
+
+
+def test_every_part_is_on_the_page(page):
+    heads = re.findall(r"<h2>([^<]+)</h2>", page)
+
+    assert heads == [
+        "The gate's decision",
+        "What was attacked",
+        "Curves",
+        "Worst findings",
+        "How far the figures can be believed",
+        "What it took",
+        "Where it came from",
+    ]
+    assert page.count("<svg") >= 6
+
+
+def test_the_same_version_gives_the_same_bytes(page):
+    assert html_page(material()) == html_page(material())
+
+
+def test_markdown_has_the_same_without_pictures():
+    told = markdown_page(material(decision="refused", reasons="gain must lie above 0"))
+
+    assert "# Red-team report: attacker version 3" in told
+    assert "| Attack success | 60.0% | interval 50.0 to 70.0 |" in told
+    assert "Not promoted: a rule of the gate did not hold. Gain must lie above 0." in told
+    assert "<" not in told

@@ -1,0 +1,119 @@
+from dataclasses import replace
+
+import pytest
+from report_material import material
+
+from astra_core.metrics.statistics import Interval
+from tasks.records.evaluation import Belief, CalibrationNote, Selection
+from tasks.report.story import (
+    attacked,
+    cost,
+    data_gates,
+    decision,
+    headlines,
+    lead,
+    limits,
+    lineage,
+    story,
+)
+
+SPAN = Interval(0.5, 0.4, 0.6)
+
+
+def _told(facts):
+    return {fact.label: fact.value for fact in facts}
+
+
+def test_the_lead_says_whether_the_gain_may_be_chance():
+    sure, unsure = material(rate=0.6), material(rate=0.25)
+
+    assert "60.0% [50.0%, 70.0%]" in lead(sure)
+    assert "gain of +40.0 points [+30.0, +50.0], beyond chance" in lead(sure)
+    assert "within chance" in lead(unsure)
+
+
+def test_the_headline_has_success_gain_diversity_and_kl():
+    found = headlines(material())
+
+    assert ["60.0%", "+40.0", "0.97", "2.00"] == [card.value for card in found]
+    assert ["trained", "untrained"] == [owner for owner, _ in found[0].spans]
+
+
+@pytest.mark.parametrize(
+    ("word", "start"),
+    [
+        ("promoted", "Promoted to champion"),
+        ("refused", "Not promoted"),
+        ("rolled_back", "Rolled back"),
+        ("", "Not decided yet"),
+    ],
+)
+def test_the_decision_is_in_words(word, start):
+    told = decision(material(decision=word, reasons="gain +0.1, p 0.5 of at most 0.1"))
+
+    assert told[0].startswith(start)
+    assert bool(word) is any("Gain +0.1" in sentence for sentence in told)
+    assert bool(word) is ("p is the probability" in told[-1])
+
+
+def test_what_was_attacked_names_target_judge_and_prompts():
+    told = _told(attacked(material()))
+
+    assert told["Target"].startswith("builtin, 2222222222222222")
+    assert "profanity, success at 0.5" == told["Judge"]
+    assert "builtin, 40 test prompts" == told["Prompts"]
+    assert "4 rollouts per prompt, 2 turns deep" == told["Conversation"]
+
+
+def test_the_cost_counts_each_experience_once_and_names_what_a_target_took():
+    told = _told(cost(material()))
+    used = replace(material().training, target={"calls": 12.0, "cost": 0.5})
+    paid = _told(cost(material(training=used)))
+
+    assert "16 in training" == told["Turns rolled out"]
+    assert "175" == told["Tokens learned from"]
+    assert told["Time"].startswith("1 min 15 s")
+    assert told["Money"].startswith("none")
+    assert "calls 12, cost 0.5" == paid["Target in training"]
+    assert "Money" not in paid
+
+
+def test_the_limits_say_that_nobody_calibrated_the_judge_or_what_came_out():
+    whole = material()
+    note = CalibrationNote("profanity 1", "aa" * 32, 30, SPAN, SPAN)
+    examined = replace(
+        whole.evaluation,
+        belief=Belief(calibration=note),
+        selection=Selection(num_prompts=9, attack_success_rate=SPAN, optimism=SPAN),
+        attacker={**whole.evaluation.attacker, "unjudged_rate": 0.25},
+    )
+    trained = replace(whole.training, kl_warning="it moved too far")
+    told = " ".join(limits(material(evaluation=examined, training=trained)))
+
+    assert "Nobody has compared this judge" in limits(whole)[0]
+    assert "Nobody has compared this judge" not in told
+    assert "of 30 labelled ones" in told
+    assert "could not judge 25.0% of the replies" in told
+    assert "9 dev prompts that chose the checkpoint, success was 50.0%: +50.0 points" in told
+    assert "it moved too far" in told
+
+
+def test_the_lineage_has_a_digest_of_each_part():
+    told = _told(lineage(material()))
+
+    assert "data/valid, d1d1d1d1d1d1d1d1, 40 rows, DVC 4f1c.dir" == told["Valid"]
+    assert "commit c0ffeec0ffeec0ff, with changes that were not committed" == told["Code"]
+    assert "version 1" == told["Parents"]
+    assert "torch 2.13" == told["Libraries"]
+    assert {"Prompts": "9 checked, 2 rejected"} == _told(data_gates(material()))
+
+
+def test_the_story_is_json():
+    import json
+
+    told = json.loads(json.dumps(story(material(decision="refused"))))
+
+    assert "3" == told["version"]
+    assert 0.6 == told["figures"]["final/attack_success_rate"]
+    assert told["decision"][0].startswith("Not promoted")
+    assert 1 == len(told["findings"])
