@@ -12,6 +12,7 @@ import typer
 
 from flows import chronicle, report
 from flows.calibration import calibrate
+from flows.serving import serve, serve_jobs
 from flows.usage import project_folder, usage_line, working_folder
 
 # Only typer is imported here, so that `astra --help` answers at once.
@@ -252,6 +253,8 @@ def trial(
 
 
 app.command()(calibrate)
+app.command()(serve)
+app.command()(serve_jobs)
 
 
 @app.command()

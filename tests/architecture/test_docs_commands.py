@@ -42,6 +42,8 @@ RUN_ELSEWHERE = {
     "astra champion": ("tests/flows/test_chronicle.py", "champion"),
     "astra lineage": ("tests/flows/test_chronicle.py", "lineage"),
     "astra report": ("tests/flows/test_report.py", "report"),
+    "astra serve": ("tests/flows/test_serving.py", '"serve"'),
+    "astra serve-jobs": ("tests/flows/test_serving.py", '"serve-jobs"'),
     "astra trial": ("tests/flows/test_trial.py", "flows.cli"),
     "astra tune-lr": ("tests/flows/test_tuning.py", "tune-lr"),
     "astra reevaluate": ("tests/flows", "champion_reevaluation"),

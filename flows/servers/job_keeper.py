@@ -1,0 +1,106 @@
+"""Starts a process for every open job, and again when it ends before its job does.
+
+The queue is the database, so nothing is lost with the keeper: after a kill the next one finds the
+same jobs. A job that a process of an earlier keeper still trains is left to it.
+"""
+
+import subprocess
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from flows.servers.processes import STAGE, child_environment, stage_command, stop_group
+from tasks.machine.environment import PRIVATE, QUIET, STEADY
+from tasks.serving.fine_tuning.store import OPEN, JobStore
+from tasks.serving.fine_tuning.training import job_lock
+
+WORKER = "tasks.serving.fine_tuning.worker"
+FLOW = "flows.orchestration.fine_tuning"
+_PAUSE_S = 0.2
+
+Start = Callable[[Path, str], "subprocess.Popen[bytes]"]
+
+
+def prefect_variables() -> dict[str, str] | None:
+    """What a client of the running Prefect server needs, or None where there is none."""
+    from astra_core.errors import AstraError
+    from flows.servers.addresses import api_url, client_environment
+
+    try:
+        return client_environment() if api_url() is not None else None
+    except AstraError:
+        return None
+
+
+def start_worker(folder: Path, job_id: str) -> "subprocess.Popen[bytes]":
+    """A process that trains the job: as a flow run where a Prefect server is there."""
+    prefect = prefect_variables()
+    module = WORKER if prefect is None else FLOW
+    return start_process(
+        stage_command(module, str(folder), job_id),
+        log=folder / "jobs" / job_id / "worker.log",
+        environment=prefect or {},
+    )
+
+
+def start_process(
+    command: Sequence[str], *, log: Path, environment: Mapping[str, str]
+) -> "subprocess.Popen[bytes]":
+    """A process group of its own whose output goes to a file."""
+    log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with log.open("ab") as output:
+        return subprocess.Popen(  # noqa: S603
+            command,
+            env={**child_environment({**PRIVATE, **QUIET, **STEADY}), **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+
+class JobKeeper:
+    """Looks after the open jobs in a thread of its own, one job at a time.
+
+    Args:
+        folder: Of the service.
+        start: How the process of a job begins.
+    """
+
+    def __init__(self, folder: Path, *, start: Start = start_worker) -> None:
+        self._folder = folder
+        self._start = start
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Begins."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends, and the process of the job with it; the next keeper goes on with the job."""
+        self._end.set()
+        self._thread.join()
+        if self._child is not None and self._child.poll() is None:
+            stop_group(self._child.pid, STAGE, child=self._child)
+
+    def _run(self) -> None:
+        store = JobStore(self._folder)
+        try:
+            while not self._end.wait(_PAUSE_S):
+                self._look(store)
+        finally:
+            store.close()
+
+    def _look(self, store: JobStore) -> None:
+        if self._child is not None and self._child.poll() is None:
+            return
+        self._child = None
+        for job in store.jobs(*OPEN):
+            with job_lock(store.job_folder(job.id)) as is_free:
+                pass
+            if is_free:
+                self._child = self._start(self._folder, job.id)
+            # The oldest first; one that another process trains must end before the next.
+            return

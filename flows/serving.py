@@ -1,0 +1,169 @@
+"""``astra serve`` and ``astra serve-jobs``; only typer is imported here."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from tasks.params.schema import Params
+
+TOKEN = "ASTRA_SERVE_TOKEN"  # noqa: S105 - the name of a variable
+SERVED = Path(".astra/served")
+JOBS = Path(".astra/jobs")
+
+Models = Annotated[
+    list[str] | None,
+    typer.Argument(help="champion, a version's number, a folder, or NAME=FOLDER."),
+]
+Port = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")]
+Host = Annotated[str, typer.Option(help="Beyond this machine a token is needed.")]
+
+
+def serve(models: Models = None, *, port: Port = 8000, host: Host = "127.0.0.1") -> None:
+    """Serve models by the OpenAI interface, until Ctrl-C."""
+    params, token = _begin(host)
+    folders = model_folders(models or ["champion"], params)
+    from tasks.serving.inference import Speakers, add_inference
+    from tasks.serving.wire import make_app
+
+    app = make_app("astra serve", token=token)
+    add_inference(app, Speakers(lambda: folders, separator=params.system.separator))
+    run_server(app, host=host, port=port, told=f"serves {', '.join(folders)}")
+
+
+def serve_jobs(
+    models: Models = None,
+    *,
+    folder: Annotated[Path, typer.Option(help="Of files, jobs and their models.")] = JOBS,
+    port: Port = 8001,
+    host: Host = "127.0.0.1",
+) -> None:
+    """Serve fine-tuning jobs, and what they make, by the OpenAI interface, until Ctrl-C."""
+    params, token = _begin(host)
+    _require_uploads()
+    folders = model_folders(models or ["champion"], params)
+    from flows.servers.job_keeper import JobKeeper
+    from tasks.serving.fine_tuning.api import JobService, add_fine_tuning
+    from tasks.serving.fine_tuning.store import JobStore
+    from tasks.serving.inference import Speakers, add_inference
+    from tasks.serving.wire import make_app
+
+    service = JobService(
+        JobStore(folder.resolve()),
+        folders,
+        training=params.training.model_dump(mode="json"),
+        system=system_of(params),
+    )
+    app = make_app("astra serve-jobs", token=token)
+    add_inference(app, Speakers(service.folders, separator=params.system.separator))
+    add_fine_tuning(app, service)
+    keeper = JobKeeper(folder.resolve())
+    keeper.start()
+    try:
+        run_server(app, host=host, port=port, told=f"trains from {', '.join(folders)}")
+    finally:
+        keeper.stop()
+
+
+def _begin(host: str) -> "tuple[Params, str | None]":
+    """The parameters, with the environment set, and the token of the server."""
+    from flows.servers.access import HOSTS
+    from tasks.machine.console import quiet_libraries
+    from tasks.machine.environment import set_environment
+    from tasks.machine.thread_waits import set_thread_waits
+    from tasks.params.schema import read_params
+
+    token = os.environ.get(TOKEN) or None
+    if host not in HOSTS and token is None:
+        from astra_core.errors import ConfigurationError
+
+        msg = (
+            f"--host must be 127.0.0.1 without a token, got {host!r}; set the variable {TOKEN} to "
+            "a secret, which every client then sends as its API key"
+        )
+        raise ConfigurationError(msg)
+    params = read_params()
+    set_environment(params)
+    set_thread_waits(params.machine.num_threads)
+    quiet_libraries()
+    return params, token
+
+
+def _require_uploads() -> None:
+    """Returns if files can be uploaded.
+
+    Raises:
+        ConfigurationError: The library that reads them is not installed.
+    """
+    from importlib.util import find_spec
+
+    from astra_core.errors import ConfigurationError
+
+    if find_spec("python_multipart") is None:
+        msg = "serve-jobs must have python-multipart, got none; pip install 'astra-red-team[serve]'"
+        raise ConfigurationError(msg)
+
+
+def model_folders(places: Sequence[str], params: "Params") -> dict[str, Path]:
+    """The folder of each model by the name under which it is served.
+
+    Args:
+        places: An alias or number of a registered version, a folder, or ``NAME=FOLDER``.
+        params: Name the registered model.
+
+    Raises:
+        ConfigurationError: A folder holds no model.
+        TrackingError: There is no such version.
+    """
+    from astra_core.models.folders import require_folder
+
+    found: dict[str, Path] = {}
+    for place in places:
+        name, is_named, rest = place.partition("=")
+        if is_named:
+            found[name] = require_folder(rest)
+        elif Path(place).exists():
+            found[Path(place).resolve().name] = require_folder(place)
+        else:
+            found[place] = _version(place, params)
+    return found
+
+
+def _version(wanted: str, params: "Params") -> Path:
+    from tasks.tracking.parents import copy_version, version_number
+
+    name = params.registration.model_name
+    number = version_number(name, wanted) or wanted
+    folder = SERVED / f"{name}-{number}"
+    copy_version(name, wanted, folder)
+    return folder
+
+
+def system_of(params: "Params") -> Mapping[str, object]:
+    """How a job reads and writes: the attacker's separator and lengths, nobody to talk to."""
+    own = params.system.model_dump(mode="json")
+    kept = ("separator", "max_context_tokens", "tokens_per_batch")
+    scorer = {"name": "phrases", "options": {"phrases": ["x"]}}
+    return {**{name: own[name] for name in kept}, "scorer": scorer}
+
+
+def run_server(app: "FastAPI", *, host: str, port: int, told: str) -> None:
+    """Serves until Ctrl-C or SIGTERM."""
+    import socket
+
+    import uvicorn
+
+    from flows.servers.access import HOSTS
+    from flows.servers.guard import guard
+    from tasks.machine.console import say
+
+    if host in HOSTS:
+        guard(app)
+    listener = socket.create_server((host, port))
+    say(f"http://{host}:{listener.getsockname()[1]}/v1 {told}; Ctrl-C stops it")
+    uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run([listener])

@@ -1,0 +1,128 @@
+"""The lines of a training file: examples to imitate, or preferences; checked line by line."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+MAX_BYTES = 1 << 29
+Method = Literal["supervised", "dpo"]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Said(_Strict):
+    """One message; the weight 0 leaves an answer out of what is learned."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str
+    name: str | None = None
+    weight: Literal[0, 1] | None = None
+
+    def message(self) -> dict[str, str]:
+        """As a chat template reads it."""
+        return {"role": self.role, "content": self.content}
+
+
+class _Answer(_Strict):
+    role: Literal["assistant"]
+    content: str = Field(min_length=1)
+
+    def message(self) -> dict[str, str]:
+        return {"role": self.role, "content": self.content}
+
+
+class _Supervised(_Strict):
+    messages: list[Said] = Field(min_length=2)
+
+
+class _Input(_Strict):
+    messages: list[Said] = Field(min_length=1)
+
+
+class _Preference(_Strict):
+    input: _Input
+    preferred_output: list[_Answer] = Field(min_length=1, max_length=1)
+    non_preferred_output: list[_Answer] = Field(min_length=1, max_length=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A context and an answer to it, with one that is worse in a preference.
+
+    Attributes:
+        line: In the file, from 1.
+        context: The messages before.
+        answer: To imitate, or the preferred one.
+        worse: The other one; None without a preference.
+    """
+
+    line: int
+    context: tuple[dict[str, str], ...]
+    answer: dict[str, str]
+    worse: dict[str, str] | None = None
+
+
+class FileError(ValueError):
+    """A training file that cannot be used."""
+
+
+def examples_of(content: bytes, method: Method) -> list[Example]:
+    """The examples in a file.
+
+    Raises:
+        FileError: A line is wrong, or there is none; names the line and quotes nothing.
+    """
+    if len(content) > MAX_BYTES:
+        msg = f"the training file must be at most {MAX_BYTES} bytes, got {len(content)}"
+        raise FileError(msg)
+    found: list[Example] = []
+    for number, line in enumerate(content.splitlines(), start=1):
+        if line.strip():
+            found += _of_line(number, line, method)
+    if not found:
+        msg = "the training file must hold at least one example, got none"
+        raise FileError(msg)
+    return found
+
+
+def _of_line(number: int, line: bytes, method: Method) -> Sequence[Example]:
+    try:
+        record = json.loads(line)
+        return _preference(number, record) if method == "dpo" else _answers(number, record)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        msg = f"line {number} of the training file: {place or 'record'}: {first['msg']}"
+    except (ValueError, RecursionError) as error:
+        own = str(error) if isinstance(error, FileError) else "must be JSON in UTF-8"
+        msg = f"line {number} of the training file: {own}"
+    raise FileError(msg)
+
+
+def _preference(number: int, record: Any) -> list[Example]:
+    read = _Preference.model_validate(record)
+    context = tuple(own.message() for own in read.input.messages)
+    good, bad = read.preferred_output[0], read.non_preferred_output[0]
+    if good.content == bad.content:
+        msg = "preferred_output and non_preferred_output must differ"
+        raise FileError(msg)
+    return [Example(number, context, good.message(), bad.message())]
+
+
+def _answers(number: int, record: Any) -> list[Example]:
+    """Every answer of the assistant that has a weight, after what was said before it."""
+    said = _Supervised.model_validate(record).messages
+    found = [
+        Example(number, tuple(own.message() for own in said[:place]), each.message())
+        for place, each in enumerate(said)
+        if each.role == "assistant" and each.weight != 0 and place and each.content
+    ]
+    if not found:
+        msg = "messages must have an answer of the assistant after another message"
+        raise FileError(msg)
+    return found

@@ -1,0 +1,113 @@
+"""Examples of a training file as rollouts, so that our Trainer and its algorithms learn from them.
+
+An example to imitate is a turn with the reward 1; a preference is two turns after one context,
+the preferred one with the reward 1 and the other with 0.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal
+
+from astra_core.models.language_model import LanguageModel
+from astra_core.reward import Reward
+from astra_core.rollout import Context, Graph, Node, Probe, Prompt, Replies
+from astra_core.sampler import Sampler
+from astra_core.sections import Section
+from astra_core.system import System
+from tasks.serving.fine_tuning.lines import Example, FileError
+from tasks.serving.talking import add_template_ends, answered, heard
+
+
+class KeptReward(Reward):
+    """Leaves the rewards that the examples have."""
+
+    def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
+        """The graphs as they are."""
+        return list(graphs)
+
+
+class ExampleSampler(Sampler):
+    """Gives examples of a file instead of rolling anything out.
+
+    Args:
+        system: Whose attacker learns.
+        examples: In the order of the file.
+        seed: Of the order in which they come.
+        num_passes: Times each example comes.
+
+    Raises:
+        FileError: An answer is longer than what the model can read.
+    """
+
+    gives: ClassVar[frozenset[Literal["siblings", "reference", "roles"]]] = frozenset(
+        {"siblings", "reference"}
+    )
+    has_siblings = False
+
+    def __init__(
+        self, system: System, examples: Sequence[Example], *, seed: int, num_passes: int
+    ) -> None:
+        add_template_ends(system.attacker)
+        self._examples = {f"example {place}": own for place, own in enumerate(examples)}
+        self._num_passes = num_passes
+        own = (Prompt(name, name) for name in self._examples)
+        reward = KeptReward(Section())
+        options = self.Options()
+        super().__init__(options, system=system, prompts=tuple(own), reward=reward, seed=seed)
+        for example in examples:
+            self._turns(example)
+
+    def episodes(self, iteration: int, count: int) -> tuple[Prompt, ...]:
+        """The examples of one update; the last one has what is left of the last pass."""
+        left = self._num_passes * len(self.prompts) - iteration * count
+        return super().episodes(iteration, count)[: max(left, 1)]
+
+    def roll_out(self, prompts: Sequence[Prompt], *, iteration: int) -> list[Graph]:
+        """One graph per example."""
+        rows = [self._turns(self._examples[prompt.prompt_id]) for prompt in prompts]
+        flat = [(context, answer) for context, answers in rows for answer in answers]
+        contexts, answers = [own[0] for own in flat], [own[1] for own in flat]
+        system = self.system
+        limit = system.config.tokens_per_batch
+        now, before = (
+            iter(model.continuation_logprobs(contexts, answers, tokens_per_batch=limit))
+            for model in (system.attacker, system.reference)
+        )
+        return [
+            Graph(
+                prompt,
+                iteration,
+                tuple(
+                    _node(place, context, answer, logprobs=(next(now), next(before)))
+                    for place, answer in enumerate(own)
+                ),
+            )
+            for prompt, (context, own) in zip(prompts, rows, strict=True)
+        ]
+
+    def _turns(self, example: Example) -> tuple[tuple[int, ...], list[tuple[int, ...]]]:
+        """The context and the answers after it, as ids; the oldest of a long context is cut."""
+        model = self.system.attacker
+        both = [example.answer] + ([example.worse] if example.worse else [])
+        answers = [answered(model, example.context, own) for own in both]
+        room = model.max_positions - max(map(len, answers))
+        if room < 1:
+            msg = (
+                f"line {example.line} of the training file: the answer must be shorter than "
+                f"{model.max_positions} tokens, got {max(map(len, answers))}"
+            )
+            raise FileError(msg)
+        return heard(model, example.context)[-room:], answers
+
+
+def _node(place: int, context: tuple[int, ...], ids: tuple[int, ...], *, logprobs: Any) -> Node:
+    now, before = logprobs
+    probe = Probe("", ids, tuple(now), (True,) * len(ids), tuple(before))
+    return Node((place,), Context(context), probe, Replies((), ()), reward=1.0 - place)
+
+
+def load_learner(model: LanguageModel, reference: LanguageModel, config: Any) -> System:
+    """The System in which nobody answers: all that is learned from is written down."""
+    from astra_core.registry import build
+
+    scorer = build("scorer", config.scorer)
+    return System.of(model, reference, reference, scorer=scorer, config=config)

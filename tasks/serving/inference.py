@@ -1,0 +1,264 @@
+"""The inference part of the OpenAI interface: models, completions and chat completions.
+
+What it offers: several choices, temperature and truncation, stop texts, a seed per request and
+log-probabilities. What it does not offer, such as tools, is refused.
+"""
+
+import json
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import Field
+
+from tasks.serving.talking import Choice, Speaker, Wanted
+from tasks.serving.wire import Body, RefusalError, body_of, refusal
+
+_KEPT = 4
+_LONGEST_ANSWER = 512
+Folders = Callable[[], Mapping[str, Path]]
+
+
+class Said(Body):
+    """One message of a chat."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    content: str
+    name: str | None = None
+
+
+class _Plain(Body):
+    type: Literal["text"] = "text"
+
+
+class Sampling(Body):
+    """What both kinds of request say about how to sample."""
+
+    model: str
+    temperature: float = Field(default=1.0, ge=0.0, le=2.0)
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    n: int = Field(default=1, ge=1, le=128)
+    seed: int | None = None
+    stop: str | Annotated[list[str], Field(max_length=4)] | None = None
+    stream: bool | None = None
+    presence_penalty: Literal[0, 0.0] | None = None  # type: ignore[valid-type]
+    frequency_penalty: Literal[0, 0.0] | None = None  # type: ignore[valid-type]
+    user: str | None = None
+    # Not OpenAI's, but of many servers; astra's own target sends them too.
+    top_k: int = Field(default=0, ge=0)
+    min_p: float = Field(default=0.0, ge=0.0, le=1.0)
+    repetition_penalty: float = Field(default=1.0, gt=0.0)
+    min_tokens: int = Field(default=1, ge=0)
+
+    def wanted(self, most: int, *, top: int) -> Wanted:
+        """The same as the core reads it; temperature 0 takes the likeliest token."""
+        from astra_core.config import GenerationConfiguration
+
+        is_greedy = self.temperature == 0.0
+        generation = GenerationConfiguration(
+            max_new_tokens=most,
+            min_new_tokens=self.min_tokens,
+            temperature=1.0 if is_greedy else self.temperature,
+            top_k=1 if is_greedy else self.top_k,
+            top_p=self.top_p,
+            min_p=self.min_p,
+            repetition_penalty=self.repetition_penalty,
+        )
+        stop = (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
+        return Wanted(generation, self.n, self.seed, tuple(filter(None, stop)), top)
+
+
+class ChatBody(Sampling):
+    """Of ``/v1/chat/completions``."""
+
+    messages: Annotated[list[Said], Field(min_length=1)]
+    max_tokens: int | None = Field(default=None, ge=1)
+    max_completion_tokens: int | None = Field(default=None, ge=1)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    response_format: _Plain | None = None
+
+
+class TextBody(Sampling):
+    """Of ``/v1/completions``."""
+
+    prompt: str | list[str]
+    max_tokens: int | None = Field(default=16, ge=1)
+    logprobs: int | None = Field(default=None, ge=0, le=5)
+
+
+class Speakers:
+    """The models of a server by name, loaded when they are first asked for.
+
+    Args:
+        folders: The folder of every model that there is now.
+        separator: Text between turns, for a model without a chat template.
+    """
+
+    def __init__(self, folders: Folders, *, separator: str | None = None) -> None:
+        self.folders = folders
+        self._separator = separator
+        self._loaded: OrderedDict[Path, Speaker] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def named(self, name: str) -> Speaker:
+        """The model of this name.
+
+        Raises:
+            RefusalError: There is none.
+        """
+        folder = self.folders().get(name)
+        if folder is None:
+            msg = f"The model '{name}' does not exist"
+            raise RefusalError(msg, status=404, param="model", code="model_not_found")
+        with self._lock:
+            if folder not in self._loaded:
+                self._loaded[folder] = Speaker.load(folder, separator=self._separator)
+                if len(self._loaded) > _KEPT:
+                    self._loaded.popitem(last=False)
+            self._loaded.move_to_end(folder)
+            return self._loaded[folder]
+
+
+def add_inference(app: FastAPI, speakers: Speakers) -> None:
+    """Adds the routes."""
+
+    @app.get("/v1/models")
+    def models() -> dict[str, Any]:
+        return {"object": "list", "data": [_model(name) for name in speakers.folders()]}
+
+    @app.get("/v1/models/{name:path}")
+    def model(name: str) -> dict[str, Any]:
+        if name not in speakers.folders():
+            msg = f"The model '{name}' does not exist"
+            raise RefusalError(msg, status=404, param="model", code="model_not_found")
+        return _model(name)
+
+    @app.post("/v1/chat/completions")
+    async def chat(request: Request) -> Response:
+        body = await body_of(request, ChatBody)
+        record = await run_in_threadpool(_chatted, speakers, body)
+        return _given(record, is_stream=bool(body.stream))
+
+    @app.post("/v1/completions")
+    async def completions(request: Request) -> Response:
+        body = await body_of(request, TextBody)
+        record = await run_in_threadpool(_completed, speakers, body)
+        return _given(record, is_stream=bool(body.stream))
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "astra"}
+
+
+def _chatted(speakers: Speakers, body: ChatBody) -> dict[str, Any]:
+    speaker = speakers.named(body.model)
+    if body.top_logprobs is not None and not body.logprobs:
+        msg = "top_logprobs must come with logprobs: true"
+        raise refusal(msg, param="top_logprobs", code="invalid_value")
+    context = speaker.heard([{"role": own.role, "content": own.content} for own in body.messages])
+    most = body.max_completion_tokens or body.max_tokens or _most(speaker, context)
+    found = speaker.choices(context, body.wanted(most, top=body.top_logprobs or 0))
+    choices = [
+        {
+            "index": number,
+            "message": {"role": "assistant", "content": own.text, "refusal": None},
+            "logprobs": {"content": _content(own), "refusal": None} if body.logprobs else None,
+            "finish_reason": own.finish,
+        }
+        for number, own in enumerate(found)
+    ]
+    usage = _usage(len(context), found)
+    return _answer("chat.completion", body.model, speaker, choices=choices, usage=usage)
+
+
+def _completed(speakers: Speakers, body: TextBody) -> dict[str, Any]:
+    speaker = speakers.named(body.model)
+    choices: list[dict[str, Any]] = []
+    read, every = 0, []
+    for prompt in [body.prompt] if isinstance(body.prompt, str) else body.prompt:
+        context = speaker.written(prompt)
+        found = speaker.choices(
+            context, body.wanted(body.max_tokens or _most(speaker, context), top=body.logprobs or 0)
+        )
+        for own in found:
+            told = None if body.logprobs is None else _flat(own)
+            choice = {"index": len(choices), "text": own.text, "logprobs": told}
+            choices.append({**choice, "finish_reason": own.finish})
+        read += len(context)
+        every += found
+    usage = _usage(read, every)
+    return _answer("text_completion", body.model, speaker, choices=choices, usage=usage)
+
+
+def _most(speaker: Speaker, context: Sequence[int]) -> int:
+    return max(1, min(_LONGEST_ANSWER, speaker.room(context)))
+
+
+def _answer(kind: str, model: str, speaker: Speaker, **parts: Any) -> dict[str, Any]:
+    mark = {"chat.completion": "chatcmpl", "text_completion": "cmpl"}[kind]
+    return {
+        "id": f"{mark}-{secrets.token_hex(12)}",
+        "object": kind,
+        "created": int(time.time()),
+        "model": model,
+        "system_fingerprint": speaker.fingerprint,
+        **parts,
+    }
+
+
+def _usage(read: int, found: Sequence[Choice]) -> dict[str, int]:
+    written = sum(len(own.tokens) for own in found)
+    total = {"total_tokens": read + written}
+    return {"prompt_tokens": read, "completion_tokens": written, **total}
+
+
+def _content(own: Choice) -> list[dict[str, Any]]:
+    """Log-probabilities as a chat's answer has them."""
+    tops = own.top or ((),) * len(own.tokens)
+    return [
+        {**_token(text, value), "top_logprobs": [_token(*each) for each in top]}
+        for text, value, top in zip(own.tokens, own.logprobs, tops, strict=True)
+    ]
+
+
+def _token(text: str, value: float) -> dict[str, Any]:
+    return {"token": text, "logprob": value, "bytes": list(text.encode())}
+
+
+def _flat(own: Choice) -> dict[str, Any]:
+    """Log-probabilities as a completion has them."""
+    starts = [sum(map(len, own.tokens[:place])) for place in range(len(own.tokens))]
+    return {
+        "tokens": list(own.tokens),
+        "token_logprobs": list(own.logprobs),
+        "top_logprobs": [dict(top) for top in own.top] or None,
+        "text_offset": starts,
+    }
+
+
+def _given(record: dict[str, Any], *, is_stream: bool) -> Response:
+    if not is_stream:
+        return JSONResponse(record)
+    return StreamingResponse(_events(record), media_type="text/event-stream")
+
+
+def _events(record: dict[str, Any]) -> Iterator[str]:
+    """The answer as a stream: each choice in one piece, then its end."""
+    is_chat = record["object"] == "chat.completion"
+    named = {key: value for key, value in record.items() if key not in {"choices", "usage"}}
+    named["object"] = "chat.completion.chunk" if is_chat else "text_completion"
+    for choice in cast("list[dict[str, Any]]", record["choices"]):
+        own = dict(choice)
+        if is_chat:
+            own["delta"] = {key: own["message"][key] for key in ("role", "content")}
+            del own["message"]
+        yield f"data: {json.dumps({**named, 'choices': [own]})}\n\n"
+    yield "data: [DONE]\n\n"

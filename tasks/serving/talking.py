@@ -1,0 +1,204 @@
+"""A language model as a server speaks with it: messages or text in, sampled choices out.
+
+One request at a time runs in a model, whatever the number of clients. What is sampled depends on
+the request alone: the seed, the text and the number of the choice name its random numbers.
+"""
+
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tasks.serving.wire import RefusalError, refusal
+
+if TYPE_CHECKING:
+    from astra_core.config import GenerationConfiguration
+    from astra_core.models.language_model import LanguageModel, Utterance
+
+Message = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """How choices are sampled.
+
+    Attributes:
+        generation: Temperature, truncation and lengths.
+        count: Choices.
+        seed: The same seed and text give the same choices; None draws anew.
+        stop: Texts before which a choice ends.
+        top: Likeliest tokens to tell of at every place.
+    """
+
+    generation: "GenerationConfiguration"
+    count: int = 1
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    top: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One sampled text.
+
+    Attributes:
+        text: Without special tokens.
+        tokens: The text of each token.
+        logprobs: Of each token under the unmodified model, nats.
+        top: The likeliest tokens at each place with their log-probabilities; () where not asked.
+        finish: Why it ended.
+    """
+
+    text: str
+    tokens: tuple[str, ...]
+    logprobs: tuple[float, ...]
+    top: tuple[tuple[tuple[str, float], ...], ...]
+    finish: Literal["stop", "length"]
+
+
+class Speaker:
+    """A model that answers requests.
+
+    Args:
+        model: Loaded.
+        fingerprint: Names its weights.
+    """
+
+    def __init__(self, model: "LanguageModel", *, fingerprint: str) -> None:
+        self.model = model
+        self.fingerprint = fingerprint
+        self._lock = threading.Lock()
+        add_template_ends(model)
+
+    @classmethod
+    def load(cls, folder: Path, *, separator: str | None) -> "Speaker":
+        """The speaker of a Hugging Face folder."""
+        from astra_core.files import folder_digest
+        from astra_core.models.language_model import LanguageModel
+
+        digest = folder_digest(folder, keep=lambda path: path.suffix == ".safetensors")
+        model = LanguageModel.load(folder, separator=separator)
+        return cls(model, fingerprint=f"astra-{digest[:16]}")
+
+    def heard(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """What the model reads of a chat, the opening of its own answer included."""
+        return heard(self.model, messages)
+
+    def written(self, prompt: str) -> tuple[int, ...]:
+        """What it reads of a plain text, which it continues."""
+        return (*self.model.opening_ids, *self.model.encode(prompt)) or self.model.end_ids[:1]
+
+    def room(self, context: Sequence[int]) -> int:
+        """How many tokens may follow a context."""
+        return self.model.max_positions - len(context)
+
+    def choices(self, context: tuple[int, ...], wanted: Wanted) -> list[Choice]:
+        """What it says after a context.
+
+        Raises:
+            RefusalError: The context and the answer do not fit into what the model can read.
+        """
+        from astra_core.seeding import derive_key
+
+        most = wanted.generation.max_new_tokens
+        if self.room(context) < most:
+            msg = (
+                f"This model's maximum context length is {self.model.max_positions} tokens, got "
+                f"{len(context)} in the request and {most} for the answer"
+            )
+            raise refusal(msg, param="messages", code="context_length_exceeded")
+        seed = secrets.randbits(62) if wanted.seed is None else wanted.seed
+        keys = [derive_key(seed, "served", context, number) for number in range(wanted.count)]
+        with self._lock:
+            (found,) = self.model.continuations([context], [keys], wanted.generation)
+            return [self._choice(context, own, wanted) for own in found.utterances]
+
+    def _choice(self, context: tuple[int, ...], own: "Utterance", wanted: Wanted) -> Choice:
+        ids = own.token_ids[:-1] if own.has_ended else own.token_ids
+        text = self._decoded(ids)
+        at = min((text.index(word) for word in wanted.stop if word in text), default=None)
+        if at is not None:
+            lengths = range(len(ids) + 1)
+            ids = ids[: next(n for n in lengths if len(self._decoded(ids[:n])) > at) - 1]
+            text = text[:at]
+        has_ended = own.has_ended or at is not None
+        return Choice(
+            text,
+            tuple(self._decoded((token,)) for token in ids),
+            own.logprobs[: len(ids)],
+            self._likeliest(context, ids, wanted.top) if wanted.top else (),
+            "stop" if has_ended else "length",
+        )
+
+    def _decoded(self, ids: Sequence[int]) -> str:
+        return str(self.model.tokenizer.decode(list(ids), skip_special_tokens=True))
+
+    def _likeliest(
+        self, context: tuple[int, ...], ids: Sequence[int], count: int
+    ) -> tuple[tuple[tuple[str, float], ...], ...]:
+        """The likeliest tokens at every place of an answer, from one further pass."""
+        import torch
+
+        if not ids:
+            return ()
+        whole = torch.tensor([[*context, *ids]], device=self.model.device)
+        with torch.no_grad():
+            logits = self.model.model(input_ids=whole).logits[0, len(context) - 1 : -1]
+        values, places = logits.float().log_softmax(-1).topk(min(count, logits.shape[-1]))
+        rows = zip(places.tolist(), values.tolist(), strict=True)
+        return tuple(
+            tuple((self._decoded((token,)), value) for token, value in zip(*row, strict=True))
+            for row in rows
+        )
+
+
+def heard(model: "LanguageModel", messages: Sequence[Message]) -> tuple[int, ...]:
+    """What a model reads of a chat before it answers: by its template, else by separators."""
+    if model.tokenizer.chat_template:
+        return model.encode(rendered(model, messages, opens_answer=True))
+    said = (token for own in messages for token in model.closed(model.encode(own["content"])))
+    return (*model.opening_ids, *said) or model.end_ids[:1]
+
+
+def answered(
+    model: "LanguageModel", messages: Sequence[Message], answer: Message
+) -> tuple[int, ...]:
+    """The ids with which the model would have said an answer, its end included."""
+    text = answer["content"]
+    if not model.tokenizer.chat_template:
+        return model.closed(model.encode(text))
+    before = rendered(model, messages, opens_answer=True)
+    whole = rendered(model, [*messages, answer], opens_answer=False)
+    ids = model.encode(whole[len(before) :] if whole.startswith(before) else text)
+    end = next((place for place, token in enumerate(ids) if token in model.end_ids), None)
+    return (*ids, *model.end_ids[:1]) if end is None else ids[: end + 1]
+
+
+def rendered(model: "LanguageModel", messages: Sequence[Message], *, opens_answer: bool) -> str:
+    """A chat in the model's own template.
+
+    Raises:
+        RefusalError: The template refuses these messages.
+    """
+    template: Any = model.tokenizer.apply_chat_template
+    try:
+        return str(
+            template([dict(own) for own in messages], tokenize=False)
+            if not opens_answer
+            else template(
+                [dict(own) for own in messages], tokenize=False, add_generation_prompt=True
+            )
+        )
+    except Exception as error:  # noqa: BLE001 - templates raise what they like
+        msg = f"the model's chat template refuses these messages ({type(error).__name__})"
+        raise RefusalError(msg, param="messages", code="invalid_value") from None
+
+
+def add_template_ends(model: "LanguageModel") -> None:
+    """Lets sampling end also where the generation configuration of a chat model says."""
+    if model.tokenizer.chat_template:
+        ends = getattr(getattr(model.model, "generation_config", None), "eos_token_id", None)
+        own = ends if isinstance(ends, list) else [ends]
+        model.end_ids = tuple(sorted({*model.end_ids, *own} - {None}))

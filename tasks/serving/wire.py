@@ -1,0 +1,133 @@
+"""What every answer of our OpenAI-compatible servers has in common: errors, token, request bodies.
+
+An error is ``{"error": {message, type, param, code}}`` with a status of 4xx, as clients of that
+interface expect. What a server does not offer is refused and never ignored.
+"""
+
+import hmac
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.exceptions import HTTPException
+
+_KINDS = {401: "authentication_error", 404: "invalid_request_error", 409: "conflict_error"}
+
+
+class Body(BaseModel):
+    """The body of a request; a key that is not declared is refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+Asked = TypeVar("Asked", bound=Body)
+
+
+class RefusalError(Exception):
+    """A request that is not served.
+
+    Args:
+        message: Why, in one line.
+        status: Of HTTP.
+        param: The field of the request that is wrong.
+        code: In one word.
+    """
+
+    def __init__(
+        self, message: str, *, status: int = 400, param: str | None = None, code: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.param = param
+        self.code = code
+
+    def response(self) -> JSONResponse:
+        """The answer that says so."""
+        kind = _KINDS.get(self.status, "invalid_request_error")
+        kind = "server_error" if self.status >= 500 else kind
+        told = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        return JSONResponse({"error": told}, status_code=self.status)
+
+
+async def body_of(request: Request, kind: type[Asked]) -> Asked:
+    """The body of a request, checked.
+
+    Raises:
+        RefusalError: It is no JSON object, or a key or value of it is not offered.
+    """
+    try:
+        record = json.loads(await request.body())
+    except (ValueError, RecursionError):
+        message = "the body must be a JSON object, got something else"
+        raise refusal(message) from None
+    return read_body(record, kind)
+
+
+def read_body(record: Any, kind: type[Asked]) -> Asked:
+    """The same of a record.
+
+    Raises:
+        RefusalError: See ``body_of``.
+    """
+    try:
+        return kind.model_validate(record)
+    except ValidationError as error:
+        raise _explained(error) from None
+
+
+def refusal(message: str, *, param: str | None = None, code: str | None = None) -> RefusalError:
+    """A refusal with status 400."""
+    return RefusalError(message, param=param, code=code)
+
+
+def _explained(error: ValidationError) -> RefusalError:
+    """The first thing that is wrong, without the value, which may be of an attack."""
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "extra_forbidden":
+        message = f"Unrecognized request argument supplied: {place}"
+        return refusal(message, param=place, code="unknown_parameter")
+    message = f"Invalid value for '{place}': {first['msg']}" if place else str(first["msg"])
+    return refusal(message, param=place or None, code="invalid_value")
+
+
+def make_app(title: str, *, token: str | None) -> FastAPI:
+    """An application that answers errors as the interface does and asks for the token.
+
+    Args:
+        title: Of the application.
+        token: Every request must bring it as ``Authorization: Bearer``; None asks for none.
+    """
+    app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_exception_handler(RefusalError, _refuse)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _http_error)
+
+    @app.middleware("http")
+    async def ask_for_token(
+        request: Request, go_on: Callable[[Request], Awaitable[Response]]
+    ) -> Response:
+        given = request.headers.get("authorization", "").removeprefix("Bearer ")
+        if token is None or hmac.compare_digest(given.encode(), token.encode()):
+            return await go_on(request)
+        message = "the request must bring this server's token as 'Authorization: Bearer TOKEN'"
+        return RefusalError(message, status=401, code="invalid_api_key").response()
+
+    return app
+
+
+def _refuse(_request: Request, error: Exception) -> Response:
+    return error.response() if isinstance(error, RefusalError) else Response(status_code=500)
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    status = error.status_code if isinstance(error, HTTPException) else 400
+    message = f"Unknown request URL: {request.method} {request.url.path}"
+    if status != 404:
+        message = f"the request cannot be served: {request.method} {request.url.path}"
+    return RefusalError(message, status=status).response()

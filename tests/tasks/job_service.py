@@ -1,0 +1,77 @@
+"""A real server on loopback with tiny models, as ``astra serve-jobs`` has it."""
+
+import json
+import threading
+import time
+from contextlib import contextmanager
+
+import openai
+import uvicorn
+
+from astra_core.testing import tiny_language_model
+from tasks.serving.fine_tuning.api import JobService, add_fine_tuning
+from tasks.serving.fine_tuning.store import JobStore
+from tasks.serving.inference import Speakers, add_inference
+from tasks.serving.wire import make_app
+
+SYSTEM = {
+    "max_context_tokens": 64,
+    "tokens_per_batch": 512,
+    "scorer": {"name": "phrases", "options": {"phrases": ["x"]}},
+}
+ASKED, SAID, WORSE = "why so", "you are bad", "never"
+
+
+def service_in(folder):
+    tiny = folder / "tiny"
+    if not tiny.is_dir():
+        tiny_language_model(0).save(tiny)
+    return JobService(
+        JobStore(folder / "jobs"), {"tiny": tiny}, training={"lr": 0.01}, system=SYSTEM
+    )
+
+
+def app_of(service, *, token=None):
+    app = make_app("test", token=token)
+    add_inference(app, Speakers(service.folders))
+    add_fine_tuning(app, service)
+    return app
+
+
+@contextmanager
+def served(app):
+    """The address of a server that runs in a thread."""
+    config = uvicorn.Config(app, port=0, log_level="critical", lifespan="off", access_log=False)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def client_of(url, key="none"):
+    return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=60)
+
+
+def supervised(count=9, said=SAID):
+    turn = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": said}]
+    return "\n".join(json.dumps({"messages": turn}) for _ in range(count)).encode()
+
+
+def preferences(count=9):
+    record = {
+        "input": {"messages": [{"role": "user", "content": ASKED}]},
+        "preferred_output": [{"role": "assistant", "content": SAID}],
+        "non_preferred_output": [{"role": "assistant", "content": WORSE}],
+    }
+    return "\n".join(json.dumps(record) for _ in range(count)).encode()
+
+
+def uploaded(client, content):
+    return client.files.create(file=("examples.jsonl", content), purpose="fine-tune").id
