@@ -1,16 +1,13 @@
 """Copies of the project in temporary folders, in which benchmarks run its stages."""
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+from tasks.pipeline import workspace
+
 ROOT = Path(__file__).resolve().parent.parent
-COPIED = (
-    *("astra_core", "flows", "plugins", "tasks", "dvc.yaml", "params.yaml", "pyproject.toml"),
-    *("prefect.yaml", "requirements.lock", ".dvcignore", ".gitignore", ".dvc/config"),
-)
 STAGES = ("prompts", "validation", "models", "rollouts", "training", "evaluation")
 
 
@@ -21,10 +18,7 @@ def copy_project(folder: Path, *changes: str) -> None:
         folder: There, and empty.
         changes: Of params.yaml, each as ``key=value``.
     """
-    for name in COPIED:
-        (folder / name).parent.mkdir(exist_ok=True)
-        copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-        copy(ROOT / name, folder / name)
+    workspace.copy_project(ROOT, folder)
     if changes:
         code = "import sys; from flows.settings import change_params; change_params(sys.argv[1:])"
         run_python(folder, "-c", code, *changes)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.timing import Cost
+from tasks.reporting.tables import markdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +70,3 @@ def cost_table(what: str, found: Sequence[Cost], *, threads: int) -> str:
         for cost in found
     ]
     return markdown(header, rows)
-
-
-def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table."""
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    # An empty cell keeps one blank between its bars.
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(lines)

@@ -13,6 +13,7 @@ import typer
 from flows import chronicle, report
 from flows.calibration import calibrate
 from flows.serving import serve, serve_jobs
+from flows.sweeps import command as sweeps
 from flows.usage import project_folder, usage_line, working_folder
 
 # Only typer is imported here, so that `astra --help` answers at once.
@@ -350,6 +351,7 @@ def worker() -> None:
 
 chronicle.register(app)
 report.register(app)
+sweeps.register(app)
 
 
 if __name__ == "__main__":

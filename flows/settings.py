@@ -72,6 +72,20 @@ def changed_params(
     return _changed(assignments, path)[2]
 
 
+def planned_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> tuple[str, Params]:
+    """What params.yaml would say with these values, as text and checked but for its plug-ins.
+
+    Args:
+        assignments: Each ``section.key=value``.
+        path: The file, which stays as it is.
+
+    Raises:
+        ConfigurationError: An assignment cannot be read, or is no value of its key.
+    """
+    text, _, params = _changed(assignments, path)
+    return text, params
+
+
 def presets(path: Path = PARAMS_FILE) -> tuple[str, ...]:
     """The names of the presets beside params.yaml, sorted."""
     return tuple(sorted(file.stem for file in (path.parent / PRESETS).glob("*.yaml")))

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from astra_core.config import GenerationConfiguration
 from astra_core.models.language_model import LanguageModel
 from astra_core.seeding import derive_key
-from benchmarks.figures import Figure, Report, markdown
+from benchmarks.figures import Figure, Report
 from benchmarks.limits import Machine, decoding_work
 from benchmarks.reference.plain_passes import Ids, plain_generate
 from benchmarks.shapes import SEED, Shape, language_model, prompts
 from benchmarks.timing import Effort, seconds, threads
+from tasks.reporting.tables import markdown
 
 BATCH_SIZES = (1, 16, 64)
 _GIGA = 1e9

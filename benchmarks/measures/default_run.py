@@ -18,7 +18,7 @@ from pathlib import Path
 
 from astra_core.errors.arguments import LineParser
 from benchmarks.copies import STAGES, copy_project, run_python
-from benchmarks.figures import markdown
+from tasks.reporting.tables import markdown
 
 HEADER = ("stage of the default run", "seconds", "of which models work")
 # The others run no model.

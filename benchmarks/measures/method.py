@@ -18,8 +18,8 @@ from typing import Any
 from astra_core.errors.arguments import LineParser, whole_number
 from astra_core.files import write_json
 from benchmarks.copies import STAGES, copy_project, run_python
-from benchmarks.figures import markdown
 from benchmarks.worlds import MODEL, PROMPTS, WORLDS, make_world
+from tasks.reporting.tables import markdown
 
 ALL_WORLDS = ("embedded", *WORLDS)
 CACHE = Path(".astra/method")

@@ -27,10 +27,11 @@ from astra_core.engine.memory import keep_freed_memory
 from astra_core.registry import build
 from astra_core.rollout import Prompt
 from astra_core.system import System
-from benchmarks.figures import Figure, markdown, table
+from benchmarks.figures import Figure, table
 from benchmarks.processor import machine
 from tasks.builtin.shipped import FOLDER, PACKAGE
 from tasks.machine.thread_waits import FREE
+from tasks.reporting.tables import markdown
 
 MOST_BESIDE_A_NEIGHBOUR = 2.2
 """Times the quiet time; two on the same cores take twice as long where neither wastes any."""

@@ -9,10 +9,11 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.figures import Report, markdown
+from benchmarks.figures import Report
 from benchmarks.measures.update import learner
 from benchmarks.shapes import Shape, prompts, rewarded_graphs, sampler, system
 from benchmarks.timing import Effort, seconds, threads
+from tasks.reporting.tables import markdown
 
 # The first kind with a word that the operator's name holds.
 KINDS: dict[str, tuple[str, ...]] = {

@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,8 @@ def run_group(
     timeout_s: float | None = None,
     farewell: Farewell = STAGE,
     stdin: int | None = None,
+    folder: Path | None = None,
+    log: IO[str] | None = None,
 ) -> int:
     """The exit status of a command that runs in a process group of its own.
 
@@ -53,6 +57,8 @@ def run_group(
         timeout_s: The limit.
         farewell: How it is stopped.
         stdin: As ``subprocess`` has it; with PIPE its standard input ends when we do.
+        folder: In which it works; ours by default.
+        log: Takes what it prints, in place of our own streams.
 
     Raises:
         subprocess.TimeoutExpired: The command took longer than ``timeout_s``.
@@ -61,7 +67,13 @@ def run_group(
     try:
         with _undisturbed():
             process = subprocess.Popen(  # noqa: S603
-                command, env=environment, stdin=stdin, start_new_session=True
+                command,
+                env=environment,
+                stdin=stdin,
+                cwd=folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
         _under_way.add(process)
         status = process.wait(timeout_s)

@@ -11,7 +11,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-FOLDERS = (".dvc", ".astra", ".prefect", "data", "models", "reports", "runs", "tracking", "mlruns")
+FOLDERS = (
+    ".dvc",
+    ".astra",
+    ".prefect",
+    "data",
+    "models",
+    "reports",
+    "runs",
+    "tracking",
+    "mlruns",
+    "sweeps",
+)
 DATABASES = "mlflow.db*"
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 

@@ -27,7 +27,8 @@ from tasks.pipeline.working_copy import prepare_dvc
 
 # Between two questions whether another run still holds the stage.
 TURN_S = 0.5
-_asked_to_stop = threading.Event()
+asked_to_stop = threading.Event()
+"""Set by SIGTERM."""
 
 
 def is_current(stage: str) -> bool:
@@ -128,7 +129,7 @@ def _reproduce_in_turn(stage: str, *, force: bool, end: float) -> None:
             if set_aside_cut(error):
                 continue
             busy = _lock_error(error)
-            if busy is None or time.monotonic() > end or _asked_to_stop.wait(TURN_S):
+            if busy is None or time.monotonic() > end or asked_to_stop.wait(TURN_S):
                 raise
             if not is_told:
                 say(f"{stage:<13}waits for another run: {_blocker(busy)}")
@@ -165,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     keep_private()
     # The stage gets the same signal and ends; DVC then returns from it and frees its locks. A
     # handler and not SIG_IGN, because an ignored signal would be inherited by the stage.
-    signal.signal(signal.SIGTERM, lambda *_: _asked_to_stop.set())
+    signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.set())
     end_group_with_parent()
     return reproduce(asked.stage, force=asked.force, patience_s=asked.patience)
 

@@ -5,6 +5,7 @@ folder that is deleted afterwards. Everything speaks to an explicit client and r
 "active run" of MLflow belongs to one thread and ends with one process.
 """
 
+import os
 import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 RUN_KEY_TAG = "astra.run_key"
 ENGINE_TAG = "astra.engine"
 """How the models of a run were run where it began, in one line."""
+PARENT_TAG = "mlflow.parentRunId"
+"""Under which MLflow's pages nest a run in another."""
+PARENT_VARIABLE = "ASTRA_PARENT_RUN"
+"""Holds the MLflow run in which those of a process are nested."""
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 
 _FLUSH_STEPS = 50
@@ -41,6 +46,8 @@ _MAX_PARAMS = 100
 
 __all__ = [
     "ENGINE_TAG",
+    "PARENT_TAG",
+    "PARENT_VARIABLE",
     "RUN_KEY_TAG",
     "RunLog",
     "TrackingError",
@@ -219,12 +226,18 @@ def create_run(
     name: str | None = None,
 ) -> "Run":
     """A new run; its key is written in the same transaction, so that no run is without one."""
-    every_tag = provenance() | dict(tags or {}) | {RUN_KEY_TAG: run_key}
+    every_tag = provenance() | _parent() | dict(tags or {}) | {RUN_KEY_TAG: run_key}
     return client.create_run(
         experiment_id(client, experiment),
         tags={key: cut(value, MAX_TAG) for key, value in every_tag.items()},
         run_name=name or run_key[:12],
     )
+
+
+def _parent() -> dict[str, str]:
+    """The tag that nests a run in that of its sweep, which the environment names."""
+    parent = os.environ.get(PARENT_VARIABLE)
+    return {PARENT_TAG: parent} if parent else {}
 
 
 def add_params(

@@ -41,11 +41,13 @@ _SETTINGS = {
 
 
 def project_root(folder: Path | None = None) -> Path:
-    """The project's own folder, also from inside a temporary copy that ``dvc exp run`` works in."""
+    """The project's own folder, also from a copy that ``dvc exp run`` or a sweep works in."""
     folder = (folder or Path.cwd()).absolute()
     parts = folder.parts
     for place in range(len(parts) - 2):
         if parts[place : place + 3] == (".dvc", "tmp", "exps"):
+            return Path(*parts[:place])
+        if parts[place : place + 2] == ("sweeps", "points"):
             return Path(*parts[:place])
     return folder
 

@@ -45,6 +45,7 @@ RUN_ELSEWHERE = {
     "astra serve": ("tests/flows/test_serving.py", '"serve"'),
     "astra serve-jobs": ("tests/flows/test_serving.py", '"serve-jobs"'),
     "astra trial": ("tests/flows/test_trial.py", "flows.cli"),
+    "astra sweep": ("tests/flows/sweeps/test_command.py", "sweep"),
     "astra tune-lr": ("tests/flows/test_tuning.py", "tune-lr"),
     "astra reevaluate": ("tests/flows", "champion_reevaluation"),
     "astra examples": ("tests/end_to_end/test_pipeline.py", "flows.cli"),
@@ -164,7 +165,7 @@ def _parse_prefect(words: list[str]) -> bool:
         text = (ROOT / file).read_text("utf-8")
         (flow,) = re.findall(rf'@flow\(name="([^"]+)"\)\ndef {function}\(', text)
         names.add(f"{flow}/{entry['name']}")
-    return words[0] == "deployment" and words[-1] in names
+    return words[0] == "deployment" and bool(names & {*words})
 
 
 def _parse_python(words: list[str]) -> None:

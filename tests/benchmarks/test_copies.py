@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from benchmarks import copies
-from benchmarks.copies import COPIED, ROOT, copy_project, run_python
+from benchmarks.copies import ROOT, copy_project, run_python
+from tasks.pipeline.workspace import COPIED
 
 TELL = (
     "import json, os, sys, benchmarks, tasks\n"

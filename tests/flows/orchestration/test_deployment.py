@@ -8,6 +8,7 @@ import yaml
 from flows.orchestration.deployment import deploy_all, run_worker
 from flows.reevaluation import champion_reevaluation
 from flows.servers.services import WORK_POOL, ServiceError
+from flows.sweeps.flow import sweep
 from flows.training import red_team_training
 
 ROOT = Path(__file__).parents[3]
@@ -28,7 +29,11 @@ def test_without_a_server_nothing_is_tried(command):
 
 def test_the_parameters_of_every_deployment_are_those_of_its_flow():
     record = yaml.safe_load((ROOT / "prefect.yaml").read_text("utf-8"))
-    flows = {"nightly-training": red_team_training, "champion-reevaluation": champion_reevaluation}
+    flows = {
+        "nightly-training": red_team_training,
+        "champion-reevaluation": champion_reevaluation,
+        "sweep": sweep,
+    }
     for entry in record["deployments"]:
         assert set(entry["parameters"]) <= set(inspect.signature(flows[entry["name"]]).parameters)
     nightly = record["deployments"][0]["parameters"]
@@ -43,7 +48,8 @@ def test_every_deployment_bounds_the_backlog_and_names_no_machine():
     record = yaml.safe_load((ROOT / "prefect.yaml").read_text("utf-8"))
     entries = record["deployments"]
 
-    assert ["nightly-training", "champion-reevaluation"] == [entry["name"] for entry in entries]
+    names = [entry["name"] for entry in entries]
+    assert ["nightly-training", "champion-reevaluation", "sweep"] == names
     for entry in entries:
         assert {"limit": 1, "collision_strategy": "CANCEL_NEW"} == entry["concurrency_limit"]
         assert WORK_POOL == entry["work_pool"]["name"]

@@ -49,6 +49,7 @@ def test_project_root_leaves_the_temporary_copy_of_an_experiment():
     copy = Path("/srv/project/.dvc/tmp/exps/tmpk3j2/sub")
 
     assert Path("/srv/project") == project_root(copy)
+    assert Path("/srv/project") == project_root(Path("/srv/project/sweeps/points/0a1b"))
     assert Path("/srv/other") == project_root(Path("/srv/other"))
 
 

@@ -1,0 +1,1 @@
+"""Many runs of one project: settings and seeds, each point in a workspace of its own."""

@@ -1,0 +1,84 @@
+"""``astra sweep``: settings and seeds compared, and the best offered as the candidate."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from flows.sweeps.flow import SweepResult
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command()(sweep)
+
+
+def sweep(
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUES", help="1e-4,7e-4 or log:1e-5..1e-3; repeatable."
+        ),
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="Of every setting: 0..4, or 0,3.")] = "0",
+    sampler: Annotated[str, typer.Option(help="grid, random or optuna.")] = "grid",
+    count: Annotated[int, typer.Option(help="Settings that random and optuna try.")] = 10,
+    jobs: Annotated[int, typer.Option(help="Points at a time; 0 chooses by the machine.")] = 0,
+    register: Annotated[
+        bool, typer.Option(help="Make the best point the registry's candidate.")
+    ] = True,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the points.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Compare settings over seeds, each point in a workspace of its own."""
+    from flows.servers.environment import quiet_run
+
+    if dry_run:
+        _list_points(settings or [], seeds, sampler, count=count)
+        return
+    with quiet_run():
+        from flows.sweeps.flow import sweep as run_sweep
+
+        found = run_sweep(
+            settings or [], seeds=seeds, sampler=sampler, count=count, jobs=jobs, offer=register
+        )
+    _tell(found, as_json=as_json)
+    if found.failed:
+        raise typer.Exit(1)
+
+
+def _list_points(settings: list[str], seeds: str, sampler: str, *, count: int) -> None:
+    from flows.sweeps.flow import plan
+    from flows.sweeps.running import kept_result
+    from tasks.machine.console import say
+
+    points = plan(settings, seeds, sampler, count=count, jobs=0).next_points()
+    for point in points:
+        kept = kept_result(point)
+        say(f"{'would run' if kept is None else 'finished':<13}{point.name}")
+    say(f"{len(points)} points; nothing has run")
+
+
+def _tell(found: "SweepResult", *, as_json: bool) -> None:
+    from flows.sweeps.points import SWEEPS
+    from flows.sweeps.table import best_of
+    from tasks.machine.console import say
+
+    if as_json:
+        say(json.dumps(found.record(), indent=2))
+        return
+    page = Path(SWEEPS / found.name / "sweep.md")
+    say("")
+    for line in page.read_text(encoding="utf-8").rstrip().splitlines():
+        say(line)
+    best = best_of(found.rows)
+    say("")
+    if best is not None:
+        changes = " ".join(f"--set {text}" for text in best.setting)
+        say(f"{'best':<13}{best.name}; adopt it with: astra run {changes}".rstrip())
+    if found.candidate is not None:
+        version = f"{found.candidate.model_name} version {found.candidate.version}"
+        say(f"{'candidate':<13}{version}; decide about it with: astra promote")
+    say(f"{'table':<13}{page}")

@@ -1,0 +1,303 @@
+"""The flow that tries many settings and seeds, each point as a Prefect task.
+
+Points that are finished are never run again, whoever ended the sweep before: the same parameters
+ask for the same points, and what each found lies in ``sweeps/points``.
+"""
+
+import os
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import Any
+
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+from prefect.client.schemas.objects import State
+from prefect.tasks import exponential_backoff
+
+from astra_core.errors import ConfigurationError
+from astra_core.files import record_digest, write_json, write_text
+from flows.errors import PassingStageError, StageError
+from flows.orchestration.reports import publish_page
+from flows.registry import is_registered
+from flows.servers.processes import stop_all
+from flows.sweeps.points import SWEEPS, Point, make_points
+from flows.sweeps.running import PointResult, kept_result, register_point, run_point
+from flows.sweeps.samplers import sampler_called
+from flows.sweeps.space import Axis, Setting, read_axes, read_seeds
+from flows.sweeps.table import SettingResult, best_of, setting_results, table
+from flows.training import usable_params
+from tasks.machine.console import say
+from tasks.params.checks import check_params
+from tasks.params.schema import Params
+from tasks.pipeline.names import STAGE_NAMES
+from tasks.records.receipt import RegistrationReceipt
+from tasks.records.reports import read_record, write_record
+from tasks.tracking.sweeps import close_sweep, open_sweep
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """What a sweep found.
+
+    Attributes:
+        name: Of its folder below ``sweeps``.
+        rows: Of the settings of which a point ended well.
+        failed: Why a point failed, by its name.
+        candidate: The best point as a version of the registry, if it was registered.
+        run_id: Of the sweep's MLflow run; None while the tracker was away.
+    """
+
+    name: str
+    rows: tuple[SettingResult, ...]
+    failed: Mapping[str, str]
+    candidate: RegistrationReceipt | None
+    run_id: str | None
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        best = best_of(self.rows)
+        return {
+            "name": self.name,
+            "settings": [row.record() for row in self.rows],
+            "best": None if best is None else list(best.setting),
+            "failed": dict(self.failed),
+            "candidate": None if self.candidate is None else self.candidate.version,
+            "run_id": self.run_id,
+        }
+
+
+@dataclass(slots=True)
+class _Sweep:
+    """A sweep under way.
+
+    Attributes:
+        axes: What is tried.
+        seeds: Of each setting.
+        sampler: By name.
+        count: Of settings, for a sampler that draws.
+        jobs: Points that run at a time.
+        params: As params.yaml says.
+    """
+
+    axes: tuple[Axis, ...]
+    seeds: tuple[int, ...]
+    sampler: str
+    count: int
+    jobs: int
+    params: Params
+    run_id: str | None = None
+    found: dict[Setting, list[PointResult | None]] = field(default_factory=dict)
+    points: dict[str, Point] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def key(self) -> str:
+        """Names what it tries."""
+        count = 0 if self.sampler == "grid" else self.count
+        tried = [repr(self.axes), self.seeds, self.sampler, count]
+        return record_digest([tried, self.params.model_dump(mode="json")])
+
+    @property
+    def timeout_s(self) -> float:
+        """Of one point: its stages' together."""
+        limits = self.params.flow
+        return sum(limits.timeouts_s.get(name, limits.timeout_s) for name in STAGE_NAMES)
+
+    def results(self) -> list[SettingResult]:
+        """Of every setting that was tried."""
+        confidence = self.params.evaluation.confidence
+        return setting_results(list(self.found), self.found, confidence=confidence)
+
+    def next_points(self) -> list[Point]:
+        """The points of the settings to try now; none ends the sweep."""
+        objectives: dict[Setting, float | None] = dict.fromkeys(self.found)
+        objectives |= {row.setting: row.objective for row in self.results()}
+        settings = sampler_called(self.sampler)(self.axes, self.count, objectives)
+        points = make_points(settings, self.seeds)
+        for point in points[:: len(self.seeds)]:
+            check_params(point.params)
+        return points
+
+
+@flow(name="sweep")
+def sweep(
+    settings: list[str] | None = None,
+    *,
+    seeds: str = "0",
+    sampler: str = "grid",
+    count: int = 10,
+    jobs: int = 0,
+    offer: bool = True,
+) -> SweepResult:
+    """Tries every setting under every seed and offers the best as the candidate.
+
+    Args:
+        settings: Axes such as ``training.lr=1e-4,7e-4``; none compares only seeds.
+        seeds: Such as ``0..4`` or ``0,3``.
+        sampler: grid, random or optuna.
+        count: Settings that random and optuna try.
+        jobs: Points that run at a time; 0 chooses by the machine.
+        offer: Whether the best point becomes the candidate of the registry.
+
+    Raises:
+        ConfigurationError: params.yaml, an axis, the seeds or a setting cannot be used.
+        StageError: No point ended well.
+    """
+    under_way = plan(settings or [], seeds, sampler, count=count, jobs=jobs)
+    points = under_way.next_points()
+    name = under_way.key[:8]
+    under_way.run_id = open_sweep(
+        under_way.key,
+        name=f"sweep {name}",
+        experiment=under_way.params.registration.experiment,
+        tags={"astra.sweep.sampler": sampler},
+    )
+    while points:
+        _run_all(under_way, points)
+        points = under_way.next_points()
+    return _finished(under_way, name, offer=offer)
+
+
+def plan(settings: Sequence[str], seeds: str, sampler: str, *, count: int, jobs: int) -> _Sweep:
+    """What these parameters ask for; nothing has run.
+
+    Raises:
+        ConfigurationError: params.yaml or one of them cannot be used.
+    """
+    if count < 1 or jobs < 0:
+        msg = f"--count must be at least 1 and --jobs at least 0, got {count} and {jobs}"
+        raise ConfigurationError(msg)
+    sampler_called(sampler)
+    axes, numbers, params = read_axes(settings), read_seeds(seeds), usable_params()
+    return _Sweep(axes, numbers, sampler, count, jobs or default_jobs(params), params)
+
+
+def default_jobs(params: Params) -> int:
+    """A point for each processor where models are tiny and run on one thread, otherwise one."""
+    sources = {source.source for source in params.models.sources.values()}
+    is_small = sources == {"builtin"} and params.system.target.name == "causal_lm"
+    if params.machine.device != "cpu" or not is_small:
+        return 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    return max(cores // (params.machine.num_threads or 1), 1)
+
+
+def _run_all(under_way: _Sweep, points: Sequence[Point]) -> None:
+    """Runs the points, a line for each; what one found or why it failed is kept."""
+    run = _point_task(under_way)
+    found: dict[str, PointResult | None] = {}
+    with ThreadPoolExecutor(max_workers=under_way.jobs) as pool:
+        try:
+            waiting: dict[Future[State[Any]], Point] = {}
+            for point in points:
+                kept = kept_result(point)
+                if kept is not None:
+                    found[point.key] = kept
+                    say(f"{'finished':<13}{point.name}: {kept.line()}")
+                else:
+                    # A context of its own for each thread, as Prefect's own runner has it.
+                    waiting[pool.submit(copy_context().run, run, point)] = point
+            for future in as_completed(waiting):
+                point = waiting[future]
+                found[point.key] = _told(under_way, point, future.result())
+        except BaseException:
+            under_way.stopped.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            stop_all()
+            raise
+    for point in points:
+        under_way.points[point.key] = point
+        under_way.found.setdefault(point.setting, []).append(found[point.key])
+
+
+def _point_task(under_way: _Sweep) -> Any:
+    """A function that runs one point as a task and returns its state."""
+    limits = under_way.params.flow
+
+    def can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
+        return isinstance(state.data, PassingStageError) and not under_way.stopped.is_set()
+
+    @task(
+        name="point",
+        task_run_name="{name}",
+        cache_policy=NO_CACHE,
+        persist_result=False,
+        retries=limits.retries,
+        retry_delay_seconds=exponential_backoff(backoff_factor=limits.retry_delay_s),
+        retry_jitter_factor=1.0,
+        retry_condition_fn=can_pass,
+    )
+    def run(name: str, number: str) -> PointResult:
+        del name
+        if under_way.stopped.is_set():
+            msg = "the sweep was stopped; the same command goes on"
+            raise StageError(msg)
+        return run_point(by_key[number], parent=under_way.run_id, timeout_s=under_way.timeout_s)
+
+    by_key: dict[str, Point] = {}
+
+    def call(point: Point) -> State[Any]:
+        by_key[point.key] = point
+        return run(point.name, point.key, return_state=True)
+
+    return call
+
+
+def _told(under_way: _Sweep, point: Point, state: State[Any]) -> PointResult | None:
+    """What the point found, and a line about it."""
+    result = state.result(raise_on_failure=False)
+    if isinstance(result, PointResult):
+        say(f"{'done':<13}{point.name}: {result.line()} ({result.seconds:.1f} s)")
+        return result
+    if not isinstance(result, StageError):
+        raise result
+    under_way.failed[point.name] = str(result)
+    say(f"{'failed':<13}{point.name}: {result}")
+    return None
+
+
+def _finished(under_way: _Sweep, name: str, *, offer: bool) -> SweepResult:
+    """Leaves the table, and registers the best point if that is asked for."""
+    rows = under_way.results()
+    if not rows:
+        first = next(iter(under_way.failed.items()), ("", "there was none"))
+        msg = f"a sweep must end with a point that went well, got none: {first[0]}: {first[1]}"
+        raise StageError(msg)
+    page = table(rows, failed=under_way.failed)
+    folder = SWEEPS / name
+    write_text(page, folder / "sweep.md")
+    candidate = _candidate(under_way, rows, name) if offer else None
+    result = SweepResult(name, tuple(rows), under_way.failed, candidate, under_way.run_id)
+    write_json(result.record(), folder / "sweep.json")
+    best = best_of(rows)
+    close_sweep(
+        under_way.run_id,
+        table=page,
+        record=result.record(),
+        figures={} if best is None else best.success.flat("best/attack_success_rate"),
+        is_whole=not under_way.failed,
+    )
+    publish_page("sweep", page)
+    return result
+
+
+def _candidate(
+    under_way: _Sweep, rows: Sequence[SettingResult], name: str
+) -> RegistrationReceipt | None:
+    """The receipt of the best point; one that the registry has already is not registered again."""
+    best = best_of(rows)
+    if best is None:
+        return None
+    point = under_way.points[best.best_point().key]
+    path = SWEEPS / name / f"candidate-{point.key[:16]}.json"
+    if is_registered(path):
+        return read_record(path, RegistrationReceipt)
+    receipt = register_point(point, timeout_s=under_way.timeout_s)
+    write_record(receipt, path)
+    return receipt

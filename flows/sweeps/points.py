@@ -1,0 +1,163 @@
+"""A point of a sweep: one setting under one seed, in a workspace below ``sweeps/points``.
+
+A point's key is the digest of all that decides its result, so that two sweeps share their points
+and a point whose code or data changed is another one.
+"""
+
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+from astra_core.files import file_digest, folder_digest, record_digest, write_text
+from flows.settings import planned_params
+from flows.sweeps.space import Setting
+from tasks.params.schema import PARAMS_FILE, Params
+from tasks.pipeline.order import PIPELINE_FILE, outside_inputs, render, stages
+from tasks.pipeline.workspace import copy_project, share_cache
+
+SWEEPS = Path("sweeps")
+POINTS = SWEEPS / "points"
+LOCKS = SWEEPS / "locks"
+LAST = "evaluation"
+"""The stage that ends a point: only the best one is registered."""
+# Sections that decide no result: how a run is recorded and decided about.
+_OTHER = {"flow", "promotion", "registration", "tracking"}
+_CODE = ("astra_core", "plugins", "tasks")
+_REPLIES = Path(".astra/replies")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One run.
+
+    Attributes:
+        setting: What it changes in params.yaml.
+        seed: The root of its randomness.
+        key: Digest of its parameters, code and inputs.
+        params: All of them.
+        text: Its params.yaml.
+        inputs: Files and folders that it reads beside the code.
+        turns: Its stages, each with the lock that it shares with points of the same beginning.
+    """
+
+    setting: Setting
+    seed: int
+    key: str
+    params: Params
+    text: str
+    inputs: tuple[Path, ...]
+    turns: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return " ".join((*self.setting, f"seed={self.seed}"))
+
+    @property
+    def folder(self) -> Path:
+        """Its workspace, while it runs."""
+        return POINTS / self.key[:16]
+
+    @property
+    def result(self) -> Path:
+        """Where its figures stay."""
+        return self.folder.with_suffix(".json")
+
+    @property
+    def log(self) -> Path:
+        """What its stages printed."""
+        return self.folder.with_suffix(".log")
+
+    def make_workspace(self) -> None:
+        """Leaves its workspace complete; one in which it was killed is left as it is."""
+        if (self.folder / ".dvc" / "config.local").is_file():
+            return
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        copy_project(Path(), self.folder, inputs=self.inputs)
+        write_text(self.text, self.folder / PARAMS_FILE, is_shared=True)
+        pipeline = render(params=self.params)
+        write_text(pipeline, self.folder / PIPELINE_FILE, is_shared=True)
+        # What a target elsewhere has answered is asked, and paid for, once.
+        _REPLIES.mkdir(parents=True, exist_ok=True)
+        (self.folder / _REPLIES.parent).mkdir()
+        (self.folder / _REPLIES).symlink_to(_REPLIES.resolve(), target_is_directory=True)
+        # Last: it says that the workspace is whole.
+        share_cache(Path(), self.folder)
+
+
+def make_points(settings: Sequence[Setting], seeds: Sequence[int]) -> list[Point]:
+    """The points of every setting and seed, in this order; nothing is written.
+
+    Raises:
+        ConfigurationError: A setting is not one of params.yaml, or seeds would change nothing.
+    """
+    code = code_digest()
+    return [
+        _point(setting, seed, code=code, is_one=len(seeds) == 1)
+        for setting in settings
+        for seed in seeds
+    ]
+
+
+def code_digest() -> str:
+    """Of the code that runs in a workspace."""
+    kept = [Path(name) for name in _CODE if Path(name).is_dir()]
+    return record_digest([folder_digest(path, keep=_is_code) for path in kept])
+
+
+def _point(setting: Setting, seed: int, *, code: str, is_one: bool) -> Point:
+    text, params = planned_params([*setting, f"seed={seed}"])
+    if not is_one and params.training_seed != seed:
+        msg = (
+            f"training_seed must be null in a sweep over seeds, got {params.training_seed}, "
+            "under which all of them are the same run; set it to null in params.yaml"
+        )
+        raise ConfigurationError(msg)
+    inputs = {name: _digests(params, name) for name in stages()}
+    dump = params.model_dump(mode="json")
+    tracked = {name: value for name, value in dump.items() if name not in _OTHER}
+    return Point(
+        setting=setting,
+        seed=seed,
+        key=record_digest([tracked, code, inputs]),
+        params=params,
+        text=text,
+        inputs=tuple(dict.fromkeys(Path(path) for own in inputs.values() for path in own)),
+        turns=tuple(_turns(dump, code, inputs)),
+    )
+
+
+def _turns(
+    dump: Mapping[str, Any], code: str, inputs: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    """Each stage with a lock named by all that decides its result and that of those before."""
+    key = code
+    for name, stage in stages().items():
+        sections = {section: dump[section] for section in stage.params}
+        key = record_digest([key, name, sections, inputs[name]])
+        yield f"{name}={(LOCKS / key[:16]).absolute()}"
+        if name == LAST:
+            return
+
+
+def _digests(params: Params, stage: str) -> dict[str, str]:
+    """What a stage reads from where params.yaml says, by path."""
+    paths = outside_inputs(stages()[stage], params)
+    return {path.as_posix(): _digest(path) for path in paths}
+
+
+def _digest(path: Path) -> str:
+    """Of a file's bytes; of a folder's names, sizes and times, for weights take long to read."""
+    if not path.is_dir():
+        return file_digest(path) if path.is_file() else ""
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    stats = [(file.relative_to(path).as_posix(), file.stat()) for file in files]
+    return record_digest([[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats])
+
+
+def _is_code(path: Path) -> bool:
+    return path.suffix not in {".pyc", ".md"}

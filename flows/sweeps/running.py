@@ -1,0 +1,178 @@
+"""One point run to its end in a process of its own, and its figures kept."""
+
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from astra_core.metrics.statistics import Interval
+from flows.errors import PassingStageError, StageError
+from flows.servers.processes import child_environment, run_group, stage_command
+from flows.sweeps.points import Point
+from tasks.machine.environment import PRIVATE, QUIET, STEADY
+from tasks.pipeline import failures
+from tasks.pipeline.names import STAGE_NAMES
+from tasks.records.evaluation import read_evaluation
+from tasks.records.receipt import RECEIPT, RegistrationReceipt
+from tasks.records.reports import read_record, write_record
+from tasks.records.training import TrainingRecord
+from tasks.tracking.runs import PARENT_VARIABLE
+from tasks.tracking.store import alone_with, tracking_uri
+from tasks.tracking.sweeps import adopt
+
+EVALUATION = Path("reports/evaluation.json")
+TRAINING = Path("reports/training.json")
+STEPS = Path("reports/training_steps.csv")
+
+
+@dataclass(frozen=True, slots=True)
+class PointResult:
+    """What a point found.
+
+    Attributes:
+        name: Its setting and seed.
+        setting: ``section.key=value`` for each axis.
+        seed: The root of its randomness.
+        key: Of the point.
+        seconds: It took, in the try that ended it.
+        run_key: Of its training.
+        run_id: Of its MLflow run; None if the tracker was away.
+        success: Of the trained attacker on the test prompts.
+        baseline: Of the untrained one.
+        lift: The gain, prompt by prompt.
+        dev_success: On the dev prompts that chose its checkpoint; None where none did.
+        unique_probes: Share of different probes.
+    """
+
+    name: str
+    setting: tuple[str, ...]
+    seed: int
+    key: str
+    seconds: float
+    run_key: str
+    run_id: str | None
+    success: Interval
+    baseline: Interval
+    lift: Interval
+    dev_success: float | None
+    unique_probes: float | None
+
+    def line(self) -> str:
+        """One line for the person who waits."""
+        return f"success {self.success.spelled()}, gain {self.lift.spelled('+.3f')}"
+
+
+def kept_result(point: Point) -> PointResult | None:
+    """What the point found when it ran, or None if it has not yet."""
+    return read_record(point.result, PointResult) if point.result.is_file() else None
+
+
+def run_point(point: Point, *, parent: str | None, timeout_s: float | None) -> PointResult:
+    """What the point found: now, or when it ran; one that was killed goes on where it was.
+
+    Args:
+        point: To run.
+        parent: The MLflow run of the sweep, if there is one.
+        timeout_s: For all of its stages.
+
+    Raises:
+        StageError: A stage failed; the message is the stage's own.
+    """
+    with alone_with(point.folder):
+        found = kept_result(point)
+        if found is not None:
+            return found
+        started = time.monotonic()
+        run_stages(point, *point.turns, parent=parent, timeout_s=timeout_s)
+        found = _read(point, parent, seconds=round(time.monotonic() - started, 1))
+        write_record(found, point.result)
+        shutil.rmtree(point.folder, ignore_errors=True)
+    return found
+
+
+def register_point(point: Point, *, timeout_s: float | None) -> RegistrationReceipt:
+    """The receipt of the point as a version of the registry, and its candidate.
+
+    Its stages are restored from the DVC cache.
+
+    Raises:
+        StageError: A stage failed; the message is the stage's own.
+    """
+    with alone_with(point.folder):
+        run_stages(point, *point.turns, "registration", parent=None, timeout_s=timeout_s)
+        receipt = read_record(point.folder / RECEIPT, RegistrationReceipt)
+        shutil.rmtree(point.folder, ignore_errors=True)
+    return receipt
+
+
+def run_stages(point: Point, *turns: str, parent: str | None, timeout_s: float | None) -> None:
+    """Runs stages in the point's workspace, which is made if it is not there.
+
+    Raises:
+        StageError: One failed; the message is the stage's own.
+    """
+    point.make_workspace()
+    for stage in STAGE_NAMES:
+        failures.clear_failure(stage, folder=point.folder / failures.FAILURES)
+    own = {
+        "MLFLOW_TRACKING_URI": tracking_uri(),
+        "DVC_SITE_CACHE_DIR": str((point.folder / ".dvc" / "site").absolute()),
+        **({PARENT_VARIABLE: parent} if parent else {}),
+    }
+    environment = child_environment({**PRIVATE, **QUIET, **STEADY}) | own
+    command = stage_command("tasks.pipeline.point", *turns)
+    try:
+        with point.log.open("a", encoding="utf-8") as log:
+            status = run_group(
+                command,
+                environment=environment,
+                timeout_s=timeout_s,
+                folder=point.folder,
+                log=log,
+            )
+    except subprocess.TimeoutExpired:
+        msg = f"point {point.name} must end within {timeout_s:g} s; raise flow.timeouts_s"
+        raise StageError(msg) from None
+    if status != 0:
+        raise _failure(point, status)
+
+
+def _failure(point: Point, status: int) -> StageError:
+    """What the stage that failed has left in the workspace."""
+    folder = point.folder / failures.FAILURES
+    for stage in STAGE_NAMES:
+        failure = failures.read_failure(stage, folder=folder)
+        if failure is not None:
+            kind = PassingStageError if failure.retryable else StageError
+            return kind(f"{stage}: {failure.message}")
+    return PassingStageError(f"it was cut off with exit status {status}; see {point.log}")
+
+
+def _read(point: Point, parent: str | None, *, seconds: float) -> PointResult:
+    evaluation = read_evaluation(point.folder / EVALUATION)
+    training = read_record(point.folder / TRAINING, TrainingRecord)
+    run_id = adopt(
+        training,
+        evaluation,
+        params=point.params,
+        steps=point.folder / STEPS,
+        name=point.name,
+        parent=parent,
+    )
+    chosen = evaluation.selection
+    unique = evaluation.attacker.get("unique_probes")
+    return PointResult(
+        name=point.name,
+        setting=point.setting,
+        seed=point.seed,
+        key=point.key,
+        seconds=seconds,
+        run_key=training.run_key,
+        run_id=run_id,
+        success=evaluation.rate(),
+        baseline=evaluation.rate("baseline"),
+        lift=evaluation.lift,
+        dev_success=None if chosen is None else chosen.attack_success_rate.value,
+        unique_probes=float(unique) if isinstance(unique, int | float) else None,
+    )

@@ -1,0 +1,143 @@
+"""Which settings a sweep tries next: all of a grid, random ones, or what Optuna suggests.
+
+Each is a function of the axes and of what has been found, with no state of its own, so that a sweep
+that was killed asks for the same settings again.
+"""
+
+import importlib.util
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+from astra_core.seeding import derive_key, generator
+from flows.sweeps.space import MAX_POINTS, Axis, Setting
+
+Found = Mapping[Setting, float | None]
+"""The mean success of each setting that was tried; None where its runs failed."""
+Sampler = Callable[[Sequence[Axis], int, Found], list[Setting]]
+"""The settings to try now, given the axes, how many there shall be in all and what was found; an
+empty list ends the sweep."""
+
+# Of settings that Optuna suggests at once: the next ones learn from them.
+WAVE = 4
+_TRIES = 100
+
+
+def grid(axes: Sequence[Axis], count: int, found: Found) -> list[Setting]:
+    """Every combination of the axes' values, the last axis fastest, once.
+
+    Raises:
+        ConfigurationError: An axis is a range, or there are too many.
+    """
+    del count
+    for axis in axes:
+        if axis.scale != "choice":
+            msg = (
+                f"{axis.key} must list values for a grid, got a range; list some, or draw from it "
+                "with --sampler random --count 10"
+            )
+            raise ConfigurationError(msg)
+    if math.prod(len(axis.values) for axis in axes) > MAX_POINTS:
+        msg = f"a grid must have at most {MAX_POINTS} settings; draw some with --sampler random"
+        raise ConfigurationError(msg)
+    settings = itertools.product(*([axis.assign(v) for v in axis.values] for axis in axes))
+    return [setting for setting in dict.fromkeys(settings) if setting not in found]
+
+
+def random(axes: Sequence[Axis], count: int, found: Found) -> list[Setting]:
+    """Settings drawn independently; with a higher ``count`` the same ones and more."""
+    drawn: dict[Setting, None] = {}
+    for number in range(count + _TRIES):
+        rng = generator(derive_key(0, "sweep", number))
+        drawn[tuple(axis.assign(_drawn(axis, rng)) for axis in axes)] = None
+        if len(drawn) == count:
+            break
+    return [setting for setting in drawn if setting not in found]
+
+
+def optuna(axes: Sequence[Axis], count: int, found: Found) -> list[Setting]:
+    """Settings that Optuna's tree-structured Parzen estimator suggests (arXiv:1907.10902).
+
+    Raises:
+        ConfigurationError: Optuna is not installed.
+    """
+    wanted = min(count - len(found), WAVE)
+    if wanted <= 0:
+        return []
+    _require_optuna()
+    import optuna as library
+
+    library.logging.set_verbosity(library.logging.ERROR)
+    # Half of the settings are drawn at random first, as many as Optuna draws by default at most.
+    sampler = library.samplers.TPESampler(
+        n_startup_trials=min(10, max(count // 2, 2)), constant_liar=True, seed=len(found)
+    )
+    study = library.create_study(direction="maximize", sampler=sampler)
+    space = {axis.key: _distribution(axis) for axis in axes}
+    for setting, value in found.items():
+        if value is not None:
+            study.add_trial(_trial(axes, space, setting, value=value))
+    settings: dict[Setting, None] = {}
+    for _ in range(_TRIES):
+        trial = study.ask(space)
+        setting = tuple(axis.assign(trial.params[axis.key]) for axis in axes)
+        if setting not in found:
+            settings[setting] = None
+        if len(settings) == wanted:
+            break
+    return list(settings)
+
+
+def _trial(
+    axes: Sequence[Axis], space: Mapping[str, Any], setting: Setting, *, value: float
+) -> Any:
+    import optuna as library
+
+    texts = [text.partition("=")[2] for text in setting]
+    params = {
+        axis.key: text if axis.scale == "choice" else min(max(float(text), axis.low), axis.high)
+        for axis, text in zip(axes, texts, strict=True)
+    }
+    return library.trial.create_trial(params=params, distributions=dict(space), value=value)
+
+
+def _distribution(axis: Axis) -> Any:
+    from optuna.distributions import CategoricalDistribution, FloatDistribution
+
+    if axis.scale == "choice":
+        return CategoricalDistribution(axis.values)
+    return FloatDistribution(axis.low, axis.high, log=axis.scale == "log")
+
+
+def _require_optuna() -> None:
+    if importlib.util.find_spec("optuna") is None:
+        msg = (
+            "--sampler optuna must have the package optuna, got none; "
+            "install it with: pip install 'astra-red-team[sweep]'"
+        )
+        raise ConfigurationError(msg)
+
+
+def _drawn(axis: Axis, rng: Any) -> str | float:
+    if axis.scale == "choice":
+        return axis.values[int(rng.integers(len(axis.values)))]
+    if axis.scale == "log":
+        return float(math.exp(rng.uniform(math.log(axis.low), math.log(axis.high))))
+    return float(rng.uniform(axis.low, axis.high))
+
+
+SAMPLERS: Mapping[str, Sampler] = {"grid": grid, "random": random, "optuna": optuna}
+
+
+def sampler_called(name: str) -> Sampler:
+    """The sampler.
+
+    Raises:
+        ConfigurationError: There is none of this name.
+    """
+    if name not in SAMPLERS:
+        msg = f"--sampler must be one of {list(SAMPLERS)}, got '{name}'"
+        raise ConfigurationError(msg)
+    return SAMPLERS[name]

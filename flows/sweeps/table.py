@@ -1,0 +1,152 @@
+"""What a sweep found: a row for each setting, with the mean over seeds and its interval."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+from typing import Any
+
+from astra_core.metrics.statistics import Interval
+from flows.sweeps.running import PointResult
+from flows.sweeps.space import Setting
+from tasks.reporting.tables import markdown
+
+HEADER = ("setting", "seeds", "attack success", "gain", "on dev", "unique probes", "s")
+
+
+@dataclass(frozen=True, slots=True)
+class SettingResult:
+    """The points of one setting.
+
+    Attributes:
+        setting: ``section.key=value`` for each axis.
+        points: Those that ended well, in the order of the seeds.
+        num_failed: Points that did not.
+        success: Mean over the seeds with its interval.
+        lift: The same of the gain.
+        dev_success: Mean on the dev prompts; None where a point has none.
+    """
+
+    setting: Setting
+    points: tuple[PointResult, ...]
+    num_failed: int
+    success: Interval
+    lift: Interval
+    dev_success: float | None
+
+    @property
+    def objective(self) -> float:
+        """What the best setting has most of: success on dev, or on test where there is none."""
+        return self.success.value if self.dev_success is None else self.dev_success
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
+        return " ".join(self.setting) or "params.yaml as it is"
+
+    def best_point(self) -> PointResult:
+        """The seed that did best by the same figure."""
+        return max(
+            self.points,
+            key=lambda own: own.success.value if own.dev_success is None else own.dev_success,
+        )
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "setting": list(self.setting),
+            "seeds": [point.seed for point in self.points],
+            "num_failed": self.num_failed,
+            "attack_success_rate": self.success.record(),
+            "lift": self.lift.record(),
+            "dev_success_rate": self.dev_success,
+            "run_ids": [point.run_id for point in self.points],
+        }
+
+
+def setting_results(
+    settings: Sequence[Setting],
+    found: Mapping[Setting, Sequence[PointResult | None]],
+    *,
+    confidence: float,
+) -> list[SettingResult]:
+    """The results of each setting of which a point ended well.
+
+    Args:
+        settings: In the order of the table.
+        found: The points of each by seed; None for one that failed.
+        confidence: Probability inside an interval.
+    """
+    rows = []
+    for setting in settings:
+        points = tuple(point for point in found.get(setting, ()) if point is not None)
+        if not points:
+            continue
+        dev = [point.dev_success for point in points]
+        known = [value for value in dev if value is not None]
+        rows.append(
+            SettingResult(
+                setting=setting,
+                points=points,
+                num_failed=len(found[setting]) - len(points),
+                success=over_seeds([point.success for point in points], confidence),
+                lift=over_seeds([point.lift for point in points], confidence),
+                dev_success=fmean(known) if len(known) == len(dev) else None,
+            )
+        )
+    return rows
+
+
+def over_seeds(intervals: Sequence[Interval], confidence: float) -> Interval:
+    """The mean over seeds with Student's interval; of one seed its own, over the prompts.
+
+    Args:
+        intervals: One for each seed.
+        confidence: Probability inside, if the seeds' figures are normal (Student 1908, "The
+            probable error of a mean").
+    """
+    if len(intervals) == 1:
+        return intervals[0]
+    from scipy.stats import t
+
+    values = [interval.value for interval in intervals]
+    mean, num = fmean(values), len(values)
+    half = float(t.ppf((1.0 + confidence) / 2.0, num - 1)) * stdev(values) / math.sqrt(num)
+    return Interval(mean, mean - half, mean + half)
+
+
+def best_of(rows: Sequence[SettingResult]) -> SettingResult | None:
+    """The setting that did best on the dev prompts, so that its test figure stays honest.
+
+    Only settings with all their seeds count, unless there is none; the first of equals.
+    """
+    whole = [row for row in rows if not row.num_failed] or list(rows)
+    if any(row.dev_success is None for row in whole):
+        return max(whole, key=lambda row: row.success.value, default=None)
+    return max(whole, key=lambda row: row.objective, default=None)
+
+
+def table(rows: Sequence[SettingResult], *, failed: Mapping[str, str]) -> str:
+    """The rows in Markdown, the best marked, and below them the points that failed.
+
+    Args:
+        rows: Of every setting.
+        failed: Why, by the name of the point.
+    """
+    best = best_of(rows)
+    text = markdown(HEADER, [_cells(row, is_best=row is best) for row in rows])
+    lines = [f"{name} failed: {reason}" for name, reason in failed.items()]
+    return "\n\n".join([text, *lines]) + "\n"
+
+
+def _cells(row: SettingResult, *, is_best: bool) -> tuple[str, ...]:
+    unique = [point.unique_probes for point in row.points if point.unique_probes is not None]
+    return (
+        row.name + (" (best)" if is_best else ""),
+        f"{len(row.points)}" + (f" of {len(row.points) + row.num_failed}" * bool(row.num_failed)),
+        row.success.spelled(),
+        row.lift.spelled("+.3f"),
+        "" if row.dev_success is None else f"{row.dev_success:.3f}",
+        f"{fmean(unique):.2f}" if unique else "",
+        f"{sum(point.seconds for point in row.points):.0f}",
+    )

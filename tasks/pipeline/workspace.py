@@ -1,0 +1,76 @@
+"""Workspaces: folders with the project's code and parameters, in which stages run beside it.
+
+A workspace is the project as a source archive gives it, with no git of its own. It shares the DVC
+cache of the project it was copied from, so that a stage that ran in one is restored in another.
+"""
+
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from astra_core.files import write_text
+
+FOLDERS = ("astra_core", "flows", "params", "plugins", "tasks")
+COPIED = (
+    *FOLDERS,
+    *("dvc.yaml", "params.yaml", "pyproject.toml", "prefect.yaml", "requirements.lock"),
+    *(".dvcignore", ".gitignore", ".dvc/config"),
+)
+"""What stages need of the project, beside the files that params.yaml names; some of it can miss."""
+_BULKY = 2**20  # bytes; larger files of params.yaml are linked, where the disk can
+_SHARED = """\
+# A workspace of astra: no git holds it, and its outputs are kept with the project's.
+[core]
+    no_scm = true
+[cache]
+    dir = {cache}
+"""
+
+
+def copy_project(root: Path, folder: Path, *, inputs: Iterable[Path] = ()) -> None:
+    """Fills a folder with what stages need.
+
+    Args:
+        root: The project's folder.
+        folder: There, and empty.
+        inputs: That params.yaml names; what is outside of the project stays there.
+    """
+    for name in COPIED:
+        if (root / name).exists():
+            _copy(root / name, folder / name)
+    for path in inputs:
+        if not path.is_absolute() and ".." not in path.parts and not (folder / path).exists():
+            _copy(root / path, folder / path)
+
+
+def share_cache(root: Path, folder: Path) -> None:
+    """Makes the project's DVC cache that of the workspace, named relative to it.
+
+    Args:
+        root: The project's folder.
+        folder: The workspace.
+    """
+    cache = os.path.relpath(root.resolve() / ".dvc" / "cache", folder.resolve() / ".dvc")
+    write_text(_SHARED.format(cache=Path(cache).as_posix()), folder / ".dvc" / "config.local")
+
+
+def _copy(source: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, place, ignore=ignored, copy_function=_copy_or_link)
+    else:
+        _copy_or_link(source, place)
+
+
+def _copy_or_link(source: str | Path, place: str | Path) -> None:
+    """A link where the file is bulky: weights are replaced by another file, not written to."""
+    if Path(source).stat().st_size > _BULKY and Path(source).suffix == ".safetensors":
+        try:
+            os.link(source, place)
+        except OSError:  # another disk, or one without links
+            pass
+        else:
+            return
+    shutil.copy2(source, place)

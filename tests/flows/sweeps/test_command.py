@@ -1,0 +1,40 @@
+import shutil
+from pathlib import Path
+
+import pytest
+from sweep_results import result
+
+from flows.cli import run_command
+from flows.sweeps.points import make_points
+from tasks.records.reports import write_record
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch, restored):
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    return tmp_path
+
+
+def test_a_dry_run_lists_the_points_and_runs_none(project, capsys):
+    (point,) = make_points([("training.lr=1e-4",)], (0,))
+    write_record(result(point.setting, 0, key=point.key), point.result)
+    before = sorted(project.rglob("*"))
+
+    assert 0 == run_command(["sweep", "--set", "training.lr=1e-4,2e-4", "--dry-run"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [
+        "finished     training.lr=1e-4 seed=0",
+        "would run    training.lr=2e-4 seed=0",
+        "2 points; nothing has run",
+    ] == lines
+    assert before == sorted(path for path in project.rglob("*") if ".astra" not in path.parts)
+
+
+def test_a_mistake_is_one_line(project, capsys):
+    assert 2 == run_command(["sweep", "--set", "training.lr", "--dry-run"])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--set must read section.key=value,value" in line
