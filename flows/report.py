@@ -1,4 +1,4 @@
-"""What a person reads of a version: ``astra report``, and the page that a run shows first."""
+"""What a person reads of one version, or of two: ``astra report`` and ``astra compare``."""
 
 import json
 import webbrowser
@@ -24,6 +24,7 @@ _OPEN = Annotated[bool, typer.Option("--open", help="Show it in the browser.")]
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
     app.command()(report)
+    app.command()(compare)
 
 
 def report(
@@ -48,6 +49,32 @@ def report(
     else:
         name = f"report_{material.lineage.summary.version}" if version else "report"
         leave_page(html_page(material), FOLDER / f"{name}.html", opened=opened)
+
+
+def compare(
+    first: Annotated[str, _WANTED],
+    second: Annotated[str, _WANTED],
+    opened: _OPEN = False,
+    as_html: Annotated[bool, typer.Option("--html", help="Write a page.")] = False,
+    as_json: _AS_JSON = False,
+) -> None:
+    """Show two versions side by side, with differences paired by prompt."""
+    from tasks.machine.console import say
+    from tasks.report.comparison import side_by_side
+    from tasks.report.material import read_material
+    from tasks.report.page_of_two import html_of_two, markdown_of_two
+    from tasks.tracking.store import store_errors
+
+    with store_errors():
+        client, name = registry(), model_name()
+        found = side_by_side(*(read_material(client, name, own) for own in (first, second)))
+    if as_json:
+        say(json.dumps(found.record(), indent=2))
+    elif as_html or opened:
+        numbers = (own.lineage.summary.version for own in (found.first, found.second))
+        leave_page(html_of_two(found), FOLDER / f"compare_{'_'.join(numbers)}.html", opened=opened)
+    else:
+        say(markdown_of_two(found).rstrip())
 
 
 def leave_page(page: str, path: Path, *, opened: bool) -> None:

@@ -25,23 +25,13 @@ _SHORT = 16
 
 def html_page(material: Material) -> str:
     """The whole report; every text is escaped, and nothing is loaded from anywhere."""
-    page = _templates().get_template("report.html.j2")
+    page = templates().get_template("report.html.j2")
     return page.render(**_told(material), charts=pictures(material), findings=material.findings)
 
 
 def markdown_page(material: Material) -> str:
     """The report without pictures and findings, for a terminal or a merge request."""
-    return _templates().get_template("report.md.j2").render(**_told(material))
-
-
-def render(name: str, **told: Any) -> str:
-    """A page of another kind in the same frame.
-
-    Args:
-        name: Of the template.
-        told: What it shows.
-    """
-    return _templates().get_template(name).render(**told)
+    return templates().get_template("report.md.j2").render(**_told(material))
 
 
 def stamp(material: Material) -> str:
@@ -69,7 +59,8 @@ def _told(material: Material) -> dict[str, Any]:
     }
 
 
-def _templates() -> "Environment":
+def templates() -> "Environment":
+    """The templates of the pages; those of HTML escape whatever they are given."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     return Environment(

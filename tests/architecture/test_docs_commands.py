@@ -44,6 +44,7 @@ RUN_ELSEWHERE = {
     "astra report": ("tests/flows/test_report.py", "report"),
     "astra serve": ("tests/flows/test_serving.py", '"serve"'),
     "astra serve-jobs": ("tests/flows/test_serving.py", '"serve-jobs"'),
+    "astra compare": ("tests/flows/test_report.py", "compare"),
     "astra trial": ("tests/flows/test_trial.py", "flows.cli"),
     "astra sweep": ("tests/flows/sweeps/test_command.py", "sweep"),
     "astra tune-lr": ("tests/flows/test_tuning.py", "tune-lr"),

@@ -56,3 +56,13 @@ def test_without_a_receipt_the_candidate_is_meant(project):
     (project / "reports/registration.json").unlink()
 
     assert "attacker version 1" in _shown("report", "--md")
+
+
+def test_two_versions_are_compared_in_text_json_or_a_page(project):
+    write_project(project)
+    register()
+
+    assert "chance alone could explain" in _shown("compare", "1", "candidate")
+    assert "" == json.loads(_shown("compare", "1", "1", "--json"))["obstacle"]
+    assert "reports/compare_1_1.html\n" == _shown("compare", "1", "1", "--html")
+    assert "Paired differences" in (project / "reports/compare_1_1.html").read_text("utf-8")

@@ -1,0 +1,204 @@
+"""Two versions side by side: figures, paired differences by prompt, and what was done otherwise.
+
+Differences are paired: both attackers met the same prompts, so each prompt gives one difference.
+Where two examinations were not the same, nothing is subtracted, and the page says why.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pandas as pd
+
+from astra_core.errors import DataError
+from astra_core.metrics.statistics import Interval
+from tasks.promotion.gate import Comparison, compare
+from tasks.report.material import Material
+
+PAIRED = {
+    "success_rate": "Attack success",
+    "clean_success_rate": "Clean attack success",
+    "first_turn_success_rate": "First-turn success",
+    "attempt_success_rate": "Success of a reply",
+    "score_mean": "Mean score",
+}
+_FIGURES = {
+    "attack_success_rate": "Attack success",
+    "clean_attack_success_rate": "Clean attack success",
+    "score_mean": "Mean score",
+    "unique_probes": "Unique probes",
+    "distinct_2": "Distinct-2",
+    "strategies": "Strategies among hits",
+    "probe_perplexity": "Perplexity of probes",
+    "kl_nats": "KL, nats per probe",
+    "reward_mean": "Reward",
+}
+# What an examination depends on beside its prompts.
+_EXAMINED = ("system.", "evaluation.", "reward.", "prompts.", "models.target.")
+_NUM_RESAMPLES = 10_000
+_SHORT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing of both versions."""
+
+    label: str
+    first: str
+    second: str
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How much more the second has of a rate than the first, prompt by prompt."""
+
+    label: str
+    found: Comparison
+
+    @property
+    def spelled(self) -> str:
+        """The difference with its interval, in percentage points."""
+        ends = (100 * end for end in (self.found.low, self.found.high))
+        low, high = ends
+        return f"{100 * self.found.gain:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided, of Student's t over prompts."""
+        above = self.found.test.p_value()
+        return min(1.0, 2 * min(above, 1 - above))
+
+
+@dataclass(frozen=True, slots=True)
+class SideBySide:
+    """Two versions.
+
+    Attributes:
+        first: That is subtracted.
+        second: From which it is.
+        obstacle: Why nothing is subtracted; empty where it is.
+        differences: By prompt; none where there is an obstacle.
+        figures: Of both, as they were registered.
+        settings: Keys of params.yaml that differ.
+    """
+
+    first: Material
+    second: Material
+    obstacle: str
+    differences: tuple[Difference, ...]
+    figures: tuple[Row, ...]
+    settings: tuple[Row, ...]
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "first": _identity(self.first),
+            "second": _identity(self.second),
+            "obstacle": self.obstacle,
+            "differences": {
+                each.label: {**each.found.to_record(), "p_value": each.p_value}
+                for each in self.differences
+            },
+            "figures": [asdict(row) for row in self.figures],
+            "settings": [asdict(row) for row in self.settings],
+        }
+
+
+def side_by_side(first: Material, second: Material) -> SideBySide:
+    """Both versions, with what may be subtracted subtracted."""
+    settings = tuple(_settings(first.params, second.params))
+    obstacle = _obstacle(first, second, settings)
+    differences: tuple[Difference, ...] = ()
+    if not obstacle:
+        try:
+            differences = tuple(_differences(first, second))
+        except DataError as error:
+            obstacle = str(error)
+    return SideBySide(first, second, obstacle, differences, tuple(_rows(first, second)), settings)
+
+
+def verdict(found: SideBySide) -> str:
+    """What the paired difference in success says, or why there is none."""
+    if found.obstacle:
+        return f"Not comparable: {found.obstacle}."
+    success = next((each for each in found.differences if each.label == "Attack success"), None)
+    if success is None:
+        return "Neither has rates by prompt."
+    first, second = found.first.name, found.second.name
+    if success.found.low <= 0 <= success.found.high:
+        said = f"Whether {second} or {first} succeeds more often, chance alone could explain"
+    else:
+        word = "more" if success.found.gain > 0 else "less"
+        said = f"{second} succeeds {word} often than {first}"
+    return (
+        f"{said}: difference {success.spelled} percentage points, {success.found.confidence:.0%} "
+        f"interval over {success.found.num_prompts} prompts, p {success.p_value:.2g}."
+    )
+
+
+def _obstacle(first: Material, second: Material, settings: tuple[Row, ...]) -> str:
+    if first.examination == second.examination:
+        return ""
+    keys = " and ".join(own.examination[:_SHORT] for own in (first, second))
+    named = [row.label for row in settings if row.label.startswith(_EXAMINED)]
+    why = f" ({', '.join(named[:5])} differ)" if named else ""
+    return f"they were examined differently, {keys}{why}"
+
+
+def _differences(first: Material, second: Material) -> Iterator[Difference]:
+    told = first.params.get("evaluation", {})
+    tables = [_attacker(own.table) for own in (second, first)]
+    for column, label in PAIRED.items():
+        if all(column in table.columns for table in tables):
+            found = compare(
+                *tables,
+                confidence=first.evaluation.confidence,
+                num_resamples=int(told.get("num_resamples", _NUM_RESAMPLES)),
+                column=column,
+            )
+            yield Difference(label, found)
+
+
+def _attacker(table: pd.DataFrame) -> pd.DataFrame:
+    return table.loc[table["role"] == "attacker"]
+
+
+def _rows(first: Material, second: Material) -> Iterator[Row]:
+    for name, label in _FIGURES.items():
+        own = [_spelled(each.evaluation.attacker.get(name)) for each in (first, second)]
+        if any(own):
+            yield Row(label, own[0], own[1])
+    lifts = [each.evaluation.lift.spelled("+.3f") for each in (first, second)]
+    yield Row("Gain over the untrained", lifts[0], lifts[1])
+    for label, told in {
+        "Updates": [str(each.training.optimizer_steps) for each in (first, second)],
+        "Decision": [each.lineage.summary.decision or "none" for each in (first, second)],
+        "Examination": [each.examination[:_SHORT] for each in (first, second)],
+        "Weights": [each.lineage.checkpoint_digest[:_SHORT] for each in (first, second)],
+        "Code": [each.lineage.code.get("git.commit", "")[:_SHORT] for each in (first, second)],
+    }.items():
+        yield Row(label, told[0], told[1])
+
+
+def _spelled(figure: Interval | float | None) -> str:
+    if figure is None:
+        return ""
+    return figure.spelled() if isinstance(figure, Interval) else f"{figure:.3f}"
+
+
+def _settings(first: Mapping[str, Any], second: Mapping[str, Any]) -> Iterator[Row]:
+    from tasks.tracking.values import flattened
+
+    ours, theirs = dict(flattened(first)), dict(flattened(second))
+    for key in sorted({*ours, *theirs}):
+        if ours.get(key) != theirs.get(key):
+            yield Row(key, ours.get(key, ""), theirs.get(key, ""))
+
+
+def _identity(material: Material) -> dict[str, str]:
+    summary = material.lineage.summary
+    return {
+        "version": summary.version,
+        "run_id": summary.run_id,
+        "examination": material.examination,
+    }

@@ -1,0 +1,23 @@
+"""Two versions on one page: HTML that needs nothing beside it, or Markdown."""
+
+from typing import Any
+
+from tasks.report.comparison import SideBySide, verdict
+from tasks.report.page import templates
+from tasks.report.pictures import pictures_of_two
+
+
+def html_of_two(found: SideBySide) -> str:
+    """Two versions on one page, as ``html_page`` has one."""
+    page = templates().get_template("compare.html.j2")
+    return page.render(**_of_two(found), charts=pictures_of_two(found.first, found.second))
+
+
+def markdown_of_two(found: SideBySide) -> str:
+    """Two versions without pictures and findings."""
+    return templates().get_template("compare.md.j2").render(**_of_two(found))
+
+
+def _of_two(found: SideBySide) -> dict[str, Any]:
+    title = f"{found.first.name} and {found.second.name}"
+    return {"title": title, "found": found, "verdict": verdict(found)}
