@@ -14,8 +14,8 @@ from prefect.tasks import exponential_backoff
 from astra_core.files import read_json
 from flows.orchestration.reports import publish_page
 from flows.orchestration.stages import can_pass, run_to_state
+from flows.preparation import usable_params
 from flows.servers.processes import stage_command
-from flows.training import usable_params
 from tasks.machine.console import complain
 from tasks.promotion.reevaluation import FOLDER, NAME, Reevaluation
 

@@ -1,11 +1,14 @@
-"""``--set training.lr=1e-4`` and ``--preset NAME``: params.yaml changed in place, checked first.
+"""``--set training.lr=1e-4`` and ``--preset NAME``: values for one run, or for params.yaml.
 
-Comments are kept. A preset is a file ``params/NAME.yaml`` beside params.yaml: what it says is laid
-over params.yaml, key by key; a choice, which has a ``name``, replaces all of the old one.
+``overrides_of`` reads them for one run; ``change_params`` writes them into params.yaml, whose
+comments are kept. Both check the whole first. A preset is a file ``params/NAME.yaml`` beside
+params.yaml: what it says is laid over params.yaml, key by key; a choice, which has a ``name``,
+replaces all of the old one.
 """
 
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import excerpt
 from astra_core.files import write_text
 from tasks.params.checks import check_params
+from tasks.params.overlay import owner_of
 from tasks.params.schema import PARAMS_FILE, Params, read_record
 from tasks.params.yaml_files import check_yaml, load_yaml, read_yaml_text
 
@@ -37,11 +41,38 @@ def change_params(
         ConfigurationError: An assignment or the preset cannot be read, or params.yaml would not be
             usable.
     """
-    text, changes, params = _changed(assignments, path, preset)
-    check_params(params)
-    if changes:
-        write_text(text, path, is_shared=True)
-    return changes
+    changed = _changed(assignments, path, preset)
+    check_params(changed.params)
+    if changed.lines:
+        write_text(changed.text, path, is_shared=True)
+    return changed.lines
+
+
+def overrides_of(
+    assignments: Sequence[str], path: Path = PARAMS_FILE, *, preset: str | None = None
+) -> tuple[tuple[tuple[str, Any], ...], list[str]]:
+    """Pairs of dotted key and plain value that differ from params.yaml, and a line for each.
+
+    The file stays as it is.
+
+    Args:
+        assignments: Each ``section.key=value``, the value as YAML writes it.
+        path: The file.
+        preset: Of the folder ``params``, laid over the file before the assignments.
+
+    Raises:
+        ConfigurationError: An assignment or the preset cannot be read, or params.yaml would not be
+            usable.
+    """
+    changed = _changed(assignments, path, preset)
+    if changed.keys:
+        check_params(changed.params)
+    plain = load_yaml(changed.text, subject=str(path), way_out="see --set")
+    pairs = []
+    for key in dict.fromkeys(changed.keys):
+        owner, last = owner_of(plain, key)
+        pairs.append((key, owner[last]))
+    return tuple(pairs), changed.lines
 
 
 def changed_params(
@@ -69,7 +100,7 @@ def changed_params(
                 "read; change it with 'astra run --set' or in params.yaml"
             )
             raise ConfigurationError(msg)
-    return _changed(assignments, path)[2]
+    return _changed(assignments, path).params
 
 
 def planned_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> tuple[str, Params]:
@@ -82,8 +113,8 @@ def planned_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> tupl
     Raises:
         ConfigurationError: An assignment cannot be read, or is no value of its key.
     """
-    text, _, params = _changed(assignments, path)
-    return text, params
+    changed = _changed(assignments, path)
+    return changed.text, changed.params
 
 
 def presets(path: Path = PARAMS_FILE) -> tuple[str, ...]:
@@ -91,23 +122,44 @@ def presets(path: Path = PARAMS_FILE) -> tuple[str, ...]:
     return tuple(sorted(file.stem for file in (path.parent / PRESETS).glob("*.yaml")))
 
 
-def _changed(
-    assignments: Sequence[str], path: Path, preset: str | None = None
-) -> tuple[str, list[str], Params]:
-    """The new text of the file, a line for each change, and its parameters."""
+@dataclass(frozen=True, slots=True)
+class _Changed:
+    """What params.yaml would be with other values.
+
+    Attributes:
+        text: Of the file, comments kept.
+        keys: Dotted, of the values that differ.
+        lines: What differs, for a person.
+        params: The checked sections.
+    """
+
+    text: str
+    keys: list[str]
+    lines: list[str]
+    params: Params
+
+
+def _changed(assignments: Sequence[str], path: Path, preset: str | None = None) -> _Changed:
     # Without this check, tags and repeated keys would be kept.
     read_record(path)
     yaml = _round_trip_yaml()
     record = yaml.load(read_yaml_text(path))
-    changes = [] if preset is None else _lay_over(record, preset, path)
-    changes += [line for text in assignments if (line := _assign(record, text, yaml))]
+    keys = [] if preset is None else _lay_over(record, preset, path)
+    lines = []
+    if keys:
+        lines.append(f"preset '{preset}' ({PRESETS}/{preset}.yaml) sets {', '.join(keys)}")
+    for text in assignments:
+        line = _assign(record, text, yaml)
+        if line is not None:
+            keys.append(text.partition("=")[0].strip())
+            lines.append(line)
     text = _dumped(record, yaml)
     plain = load_yaml(text, subject=str(path), way_out="see --set")
-    return text, changes, Params.read(plain, where="")
+    return _Changed(text, keys, lines, Params.read(plain, where=""))
 
 
 def _lay_over(record: Any, preset: str, path: Path) -> list[str]:
-    """Lays a preset over ``record``; a line that says what it changed, none if nothing."""
+    """Lays a preset over ``record``; the keys whose values changed."""
     known = presets(path)
     if preset not in known:
         msg = (
@@ -120,8 +172,7 @@ def _lay_over(record: Any, preset: str, path: Path) -> list[str]:
     if not isinstance(found, Mapping):
         msg = f"{file} must hold keys of params.yaml, got {type(found).__name__}; see params.yaml"
         raise ConfigurationError(msg)
-    keys = list(_overlaid(record, found, ""))
-    return [f"preset '{preset}' ({PRESETS}/{preset}.yaml) sets {', '.join(keys)}"] if keys else []
+    return list(_overlaid(record, found, ""))
 
 
 def _overlaid(old: Any, new: Mapping[str, Any], place: str) -> Iterator[str]:
@@ -145,19 +196,12 @@ def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:
         msg = f"--set must read section.key=value, got {got}; as in --set training.lr=1e-4"
         raise ConfigurationError(msg)
     value = _value(key, written, yaml)
-    owner = record
-    for part in parts[:-1]:
-        if owner.get(part) is None:
-            owner[part] = {}
-        owner = owner[part]
-        if not isinstance(owner, dict):
-            msg = f"{key} must lead to a value, got one value at '{part}'; see params.yaml"
-            raise ConfigurationError(msg)
-    old = owner.get(parts[-1])
-    if parts[-1] in owner and old == value and isinstance(old, bool) == isinstance(value, bool):
+    owner, last = owner_of(record, key)
+    old = owner.get(last)
+    if last in owner and old == value and isinstance(old, bool) == isinstance(value, bool):
         return None
-    shown = _shown(old, yaml) if parts[-1] in owner else "not set"
-    owner[parts[-1]] = value
+    shown = _shown(old, yaml) if last in owner else "not set"
+    owner[last] = value
     return f"{key}: {shown} -> {_shown(value, yaml)}"
 
 

@@ -15,13 +15,15 @@ EVALUATION = Path("reports/evaluation.json")
 
 
 def run_summary(
-    decision: "PromotionDecision",
+    decision: "PromotionDecision | None",
     *,
     seconds: float,
     evaluation: Path = EVALUATION,
     receipt: Path = RECEIPT,
 ) -> list[str]:
-    """The lines that end ``astra run``."""
+    """The lines that end ``astra run``; without a decision, of a run of some steps, but one."""
+    if decision is None:
+        return ["", f"wall time      {duration(seconds)}"]
     lines = [""]
     if evaluation.is_file():
         lines += evaluation_lines(read_evaluation(evaluation))

@@ -4,10 +4,8 @@ A user sees the states Skipped, Completed, Failed and TimedOut, and the message 
 is the stage's own. Prefect caches nothing here: DVC decides whether an output is up to date.
 """
 
-import subprocess
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from prefect import task
@@ -16,34 +14,9 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from prefect.tasks import exponential_backoff
 
+from flows.attempts import SKIPPED, TIMED_OUT, StageOutcome, run_command, try_stage
 from flows.errors import PassingStageError, StageError, StageTimeoutError
-from flows.servers.processes import child_environment, run_group, stage_command
-from tasks.machine.console import complain, say
-from tasks.machine.environment import PRIVATE, QUIET, STEADY
-from tasks.pipeline import failures
-from tasks.pipeline.reproduction import is_current
-
-
-@dataclass(frozen=True, slots=True)
-class StageOutcome:
-    """How one stage of one flow run went."""
-
-    stage: str
-    state: str
-    seconds: float
-    attempts: int
-    message: str = ""
-    error: StageError | None = None
-
-    def checked(self) -> "StageOutcome":
-        """Itself, if the stage is done.
-
-        Raises:
-            StageError: The stage is not done; the message is the stage's own.
-        """
-        if self.error is not None:
-            raise self.error
-        return self
+from tasks.machine.console import say
 
 
 def run_stage(
@@ -88,11 +61,13 @@ def run_stage(
 
 def _run_once(name: str, *, timeout_s: float | None, force: bool) -> State[Any]:
     """The final state of one try; a failure with reasons is raised."""
-    if not force and is_current(name):
-        say(f"{name:<13}up to date")
-        return Completed(name="Skipped", message="DVC found no change.")
-    command = stage_command("tasks.pipeline.reproduction", name, *(["--force"] if force else []))
-    return run_to_state(name, command, timeout_s=timeout_s)
+    try:
+        state = try_stage(name, timeout_s=timeout_s, force=force)
+    except StageTimeoutError as error:
+        return _timed_out(error)
+    if state == SKIPPED:
+        return Completed(name=SKIPPED, message="DVC found no change.")
+    return Completed(message=f"Stage {name} is done.")
 
 
 def run_to_state(name: str, command: Sequence[str], *, timeout_s: float | None) -> State[Any]:
@@ -101,25 +76,15 @@ def run_to_state(name: str, command: Sequence[str], *, timeout_s: float | None) 
     Raises:
         StageError: The command failed; the message is its own.
     """
-    environment = child_environment({**PRIVATE, **QUIET, **STEADY})
-    failures.clear_failure(name)
     try:
-        status = run_group(command, environment=environment, timeout_s=timeout_s)
-    except subprocess.TimeoutExpired:
-        msg = f"stage {name} must end within {timeout_s:g} s; raise flow.timeouts_s in params.yaml"
-        complain(f"error: {msg}")
-        return Failed(name="TimedOut", message=msg, data=StageTimeoutError(msg))
-    if status != 0:
-        raise _failure(name, status)
+        run_command(name, command, timeout_s=timeout_s)
+    except StageTimeoutError as error:
+        return _timed_out(error)
     return Completed(message=f"Stage {name} is done.")
 
 
-def _failure(name: str, status: int) -> StageError:
-    """The error that a stage's process recorded."""
-    failure = failures.read_failure(name)
-    if failure is None:
-        return PassingStageError(f"stage {name} was cut off with exit status {status}")
-    return (PassingStageError if failure.retryable else StageError)(failure.message)
+def _timed_out(error: StageTimeoutError) -> State[Any]:
+    return Failed(name=TIMED_OUT, message=str(error), data=error)
 
 
 def can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:

@@ -25,6 +25,7 @@ from astra_core.config import (
 )
 from astra_core.errors import ConfigurationError
 from tasks.builtin.language_model import LanguageModelConfiguration
+from tasks.params.overlay import overlaid
 from tasks.params.seeds import Seeds
 from tasks.params.yaml_files import load_yaml, read_yaml_text
 
@@ -285,7 +286,11 @@ def read_record(path: Path = PARAMS_FILE) -> dict[str, Any]:
 def read_params(path: Path = PARAMS_FILE) -> Params:
     """The checked sections of params.yaml; plug-in options are ``tasks.params.checks``' business.
 
+    What holds for this run alone (``tasks.params.overlay``) stands in the place of the project's
+    own params.yaml.
+
     Raises:
         ConfigurationError: A key is unknown or missing, or a value has the wrong type or range.
     """
-    return Params.read(read_record(path), where="")
+    record = read_record(path)
+    return Params.read(overlaid(record) if path == PARAMS_FILE else record, where="")

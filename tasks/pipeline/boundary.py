@@ -27,6 +27,7 @@ from tasks.machine.thread_waits import set_thread_waits
 from tasks.params.checks import check_params
 from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
+from tasks.pipeline.durations import GROWING, note_duration
 from tasks.pipeline.order import find_stage, outside_inputs, watched_by
 from tasks.pipeline.precision import advise
 from tasks.pipeline.stage import Stage
@@ -64,7 +65,9 @@ def run_stage(
         with nullcontext() if show_trace else libraries_to(log), shown_by(progress):
             line = stage.run(params).summary()
         if not rank:
-            say(f"{name:<13}{line} ({time.monotonic() - started:.1f} s)")
+            seconds = time.monotonic() - started
+            say(f"{name:<13}{line} ({seconds:.1f} s)")
+            _note(name, seconds, params)
     except BaseException as error:  # noqa: BLE001 - the boundary; sys.exit(0) is no success
         if show_trace:
             # Who asks for it sees it in clear.
@@ -73,6 +76,16 @@ def run_stage(
             _write_trace(error, log)
         return _report(failures.plain(error), name, log, is_child=is_child)
     return 0
+
+
+def _note(name: str, seconds: float, params: Params) -> None:
+    """Remembers how long the stage took, for the next run's estimate."""
+    amount = 1.0
+    if name in GROWING:  # the others would load torch for it
+        from tasks.reporting.workload import replies_by_stage
+
+        amount = replies_by_stage(params)[name]
+    note_duration(name, seconds, amount=amount)
 
 
 def _tells_first() -> bool:

@@ -23,6 +23,7 @@ from tasks.machine.parents import end_group_with_parent
 from tasks.machine.privacy import keep_private
 from tasks.pipeline import failures
 from tasks.pipeline.dvc_files import set_aside_cut
+from tasks.pipeline.overlaid_dvc import show_overrides
 from tasks.pipeline.working_copy import prepare_dvc
 
 # Between two questions whether another run still holds the stage.
@@ -218,7 +219,7 @@ class _Log(logging.FileHandler):
 
 
 def _hush_dvc(log: Path | None = None) -> _Memory:
-    """Takes DVC's logs off the screen, into ``log`` if one is named."""
+    """Takes DVC's logs off the screen, into ``log`` if one is named, and shows it the overrides."""
     import dvc.logger
     import dvc.progress  # noqa: F401 - its logger decides on progress bars
 
@@ -232,6 +233,7 @@ def _hush_dvc(log: Path | None = None) -> _Memory:
         logger.handlers = list(handlers)
         logger.propagate = False
     logging.getLogger("dvc.progress").setLevel(logging.CRITICAL)
+    show_overrides()
     return memory
 
 

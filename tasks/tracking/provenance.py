@@ -1,9 +1,12 @@
 """Where a result came from: commit, package versions, DVC's names for it; nothing raises."""
 
+import json
 import os
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from tasks.params.overlay import overrides
 
 UNKNOWN = "unknown"
 _PACKAGES = (
@@ -42,6 +45,9 @@ def provenance(folder: Path = Path()) -> dict[str, str]:
     for name in _DVC_VARIABLES:
         if value := os.environ.get(name):
             tags[name.lower().replace("_", ".", 1)] = value
+    if values := overrides():
+        # Values that held for this run alone: the params.yaml of the commit lacks them.
+        tags["params.overrides"] = json.dumps(values)
     return tags
 
 

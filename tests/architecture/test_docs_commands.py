@@ -38,6 +38,7 @@ RUN_ELSEWHERE = {
     "astra promote": ("tests/tasks/promotion/test_decision.py", "promote_attacker"),
     "astra rollback": ("tests/tasks/promotion/test_decision.py", "rollback"),
     "astra calibrate": ("tests/flows/test_calibration.py", "calibrate"),
+    "astra validate": ("tests/flows/test_validating.py", "validate"),
     "astra history": ("tests/flows/test_chronicle.py", "history"),
     "astra champion": ("tests/flows/test_chronicle.py", "champion"),
     "astra lineage": ("tests/flows/test_chronicle.py", "lineage"),
@@ -132,7 +133,7 @@ def _parse_astra(words: list[str]) -> None:
 
     group: Any = typer.main.get_command(app)
     if words[0].startswith("--"):
-        assert {words[0]} <= {"--help", "--version"}
+        assert {words[0]} <= {"--help", "--version", "--install-completion"}
         return
     assert words[0] in group.commands
     group.commands[words[0]].make_context(words[0], words[1:])

@@ -1,9 +1,6 @@
 """The whole flow: refused before it starts, and once for real on a project of toy size."""
 
 import json
-import shutil
-import traceback
-from pathlib import Path
 
 import pytest
 from project import run_in
@@ -12,11 +9,8 @@ from shared import finished_project
 from astra_core.errors import ConfigurationError
 from flows.errors import StageError
 from flows.orchestration.reports import PipelineReport
-from flows.training import red_team_training, renew_pipeline, stage_runner, usable_params
+from flows.training import red_team_training, stage_runner
 from tasks.params.schema import Params
-from tasks.pipeline.order import render
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_unusable_params_stop_the_flow_before_any_stage(tmp_path, monkeypatch, prefect_server):
@@ -29,19 +23,6 @@ def test_unusable_params_stop_the_flow_before_any_stage(tmp_path, monkeypatch, p
     assert not (tmp_path / "dvc.yaml").exists()
 
 
-def test_what_a_plug_in_says_is_in_no_chain_that_prefect_logs(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "spoken.py").write_text("raise RuntimeError('you stupid idiot')\n", "utf-8")
-    Path("params.yaml").write_text("system: {scorer: {name: 'spoken:Scorer'}}\n", "utf-8")
-    with pytest.raises(ConfigurationError, match="scorer 'spoken:Scorer' must be imp") as refused:
-        usable_params()
-
-    logged = "".join(traceback.format_exception(refused.value))
-    assert "RuntimeError" in logged
-    assert "idiot" not in logged
-
-
 def test_a_stage_gets_the_limit_of_its_own_from_params(toy, in_flow):
     folder = toy("import time; time.sleep(60)")
     flow = {"retries": 0, "timeouts_s": {"toy": 3.0}}
@@ -52,20 +33,6 @@ def test_a_stage_gets_the_limit_of_its_own_from_params(toy, in_flow):
 
     assert ["TimedOut"] == [outcome.state for outcome in report.outcomes]
     assert not (folder / "out.txt").exists()
-
-
-def test_dvc_yaml_follows_the_files_that_params_name(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    prompts = {"source": "file", "path": "mine.txt"}
-    params = Params.model_validate_json(json.dumps({"prompts": prompts}))
-    shutil.copy(ROOT / "dvc.yaml", tmp_path)
-    renew_pipeline(params)
-
-    assert render(params=params) == Path("dvc.yaml").read_text(encoding="utf-8")
-    assert "mine.txt" in Path("dvc.yaml").read_text(encoding="utf-8")
-    assert "dvc.yaml     rewritten" in capsys.readouterr().out
-    renew_pipeline(params)
-    assert "" == capsys.readouterr().out
 
 
 @pytest.mark.slow

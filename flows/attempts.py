@@ -1,0 +1,86 @@
+"""One try of a stage, with or without Prefect: DVC decides whether it must run, a process runs it.
+
+Imports no Prefect. A failure that has reasons is raised with the stage's own words.
+"""
+
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flows.errors import PassingStageError, StageError, StageTimeoutError
+from flows.servers.processes import child_environment, run_group, stage_command
+from tasks.machine.console import complain, say
+from tasks.machine.environment import PRIVATE, QUIET, STEADY
+from tasks.pipeline import failures
+
+SKIPPED, COMPLETED, FAILED, TIMED_OUT = "Skipped", "Completed", "Failed", "TimedOut"
+
+
+@dataclass(frozen=True, slots=True)
+class StageOutcome:
+    """How one stage of one flow run went."""
+
+    stage: str
+    state: str
+    seconds: float
+    attempts: int
+    message: str = ""
+    error: StageError | None = None
+
+    def checked(self) -> "StageOutcome":
+        """Itself, if the stage is done.
+
+        Raises:
+            StageError: The stage is not done; the message is the stage's own.
+        """
+        if self.error is not None:
+            raise self.error
+        return self
+
+
+def try_stage(name: str, *, timeout_s: float | None, force: bool) -> str:
+    """``Skipped`` where DVC finds the stage up to date, ``Completed`` where it ran.
+
+    Args:
+        name: A stage of dvc.yaml.
+        timeout_s: Limit of the try.
+        force: Run it even if DVC finds it up to date.
+
+    Raises:
+        StageError: It failed; the message is its own.
+    """
+    from tasks.pipeline.reproduction import is_current
+
+    if not force and is_current(name):
+        say(f"{name:<13}up to date")
+        return SKIPPED
+    command = stage_command("tasks.pipeline.reproduction", name, *(["--force"] if force else []))
+    run_command(name, command, timeout_s=timeout_s)
+    return COMPLETED
+
+
+def run_command(name: str, command: Sequence[str], *, timeout_s: float | None) -> None:
+    """Returns when a command that leaves its failures under ``name`` has succeeded.
+
+    Raises:
+        StageTimeoutError: It was stopped at its limit.
+        StageError: It failed; the message is its own.
+    """
+    environment = child_environment({**PRIVATE, **QUIET, **STEADY})
+    failures.clear_failure(name)
+    try:
+        status = run_group(command, environment=environment, timeout_s=timeout_s)
+    except subprocess.TimeoutExpired:
+        msg = f"stage {name} must end within {timeout_s:g} s; raise flow.timeouts_s in params.yaml"
+        complain(f"error: {msg}")
+        raise StageTimeoutError(msg) from None
+    if status != 0:
+        raise _failure(name, status)
+
+
+def _failure(name: str, status: int) -> StageError:
+    """The error that a stage's process recorded."""
+    failure = failures.read_failure(name)
+    if failure is None:
+        return PassingStageError(f"stage {name} was cut off with exit status {status}")
+    return (PassingStageError if failure.retryable else StageError)(failure.message)

@@ -1,0 +1,60 @@
+"""Commands about who is champion: decide again, go back, examine once more."""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+fresh_seed = partial(typer.Option, min=0, max=2**62)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (promote, rollback, reevaluate):
+        app.command()(command)
+
+
+def promote() -> None:
+    """Decide about the registered candidate again."""
+    from flows.servers.environment import quiet_run
+    from tasks.machine.console import say
+
+    with quiet_run():
+        from flows.promotion import promotion
+
+        say(promotion().summary())
+
+
+def rollback() -> None:
+    """Make the previous champion champion again."""
+    from tasks.machine.console import quiet_libraries, say
+    from tasks.params.schema import read_params
+    from tasks.promotion.decision import rollback as roll_back
+    from tasks.records.receipt import RECEIPT
+    from tasks.report.publish import renew_report
+
+    quiet_libraries()
+    found = roll_back(read_params().registration.model_name)
+    say(found.summary())
+    if found.withdrawn_version:
+        renew_report(found.model_name, found.withdrawn_version, receipt=RECEIPT)
+
+
+def reevaluate(
+    seed: Annotated[int | None, fresh_seed(help="Of the fresh prompts; default: today.")] = None,
+    file: Annotated[Path | None, typer.Option(help="Prompts from a file instead.")] = None,
+) -> None:
+    """Evaluate the champion on prompts it has never seen."""
+    if file is not None and not file.is_file():
+        from astra_core.errors import ConfigurationError
+
+        msg = f"--file must name a file of prompts, got {file}; there is none"
+        raise ConfigurationError(msg)
+    from flows.servers.environment import quiet_run
+
+    with quiet_run():
+        from flows.reevaluation import champion_reevaluation
+
+        # Its process has already printed the error.
+        champion_reevaluation(seed=seed, file=file, return_state=True).result()

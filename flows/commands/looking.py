@@ -1,0 +1,66 @@
+"""Commands that look and change nothing: the project, this machine, what was said."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (check, doctor, render, status, validate, examples):
+        app.command()(command)
+
+
+def check() -> None:
+    """Check all of params.yaml; loads no weights."""
+    _run_tasks("--check")
+
+
+def doctor() -> None:
+    """List what would stop a run on this machine."""
+    _run_tasks("--doctor")
+
+
+def render(
+    check: Annotated[bool, typer.Option(help="Only compare.")] = False,
+) -> None:
+    """Write dvc.yaml from the stages' signatures."""
+    _run_tasks("--render", *(["--check"] if check else []))
+
+
+def _run_tasks(*arguments: str) -> None:
+    from tasks.__main__ import main as run_tasks
+
+    raise typer.Exit(run_tasks(arguments))
+
+
+def status() -> None:
+    """Show which stages would run and who is champion."""
+    from flows.status import status_lines
+    from tasks.machine.console import say
+
+    for line in status_lines():
+        say(line)
+
+
+def validate(
+    file: Annotated[Path, typer.Argument(help="Prompts: json, jsonl, csv, txt or parquet.")],
+    dev: Annotated[Path | None, typer.Option(help="Prompts of the dev split, for leaks.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Check a file of prompts line by line, as the first two stages would; changes nothing."""
+    from flows.validating import validate_file
+
+    validate_file(file, dev, as_json=as_json)
+
+
+def examples(
+    reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
+    count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many turns.")] = 10,
+) -> None:
+    """Show the turns of the last evaluation that scored highest, masked."""
+    from tasks.machine.console import say
+    from tasks.reporting.examples import read_examples
+
+    say(read_examples(count=count, is_revealed=reveal))

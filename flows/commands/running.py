@@ -1,0 +1,137 @@
+"""``astra run`` and ``astra resume``: the pipeline from prompts to the promotion decision."""
+
+import time
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from flows.requests import RunRequest
+    from tasks.promotion.decision import PromotionDecision
+
+BANNER = (
+    "Astra trains an attacker to provoke offensive replies from a language model.\n"
+    "Content warning: rollouts hold such text; reports and logs mask it."
+)
+
+
+class Engine(StrEnum):
+    """What runs the stages."""
+
+    PREFECT = "prefect"
+    LOCAL = "local"
+
+
+def steps_that_begin_with(incomplete: str) -> list[str]:
+    """What a shell completes a step with."""
+    from flows.requests import STEPS
+
+    return [name for name in STEPS if name.startswith(incomplete)]
+
+
+_STEP = {"metavar": "STEP", "autocompletion": steps_that_begin_with}
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    app.command()(run)
+
+
+def run(
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="For this run alone; repeatable."),
+    ] = None,
+    save: Annotated[
+        bool, typer.Option("--save", help="Write --set and --preset into params.yaml first.")
+    ] = False,
+    preset: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Lay params/NAME.yaml over params.yaml for this run."),
+    ] = None,
+    force: Annotated[bool, typer.Option(help="Also run stages that are up to date.")] = False,
+    only: Annotated[str | None, typer.Option("--only", help="This step alone.", **_STEP)] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", help="Begin with this step.", **_STEP)
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="End after this step.", **_STEP)] = None,
+    warm_start: Annotated[
+        str | None,
+        typer.Option(metavar="VERSION", help="Train on from a version: champion, or a number."),
+    ] = None,
+    engine: Annotated[
+        Engine, typer.Option(help="Without Prefect: local. No server, and nothing on its pages.")
+    ] = Engine.PREFECT,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would run, why and how long; run nothing.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --dry-run: print one JSON object.")
+    ] = False,
+) -> None:
+    """Run the pipeline from prompts to the promotion decision; skip what is up to date."""
+    from dataclasses import replace
+
+    from astra_core.errors import ConfigurationError
+    from flows.requests import RunRequest
+    from flows.settings import change_params, overrides_of
+    from tasks.machine.console import say
+
+    started = time.monotonic()
+    asked = RunRequest(only=only, start=start, end=end, force=force)
+    if as_json and not dry_run:
+        msg = "--json must stand with --dry-run, got it alone; see 'astra status --json'"
+        raise ConfigurationError(msg)
+    if dry_run:
+        from flows.planning import show_plan
+
+        pairs, _ = overrides_of(assignments or [], preset=preset)
+        show_plan(replace(asked, overrides=pairs), as_json=as_json)
+        return
+    say(BANNER)
+    if save:
+        for line in change_params(assignments or [], preset=preset):
+            say(f"params.yaml    {line}")
+    else:
+        pairs, lines = overrides_of(assignments or [], preset=preset)
+        for line in lines:
+            say(f"this run       {line}")
+        asked = replace(asked, overrides=pairs)
+    finish(asked, warm_start=warm_start, engine=engine, started=started)
+
+
+def finish(
+    request: "RunRequest", *, warm_start: str | None, engine: Engine, started: float
+) -> None:
+    """Runs the pipeline and prints what came of it."""
+    decision = _decision(request, warm_start=warm_start, engine=engine)
+    from flows.summary import run_summary
+    from tasks.machine.console import say
+
+    for line in run_summary(decision, seconds=time.monotonic() - started):
+        say(line)
+
+
+def _decision(
+    request: "RunRequest", *, warm_start: str | None, engine: Engine
+) -> "PromotionDecision | None":
+    from flows.local_engine import confirmed, run_locally
+
+    if engine is Engine.LOCAL:
+        return run_locally(request, warm_start=warm_start)
+    if warm_start is None and (decision := confirmed(request)) is not None:
+        return decision
+    from flows.servers.environment import quiet_run
+
+    with quiet_run():
+        from flows.training import red_team_training
+
+        return red_team_training(
+            force=request.force,
+            warm_start=warm_start,
+            overrides=request.values,
+            only=request.only,
+            start=request.start,
+            end=request.end,
+        )

@@ -1,0 +1,56 @@
+"""Commands that serve the pages and run what is scheduled."""
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from flows.serving import serve, serve_jobs
+
+port = partial(typer.Option, min=1, max=65_535)
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (ui, deploy, worker, serve, serve_jobs):
+        app.command()(command)
+
+
+def ui(
+    prefect_port: Annotated[int, port(help="Of Prefect's pages.")] = 4200,
+    mlflow_port: Annotated[int, port(help="Of MLflow's pages.")] = 5000,
+    worker: Annotated[bool, typer.Option(help="Also run what is scheduled.")] = False,
+    detach: Annotated[bool, typer.Option(help="Leave them running.")] = False,
+    stop: Annotated[bool, typer.Option(help="Stop those left running.")] = False,
+    login: Annotated[bool, typer.Option(help="Print the link that logs a browser in.")] = False,
+    env: Annotated[bool, typer.Option(help="Print shell variables for 'prefect'.")] = False,
+) -> None:
+    """Serve Prefect's and MLflow's pages on this machine, until Ctrl-C."""
+    from flows.servers.pages import serve_pages, stop_pages, tell_environment, tell_login
+
+    if stop:
+        stop_pages()
+    elif login:
+        tell_login()
+    elif env:
+        tell_environment()
+    else:
+        serve_pages(
+            prefect_port=prefect_port, mlflow_port=mlflow_port, worker=worker, detach=detach
+        )
+
+
+def deploy() -> None:
+    """Register the schedules of prefect.yaml with the running Prefect server."""
+    from flows.orchestration.deployment import deploy_all
+    from tasks.machine.console import say
+
+    for line in deploy_all():
+        say(line)
+
+
+def worker() -> None:
+    """Run what is scheduled, until Ctrl-C."""
+    from flows.orchestration.deployment import run_worker
+
+    raise typer.Exit(run_worker())

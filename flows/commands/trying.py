@@ -1,0 +1,58 @@
+"""Commands that try something small before a long run."""
+
+from typing import Annotated
+
+import typer
+
+from flows.calibration import calibrate
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the commands."""
+    for command in (trial, calibrate, tune_lr):
+        app.command()(command)
+
+
+def trial(
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="As if params.yaml said so; repeatable."),
+    ] = None,
+    reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
+    price: Annotated[
+        float | None,
+        typer.Option("--price-per-million-tokens", min=0.0, help="Of the target's tokens."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Try one batch and estimate the whole run; changes nothing."""
+    from flows.trial import try_batch
+
+    try_batch(assignments or [], price=price, is_revealed=reveal, as_json=as_json)
+
+
+def tune_lr(
+    assignments: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="As if params.yaml said so; repeatable."),
+    ] = None,
+    lowest: Annotated[float, typer.Option(help="Rate to begin with.")] = 1e-5,
+    highest: Annotated[float, typer.Option(help="Rate to end with.")] = 3e-3,
+    count: Annotated[int, typer.Option(max=100, help="How many rates.")] = 6,
+    target: Annotated[
+        float | None,
+        typer.Option("--target-nats", min=1e-6, help="How far an experience may move a probe."),
+    ] = None,
+    save: Annotated[bool, typer.Option("--save", help="Write it to params.yaml.")] = False,
+) -> None:
+    """Try learning rates on one experience each and suggest one; writes nothing."""
+    from flows.tuning import tune_rate
+
+    tune_rate(
+        assignments or [],
+        lowest=lowest,
+        highest=highest,
+        count=count,
+        target=target,
+        is_saved=save,
+    )

@@ -1,0 +1,149 @@
+"""A run without Prefect: the same stages, limits, retries and decision, in this process alone.
+
+Nothing is shown on Prefect's pages and no server is started.
+"""
+
+import random
+import time
+from typing import TYPE_CHECKING
+
+from astra_core.errors import AstraError
+from flows.attempts import FAILED, TIMED_OUT, StageOutcome, try_stage
+from flows.errors import PassingStageError, StageError, StageTimeoutError
+from flows.preparation import params_checked_before, renew_pipeline, usable_params
+from flows.registry import is_registered
+from flows.requests import STEPS, RunRequest
+from flows.steps import StageRunner, run_stages, values_of
+from flows.warm_start import begin_from
+from tasks.machine.console import quiet_libraries, say
+from tasks.machine.environment import set_environment
+from tasks.params.overlay import laid_over
+from tasks.params.schema import FlowConfiguration, Params
+from tasks.pipeline.names import STAGE_NAMES
+from tasks.pipeline.order import drift
+from tasks.pipeline.reproduction import changes
+from tasks.records.receipt import RECEIPT
+from tasks.tracking.errors import StoreError
+
+if TYPE_CHECKING:
+    from tasks.promotion.decision import PromotionDecision
+
+STORE_TRIES = 3
+STORE_DELAY_S = 2.0
+
+
+def confirmed(request: RunRequest) -> "PromotionDecision | None":
+    """The decision of a run that finds every stage up to date; nothing where it is to run.
+
+    It needs neither a Prefect server of its own nor torch, which take longer than all the rest. If
+    there is a server that shows runs, the run is to be shown there. What cannot be found out here,
+    the run itself finds out and tells.
+
+    Raises:
+        TrackingError: The registry did not answer.
+    """
+    from flows.servers.addresses import api_url
+
+    if request.force or request.steps != STEPS:
+        return None
+    try:
+        with laid_over(request.values):
+            params = params_checked_before() if api_url() is None else None
+            if params is None or drift(params=params) is not None or changes():
+                return None
+    except AstraError:
+        return None
+    set_environment(params)
+    quiet_libraries()
+    if not is_registered():
+        return None
+    with values_of(request):
+        for name in STAGE_NAMES:
+            say(f"{name:<13}up to date")
+        return _decide(params, renews=False)
+
+
+def run_locally(
+    request: RunRequest, *, warm_start: str | None = None
+) -> "PromotionDecision | None":
+    """The decision, or nothing where none was asked for.
+
+    Args:
+        request: What is asked for.
+        warm_start: As ``flows.training`` has it.
+
+    Raises:
+        ConfigurationError: params.yaml cannot be used; nothing has run.
+        StageError: A stage failed; the message is the stage's own.
+    """
+    with values_of(request):
+        params = usable_params()
+        if warm_start is not None and begin_from(warm_start, params):
+            params = usable_params()
+        renew_pipeline(params)
+        run_stages(request, local_runner(params.flow))
+        return _decide(params) if request.decides else None
+
+
+def local_runner(limits: FlowConfiguration) -> StageRunner:
+    """A function that runs a stage here, under these limits."""
+
+    def run(name: str, /, *, force: bool = False) -> StageOutcome:
+        return run_stage(name, limits, force=force).checked()
+
+    return run
+
+
+def run_stage(name: str, limits: FlowConfiguration, *, force: bool = False) -> StageOutcome:
+    """How the stage went after its last try; never raises for a failed stage.
+
+    The pause before another try doubles and, as in Prefect's engine, is drawn between nothing and
+    twice itself.
+    """
+    timeout_s = limits.timeouts_s.get(name, limits.timeout_s)
+    started, attempts = time.monotonic(), 0
+    while True:
+        attempts += 1
+        try:
+            state, error = try_stage(name, timeout_s=timeout_s, force=force), None
+        except StageError as failed:
+            state, error = _state_of(failed), failed
+        if not isinstance(error, PassingStageError) or attempts > limits.retries:
+            break
+        pause = limits.retry_delay_s * 2 ** (attempts - 1)
+        time.sleep(random.uniform(0.0, 2.0 * pause))
+        say(f"{name:<13}try {attempts + 1} of {limits.retries + 1}")
+    seconds = round(time.monotonic() - started, 2)
+    message = "" if error is None else str(error)
+    return StageOutcome(name, state, seconds, attempts, message=message, error=error)
+
+
+def _state_of(error: StageError) -> str:
+    return TIMED_OUT if isinstance(error, StageTimeoutError) else FAILED
+
+
+def _decide(params: Params, *, renews: bool = True) -> "PromotionDecision":
+    """The gate's decision, which the version's report then tells.
+
+    Args:
+        params: Hold the rules.
+        renews: False leaves a report as it is where nothing was moved.
+    """
+    decision = _asked(params)
+    if renews or decision.changed:
+        from tasks.report.publish import renew_report
+
+        renew_report(decision.model_name, decision.candidate_version, receipt=RECEIPT)
+    return decision
+
+
+def _asked(params: Params) -> "PromotionDecision":
+    """The gate's decision; a store that does not answer is asked again."""
+    from tasks.promotion.decision import promote_attacker
+
+    for attempt in range(1, STORE_TRIES):
+        try:
+            return promote_attacker(params)
+        except StoreError:
+            time.sleep(STORE_DELAY_S * attempt)
+    return promote_attacker(params)

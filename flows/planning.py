@@ -1,0 +1,181 @@
+"""``astra run --dry-run``: what a run would do and why, and what it would take; nothing runs.
+
+Times are those of each stage's last run on this machine, in proportion to the replies that it asks
+the target for. ``astra trial`` measures instead, and knows tokens and memory too.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from flows.requests import PROMOTION, RunRequest
+from flows.summary import duration
+from tasks.machine.console import quiet_libraries, say
+from tasks.machine.environment import set_environment
+from tasks.params.overlay import laid_over
+from tasks.params.schema import Params, read_params
+from tasks.pipeline.durations import expected_seconds
+from tasks.pipeline.order import read_pipeline, render, stages
+from tasks.pipeline.reproduction import changes
+from tasks.reporting.workload import cost_of_a_reply, replies_by_stage
+
+UP_TO_DATE, WOULD_RUN, MAY_RUN, DECIDES = "up to date", "would run", "may run", "decides"
+_MAX_REASONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedStep:
+    """One step of a run that was not made.
+
+    Attributes:
+        name: A stage, or ``promotion``.
+        state: ``may run`` where it depends on whether an earlier stage changes its result.
+        reasons: Why it would run.
+        seconds: From its last run; None if it never ran here, or does not run now.
+        replies: That it asks the target for.
+    """
+
+    name: str
+    state: str
+    reasons: tuple[str, ...] = ()
+    seconds: float | None = None
+    replies: float = 0.0
+
+    def line(self) -> str:
+        """For a person."""
+        more = len(self.reasons) - _MAX_REASONS
+        why = ", ".join(self.reasons[:_MAX_REASONS]) + (f" and {more} more" if more > 0 else "")
+        parts = [f"{self.state}: {why}" if why else self.state]
+        if self.state in {WOULD_RUN, MAY_RUN}:
+            took = "time unknown" if self.seconds is None else f"about {duration(self.seconds)}"
+            parts.append(took)
+        if self.replies:
+            parts.append(f"{self.replies:,.0f} replies of the target")
+        return f"{self.name:<13}{'; '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A run that was not made.
+
+    Attributes:
+        steps: In their order.
+        cost: Of the target's replies, in its currency; None where nobody knows.
+    """
+
+    steps: tuple[PlannedStep, ...]
+    cost: float | None
+
+    @property
+    def running(self) -> tuple[PlannedStep, ...]:
+        """The stages that would or may run."""
+        return tuple(step for step in self.steps if step.state in {WOULD_RUN, MAY_RUN})
+
+    @property
+    def seconds(self) -> float | None:
+        """Of all that would or may run; None if a time is unknown."""
+        found = [step.seconds for step in self.running]
+        return None if None in found else sum(filter(None, found))
+
+    @property
+    def replies(self) -> float:
+        """Of all that would or may run."""
+        return sum(step.replies for step in self.running)
+
+    def record(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        steps = [asdict(step) for step in self.steps]
+        totals = {"seconds": self.seconds, "replies": self.replies, "cost": self.cost}
+        return {"steps": steps, **totals}
+
+    def lines(self) -> Iterator[str]:
+        """All of it for a person."""
+        yield from (step.line() for step in self.steps)
+        if not self.running:
+            yield f"{'in all':<13}nothing to run"
+            return
+        known = self.seconds
+        took = "time unknown, a stage has not run here yet" if known is None else duration(known)
+        cost = "" if self.cost is None else f", cost {self.cost:,.2f}"
+        yield f"{'in all':<13}at most about {took}; {self.replies:,.0f} replies of the target{cost}"
+        yield "nothing was run; 'astra trial' measures one batch"
+
+
+def show_plan(request: RunRequest, *, as_json: bool) -> None:
+    """Prints what the run would do.
+
+    Raises:
+        ConfigurationError: params.yaml cannot be read, or the folder is no DVC project.
+    """
+    quiet_libraries()
+    plan = planned(request)
+    if as_json:
+        say(json.dumps(plan.record(), indent=2))
+        return
+    for line in plan.lines():
+        say(line)
+
+
+def planned(request: RunRequest) -> Plan:
+    """What the run would do, as DVC and the reports of the last run tell.
+
+    Raises:
+        ConfigurationError: params.yaml cannot be read, or the folder is no DVC project.
+    """
+    with laid_over(request.values):
+        params = read_params()
+        set_environment(params)
+        reasons = _reasons(request, params)
+        steps = tuple(_steps(request, params, reasons))
+    price = cost_of_a_reply()
+    replies = sum(step.replies for step in steps)
+    return Plan(steps, None if price is None else price * replies)
+
+
+def _reasons(request: RunRequest, params: Params) -> dict[str, list[str]]:
+    """Why each of the stages would run; those that would not are left out."""
+    found = {name: [*own] for name, own in changes().items()}
+    for name in _stages_that_differ(params):
+        found.setdefault(name, []).append("dvc.yaml follows params.yaml")
+    if request.force:
+        return {name: ["--force", *found.get(name, [])] for name in request.stages}
+    return found
+
+
+def _stages_that_differ(params: Params) -> Iterator[str]:
+    """Stages of which dvc.yaml says something else than these parameters."""
+    import yaml
+
+    wanted = yaml.safe_load(render(params=params))["stages"]
+    try:
+        written = yaml.safe_load(read_pipeline())["stages"]
+    except (yaml.YAMLError, LookupError, TypeError):
+        written = {}
+    for name, entry in wanted.items():
+        if written.get(name) != entry:
+            yield name
+
+
+def _steps(
+    request: RunRequest, params: Params, reasons: dict[str, list[str]]
+) -> Iterator[PlannedStep]:
+    known, changing = stages(), set[str]()
+    replies = replies_by_stage(params)
+    for name in request.stages:
+        before = [other for other in changing if {*known[other].products} & {*known[name].deps}]
+        state, why = UP_TO_DATE, tuple(reasons.get(name, ()))
+        if why:
+            state = WOULD_RUN
+        elif before:
+            state = MAY_RUN
+            why = tuple(f"after {other}" for other in request.stages if other in before)
+        if state == UP_TO_DATE:
+            yield PlannedStep(name, state)
+            continue
+        changing.add(name)
+        amount = replies.get(name, 1.0)
+        seconds = expected_seconds(name, amount=amount)
+        yield PlannedStep(name, state, why, seconds, replies.get(name, 0.0))
+    if request.decides:
+        yield PlannedStep(PROMOTION, DECIDES)

@@ -1,0 +1,73 @@
+"""What stands before a run with any engine: params.yaml checked, dvc.yaml in step with it."""
+
+import hashlib
+from pathlib import Path
+
+from astra_core.errors import AstraError, ConfigurationError
+from astra_core.errors.exception_text import shown_text
+from astra_core.files import read_json, write_json, write_text
+from astra_core.paths import kind_of
+from tasks.machine.console import quiet_libraries, say
+from tasks.machine.environment import set_environment
+from tasks.machine.privacy import keep_private
+from tasks.params.checks import check_params
+from tasks.params.schema import Params, read_params
+from tasks.pipeline.order import PIPELINE_FILE, read_pipeline, render
+from tasks.pipeline.precision import advise
+from tasks.tracking.address import check_tracking_uri
+from tasks.tracking.store import tracking_uri
+
+CHECKED = Path(".astra/checked.json")
+"""Digest of the parameters that were found usable last."""
+
+
+def usable_params() -> Params:
+    """The checked params.yaml, with its environment set and the libraries' logs silenced.
+
+    Raises:
+        ConfigurationError: Says what is invalid and how to fix it.
+        TrackingError: ``MLFLOW_TRACKING_URI`` names no store.
+    """
+    check_tracking_uri(tracking_uri())
+    keep_private()
+    params = read_params()
+    set_environment(params)
+    quiet_libraries()
+    try:
+        check_params(params)
+    except AstraError as error:
+        # The cause can quote an attack, and Prefect logs the whole chain unmasked.
+        raise ConfigurationError(shown_text(error)) from None
+    advise(params)
+    write_json({"digest": _digest(params)}, CHECKED)
+    return params
+
+
+def params_checked_before() -> Params | None:
+    """params.yaml as ``usable_params`` found it the last time, or nothing where it differs.
+
+    With stages that are up to date it needs no second check, which loads torch: DVC watches the
+    files and plug-ins that it names.
+
+    Raises:
+        ConfigurationError: It cannot be read.
+    """
+    params = read_params()
+    try:
+        is_known = read_json(CHECKED) == {"digest": _digest(params)}
+    except (OSError, ValueError):
+        return None
+    return params if is_known else None
+
+
+def _digest(params: Params) -> str:
+    return hashlib.sha256(params.model_dump_json().encode()).hexdigest()
+
+
+def renew_pipeline(params: Params) -> None:
+    """Rewrites dvc.yaml if params.yaml names other files; DVC would not track missing ones."""
+    wanted = render(params=params)
+    is_there = kind_of(PIPELINE_FILE) != "nothing there"
+    if not is_there or read_pipeline() != wanted:
+        write_text(wanted, PIPELINE_FILE, is_shared=True)
+        say(f"{PIPELINE_FILE.name:<13}rewritten to match params.yaml and the stages")

@@ -1,0 +1,78 @@
+"""What is asked of one run of the pipeline: values of its own, which steps, and force.
+
+The command line, a deployment's form and a sweep ask in the same words. Imports nothing heavy.
+"""
+
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import excerpt
+from tasks.pipeline.names import STAGE_NAMES
+
+PROMOTION = "promotion"
+STEPS = (*STAGE_NAMES, PROMOTION)
+"""The stages, and the decision after them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """One run of the pipeline.
+
+    Attributes:
+        overrides: Dotted keys of params.yaml with the plain values that hold for this run alone.
+        only: The one step to run.
+        start: The first step; earlier ones are neither checked nor run.
+        end: The last step; without ``promotion`` no decision is made.
+        force: Whether stages that are up to date run too.
+    """
+
+    overrides: tuple[tuple[str, Any], ...] = ()
+    only: str | None = None
+    start: str | None = None
+    end: str | None = None
+    force: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuses steps that are none, or leave nothing to run.
+
+        Raises:
+            ConfigurationError: Says which, and the way out.
+        """
+        for option, name in (("--only", self.only), ("--from", self.start), ("--to", self.end)):
+            if name is not None and name not in STEPS:
+                near = get_close_matches(name, STEPS, n=1)
+                hint = f" Did you mean '{near[0]}'?" if near else ""
+                msg = f"{option} must name one of {list(STEPS)}, got {excerpt(name)}.{hint}"
+                raise ConfigurationError(msg)
+        if self.only is not None and (self.start is not None or self.end is not None):
+            msg = "--only must stand without --from and --to, got both; leave one out"
+            raise ConfigurationError(msg)
+        if not self.steps:
+            msg = f"--from must not come after --to, got {self.start} and {self.end}; swap them"
+            raise ConfigurationError(msg)
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The steps to run, in their order."""
+        if self.only is not None:
+            return (self.only,)
+        first = 0 if self.start is None else STEPS.index(self.start)
+        last = len(STEPS) if self.end is None else STEPS.index(self.end) + 1
+        return STEPS[first:last]
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Those of the steps that are stages of dvc.yaml."""
+        return tuple(name for name in self.steps if name != PROMOTION)
+
+    @property
+    def decides(self) -> bool:
+        """Whether the run ends with the promotion decision."""
+        return PROMOTION in self.steps
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The overrides by key; the last of a key counts."""
+        return dict(self.overrides)

@@ -1,0 +1,70 @@
+"""The steps of a run in their order, whichever engine runs a stage; imports no Prefect."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from astra_core.errors import ConfigurationError
+from flows.attempts import StageOutcome
+from flows.preparation import renew_pipeline
+from flows.registry import is_registered
+from flows.requests import RunRequest
+from tasks.machine.console import say
+from tasks.params.overlay import laid_over
+from tasks.params.schema import read_params
+
+
+class StageRunner(Protocol):
+    """Runs one stage under the limits of params.yaml."""
+
+    def __call__(self, name: str, /, *, force: bool = False) -> StageOutcome:
+        """How it went.
+
+        Raises:
+            StageError: It is not done; the message is the stage's own.
+        """
+        ...
+
+
+def run_stages(request: RunRequest, run: StageRunner) -> None:
+    """Runs the stages that are asked for, and registration again where the registry lost it.
+
+    Raises:
+        StageError: A stage is not done; later ones were not begun.
+    """
+    for name in request.stages:
+        run(name, force=request.force)
+    if "registration" in request.stages and not is_registered():
+        say(f"{'registration':<13}the registry has lost this version: once more")
+        run("registration", force=True)
+
+
+@contextmanager
+def values_of(request: RunRequest) -> Iterator[None]:
+    """The context in which the request's values hold; params.yaml is never written.
+
+    Afterwards dvc.yaml follows params.yaml again, and one line says whose the files are.
+    """
+    values = request.values
+    has_run = bool(values)
+    try:
+        with laid_over(values):
+            yield
+    except ConfigurationError:
+        has_run = False
+        raise
+    finally:
+        if has_run:
+            _go_back(values)
+
+
+def _go_back(values: Mapping[str, Any]) -> None:
+    try:
+        renew_pipeline(read_params())
+    except ConfigurationError:
+        # Of a params.yaml that only these values made usable the next command tells.
+        return
+    say(
+        f"{'params.yaml':<13}unchanged: {', '.join(values)} held for this run, whose files are "
+        "here now; 'astra run' goes back, --save keeps"
+    )

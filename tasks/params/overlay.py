@@ -1,0 +1,96 @@
+"""Values for one run alone, laid over params.yaml without a change to the file.
+
+A process hands them to the processes that it starts, in one variable of the environment. Whoever
+reads params.yaml by ``tasks.params.schema.read_params`` sees them, and so does DVC in a process of
+ours (``tasks.pipeline.overlaid_dvc``): ``dvc.lock`` says what a stage ran with. A kill leaves
+nothing behind.
+"""
+
+import copy
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import excerpt
+
+VARIABLE = "ASTRA_OVERRIDES"
+"""Set for the duration of a run by ``laid_over``; not meant to be set by hand."""
+
+
+def overrides() -> dict[str, Any]:
+    """The values that hold in place of those of params.yaml, by dotted key; empty without any.
+
+    Raises:
+        ConfigurationError: The variable holds something else.
+    """
+    written = os.environ.get(VARIABLE)
+    if not written:
+        return {}
+    try:
+        found = json.loads(written)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        msg = (
+            f"{VARIABLE} must be a JSON object of keys and values, got {excerpt(written)}; "
+            "unset it: 'astra run --set' sets it for one run"
+        )
+        raise ConfigurationError(msg)
+    return found
+
+
+@contextmanager
+def laid_over(values: Mapping[str, Any]) -> Iterator[None]:
+    """The context in which these values hold, here and in the processes started within.
+
+    Args:
+        values: Plain values by dotted key, such as ``{"training.lr": 1e-4}``. None of them: what
+            held before goes on to hold.
+    """
+    before = os.environ.get(VARIABLE)
+    if values:
+        os.environ[VARIABLE] = json.dumps({**overrides(), **values})
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(VARIABLE, None)
+        else:
+            os.environ[VARIABLE] = before
+
+
+def overlaid(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of the record of params.yaml with the values that hold in place of its own.
+
+    Raises:
+        ConfigurationError: A key leads through something that has no keys.
+    """
+    new = copy.deepcopy(dict(record))
+    for key, value in overrides().items():
+        owner, last = owner_of(new, key)
+        owner[last] = value
+    return new
+
+
+def owner_of(record: Any, key: str) -> tuple[Any, str]:
+    """The mapping that holds a dotted key, made where it is missing or null, and the last part.
+
+    Raises:
+        ConfigurationError: The key is none, or leads through something that has no keys.
+    """
+    parts = key.strip().split(".")
+    if not all(parts):
+        msg = f"a key must read section.key, got {excerpt(key)}; see params.yaml"
+        raise ConfigurationError(msg)
+    owner = record
+    for part in parts[:-1]:
+        if owner.get(part) is None:
+            owner[part] = {}
+        owner = owner[part]
+        if not isinstance(owner, dict):
+            msg = f"{key} must lead to a value, got one value at '{part}'; see params.yaml"
+            raise ConfigurationError(msg)
+    return owner, parts[-1]

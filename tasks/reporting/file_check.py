@@ -1,0 +1,220 @@
+"""``astra validate FILE``: what the first two stages would make of a file, line by line.
+
+The stages themselves run, in a folder that is removed afterwards: nothing of the project changes.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from astra_core.errors import ConfigurationError, GateError
+from astra_core.errors.excerpt import shortened
+from astra_core.files import read_json
+from astra_core.paths import found_at, is_file
+from astra_core.redaction import masked
+from tasks.params.schema import Params, PromptsConfiguration
+from tasks.pipeline.stage import sections_for
+from tasks.records.prompt_table import REASONS, REJECTED, SPLITS
+from tasks.reporting.file_lines import BY_ROW, numbered_rows
+from tasks.sources.families import FamilyFinder
+from tasks.sources.rows import columns_of
+from tasks.stages.prompts import (
+    PromptsFiles,
+    PromptsParams,
+    normalised,
+    prepare_prompts,
+    prompt_id_of,
+)
+from tasks.stages.validation import ValidationFiles, ValidationParams, validate_prompts
+
+BLANK, DUPLICATE, NEAR, LEAK, NEAR_LEAK = (
+    "blank",
+    "duplicate",
+    "near_duplicate",
+    "leak",
+    "near_leak",
+)
+_ADVICE = {
+    BLANK: "rows without text are dropped",
+    DUPLICATE: "of equal texts the first is kept",
+    NEAR: "near duplicates stay in one split, so they leak nothing; many of them teach less",
+    LEAK: "texts of the dev file are not trained on; take them out of one of the files",
+    NEAR_LEAK: "near duplicates of the dev file are not trained on; take them out of one file",
+    "max_characters": "raise validation.max_characters, or shorten the texts",
+    "min_characters": "lower validation.min_characters, or drop the texts",
+    "max_words": "raise validation.max_words, or shorten the texts",
+    "non_ascii": "raise validation.max_non_ascii_fraction for texts in another script",
+    "prompt_score": "the judge finds the prompt itself offensive: validation.max_prompt_score",
+}
+_OTHER = "rejected by the data gate; see validation in params.yaml"
+MAX_SHOWN = 10
+"""Rows of a kind that a person is shown; JSON has all."""
+_TEXT_LIMIT = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is to be said of one row.
+
+    Attributes:
+        line: In the file as an editor counts; of json and parquet the row.
+        kind: A name of this module, or of a check of the row suite.
+        of: The line of the row that it repeats; of a leak in the dev file.
+        text: The beginning, masked.
+    """
+
+    line: int
+    kind: str
+    of: int | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileCheck:
+    """What the first two stages would make of a file.
+
+    Attributes:
+        path: The file.
+        num_rows: Rows read.
+        splits: Prompts that could be used, by split.
+        findings: In the order of the file.
+        gate: Why the pipeline would stop, or empty.
+        warnings: Checks that a person should look at.
+    """
+
+    path: Path
+    num_rows: int
+    splits: dict[str, int]
+    findings: tuple[Finding, ...]
+    gate: str
+    warnings: tuple[str, ...]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows by kind of finding, the most frequent first."""
+        return dict(Counter(finding.kind for finding in self.findings).most_common())
+
+    def record(self) -> dict[str, Any]:
+        """All of it as JSON."""
+        return {**asdict(self), "path": self.path.as_posix(), "counts": self.counts}
+
+    def lines(self) -> Iterator[str]:
+        """All of it for a person: what is usable, rows by kind with advice, the gate."""
+        sizes = ", ".join(f"{count} {split}" for split, count in self.splits.items())
+        usable = sum(self.splits.values())
+        yield f"{self.path}: {usable} of {self.num_rows} rows usable ({sizes})"
+        unit = "row" if self.path.suffix.lower() in BY_ROW else "line"
+        for kind, count in self.counts.items():
+            rows = "row" if count == 1 else "rows"
+            yield f"{kind:<16}{count} {rows}: {_ADVICE.get(kind, _OTHER)}"
+            own = [finding for finding in self.findings if finding.kind == kind]
+            for finding in own[:MAX_SHOWN]:
+                where = "dev file's " if kind in {LEAK, NEAR_LEAK} else ""
+                of = "" if finding.of is None else f"  as {where}{unit} {finding.of}"
+                yield f"  {unit} {finding.line}{of}  {finding.text}".rstrip()
+            if count > MAX_SHOWN:
+                yield f"  and {count - MAX_SHOWN} more; --json lists all"
+        for name in self.warnings:
+            yield f"warning         {name}"
+        yield f"{'gate':<16}{self.gate or 'passes'}"
+
+
+def check_file(params: Params, path: Path, dev_path: Path | None = None) -> FileCheck:
+    """What the first two stages would make of the file under these parameters.
+
+    Args:
+        params: The file and the dev file take the place of ``prompts.path`` and ``dev_path``.
+        path: Of the prompts.
+        dev_path: Prompts for the dev split, if they have a file of their own.
+
+    Raises:
+        ConfigurationError: There is no such file, or it lacks the column.
+        DataError: A file is broken, or holds no prompt.
+    """
+    for option, file in (("FILE", path), ("--dev", dev_path)):
+        if file is not None and not is_file(file):
+            msg = f"{option} must name a file of prompts, got {found_at(file)}; check the path"
+            raise ConfigurationError(msg)
+    record = params.prompts.model_dump() | {"source": "file", "path": path, "dev_path": dev_path}
+    prompts = PromptsConfiguration.model_validate(record)
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        made = PromptsFiles(folder=folder / "prompts")
+        own = PromptsParams(data_seed=params.data_seed, prompts=prompts)
+        summary = prepare_prompts(own, made)
+        gate, report, reasons = _validated(params, made.folder, folder)
+    findings = tuple(_findings(prompts, reasons))
+    num_dev = (
+        0 if dev_path is None else sum(1 for _ in numbered_rows(dev_path, columns_of(prompts)))
+    )
+    return FileCheck(
+        path=path,
+        num_rows=summary.num_read - num_dev,
+        splits={split: int(report["splits"].get(split, 0)) for split in SPLITS},
+        findings=findings,
+        gate=gate,
+        warnings=tuple(report["warnings"]),
+    )
+
+
+def _validated(
+    params: Params, prompts: Path, folder: Path
+) -> tuple[str, dict[str, Any], dict[str, list[str]]]:
+    """Why the gate would stop, the report, and the reasons of each prompt that is rejected."""
+    import pyarrow.parquet as pq
+
+    files = ValidationFiles(
+        folder=prompts,
+        valid=folder / "valid",
+        report=folder / "validation.json",
+        page=folder / "validation.md",
+    )
+    gate = ""
+    try:
+        validate_prompts(sections_for(ValidationParams, params), files)
+    except GateError as error:
+        gate = shortened(str(error).partition("; see ")[0])
+    report: dict[str, Any] = read_json(files.report)
+    table = pq.read_table(files.valid / f"{REJECTED}.parquet", columns=["prompt_id", REASONS])
+    return gate, report, {row["prompt_id"]: row[REASONS] for row in table.to_pylist()}
+
+
+def _findings(prompts: PromptsConfiguration, reasons: dict[str, list[str]]) -> Iterator[Finding]:
+    """What is to be said of each row of the file, in its order."""
+    dev = [] if prompts.dev_path is None else list(_texts(prompts.dev_path, prompts))
+    rows = list(_texts(prompts.path or Path(), prompts))
+    roots = _roots([text for _, text in (*dev, *rows)])
+    in_dev = {text: line for line, text in reversed(dev)}
+    first: dict[str, int] = {}
+    for place, (line, text) in enumerate(rows, start=len(dev)):
+        shown = shortened(masked(text), limit=_TEXT_LIMIT)
+        root = int(roots[place])
+        if not text:
+            yield Finding(line, BLANK, None, "")
+        elif text in in_dev:
+            yield Finding(line, LEAK, in_dev[text], shown)
+        elif text in first:
+            yield Finding(line, DUPLICATE, first[text], shown)
+        elif root < len(dev):
+            yield Finding(line, NEAR_LEAK, dev[root][0], shown)
+        else:
+            if root != place and rows[root - len(dev)][1] != text:
+                yield Finding(line, NEAR, rows[root - len(dev)][0], shown)
+            for reason in reasons.get(prompt_id_of(text), ()):
+                yield Finding(line, reason, None, shown)
+        first.setdefault(text, line)
+
+
+def _texts(path: Path, prompts: PromptsConfiguration) -> Iterator[tuple[int, str]]:
+    for line, text in numbered_rows(path, columns_of(prompts)):
+        yield line, normalised(text)
+
+
+def _roots(texts: list[str]) -> list[int]:
+    """For each text the place of the first of its near duplicates; blank ones are alone."""
+    finder = FamilyFinder()
+    finder.add(text or f"blank {place}" for place, text in enumerate(texts))
+    return [int(root) for root in finder.roots()]

@@ -1,0 +1,76 @@
+"""How many replies a run asks the target for, stage by stage, as far as it can be known before.
+
+Also the unit in which the time of a stage is remembered: a run of twice as many replies is expected
+to take twice as long.
+"""
+
+from pathlib import Path
+
+from astra_core.errors import DataError
+from astra_core.files import read_json
+from tasks.params.schema import Params
+from tasks.records.reports import read_record
+from tasks.records.rollout_report import RolloutsRecord
+from tasks.reporting.forecast import Amount, Measured, forecast
+
+ROLLOUTS = Path("reports/rollouts.json")
+VALIDATION = Path("reports/validation.json")
+_ENOUGH = 10**9
+_PARTS = {
+    "rollouts": ("rollouts",),
+    "training": ("rollouts in training", "evaluations in training"),
+    "evaluation": ("final evaluation",),
+}
+
+
+def replies_by_stage(
+    params: Params, *, rollouts: Path = ROLLOUTS, validation: Path = VALIDATION
+) -> dict[str, float]:
+    """Replies that each stage asks the target for; an upper bound, since a training may stop early.
+
+    Args:
+        params: Of the run.
+        rollouts: The last report of its stage, which says how many turns a tree has; without it
+            a tree counts as one conversation.
+        validation: The last report of its stage, which says how many prompts there are; without it
+            there are as many as the run asks for.
+    """
+    depth = float(params.rollouts.sampler.options.get("tree_depth", 1))
+    known = _last(rollouts)
+    turns = depth if known is None else known.num_turns / max(known.num_prompts, 1)
+    sizes = _sizes(validation)
+    measured = Measured(
+        rolled=Amount(calls=turns),
+        examined=Amount(calls=depth),
+        num_steps=1,
+        gradient_s=0.0,
+        rolls_out=True,
+        num_train=sizes.get("train", _ENOUGH),
+        num_dev=sizes.get("dev", _ENOUGH),
+        num_test=sizes.get("test", _ENOUGH),
+    )
+    parts = forecast(params, measured)
+    return {stage: sum(parts[name].calls for name in names) for stage, names in _PARTS.items()}
+
+
+def cost_of_a_reply(rollouts: Path = ROLLOUTS) -> float | None:
+    """What the target took for one reply in the last rollouts; None where nobody knows."""
+    found = _last(rollouts)
+    used = None if found is None else found.target
+    if not used or "cost" not in used or not used.get("calls"):
+        return None
+    return used["cost"] / used["calls"]
+
+
+def _last(path: Path) -> RolloutsRecord | None:
+    try:
+        return read_record(path, RolloutsRecord)
+    except DataError:
+        return None
+
+
+def _sizes(path: Path) -> dict[str, int]:
+    try:
+        return {name: int(count) for name, count in read_json(path)["splits"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return {}

@@ -1,0 +1,44 @@
+from pathlib import Path
+
+import pytest
+
+from flows.attempts import StageOutcome, run_command, try_stage
+from flows.errors import PassingStageError, StageError, StageTimeoutError
+
+FAIL = """\
+import sys
+from tasks.pipeline.failures import Failure, write_failure
+write_failure(Failure("GateError", "dev must hold 20 prompts, got 3", retryable=False), "toy")
+sys.exit(3)
+"""
+
+
+def test_a_stage_runs_and_is_then_up_to_date(toy, capsys):
+    toy("from pathlib import Path; Path('out.txt').write_text('done')")
+
+    assert "Completed" == try_stage("toy", timeout_s=60.0, force=False)
+    assert "Skipped" == try_stage("toy", timeout_s=60.0, force=False)
+    assert "toy          up to date\n" == capsys.readouterr().out
+
+
+def test_a_failure_is_raised_in_the_stages_own_words(toy):
+    toy(FAIL)
+    with pytest.raises(StageError, match="dev must hold 20 prompts, got 3") as told:
+        try_stage("toy", timeout_s=60.0, force=False)
+
+    assert not isinstance(told.value, PassingStageError)
+
+
+def test_a_limit_is_an_error_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(StageTimeoutError, match=r"stage toy must end within 0\.1 s; raise"):
+        run_command("toy", ["sleep", "60"], timeout_s=0.1)
+
+
+def test_an_outcome_with_an_error_raises_it():
+    done = StageOutcome("toy", "Completed", 1.0, 1)
+
+    assert done is done.checked()
+    with pytest.raises(StageError, match="own words"):
+        StageOutcome("toy", "Failed", 1.0, 1, error=StageError("own words")).checked()
+    assert not Path("out.txt").exists()

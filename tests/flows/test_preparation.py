@@ -1,0 +1,57 @@
+import json
+import shutil
+import traceback
+from pathlib import Path
+
+import pytest
+
+from astra_core.errors import ConfigurationError
+from flows.preparation import params_checked_before, renew_pipeline, usable_params
+from tasks.params.overlay import laid_over
+from tasks.params.schema import Params
+from tasks.pipeline.order import render
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_what_a_plug_in_says_is_in_no_chain_that_prefect_logs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "spoken.py").write_text("raise RuntimeError('you stupid idiot')\n", "utf-8")
+    Path("params.yaml").write_text("system: {scorer: {name: 'spoken:Scorer'}}\n", "utf-8")
+    with pytest.raises(ConfigurationError, match="scorer 'spoken:Scorer' must be imp") as refused:
+        usable_params()
+
+    logged = "".join(traceback.format_exception(refused.value))
+    assert "RuntimeError" in logged
+    assert "idiot" not in logged
+    assert params_checked_before() is None
+
+
+def test_dvc_yaml_follows_the_files_that_params_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    prompts = {"source": "file", "path": "mine.txt"}
+    params = Params.model_validate_json(json.dumps({"prompts": prompts}))
+    shutil.copy(ROOT / "dvc.yaml", tmp_path)
+    renew_pipeline(params)
+
+    assert render(params=params) == Path("dvc.yaml").read_text(encoding="utf-8")
+    assert "mine.txt" in Path("dvc.yaml").read_text(encoding="utf-8")
+    assert "dvc.yaml     rewritten" in capsys.readouterr().out
+    renew_pipeline(params)
+    assert "" == capsys.readouterr().out
+
+
+def test_parameters_that_were_found_usable_are_known_until_they_change(
+    tmp_path, monkeypatch, restored
+):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    assert params_checked_before() is None
+    checked = usable_params()
+
+    assert checked == params_checked_before()
+    with laid_over({"promotion.require_confirmation": True}):
+        assert params_checked_before() is None
+    Path(".astra/checked.json").write_text("{", "utf-8")
+    assert params_checked_before() is None
