@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astra_core.errors import DataError
-from tasks.records.receipt import RECEIPT, RegistrationReceipt
-from tasks.records.reports import read_record
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -114,6 +112,10 @@ def model_name() -> str:
 def _last() -> str:
     """The version that was registered here last; of a clone without one the newest candidate."""
     from tasks.tracking.versions import CANDIDATE
+
+    # Late, for pydantic: `astra --help` is to answer at once.
+    from tasks.records.receipt import RECEIPT, RegistrationReceipt
+    from tasks.records.reports import read_record
 
     if not RECEIPT.is_file():
         return CANDIDATE
