@@ -111,11 +111,10 @@ def model_name() -> str:
 
 def _last() -> str:
     """The version that was registered here last; of a clone without one the newest candidate."""
-    from tasks.tracking.versions import CANDIDATE
-
     # Late, for pydantic: `astra --help` is to answer at once.
     from tasks.records.receipt import RECEIPT, RegistrationReceipt
     from tasks.records.reports import read_record
+    from tasks.tracking.versions import CANDIDATE
 
     if not RECEIPT.is_file():
         return CANDIDATE

@@ -21,6 +21,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest, write_json, write_text
 from flows.errors import PassingStageError, StageError
 from flows.orchestration.reports import publish_page
+from flows.preparation import usable_params
 from flows.registry import is_registered
 from flows.servers.processes import stop_all
 from flows.sweeps.points import SWEEPS, Point, make_points
@@ -28,7 +29,6 @@ from flows.sweeps.running import PointResult, kept_result, register_point, run_p
 from flows.sweeps.samplers import sampler_called
 from flows.sweeps.space import Axis, Setting, read_axes, read_seeds
 from flows.sweeps.table import SettingResult, best_of, setting_results, table
-from flows.training import usable_params
 from tasks.machine.console import say
 from tasks.params.checks import check_params
 from tasks.params.schema import Params
