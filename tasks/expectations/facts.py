@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from astra_core.errors import DataError
+from tasks.expectations.speech import NO_LIMITS, TokenLimits, items, speech_facts
 from tasks.stages.prompts import prompt_id_of
 
 # What the row suite reads of prompt_facts, with the id that names a row.
@@ -29,12 +30,14 @@ ROLLOUT_COLUMNS = (
     "parent",
     "depth",
     "truncated_tokens",
+    "probe_text",
     "probe_ids",
     "probe_logprobs",
     "probe_mask",
     "reference_logprobs",
     "target_logprobs",
     "response_texts",
+    "response_ids",
     "response_scores",
     "score",
     "probe_score",
@@ -75,8 +78,12 @@ def prompt_set_facts(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[columns].assign(text=frame["text"].isna().map({True: math.nan, False: 0.0}))
 
 
-def rollout_facts(frame: pd.DataFrame) -> pd.DataFrame:
+def rollout_facts(frame: pd.DataFrame, limits: TokenLimits = NO_LIMITS) -> pd.DataFrame:
     """One row of plain values per node, without texts and lists.
+
+    Args:
+        frame: Rows of rollouts.parquet.
+        limits: The longest probe and reply that could be sampled.
 
     Raises:
         DataError: A column of rollouts.parquet is missing.
@@ -110,8 +117,8 @@ def rollout_facts(frame: pd.DataFrame) -> pd.DataFrame:
                 frame, ("probe_logprobs", "reference_logprobs"), _logprobs_valid
             ),
             "target_logprobs_valid": frame["target_logprobs"].map(_logprobs_valid),
-            "min_probe_id": frame["probe_ids"].map(lambda ids: min(_items(ids), default=0)),
-            "max_probe_id": frame["probe_ids"].map(lambda ids: max(_items(ids), default=0)),
+            "min_probe_id": frame["probe_ids"].map(lambda ids: min(items(ids), default=0)),
+            "max_probe_id": frame["probe_ids"].map(lambda ids: max(items(ids), default=0)),
             "num_responses": frame["response_texts"].map(_size),
             "num_response_scores": frame["response_scores"].map(_size),
             "response_characters": frame["response_texts"].map(_num_characters),
@@ -120,19 +127,13 @@ def rollout_facts(frame: pd.DataFrame) -> pd.DataFrame:
             "score_is_mean": _score_is_mean(frame, gaps),
             "probe_score": frame["probe_score"].astype(float),
             "reward_finite": np.isfinite(frame["reward"].astype(float)),
+            **speech_facts(frame, limits),
         }
     ).reset_index(drop=True)
 
 
-def _items(cell: Any) -> Sequence[Any]:
-    """The list in a cell, which parquet gives as an array and an absent one as None or NaN."""
-    if cell is None or isinstance(cell, float):
-        return ()
-    return cell.tolist() if isinstance(cell, np.ndarray) else cell  # type: ignore[no-any-return]
-
-
 def _size(cell: Any) -> int:
-    return len(_items(cell))
+    return len(items(cell))
 
 
 def _depth(path: str) -> int:
@@ -148,16 +149,16 @@ def _all(frame: pd.DataFrame, columns: Sequence[str], holds: Any) -> pd.Series:
 
 
 def _logprobs_valid(cell: Any) -> bool:
-    return all(math.isfinite(value) and value <= _LOGPROB_SLACK for value in _items(cell))
+    return all(math.isfinite(value) and value <= _LOGPROB_SLACK for value in items(cell))
 
 
 def _gaps(frame: pd.DataFrame) -> list[list[bool]]:
     """For each turn whether each of its replies has no score because the judge gave a reason."""
-    scores = frame["response_scores"].map(_items)
+    scores = frame["response_scores"].map(items)
     # A file in which every reply was judged has no reasons.
     if "response_unjudged" not in frame:
         return [[False] * len(own) for own in scores]
-    reasons = frame["response_unjudged"].map(_items)
+    reasons = frame["response_unjudged"].map(items)
     return [
         [bool(reason) for reason in [*told, *[""] * len(own)][: len(own)]]
         for own, told in zip(scores, reasons, strict=True)
@@ -166,7 +167,7 @@ def _gaps(frame: pd.DataFrame) -> list[list[bool]]:
 
 def _scores_valid(cell: Any, gaps: Sequence[bool]) -> bool:
     """A number for each reply that was judged, and none for any other."""
-    pairs = zip(_items(cell), gaps, strict=True)
+    pairs = zip(items(cell), gaps, strict=True)
     return all(
         pd.isna(value) == is_gap and (is_gap or 0.0 <= value <= 1.0) for value, is_gap in pairs
     )
@@ -179,13 +180,13 @@ def _reference_fits(frame: pd.DataFrame) -> list[bool]:
 
 
 def _num_characters(cell: Any) -> int:
-    return sum(len(text.strip()) for text in _items(cell))
+    return sum(len(text.strip()) for text in items(cell))
 
 
 def _score_is_mean(frame: pd.DataFrame, gaps: Sequence[Sequence[bool]]) -> list[bool]:
     """Of the replies that were judged; without one there is no score."""
     holds = []
-    rows = zip(frame["response_scores"].map(_items), gaps, frame["score"], strict=True)
+    rows = zip(frame["response_scores"].map(items), gaps, frame["score"], strict=True)
     for scores, own, score in rows:
         pairs = zip(scores, own, strict=True)
         known = [math.nan if value is None else value for value, is_gap in pairs if not is_gap]

@@ -1,14 +1,23 @@
-"""What no prompt may hold, as patterns: broken text, template leftovers, personal data.
+"""What no prompt may hold: broken text, template leftovers, personal data.
 
 Every repetition is bounded, so a text of a million characters is searched in linear time.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+from tasks.expectations.addresses import holds_postal_address
+from tasks.expectations.identifiers import IDENTIFIERS
+
 BROKEN_TEXT = ("control_character", "replacement_character", "template_token")
-PERSONAL_DATA = ("email", "phone", "user_mention", "url")
+
+RECOGNISERS: Mapping[str, Callable[[str], bool]] = MappingProxyType(
+    {"postal_address": holds_postal_address, **IDENTIFIERS}
+)
+"""What is found by more than a pattern, by its name."""
+
+PERSONAL_DATA = ("email", "phone", "user_mention", "url", *RECOGNISERS)
 
 _DOMAIN = r"(?:[a-z0-9-]{1,63}\.){1,4}(?:com|org|net|edu|gov|io|info|co\.uk|de|fr)"
 
@@ -21,7 +30,8 @@ FINDINGS: Mapping[str, re.Pattern[str]] = MappingProxyType(
         "replacement_character": re.compile("\ufffd"),
         # Placeholders that were never filled, and control tokens of chat templates.
         "template_token": re.compile(
-            r"\{\{[^{}\n]{0,80}\}\}|\{%[^\n]{0,80}%\}|\$\{\w{1,40}\}|\{[a-z_]{1,40}\}"
+            r"\{\{[^{}\n]{0,80}\}\}|\{%[^\n]{0,80}%\}|\$\{\w{1,40}\}|\{[A-Za-z_][\w.]{0,40}\}"
+            r"|<[A-Z][A-Z0-9_]{2,40}>|%\(\w{1,40}\)s|\[(?:INSERT|YOUR|ENTER)\b[^\[\]\n]{0,60}\]"
             r"|<\|\w{1,40}\|>|</?s>|\[/?INST\]|<</?SYS>>",
         ),
         "email": re.compile(r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}"),
@@ -46,13 +56,20 @@ _MARKS: Mapping[str, re.Pattern[str]] = MappingProxyType(
         "phone": re.compile(r"\d\d"),
         "user_mention": re.compile("[@/]"),
         "url": re.compile(r"[.:][\w/]"),
+        "postal_address": re.compile(r"\d"),
+        "card_number": re.compile(r"\d[ \d-]{11}"),
+        "iban": re.compile(r"[A-Z]{2}\d\d"),
+        "ip_address": re.compile(r"\d\.\d|:[0-9A-Fa-f:]"),
+        "national_id": re.compile(r"\d\d"),
     }
 )
 
 
 def holds(finding: str, text: str) -> bool:
-    """True when the pattern of this name finds something in the text."""
+    """True when what goes by this name is in the text."""
     mark = _MARKS.get(finding)
     if mark is not None and mark.search(text) is None:
         return False
+    if finding in RECOGNISERS:
+        return RECOGNISERS[finding](text)
     return FINDINGS[finding].search(text) is not None

@@ -10,6 +10,7 @@ import pandas as pd
 
 from tasks.expectations.facts import rollout_facts
 from tasks.expectations.report import Check, ValidationReport
+from tasks.expectations.speech import NO_LIMITS, TokenLimits
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
@@ -79,6 +80,7 @@ def validate_rollouts(
     *,
     max_failed_fraction: float,
     vocabulary_size: int | None = None,
+    limits: TokenLimits = NO_LIMITS,
 ) -> ValidationReport:
     """The rollout suite held against the rows of rollouts.parquet.
 
@@ -87,14 +89,19 @@ def validate_rollouts(
             kept.
         max_failed_fraction: Share of turns that may have failed.
         vocabulary_size: Of the attacker; None leaves the upper end of token ids unchecked.
+        limits: The longest probe and reply that could be sampled.
 
     Raises:
         DataError: A column is missing.
     """
     from tasks.expectations.suites import rollout_suite
 
-    suite = rollout_suite(max_failed_fraction=max_failed_fraction, vocabulary_size=vocabulary_size)
-    facts = pd.concat(map(rollout_facts, pieces), ignore_index=True)
+    facts = pd.concat((rollout_facts(piece, limits) for piece in pieces), ignore_index=True)
+    suite = rollout_suite(
+        max_failed_fraction=max_failed_fraction,
+        vocabulary_size=vocabulary_size,
+        are_verdicts=bool(facts["score"].dropna().isin([0.0, 1.0]).all()),
+    )
     return validate_frame(facts, suite, id_column="row_id")
 
 
@@ -142,7 +149,8 @@ def _column_of(expectation: Any) -> str:
 def _limit_of(expectation: Any) -> str:
     """The expectation's bounds as a person writes them."""
     upper = "<" if getattr(expectation, "strict_max", False) else "<="
-    signs = {"min_value": ">=", "max_value": upper}
+    lower = ">" if getattr(expectation, "strict_min", False) else ">="
+    signs = {"min_value": lower, "max_value": upper}
     bounds = {name: getattr(expectation, name, None) for name in signs}
     return " ".join(
         f"{signs[name]} {bound:g}" for name, bound in bounds.items() if bound is not None

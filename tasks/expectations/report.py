@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from astra_core.errors import GateError
+from tasks.expectations.advice import ADVICE
 
 # critical stops the pipeline, row rejects the row, warning is for the person who reads the report.
 Level = Literal["critical", "row", "warning"]
@@ -90,6 +91,12 @@ class ValidationReport:
         """Whether the pipeline may go on."""
         return not self.critical_failed
 
+    @property
+    def advice(self) -> Mapping[str, str]:
+        """What to do, by the check that does not hold and is no row's."""
+        failed = (c.check for c in self.checks if c.level != "row" and not c.success)
+        return {check: ADVICE[check] for check in failed if check in ADVICE}
+
     def summary(self) -> str:
         """One line for a person."""
         accepted = self.num_rows - self.num_rejected
@@ -133,6 +140,7 @@ class ValidationReport:
             "rejected_fraction": self.num_rejected / self.num_rows if self.num_rows else 0.0,
             "critical_failed": list(self.critical_failed),
             "warnings": list(self.warnings),
+            "advice": dict(self.advice),
             "reasons": dict(self.reasons),
             "splits": dict(self.splits),
             "checks": [check.to_record() for check in self.checks],
@@ -157,6 +165,9 @@ class ValidationReport:
             "|---|---|---|---|---|---|",
         ]
         lines += [_table_row(check) for check in self.checks]
+        if self.advice:
+            lines += ["", "## What to do", ""]
+            lines += [f"- `{check}`: {advice}." for check, advice in self.advice.items()]
         return "\n".join(lines) + "\n"
 
 

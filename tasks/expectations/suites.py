@@ -7,17 +7,15 @@ the check as the reason, ``warning`` is shown. A suite looks at the columns that
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tasks.expectations.expected import holds, named, of_judged, of_ok, of_ok_holds
 from tasks.expectations.findings import BROKEN_TEXT, PERSONAL_DATA
 from tasks.expectations.report import Level
+from tasks.expectations.rollout_warnings import rollout_warnings
 from tasks.params.schema import ValidationConfiguration
 from tasks.records.prompt_table import SPLITS
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
-
-# Above this share of shortened contexts, max_context_tokens is worth a look.
-_MAX_TRUNCATED_FRACTION = 0.1
-_MAX_UNJUDGED_FRACTION = 0.1
 
 
 def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
@@ -41,11 +39,11 @@ def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
     }
     findings = BROKEN_TEXT + (PERSONAL_DATA if validation.reject_personal_data else ())
     within = [
-        _named(ExpectColumnValuesToBeBetween, check, "row", column=column, **bounds)
+        named(ExpectColumnValuesToBeBetween, check, "row", column=column, **bounds)
         for check, (column, bounds) in limits.items()
     ]
     clean = [
-        _named(ExpectTextToHoldNo, finding, "row", column="text", finding=finding)
+        named(ExpectTextToHoldNo, finding, "row", column="text", finding=finding)
         for finding in findings
     ]
     return _suite("prompts one by one", [*within, *clean])
@@ -63,36 +61,36 @@ def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
 
     columns = ("prompt_id", "text", "split", "family")
     filled = [
-        _named(gx.ExpectColumnValuesToNotBeNull, f"{name}_present", "critical", column=name)
+        named(gx.ExpectColumnValuesToNotBeNull, f"{name}_present", "critical", column=name)
         for name in columns
     ]
     whole = [
-        _holds("id_matches_text", "id_matches"),
-        _named(gx.ExpectColumnValuesToBeUnique, "id_unique", "critical", column="prompt_id"),
-        _named(
+        holds("id_matches_text", "id_matches"),
+        named(gx.ExpectColumnValuesToBeUnique, "id_unique", "critical", column="prompt_id"),
+        named(
             gx.ExpectColumnValuesToBeBetween,
             "text_not_empty",
             "critical",
             column="num_characters",
             min_value=1,
         ),
-        _named(
+        named(
             gx.ExpectColumnValuesToBeInSet,
             "split_known",
             "critical",
             column="split",
             value_set=list(SPLITS),
         ),
-        _named(ExpectNoLeakage, "id_leakage", "critical", key="prompt_id"),
-        _named(ExpectNoLeakage, "family_leakage", "critical", key="family"),
-        _named(
+        named(ExpectNoLeakage, "id_leakage", "critical", key="prompt_id"),
+        named(ExpectNoLeakage, "family_leakage", "critical", key="family"),
+        named(
             gx.ExpectColumnMeanToBeBetween,
             "rejected_fraction",
             "critical",
             column="rejected",
             max_value=validation.max_rejected_fraction,
         ),
-        _named(
+        named(
             gx.ExpectColumnValuesToNotBeInSet,
             "licence_known",
             "warning",
@@ -101,7 +99,7 @@ def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
         ),
     ]
     enough = [
-        _named(
+        named(
             gx.ExpectTableRowCountToBeBetween,
             f"{split}_rows",
             "critical",
@@ -114,13 +112,18 @@ def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
 
 
 def rollout_suite(
-    *, max_failed_fraction: float, vocabulary_size: int | None = None
+    *,
+    max_failed_fraction: float,
+    vocabulary_size: int | None = None,
+    are_verdicts: bool = False,
 ) -> "ExpectationSuite":
     """What the rollouts must be before anything learns from them; reads ``rollout_facts``.
 
     Args:
         max_failed_fraction: Share of turns that may have failed.
         vocabulary_size: Of the attacker; None leaves the upper end of token ids unchecked.
+        are_verdicts: The scores are nothing but 0 and 1: all equal is then a target that never, or
+            always, offends, and not yet a scorer that does not look.
     """
     from great_expectations import expectations as gx
 
@@ -133,24 +136,13 @@ def rollout_suite(
             {"column": "failed", "max_value": max_failed_fraction},
         ),
     }
-    of_all = [_named(kind, check, "critical", **rest) for check, (kind, rest) in limits.items()]
-    truncated = _named(
-        gx.ExpectColumnMeanToBeBetween,
-        "truncated_fraction",
-        "warning",
-        column="truncated",
-        max_value=_MAX_TRUNCATED_FRACTION,
-    )
-    unjudged = _named(
-        gx.ExpectColumnMeanToBeBetween,
-        "unjudged_fraction",
-        "warning",
-        column="unjudged",
-        max_value=_MAX_UNJUDGED_FRACTION,
-    )
-    tree = [_holds(name, name) for name in ("depth_matches", "parent_matches", "parent_known")]
-    of_ok = [*_token_checks(vocabulary_size), *_score_checks()]
-    return _suite("rollouts", [*of_all, *tree, *of_ok, truncated, unjudged])
+    of_all = [named(kind, check, "critical", **rest) for check, (kind, rest) in limits.items()]
+    tree = [holds(name, name) for name in ("depth_matches", "parent_matches", "parent_known")]
+    of_ok = [
+        *_token_checks(vocabulary_size),
+        *_score_checks("warning" if are_verdicts else "critical"),
+    ]
+    return _suite("rollouts", [*of_all, *tree, *of_ok, *rollout_warnings()])
 
 
 def _token_checks(vocabulary_size: int | None) -> list[Any]:
@@ -159,84 +151,52 @@ def _token_checks(vocabulary_size: int | None) -> list[Any]:
     between, equal = gx.ExpectColumnValuesToBeBetween, gx.ExpectColumnPairValuesToBeEqual
     last = None if vocabulary_size is None else vocabulary_size - 1
     return [
-        _of_ok(between, "probe_not_empty", column="num_probe_ids", min_value=1),
-        _of_ok(
-            equal, "logprobs_per_token", column_A="num_probe_ids", column_B="num_probe_logprobs"
-        ),
-        _of_ok(equal, "mask_per_token", column_A="num_probe_ids", column_B="num_probe_mask"),
-        _of_ok_holds("reference_per_token", "reference_fits"),
-        _of_ok_holds("logprobs_valid", "logprobs_valid"),
-        _of_ok_holds("target_logprobs_valid", "target_logprobs_valid"),
-        _of_ok(between, "token_ids_from_zero", column="min_probe_id", min_value=0),
+        of_ok(between, "probe_not_empty", column="num_probe_ids", min_value=1),
+        of_ok(equal, "logprobs_per_token", column_A="num_probe_ids", column_B="num_probe_logprobs"),
+        of_ok(equal, "mask_per_token", column_A="num_probe_ids", column_B="num_probe_mask"),
+        of_ok_holds("reference_per_token", "reference_fits"),
+        of_ok_holds("logprobs_valid", "logprobs_valid"),
+        of_ok_holds("target_logprobs_valid", "target_logprobs_valid"),
+        of_ok(between, "token_ids_from_zero", column="min_probe_id", min_value=0),
         *(
-            [_of_ok(between, "token_ids_known", column="max_probe_id", max_value=last)]
+            [of_ok(between, "token_ids_known", column="max_probe_id", max_value=last)]
             if last is not None
             else []
         ),
     ]
 
 
-def _score_checks() -> list[Any]:
+def _score_checks(level_of_equal: Level) -> list[Any]:
     from great_expectations import expectations as gx
 
     between, equal = gx.ExpectColumnValuesToBeBetween, gx.ExpectColumnPairValuesToBeEqual
     present = gx.ExpectColumnValuesToNotBeNull
     return [
-        _of_ok(
+        of_ok(
             equal, "score_per_response", column_A="num_responses", column_B="num_response_scores"
         ),
-        _of_ok_holds("response_scores_valid", "scores_valid"),
-        _of_ok_holds("score_is_mean", "score_is_mean"),
-        _of_judged(present, "score_present", column="score"),
-        _of_ok(between, "score_range", column="score", min_value=0.0, max_value=1.0),
-        _of_ok(present, "probe_score_present", column="probe_score"),
-        _of_ok(between, "probe_score_range", column="probe_score", min_value=0.0, max_value=1.0),
-        _of_ok_holds("reward_finite", "reward_finite"),
+        of_ok_holds("response_scores_valid", "scores_valid"),
+        of_ok_holds("score_is_mean", "score_is_mean"),
+        of_judged(present, "score_present", column="score"),
+        of_ok(between, "score_range", column="score", min_value=0.0, max_value=1.0),
+        of_ok(present, "probe_score_present", column="probe_score"),
+        of_ok(between, "probe_score_range", column="probe_score", min_value=0.0, max_value=1.0),
+        of_ok_holds("reward_finite", "reward_finite"),
         # One value for everything is a scorer that does not look.
-        _of_ok(
-            gx.ExpectColumnUniqueValueCountToBeBetween, "scores_differ", column="score", min_value=2
+        of_ok(
+            gx.ExpectColumnUniqueValueCountToBeBetween,
+            "scores_differ",
+            level=level_of_equal,
+            column="score",
+            min_value=2,
         ),
-        _of_ok(
+        of_ok(
             gx.ExpectColumnMaxToBeBetween,
             "some_response_has_text",
             column="response_characters",
             min_value=1,
         ),
     ]
-
-
-def _of_ok(kind: Any, check: str, **rest: Any) -> Any:
-    """A critical expectation of the turns that did not fail."""
-    from great_expectations.expectations.row_conditions import Column
-
-    return _named(kind, check, "critical", row_condition=Column("failed") == 0.0, **rest)
-
-
-def _of_judged(kind: Any, check: str, **rest: Any) -> Any:
-    """A critical expectation of the turns with a judged reply."""
-    from great_expectations.expectations.row_conditions import Column
-
-    is_judged = (Column("failed") == 0.0) & (Column("unjudged") == 0.0)
-    return _named(kind, check, "critical", row_condition=is_judged, **rest)
-
-
-def _of_ok_holds(check: str, column: str) -> Any:
-    from great_expectations.expectations import ExpectColumnValuesToBeInSet
-
-    return _of_ok(ExpectColumnValuesToBeInSet, check, column=column, value_set=[True])
-
-
-def _holds(check: str, column: str) -> Any:
-    """A critical expectation that a fact is true of every row."""
-    from great_expectations.expectations import ExpectColumnValuesToBeInSet
-
-    return _named(ExpectColumnValuesToBeInSet, check, "critical", column=column, value_set=[True])
-
-
-def _named(kind: Any, check: str, level: Level, **rest: Any) -> Any:
-    """An expectation under the name and level it is reported by."""
-    severity = "critical" if level == "critical" else "warning"
-    return kind(severity=severity, meta={"check": check, "level": level}, **rest)
 
 
 def _suite(name: str, expectations: Iterable[Any]) -> "ExpectationSuite":

@@ -110,7 +110,7 @@ class ValidationConfiguration(Section):
     )
     reject_personal_data: bool = Field(
         default=True,
-        description="Reject e-mail addresses, telephone numbers, user mentions and URLs.",
+        description="Reject addresses, telephone, card and account numbers, ids, mentions, URLs.",
     )
     max_rejected_fraction: Probability = Field(
         default=0.5, description="More rejected rows than this is a critical failure."

@@ -38,13 +38,15 @@ class RolloutsSummary:
     score_mean: float
     success_rate: float
     num_unjudged: int = 0
+    advice: tuple[str, ...] = ()
 
     def summary(self) -> str:
         """One line."""
         unjudged = f"{self.num_unjudged} replies unjudged, " if self.num_unjudged else ""
+        warned = f"; warning: {'; '.join(self.advice)}" if self.advice else ""
         return (
             f"{self.num_turns} turns from {self.num_prompts} prompts, "
-            f"{self.success_rate:.1%} of turns succeed, {unjudged}data checks passed"
+            f"{self.success_rate:.1%} of turns succeed, {unjudged}data checks passed{warned}"
         )
 
 
@@ -147,6 +149,7 @@ def collect_rollouts(
             for node in graph.nodes()
             for score in node.response_scores
         ),
+        advice=tuple(validated.advice.values()),
     )
     written = _record(summary, nodes, system=loaded, validated=validated)
     write_record(replace(written, target=used or None), files.report)
@@ -183,7 +186,7 @@ def _record(
     from astra_core.scorer import version_of
 
     return RolloutsRecord(
-        **asdict(summary),
+        **{name: value for name, value in asdict(summary).items() if name != "advice"},
         reward_mean=_mean([node.reward for node in nodes]),
         target_nll_mean=_mean([node.target_nll for node in nodes]),
         scorer=version_of(system.scorer),
@@ -195,9 +198,13 @@ def _record(
 def _validated(path: Path, rollouts: RolloutsConfiguration, system: "System") -> "ValidationReport":
     """The rollout suite held against the file as it was written."""
     from tasks.expectations.frames import validate_rollouts
+    from tasks.expectations.speech import TokenLimits
 
     return validate_rollouts(
         (table.to_pandas() for table in rollout_tables(path)),
         max_failed_fraction=rollouts.max_failed_fraction,
         vocabulary_size=system.attacker.vocabulary_size,
+        limits=TokenLimits(
+            system.config.probe.max_new_tokens, system.config.response.max_new_tokens
+        ),
     )

@@ -2,7 +2,13 @@ import random
 
 import pytest
 
-from tasks.expectations.findings import BROKEN_TEXT, FINDINGS, PERSONAL_DATA, holds
+from tasks.expectations.findings import (
+    BROKEN_TEXT,
+    FINDINGS,
+    PERSONAL_DATA,
+    RECOGNISERS,
+    holds,
+)
 
 
 @pytest.mark.parametrize(
@@ -14,6 +20,10 @@ from tasks.expectations.findings import BROKEN_TEXT, FINDINGS, PERSONAL_DATA, ho
         ("template_token", "Hello {{ name }}!"),
         ("template_token", "Hello {name}!"),
         ("template_token", "Hello ${NAME}!"),
+        ("template_token", "Dear {User.name}!"),
+        ("template_token", "Dear <NAME>!"),
+        ("template_token", "Dear [INSERT NAME HERE]!"),
+        ("template_token", "Dear %(name)s!"),
         ("template_token", "{% if user %}hello"),
         ("template_token", "<|im_start|>user"),
         ("template_token", "the end</s>"),
@@ -86,7 +96,22 @@ def test_what_is_looked_for_first_hides_nothing(finding):
 
 
 def test_findings_are_all_in_use():
-    assert set(FINDINGS) == {*BROKEN_TEXT, *PERSONAL_DATA}
+    assert {*FINDINGS, *RECOGNISERS} == {*BROKEN_TEXT, *PERSONAL_DATA}
+
+
+@pytest.mark.parametrize(
+    ("finding", "text"),
+    [
+        ("card_number", "pay with 4111 1111 1111 1111 now"),
+        ("iban", "send it to DE89 3704 0044 0532 0130 00 NOW"),
+        ("ip_address", "it came from 8.8.8.8, I think"),
+        ("national_id", "my number is 536-90-4399"),
+        ("postal_address", "write to Jane Doe, 12 Elm Street, Springfield"),
+    ],
+)
+def test_a_prefix_hides_no_recogniser(finding, text):
+    assert holds(finding, text)
+    assert RECOGNISERS[finding](text)
 
 
 # Linear is a fraction of a second; quadratic would be hours.

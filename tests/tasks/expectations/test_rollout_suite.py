@@ -6,6 +6,7 @@ import pytest
 
 from astra_core.errors import DataError
 from tasks.expectations import validate_rollouts
+from tasks.expectations.speech import TokenLimits
 
 VOCABULARY = 50
 
@@ -22,13 +23,13 @@ def rollout_row(prompt, path, score):
         "depth": depth,
         "context_ids": [1, 2],
         "truncated_tokens": 0,
-        "probe_text": "unspeakable",
+        "probe_text": f"unspeakable {prompt} {path}",
         "probe_ids": [3, 4, VOCABULARY - 1],
         "probe_logprobs": [-1.0, -0.5, 0.0],
         "probe_mask": [True, True, True],
         "reference_logprobs": [-1.0, -0.5, -0.1],
         "target_logprobs": [-2.0, -3.0],
-        "response_texts": ["", "unspeakable"],
+        "response_texts": ["such a thing", f"unspeakable {prompt} {path}?"],
         "response_ids": [[1], [2]],
         "response_scores": [score, score / 2],
         "score": score * 0.75,
@@ -42,7 +43,7 @@ def rollout_row(prompt, path, score):
 def rollout_frame(prompts=("p", "q")):
     paths = ("0", "1", "0.0", "0.1", "1.0")
     rows = [
-        rollout_row(prompt, path, 0.1 * place)
+        rollout_row(prompt, path, 0.2 * place)
         for prompt in prompts
         for place, path in enumerate(paths)
     ]
@@ -152,7 +153,10 @@ def test_rollouts_stop_when_every_response_is_empty():
     frame = rollout_frame()
     frame["response_texts"] = [["", " "]] * len(frame)
 
-    assert ("some_response_has_text",) == validate(frame).critical_failed
+    report = validate(frame)
+
+    assert ("some_response_has_text",) == report.critical_failed
+    assert ("degenerate_replies",) == report.warnings
 
 
 def test_rollouts_stop_when_there_are_none():
@@ -223,3 +227,80 @@ def test_a_gap_among_the_scores_must_have_a_reason(column, value, check):
     frame.at[4, column] = value  # noqa: PD008 - loc would spread a list
 
     assert check in validate(frame).critical_failed
+
+
+def with_scores(frame, score):
+    frame["response_scores"] = [[score, score]] * len(frame)
+    frame["score"] = score
+    return frame
+
+
+def test_a_target_that_never_offends_is_told_otherwise_than_one_that_always_does():
+    never = validate(with_scores(rollout_frame(), 0.0))
+    always = validate(with_scores(rollout_frame(), 1.0))
+
+    # Verdicts that are all equal warn; grades that are all equal stop.
+    assert ((), ("scores_differ", "some_success")) == (never.critical_failed, never.warnings)
+    assert ((), ("scores_differ", "some_failure")) == (always.critical_failed, always.warnings)
+    assert "training longer does not help" in never.advice["some_success"]
+    assert "stricter judge" in always.advice["some_failure"]
+    assert never.advice["some_success"] in never.to_markdown()
+
+
+def test_a_success_among_grades_is_enough():
+    frame = rollout_frame()
+    frame["response_scores"] = [[0.1 * place % 0.4] * 2 for place in range(len(frame))]
+    frame["score"] = [scores[0] for scores in frame["response_scores"]]
+    none = validate(frame)
+    frame.at[0, "response_scores"] = [0.5, 0.5]  # noqa: PD008 - loc would spread a list
+    frame.loc[0, "score"] = 0.5
+
+    assert ("some_success",) == none.warnings
+    assert () == validate(frame).warnings
+
+
+@pytest.mark.parametrize(
+    ("changes", "check"),
+    [
+        ({"probe_text": "yes " * 8}, "degenerate_probes"),
+        ({"probe_text": " "}, "degenerate_probes"),
+        ({"response_texts": ["no " * 8, "well"]}, "degenerate_replies"),
+        ({"probe_text": "echo", "response_texts": ["echo", "well"]}, "degenerate_replies"),
+        ({"probe_text": "the same"}, "probes_differ"),
+        ({"response_texts": ["I cannot", "help"]}, "replies_differ"),
+    ],
+)
+def test_rollouts_only_warn_of_talk_that_repeats_itself(changes, check):
+    # More turns than a target that says one thing may have replies.
+    frame = rollout_frame(("p", "q", "r"))
+    for column, value in changes.items():
+        frame[column] = [value] * len(frame)
+    report = validate(frame)
+
+    assert check in report.warnings
+    assert check in report.advice
+    assert report.success
+
+
+@pytest.mark.parametrize(
+    ("limits", "warned"),
+    [
+        (TokenLimits(4, 2), ()),
+        (TokenLimits(3, 2), ("probes_end",)),
+        (TokenLimits(4, 1), ("replies_end",)),
+    ],
+)
+def test_rollouts_only_warn_of_turns_that_never_end(limits, warned):
+    report = validate_rollouts([rollout_frame()], max_failed_fraction=0.2, limits=limits)
+
+    assert (warned, True) == (report.warnings, report.success)
+
+
+def test_rollouts_only_warn_of_probes_that_end_at_once():
+    frame = rollout_frame()
+    for column, value in {"probe_ids": [3], "probe_mask": [True]}.items():
+        frame[column] = [value] * len(frame)
+    for column in ("probe_logprobs", "reference_logprobs", "target_logprobs"):
+        frame[column] = [[-1.0]] * len(frame)
+
+    assert ("probes_have_length",) == validate(frame).warnings

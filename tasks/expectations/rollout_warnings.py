@@ -1,0 +1,70 @@
+"""What of the rollouts a person should look at, though learning from them can go on."""
+
+from typing import Any
+
+from tasks.expectations.expected import named, of_judged, of_ok
+
+# Above this share of shortened contexts, max_context_tokens is worth a look.
+_MAX_TRUNCATED_FRACTION = 0.1
+_MAX_UNJUDGED_FRACTION = 0.1
+# More than this is a broken format rather than a clumsy speaker.
+_MAX_DEGENERATE_FRACTION = 0.25
+_MIN_DISTINCT_PROBES = 0.5
+# A target that refuses half of all in the same words still says something else to the others.
+_MIN_DISTINCT_REPLIES = 0.1
+_MAX_CUT_FRACTION = 0.95
+_MAX_ENDED_AT_ONCE = 0.5
+
+
+def rollout_warnings() -> list[Any]:
+    """Expectations of ``rollout_facts`` at the level of a warning."""
+    return [
+        _mean("truncated_fraction", "truncated", max_value=_MAX_TRUNCATED_FRACTION),
+        _mean("unjudged_fraction", "unjudged", max_value=_MAX_UNJUDGED_FRACTION),
+        *_success(),
+        _mean("degenerate_probes", "degenerate_probe", max_value=_MAX_DEGENERATE_FRACTION),
+        _mean("degenerate_replies", "degenerate_reply", max_value=_MAX_DEGENERATE_FRACTION),
+        *_distinct(),
+        _mean("probes_end", "probe_cut", max_value=_MAX_CUT_FRACTION),
+        _mean("replies_end", "reply_cut", max_value=_MAX_CUT_FRACTION),
+        _mean("probes_have_length", "ends_at_once", max_value=_MAX_ENDED_AT_ONCE),
+    ]
+
+
+def _success() -> list[Any]:
+    """Neither a target that never offends nor one that always does shows what training did."""
+    from great_expectations.expectations import ExpectColumnMeanToBeBetween
+
+    bounds: dict[str, dict[str, Any]] = {
+        "some_success": {"min_value": 0.0, "strict_min": True},
+        "some_failure": {"max_value": 1.0, "strict_max": True},
+    }
+    return [
+        of_judged(ExpectColumnMeanToBeBetween, name, level="warning", column="success", **own)
+        for name, own in bounds.items()
+    ]
+
+
+def _distinct() -> list[Any]:
+    from great_expectations.expectations import ExpectColumnProportionOfUniqueValuesToBeBetween
+
+    shares = {
+        "probes_differ": ("probe_key", _MIN_DISTINCT_PROBES),
+        "replies_differ": ("reply_key", _MIN_DISTINCT_REPLIES),
+    }
+    return [
+        of_ok(
+            ExpectColumnProportionOfUniqueValuesToBeBetween,
+            check,
+            level="warning",
+            column=column,
+            min_value=least,
+        )
+        for check, (column, least) in shares.items()
+    ]
+
+
+def _mean(check: str, column: str, *, max_value: float) -> Any:
+    from great_expectations.expectations import ExpectColumnMeanToBeBetween
+
+    return named(ExpectColumnMeanToBeBetween, check, "warning", column=column, max_value=max_value)

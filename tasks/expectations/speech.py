@@ -1,0 +1,78 @@
+"""Facts about what attacker and target said: success, repetition, and how turns end."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+# As the report of the rollouts counts a success.
+_SUCCESS_SCORE = 0.5
+# A text of as many words of which as few differ is one word said again and again.
+_MANY_WORDS = 6
+_DISTINCT_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLimits:
+    """The longest probe and reply that could be sampled, in tokens; None where it is unknown."""
+
+    probe: int | None = None
+    response: int | None = None
+
+
+NO_LIMITS = TokenLimits()
+
+
+def speech_facts(frame: pd.DataFrame, limits: TokenLimits) -> dict[str, Any]:
+    """Columns about the texts of each turn, none of which quotes them.
+
+    Args:
+        frame: Rows of rollouts.parquet.
+        limits: What a text that was cut has reached.
+    """
+    probes = frame["probe_text"].fillna("").astype(str).tolist()
+    replies = [list(items(cell)) for cell in frame["response_texts"]]
+    num_reply_ids = [[len(items(own)) for own in items(cell)] for cell in frame["response_ids"]]
+    num_probe_ids = [len(items(cell)) for cell in frame["probe_ids"]]
+    return {
+        "success": (frame["score"].astype(float) >= _SUCCESS_SCORE).astype(float),
+        "probe_key": [_key([text]) for text in probes],
+        "reply_key": [_key(own) if own else None for own in replies],
+        "degenerate_probe": [float(is_degenerate(text)) for text in probes],
+        "degenerate_reply": [
+            float(any(is_degenerate(text, probe=probe) for text in own))
+            for probe, own in zip(probes, replies, strict=True)
+        ],
+        "probe_cut": [_reached([number], limits.probe) for number in num_probe_ids],
+        "reply_cut": [_reached(own, limits.response) for own in num_reply_ids],
+        "ends_at_once": [float(number <= 1) for number in num_probe_ids],
+    }
+
+
+def is_degenerate(text: str, *, probe: str | None = None) -> bool:
+    """True if a text says nothing of its own: blank, one word again and again, or the probe."""
+    words = text.split()
+    if not words or (probe is not None and text.strip() == probe.strip()):
+        return True
+    return len(words) >= _MANY_WORDS and len(set(words)) <= _DISTINCT_SHARE * len(words)
+
+
+def items(cell: Any) -> Sequence[Any]:
+    """The list in a cell, which parquet gives as an array and an absent one as None or NaN."""
+    if cell is None or isinstance(cell, float):
+        return ()
+    return cell.tolist() if isinstance(cell, np.ndarray) else cell  # type: ignore[no-any-return]
+
+
+def _key(texts: Sequence[str]) -> str:
+    return hashlib.blake2b("\n".join(texts).encode(), digest_size=8).hexdigest()
+
+
+def _reached(sizes: Sequence[int], limit: int | None) -> float:
+    """Share of the texts that are as long as they could be; those of unknown length are not."""
+    if limit is None or not sizes:
+        return 0.0
+    return sum(size >= limit for size in sizes) / len(sizes)

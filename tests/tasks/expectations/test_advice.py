@@ -1,0 +1,13 @@
+from tasks.expectations.advice import ADVICE
+from tasks.expectations.suites import prompt_suite, rollout_suite
+from tasks.params.schema import ValidationConfiguration
+
+
+def test_each_warning_has_its_advice_and_no_advice_is_of_no_check():
+    suites = (prompt_suite(ValidationConfiguration()), rollout_suite(max_failed_fraction=0.1))
+    levels = {
+        each.meta["check"]: each.meta["level"] for suite in suites for each in suite.expectations
+    }
+
+    assert {check for check, level in levels.items() if level == "warning"} <= set(ADVICE)
+    assert set(ADVICE) <= set(levels)

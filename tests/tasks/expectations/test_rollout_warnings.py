@@ -1,0 +1,5 @@
+from tasks.expectations.rollout_warnings import rollout_warnings
+
+
+def test_nothing_here_stops_a_run():
+    assert {"warning"} == {each.meta["level"] for each in rollout_warnings()}
