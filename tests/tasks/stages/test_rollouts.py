@@ -7,6 +7,7 @@ from small_world import PARAMS, write_world
 from astra_core.assembly import close_executors
 from astra_core.config import Choice
 from astra_core.errors import GateError
+from astra_core.scorer import Scorer
 from tasks.pipeline.stage import stage_of
 from tasks.records.rollouts import read_rollouts
 from tasks.stages.rollouts import RolloutsSummary, collect_rollouts
@@ -98,12 +99,21 @@ def test_there_are_no_more_rollouts_than_prompts(tmp_path, monkeypatch):
     assert (12, 24) == (summary.num_prompts, summary.num_turns)
 
 
+class DeafScorer(Scorer):
+    """Gives every text the same grade."""
+
+    version = "deaf"
+
+    def score(self, texts):
+        return [0.25 for _ in texts]
+
+
 def test_rollouts_that_are_not_fit_to_learn_from_are_reported_and_not_accepted(
     tmp_path, monkeypatch
 ):
     write_world(tmp_path)
     monkeypatch.chdir(tmp_path)
-    deaf = Choice(name="phrases", options={"phrases": ["what nobody says"]})
+    deaf = Choice(name=f"{__name__}:DeafScorer")
 
     with pytest.raises(GateError, match=r"rollouts must pass '.*see reports/rollouts\.json"):
         collect(system=PARAMS.system.model_copy(update={"scorer": deaf}))
@@ -111,6 +121,17 @@ def test_rollouts_that_are_not_fit_to_learn_from_are_reported_and_not_accepted(
     assert not checks["success"]
     assert checks["critical_failed"]
     assert not FILE.parent.exists()
+
+
+def test_a_judge_that_flags_nothing_warns_with_the_way_out(tmp_path, monkeypatch):
+    write_world(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    never = Choice(name="phrases", options={"phrases": ["what nobody says"]})
+    summary = collect(system=PARAMS.system.model_copy(update={"scorer": never}))
+
+    assert "warning: " in summary.summary()
+    assert "training longer does not help" in summary.summary()
+    assert json.loads(REPORT.read_text())["checks"]["success"]
 
 
 def test_the_summary_is_one_line_in_percent():
