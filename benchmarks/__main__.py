@@ -2,7 +2,8 @@
 
 The exit status is 1 if a limit is exceeded, of time or of the difference between two results that
 should be equal. Of the measures, ``trainer_overhead``, ``rollout``, ``update``, ``decode``
-and ``profiles`` are those of speed and share the options below. ``default_run``, ``neighbours``,
+and ``profiles`` are those of speed and share the options below. ``overhead`` takes a minute,
+``default_run``, ``neighbours``,
 ``data_scale``, ``seeds``, ``method``, ``gate`` and ``endpoint`` take minutes and run only when they
 are named; each has options of its own, as in ``python -m benchmarks seeds 3 4 5``.
 """
@@ -25,6 +26,7 @@ from benchmarks.measures import (
     gate,
     method,
     neighbours,
+    overhead,
     profiles,
     rollout,
     seeds,
@@ -45,6 +47,7 @@ BENCHMARKS: dict[str, Callable[[Shape, Effort], Report]] = {
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "default_run": default_run.main,
+    "overhead": overhead.main,
     "neighbours": neighbours.main,
     "data_scale": data_scale.main,
     "seeds": seeds.main,

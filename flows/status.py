@@ -1,5 +1,7 @@
 """The project's state: which stages would run, and which versions have an alias."""
 
+from typing import Any
+
 from astra_core.errors import DiskFullError
 from flows.registry import alias_versions
 from tasks.machine.console import quiet_libraries
@@ -24,6 +26,17 @@ def status_lines() -> list[str]:
         return [*lines, f"{'champion':<13}away: {error}"]
     lines += [f"{alias:<13}{model} version {version}" for alias, version in versions.items()]
     return lines if "champion" in versions else [*lines, f"{'champion':<13}none yet"]
+
+
+def status_record() -> dict[str, Any]:
+    """The same as JSON: reasons by stage (none: up to date), version by alias (None: away)."""
+    quiet_libraries()
+    changed = changes()
+    try:
+        aliases: dict[str, str] | None = alias_versions(read_params().registration.model_name)
+    except (TrackingError, DiskFullError):
+        aliases = None
+    return {"stages": {name: changed.get(name, []) for name in STAGE_NAMES}, "aliases": aliases}
 
 
 def stage_line(name: str, reasons: list[str]) -> str:

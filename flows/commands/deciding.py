@@ -15,11 +15,22 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def promote() -> None:
-    """Decide about the registered candidate again."""
+def promote(
+    version: Annotated[
+        str | None, typer.Option(metavar="N", help="Make this version the candidate first.")
+    ] = None,
+) -> None:
+    """Decide about the registered candidate again, or about another version."""
     from flows.servers.environment import quiet_run
     from tasks.machine.console import say
 
+    if version is not None:
+        from tasks.machine.console import quiet_libraries
+        from tasks.params.schema import read_params
+        from tasks.promotion.choice import make_candidate
+
+        quiet_libraries()
+        make_candidate(read_params().registration.model_name, version)
     with quiet_run():
         from flows.promotion import promotion
 

@@ -1,5 +1,6 @@
 """Commands that look and change nothing: the project, this machine, what was said."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -35,11 +36,16 @@ def _run_tasks(*arguments: str) -> None:
     raise typer.Exit(run_tasks(arguments))
 
 
-def status() -> None:
+def status(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
     """Show which stages would run and who is champion."""
-    from flows.status import status_lines
+    from flows.status import status_lines, status_record
     from tasks.machine.console import say
 
+    if as_json:
+        say(json.dumps(status_record(), indent=2))
+        return
     for line in status_lines():
         say(line)
 

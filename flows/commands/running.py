@@ -36,6 +36,7 @@ _STEP = {"metavar": "STEP", "autocompletion": steps_that_begin_with}
 def register(app: typer.Typer) -> None:
     """Adds the commands."""
     app.command()(run)
+    app.command()(resume)
 
 
 def run(
@@ -101,11 +102,32 @@ def run(
     finish(asked, warm_start=warm_start, engine=engine, started=started)
 
 
+def resume(
+    engine: Annotated[
+        Engine, typer.Option(help="Without Prefect: local. No server, and nothing on its pages.")
+    ] = Engine.PREFECT,
+) -> None:
+    """Go on with a run that did not end, with the values and steps that it had."""
+    from flows.last_request import request_to_resume
+    from tasks.machine.console import say
+
+    started = time.monotonic()
+    request = request_to_resume()
+    say(BANNER)
+    for key, value in request.overrides:
+        say(f"this run       {key}: {value}")
+    finish(request, warm_start=None, engine=engine, started=started)
+
+
 def finish(
     request: "RunRequest", *, warm_start: str | None, engine: Engine, started: float
 ) -> None:
     """Runs the pipeline and prints what came of it."""
+    from flows.last_request import forget_request, note_request
+
+    note_request(request)
     decision = _decision(request, warm_start=warm_start, engine=engine)
+    forget_request()
     from flows.summary import run_summary
     from tasks.machine.console import say
 

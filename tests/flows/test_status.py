@@ -1,7 +1,7 @@
 import shutil
 from pathlib import Path
 
-from flows.status import stage_line, status_lines
+from flows.status import stage_line, status_lines, status_record
 from tasks.pipeline.names import STAGE_NAMES
 
 ROOT = Path(__file__).parents[2]
@@ -26,6 +26,9 @@ def test_a_fresh_project_would_run_every_stage_and_has_no_champion(toy, tmp_path
 
     assert [f"{name:<13}would run: not made yet" for name in STAGE_NAMES] == lines[:-1]
     assert "champion     none yet" == lines[-1]
+    record = status_record()
+    assert {name: ["not made yet"] for name in STAGE_NAMES} == record["stages"]
+    assert {} == record["aliases"]
     assert not (tmp_path / "mlflow.db").exists()
 
 
@@ -38,3 +41,4 @@ def test_a_store_that_cannot_be_read_is_away_and_not_without_a_champion(toy, tmp
 
     assert last.startswith("champion     away: sqlite:///")
     assert "file is not a database" in last
+    assert status_record()["aliases"] is None

@@ -27,6 +27,9 @@ def test_set_is_for_the_run_and_save_writes_it(project, capfd):
     assert "this run       seed: 0 -> 5" in told.out
     assert "error: DVC must know stage 'training'" in told.err
     assert before == Path("params.yaml").read_bytes()
+    # The run did not end, so it can be resumed with what it had.
+    assert 2 == run_command(["resume", "--engine", "local"])
+    assert "this run       seed: 5" in capfd.readouterr().out
     assert 2 == run_command([*some, "--save"])
     assert "params.yaml    seed: 0 -> 5" in capfd.readouterr().out
     assert 5 == read_params().seed

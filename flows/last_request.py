@@ -1,0 +1,54 @@
+"""What the last run was asked for, kept until it is done: ``astra resume`` asks the same again."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import ConfigurationError, DataError
+from astra_core.files import write_json
+from flows.requests import RunRequest
+from tasks.records.reports import read_record
+
+FILE = Path(".astra/request.json")
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    overrides: dict[str, Any]
+    only: str | None
+    start: str | None
+    end: str | None
+
+
+def note_request(request: RunRequest) -> None:
+    """Keeps the request of a run that begins."""
+    record = {
+        "overrides": request.values,
+        "only": request.only,
+        "start": request.start,
+        "end": request.end,
+    }
+    write_json(record, FILE)
+
+
+def forget_request() -> None:
+    """Says that the run is done."""
+    FILE.unlink(missing_ok=True)
+
+
+def request_to_resume() -> RunRequest:
+    """What a run that did not end was asked for, without force: what it did is done.
+
+    Raises:
+        ConfigurationError: The last run ended, or none began.
+    """
+    if not FILE.is_file():
+        msg = "astra resume must find a run that did not end, got none; start one with 'astra run'"
+        raise ConfigurationError(msg)
+    try:
+        found = read_record(FILE, _Kept)
+    except DataError:
+        msg = f"{FILE} must hold what a run was asked for, got a damaged file; use 'astra run'"
+        raise ConfigurationError(msg) from None
+    pairs = tuple(found.overrides.items())
+    return RunRequest(pairs, only=found.only, start=found.start, end=found.end)

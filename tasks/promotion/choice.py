@@ -1,0 +1,37 @@
+"""A person's choice of the version that the gate decides about."""
+
+from typing import TYPE_CHECKING
+
+from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import excerpt
+from tasks.promotion.decision import DECISIONS
+from tasks.tracking.registered import has_version
+from tasks.tracking.store import alone_with, connect, store_errors
+from tasks.tracking.versions import CANDIDATE, set_alias
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+def make_candidate(model_name: str, version: str, *, client: "MlflowClient | None" = None) -> None:
+    """Leaves the alias ``candidate`` on the version, which the next decision is then about.
+
+    Args:
+        model_name: The registered model.
+        version: A number.
+        client: Of the registry, instead of a new one.
+
+    Raises:
+        ConfigurationError: The registry has no such version; the alias stays where it is.
+        TrackingError: The registry did not answer.
+    """
+    with store_errors():
+        client = client or connect()
+        with alone_with(DECISIONS):
+            if not version.isdigit() or not has_version(client, model_name, version):
+                msg = (
+                    f"--version must be the number of a version of '{model_name}', got "
+                    f"{excerpt(version)}; 'astra history' lists them"
+                )
+                raise ConfigurationError(msg)
+            set_alias(client, model_name, CANDIDATE, version=version)

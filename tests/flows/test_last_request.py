@@ -1,0 +1,28 @@
+import pytest
+
+from astra_core.errors import ConfigurationError
+from flows.last_request import FILE, forget_request, note_request, request_to_resume
+from flows.requests import RunRequest
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def test_what_did_not_end_is_asked_again_without_force():
+    note_request(RunRequest((("seed", 5), ("training.lr", 0.5)), end="training", force=True))
+
+    expected = RunRequest((("seed", 5), ("training.lr", 0.5)), end="training")
+    assert expected == request_to_resume()
+
+
+def test_what_ended_or_is_damaged_is_not():
+    note_request(RunRequest())
+    forget_request()
+    forget_request()
+    with pytest.raises(ConfigurationError, match="must find a run that did not end, got none"):
+        request_to_resume()
+    FILE.write_text("{", "utf-8")
+    with pytest.raises(ConfigurationError, match="got a damaged file"):
+        request_to_resume()
