@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from astra_core.errors import AstraError
 from flows.attempts import FAILED, TIMED_OUT, StageOutcome, try_stage
 from flows.errors import PassingStageError, StageError, StageTimeoutError
+from flows.limits import promotion_limit, time_limit
 from flows.preparation import params_checked_before, renew_pipeline, usable_params
 from flows.registry import is_registered
 from flows.requests import STEPS, RunRequest
@@ -19,7 +20,7 @@ from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.params.overlay import laid_over
 from tasks.params.schema import FlowConfiguration, Params
-from tasks.pipeline.names import STAGE_NAMES
+from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 from tasks.pipeline.order import drift
 from tasks.pipeline.reproduction import changes
 from tasks.records.receipt import RECEIPT
@@ -27,9 +28,6 @@ from tasks.tracking.errors import StoreError
 
 if TYPE_CHECKING:
     from tasks.promotion.decision import PromotionDecision
-
-STORE_TRIES = 3
-STORE_DELAY_S = 2.0
 
 
 def confirmed(request: RunRequest) -> "PromotionDecision | None":
@@ -76,10 +74,10 @@ def run_locally(
         ConfigurationError: params.yaml cannot be used; nothing has run.
         StageError: A stage failed; the message is the stage's own.
     """
+    if warm_start is not None:
+        request = begin_from(warm_start, request)
     with values_of(request):
         params = usable_params()
-        if warm_start is not None and begin_from(warm_start, params):
-            params = usable_params()
         renew_pipeline(params)
         run_stages(request, local_runner(params.flow))
         return _decide(params) if request.decides else None
@@ -110,8 +108,7 @@ def run_stage(name: str, limits: FlowConfiguration, *, force: bool = False) -> S
             state, error = _state_of(failed), failed
         if not isinstance(error, PassingStageError) or attempts > limits.retries:
             break
-        pause = limits.retry_delay_s * 2 ** (attempts - 1)
-        time.sleep(random.uniform(0.0, 2.0 * pause))
+        _pause(limits.retry_delay_s, attempts - 1)
         say(f"{name:<13}try {attempts + 1} of {limits.retries + 1}")
     seconds = round(time.monotonic() - started, 2)
     message = "" if error is None else str(error)
@@ -138,12 +135,21 @@ def _decide(params: Params, *, renews: bool = True) -> "PromotionDecision":
 
 
 def _asked(params: Params) -> "PromotionDecision":
-    """The gate's decision; a store that does not answer is asked again."""
+    """The gate's decision; a store that does not answer is asked again, as often as a stage."""
     from tasks.promotion.decision import promote_attacker
 
-    for attempt in range(1, STORE_TRIES):
+    limits, attempts = params.flow, 0
+    while True:
+        attempts += 1
         try:
-            return promote_attacker(params)
+            with time_limit(promotion_limit(limits), PROMOTION):
+                return promote_attacker(params)
         except StoreError:
-            time.sleep(STORE_DELAY_S * attempt)
-    return promote_attacker(params)
+            if attempts > limits.retries:
+                raise
+        _pause(limits.retry_delay_s, attempts - 1)
+        say(f"{PROMOTION:<13}try {attempts + 1} of {limits.retries + 1}")
+
+
+def _pause(delay_s: float, attempt: int) -> None:
+    time.sleep(random.uniform(0.0, 2.0 * delay_s * 2**attempt))

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from flows.requests import PROMOTION, RunRequest
+from flows.requests import RunRequest
 from flows.summary import duration
 from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.params.overlay import laid_over
 from tasks.params.schema import Params, read_params
 from tasks.pipeline.durations import expected_seconds
+from tasks.pipeline.names import PROMOTION
 from tasks.pipeline.order import read_pipeline, render, stages
 from tasks.pipeline.reproduction import changes
 from tasks.reporting.workload import cost_of_a_reply, replies_by_stage

@@ -8,9 +8,14 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.tasks import exponential_backoff
 
+from flows.limits import promotion_limit, time_limit
+from flows.orchestration.events import announce_decision
+from flows.orchestration.findings import comparison_table, publish_report
 from flows.orchestration.reports import publish_page
+from flows.orchestration.run_logs import told_to_run
 from tasks.machine.privacy import keep_private
 from tasks.params.schema import Params, read_params
+from tasks.pipeline.names import PROMOTION
 from tasks.records.evaluation import read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
@@ -26,35 +31,52 @@ PAGES = "http://127.0.0.1:4200"
 """Of Prefect, at the port that ``astra ui`` chooses by itself."""
 
 
-def _can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
+def store_is_away(_task: Any, _run: Any, state: State[Any]) -> bool:
     """Only a store that did not answer is worth a retry."""
     return isinstance(state.data, StoreError)
+
+
+def promote(params: Params) -> "PromotionDecision":
+    """The gate's decision about the candidate, under the retries and the limit of ``flow``.
+
+    A refusal is a result.
+
+    Raises:
+        StageTimeoutError: The decision took longer than ``flow`` allows.
+    """
+    limits = params.flow
+    decide = _promote.with_options(
+        retries=limits.retries,
+        retry_delay_seconds=exponential_backoff(backoff_factor=limits.retry_delay_s),
+    )
+    return decide(params)
 
 
 # The retries are around the whole transaction: a task that is retried inside a Prefect
 # transaction rolls its siblings back at the first failure and then completes without them.
 @task(
-    name="promotion",
-    task_run_name="promotion",
+    name=PROMOTION,
+    task_run_name=PROMOTION,
     cache_policy=NO_CACHE,
-    retries=2,
-    retry_delay_seconds=exponential_backoff(backoff_factor=2.0),
     retry_jitter_factor=1.0,
-    retry_condition_fn=_can_pass,
+    retry_condition_fn=store_is_away,
 )
-def promote(params: Params) -> "PromotionDecision":
-    """The gate's decision about the candidate; a refusal is a result."""
+def _promote(params: Params) -> "PromotionDecision":
     from tasks.promotion.decision import promote_attacker
     from tasks.report.publish import renew_report
 
-    decision = promote_attacker(params)
-    renew_report(
-        decision.model_name,
-        decision.candidate_version,
-        receipt=RECEIPT,
-        flow_run=flow_run_page(),
-    )
+    with told_to_run(PROMOTION):
+        with time_limit(promotion_limit(params.flow), PROMOTION):
+            decision = promote_attacker(params)
+        renew_report(
+            decision.model_name,
+            decision.candidate_version,
+            receipt=RECEIPT,
+            flow_run=flow_run_page(),
+        )
     publish_page("promotion-decision", decision_page(decision))
+    publish_report()
+    announce_decision(decision)
     return decision
 
 
@@ -68,22 +90,25 @@ def flow_run_page() -> str:
 def decision_page(
     decision: "PromotionDecision", *, evaluation: Path = EVALUATION, receipt: Path = RECEIPT
 ) -> str:
-    """The decision, with the candidate's results by category if it is the last run's.
+    """The decision in words and figures, and by category if the candidate is the last run's.
 
     Args:
         decision: Of the gate.
         evaluation: The last run's evaluation.
         receipt: Which version the last run registered.
     """
+    page = decision.summary()
+    if decision.comparison is not None:
+        page += f"\n\n{comparison_table(decision.comparison)}"
     if not (evaluation.is_file() and receipt.is_file()):
-        return decision.summary()
+        return page
     registered = read_record(receipt, RegistrationReceipt)
     is_it = registered.version == decision.candidate_version
     rates = read_evaluation(evaluation).categories if is_it else {}
-    return with_categories(decision.summary() + "\n" * bool(rates), rates)
+    return with_categories(page + "\n" * bool(rates), rates)
 
 
-@flow(name="promotion")
+@flow(name=PROMOTION, flow_run_name="decide about the candidate")
 def promotion() -> "PromotionDecision":
     """Decides about the candidate again, for example after the rules changed."""
     keep_private()

@@ -1,18 +1,19 @@
 """The flow that checks the champion: how does it perform on today's prompts?"""
 
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
-from prefect.runtime import flow_run
 from prefect.states import Completed
 from prefect.tasks import exponential_backoff
 
 from astra_core.files import read_json
+from flows.orchestration.events import announce_reevaluation
+from flows.orchestration.names import reevaluation_name, scheduled_day
 from flows.orchestration.reports import publish_page
+from flows.orchestration.run_logs import told_to_run
 from flows.orchestration.stages import can_pass, run_to_state
 from flows.preparation import usable_params
 from flows.servers.processes import stage_command
@@ -20,7 +21,7 @@ from tasks.machine.console import complain
 from tasks.promotion.reevaluation import FOLDER, NAME, Reevaluation
 
 
-@flow(name="champion-reevaluation")
+@flow(name="champion-reevaluation", flow_run_name=reevaluation_name)
 def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> State[Any]:
     """Completed with the outcome, or Skipped while there is no champion.
 
@@ -41,6 +42,7 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
     state.result()
     found = Reevaluation(**read_json(FOLDER / "outcome.json"))
     publish_page("champion-reevaluation", found.page())
+    announce_reevaluation(found)
     if found.version is None:
         return Completed(name="Skipped", message=found.summary())
     if found.has_drifted:
@@ -59,10 +61,5 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
 def _examine(fresh_seed: int, file: Path | None, *, timeout_s: float) -> State[Any]:
     source = ["--file", str(file)] if file is not None else []
     command = stage_command("tasks.promotion.reevaluation", "--seed", str(fresh_seed), *source)
-    return run_to_state(NAME, command, timeout_s=timeout_s)
-
-
-def scheduled_day() -> int:
-    """The day of the scheduled start, or today where nothing was scheduled, as 20261121."""
-    start = flow_run.scheduled_start_time or datetime.now(UTC)
-    return int(start.strftime("%Y%m%d"))
+    with told_to_run(NAME):
+        return run_to_state(NAME, command, timeout_s=timeout_s)

@@ -9,9 +9,8 @@ from typing import Any
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import excerpt
-from tasks.pipeline.names import STAGE_NAMES
+from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 
-PROMOTION = "promotion"
 STEPS = (*STAGE_NAMES, PROMOTION)
 """The stages, and the decision after them."""
 

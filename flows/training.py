@@ -1,44 +1,64 @@
 """The flow from params.yaml to a promotion decision, one line per stage."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from prefect import flow
+from prefect.states import Completed
+from pydantic import Field
 
-from flows.attempts import StageOutcome
+from flows.attempts import SKIPPED, StageOutcome
+from flows.orchestration.events import announce_registration, announce_stage
+from flows.orchestration.findings import publish_evaluation, publish_run
+from flows.orchestration.names import scheduled_day, training_name
 from flows.orchestration.reports import PipelineReport, publish_validation
+from flows.orchestration.run_logs import told_to_run
 from flows.orchestration.stages import run_stage
 from flows.preparation import renew_pipeline, usable_params
 from flows.promotion import promote
-from flows.requests import RunRequest
+from flows.requests import STEPS, RunRequest
 from flows.steps import StageRunner, run_stages, values_of
 from flows.warm_start import begin_from
+from tasks.machine.console import say
 from tasks.params.schema import Params
+from tasks.records.receipt import RECEIPT, RegistrationReceipt
+from tasks.records.reports import read_record
 
 if TYPE_CHECKING:
+    from prefect.client.schemas.objects import State
+
     from tasks.promotion.decision import PromotionDecision
 
+# A list to choose from in the form of a deployment; RunRequest refuses another with a hint.
+Step = Annotated[str, Field(json_schema_extra={"enum": list(STEPS)})]
+Seed = Annotated[int, Field(ge=0)] | Literal["date"]
+UNCHANGED = "Unchanged"
 
-@flow(name="red-team-training")
+
+@flow(name="red-team-training", flow_run_name=training_name)
 def red_team_training(
     force: bool = False,
     warm_start: str | int | None = None,
     overrides: dict[str, Any] | None = None,
     *,
-    only: str | None = None,
-    start: str | None = None,
-    end: str | None = None,
+    only: Step | None = None,
+    start: Step | None = None,
+    end: Step | None = None,
+    seed: Seed | None = None,
 ) -> "PromotionDecision | None":
     """Trains, evaluates, registers and judges an attacker; skips what is up to date.
 
+    params.yaml is never written; what is given here holds for this run alone.
+
     Args:
         force: Also run the stages that DVC finds up to date.
-        warm_start: The version to train on from, a number or an alias such as ``champion``, which
-            is written into params.yaml; by default params.yaml is left as it is.
-        overrides: Values by dotted key, such as ``{"training.lr": 1e-4}``, that hold for this run
-            alone; params.yaml is left as it is.
+        warm_start: The version to train on from, a number or an alias such as ``champion``.
+        overrides: Values by dotted key of params.yaml, such as ``{"training.lr": 1e-4}``.
         only: The one step to run: a stage, or ``promotion``.
         start: The first step; earlier ones are neither checked nor run.
         end: The last step; without ``promotion`` no decision is made.
+        seed: In the place of ``training_seed``, so that rollouts and training are other ones while
+            models and split stay; ``date``: the day of the scheduled start, as 20261123.
 
     Returns:
         The decision, or nothing where none was asked for.
@@ -48,19 +68,46 @@ def red_team_training(
         StageError: A stage failed; the message is the stage's own.
     """
     pairs = tuple((overrides or {}).items())
+    if seed is not None:
+        pairs += (("training_seed", scheduled_day() if seed == "date" else seed),)
     request = RunRequest(pairs, only=only, start=start, end=end, force=force)
+    if warm_start is not None:
+        request = begin_from(warm_start, request)
     with values_of(request):
         params = usable_params()
-        if warm_start is not None and begin_from(warm_start, params):
-            params = usable_params()
-        renew_pipeline(params)
-        with PipelineReport() as report:
-            run_stages(request, stage_runner(params, report))
-        return promote(params) if request.decides else None
+        with told_to_run():
+            return _run(params, request)
+
+
+def _run(params: Params, request: RunRequest) -> "PromotionDecision | None":
+    """What was decided, as a state of Prefect that says it in words."""
+    renew_pipeline(params)
+    with PipelineReport() as report:
+        run_stages(request, stage_runner(params, report))
+    words = []
+    if is_unchanged(report.outcomes):
+        words.append(
+            f"nothing new to try: every stage is up to date with training seed "
+            f"{params.training_seed}"
+        )
+        say(f"{'unchanged':<13}{words[0]}")
+    decision = promote(params) if request.decides else None
+    if decision is not None:
+        words.append(decision.summary())
+    state: State[Any] = Completed(message="; ".join(words) or None, data=decision)
+    if is_unchanged(report.outcomes):
+        state.name = UNCHANGED
+    # Prefect gives who calls the flow what the state holds.
+    return cast("PromotionDecision | None", state)
+
+
+def is_unchanged(outcomes: Sequence[StageOutcome]) -> bool:
+    """Whether stages were asked and DVC found all of them up to date, so nothing was tried."""
+    return bool(outcomes) and all(outcome.state == SKIPPED for outcome in outcomes)
 
 
 def stage_runner(params: Params, report: PipelineReport) -> StageRunner:
-    """A function that runs a stage under the limits of params.yaml and records how it went."""
+    """A function that runs a stage under the limits of params.yaml and shows how it went."""
     limits = params.flow
 
     def run(name: str, /, *, force: bool = False) -> StageOutcome:
@@ -71,8 +118,22 @@ def stage_runner(params: Params, report: PipelineReport) -> StageRunner:
             retry_delay_s=limits.retry_delay_s,
             force=force,
         )
-        if name == "validation":
-            publish_validation()
+        announce_stage(outcome)
+        _show(outcome)
         return report.add(outcome)
 
     return run
+
+
+def _show(outcome: StageOutcome) -> None:
+    """Publishes what a stage has found."""
+    if outcome.stage == "validation":
+        publish_validation()
+    if outcome.error is not None:
+        return
+    if outcome.stage == "evaluation":
+        publish_evaluation()
+    if outcome.stage == "registration" and RECEIPT.is_file():
+        publish_run()
+        if outcome.state != SKIPPED:
+            announce_registration(read_record(RECEIPT, RegistrationReceipt))

@@ -16,6 +16,7 @@ from prefect.tasks import exponential_backoff
 
 from flows.attempts import SKIPPED, TIMED_OUT, StageOutcome, run_command, try_stage
 from flows.errors import PassingStageError, StageError, StageTimeoutError
+from flows.orchestration.run_logs import told_to_run
 from tasks.machine.console import say
 
 
@@ -50,9 +51,10 @@ def run_stage(
     def attempt() -> State[Any]:
         nonlocal attempts
         attempts += 1
-        if attempts > 1:
-            say(f"{name:<13}try {attempts} of {retries + 1}")
-        return _run_once(name, timeout_s=timeout_s, force=force)
+        with told_to_run(name):
+            if attempts > 1:
+                say(f"{name:<13}try {attempts} of {retries + 1}")
+            return _run_once(name, timeout_s=timeout_s, force=force)
 
     started = time.monotonic()
     state = attempt(return_state=True)

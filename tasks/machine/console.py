@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from astra_core.errors.arguments import LineParser
 from astra_core.errors.exception_text import masked_trace
 from astra_core.redaction import visible
+from tasks.machine.telling import heartbeat, tell, tell_complaint
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -47,11 +48,13 @@ class _Screen:
 def say(line: str) -> None:
     """Prints one line on standard output; what could steer a terminal is spelled out."""
     print(visible(line), file=_Screen.out or sys.stdout, flush=True)
+    tell(visible(line))
 
 
 def complain(line: str) -> None:
     """Prints one line on standard error; what could steer a terminal is spelled out."""
     print(visible(line), file=_Screen.error or sys.stderr, flush=True)
+    tell_complaint(visible(line))
 
 
 def show_trace(
@@ -71,12 +74,31 @@ class Parser(LineParser):
 
 @contextmanager
 def progress(description: str, total: int) -> Iterator[Advance]:
-    """Yields ``advance(n=1)``, which moves a bar on a terminal and does nothing elsewhere.
+    """Yields ``advance(n=1)``, which moves a bar on a terminal and the heartbeat in a run's logs.
 
-    There is one bar at a time: within another's nothing is drawn.
+    There is one at a time: within another's nothing is drawn or told.
     """
+    if _Screen.has_bar:
+        yield _stand_still
+        return
+    _Screen.has_bar = True
     screen = _Screen.error or sys.stderr
-    if _Screen.has_bar or not screen.isatty():
+    try:
+        with heartbeat(description, total) as beat, _bar(description, total, screen) as draw:
+
+            def advance(n: int = 1) -> None:
+                draw(n)
+                beat.advance(n)
+
+            yield advance
+    finally:
+        _Screen.has_bar = False
+
+
+@contextmanager
+def _bar(description: str, total: int, screen: TextIO) -> Iterator[Advance]:
+    """Yields what moves a bar, or nothing where nobody looks."""
+    if not screen.isatty():
         yield _stand_still
         return
     from rich.console import Console
@@ -85,11 +107,7 @@ def progress(description: str, total: int) -> Iterator[Advance]:
     # Transient: what stays on the screen is the stage's one line.
     with Progress(console=Console(file=screen), transient=True) as bar:
         task = bar.add_task(description, total=total)
-        _Screen.has_bar = True
-        try:
-            yield lambda n=1: bar.advance(task, n)
-        finally:
-            _Screen.has_bar = False
+        yield lambda n=1: bar.advance(task, n)
 
 
 def _stand_still(n: int = 1) -> None:

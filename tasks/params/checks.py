@@ -17,7 +17,7 @@ from tasks.params.schema import (
     Params,
     PromptsConfiguration,
 )
-from tasks.pipeline.names import STAGE_NAMES
+from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 from tasks.tracking.sinks import check_sinks
 
 
@@ -190,9 +190,10 @@ def _check_metric(training: TrainingConfiguration) -> None:
 
 
 def _check_flow(flow: FlowConfiguration) -> None:
+    known = [*STAGE_NAMES, PROMOTION]
     for name in flow.timeouts_s:
-        if name not in STAGE_NAMES:
-            msg = f"flow.timeouts_s must name stages, got '{name}'; stages are {list(STAGE_NAMES)}"
+        if name not in known:
+            msg = f"flow.timeouts_s must name stages, got '{name}'; stages are {known}"
             raise ConfigurationError(msg)
 
 

@@ -245,7 +245,8 @@ class FlowConfiguration(Section):
     retry_delay_s: NonNegative = Field(default=2.0, description="Doubles with each try.")
     timeout_s: Positive = Field(default=21_600.0, description="Wall clock of one try of a stage.")
     timeouts_s: dict[str, Positive] = Field(
-        default_factory=dict, description="Limits of their own, for example {training: 86400}."
+        default_factory=dict,
+        description="Of a stage or promotion, for example {training: 86400}.",
     )
 
 

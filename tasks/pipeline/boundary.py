@@ -23,6 +23,7 @@ from astra_core.training.launch import own_rank, world_size
 from tasks.machine.console import complain, libraries_to, progress, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.processes import run_together
+from tasks.machine.telling import tell_tail
 from tasks.machine.thread_waits import set_thread_waits
 from tasks.params.checks import check_params
 from tasks.params.schema import Params, read_params
@@ -168,6 +169,9 @@ def _report(error: BaseException, name: str, log: Path, *, is_child: bool) -> in
         return failures.EXIT_SIGNAL + signal.SIGTERM
     if not failures.claim_failure(failure, name):
         return status
+    if isinstance(error, PluginError) or status == failures.EXIT_BUG:
+        # What a mistake needs is its one line; whoever looks for a bug starts with the trace.
+        tell_tail(masked_trace(error))
     if isinstance(error, PluginError):
         complain(f"error: {failure.message}; the trace is in {log}")
     elif isinstance(error, AstraError):

@@ -9,3 +9,5 @@ STAGE_NAMES = (
     "evaluation",
     "registration",
 )
+PROMOTION = "promotion"
+"""The decision after the stages, which is none."""

@@ -21,6 +21,7 @@ from astra_core.errors import ConfigurationError, DiskFullError
 from tasks.machine.console import Parser, complain, say
 from tasks.machine.parents import end_group_with_parent
 from tasks.machine.privacy import keep_private
+from tasks.machine.telling import tell_crash
 from tasks.pipeline import failures
 from tasks.pipeline.dvc_files import set_aside_cut
 from tasks.pipeline.overlaid_dvc import show_overrides
@@ -192,6 +193,7 @@ def _explain(error: Exception, stage: str) -> int:
     failure = failures.Failure("StageCrash", f"{message} may say why", retryable=True)
     failures.write_failure(failure, stage)
     complain(f"error: {failure.message}")
+    tell_crash(failures.LOGS / f"{stage}.log")
     return 1
 
 

@@ -166,7 +166,7 @@ def _parse_prefect(words: list[str]) -> bool:
     for entry in declared:
         file, function = entry["entrypoint"].split(":")
         text = (ROOT / file).read_text("utf-8")
-        (flow,) = re.findall(rf'@flow\(name="([^"]+)"\)\ndef {function}\(', text)
+        (flow,) = re.findall(rf'@flow\(name="([^"]+)"[^)]*\)\ndef {function}\(', text)
         names.add(f"{flow}/{entry['name']}")
     return words[0] == "deployment" and bool(names & {*words})
 

@@ -9,9 +9,15 @@ from shared import PREPARED, finished_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
-NIGHT = (
-    "from flows.training import red_team_training; print(red_team_training(warm_start='champion'))"
-)
+# As the deployment calls it, and what its page would say.
+NIGHT = """\
+from flows.servers.environment import quiet_run
+with quiet_run():
+    from flows.training import red_team_training
+    state = red_team_training(warm_start="champion", seed="date", return_state=True)
+    print(f"state {state.name}: {state.message}")
+    print(f"decided about {state.result().candidate_version}")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -27,10 +33,8 @@ def nights(tmp_path_factory):
     client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
     first = run_in(folder, "-m", "flows.cli", "run", "--warm-start", "champion")
     client.set_registered_model_alias("attacker", "champion", "1")
-    # By the parameter of the deployment, as a schedule would.
-    second = run_in(
-        folder, "-c", f"from flows.servers.environment import quiet_run\nwith quiet_run(): {NIGHT}"
-    )
+    # By the parameters of the deployment, as a schedule would.
+    second = run_in(folder, "-c", NIGHT)
     client.set_registered_model_alias("attacker", "champion", "1")
     return folder, [first.stdout, second.stdout], client
 
@@ -61,12 +65,29 @@ def test_the_second_night_begins_from_the_champion_of_the_first(nights):
     assert "Trained on from attacker version 1" in second.description
 
 
-def test_a_night_on_which_the_champion_is_the_same_finds_all_up_to_date(nights):
-    folder, _, client = nights
-    said = run_in(folder, "-m", "flows.cli", "run", "--warm-start", "champion").stdout
+def test_the_night_has_a_seed_of_its_own_and_says_what_was_decided(nights):
+    folder, said, client = nights
+    seed = client.get_run(client.get_model_version("attacker", "2").run_id).data.params[
+        "training_seed"
+    ]
 
-    assert 7 == said.count("up to date")
-    assert "up to date" in run_in(folder, "-m", "dvc", "status").stdout
+    assert seed.startswith("20")
+    assert 8 == len(seed)
+    assert "state Completed: attacker version 2 is" in said[1]
+    assert "decided about 2" in said[1]
+    assert "training_seed: null" in (folder / "params.yaml").read_text()
+    assert "source: version" not in (folder / "params.yaml").read_text()
+
+
+def test_a_second_run_of_one_night_says_that_there_is_nothing_new(nights):
+    folder, _, client = nights
+    said = run_in(folder, "-c", NIGHT).stdout
+
+    assert 7 == said.count("up to date\n")
+    assert (
+        "unchanged    nothing new to try: every stage is up to date with training seed 20" in said
+    )
+    assert "state Unchanged: nothing new to try" in said
     assert 2 == len(client.search_model_versions("name = 'attacker'"))
 
 

@@ -1,3 +1,5 @@
+import json
+import time
 from dataclasses import asdict
 
 import pytest
@@ -5,7 +7,10 @@ from prefect.states import Failed
 
 from astra_core.errors import DataError
 from astra_core.metrics.statistics import Interval
-from flows.promotion import decision_page, promote
+from flows.errors import StageTimeoutError
+from flows.promotion import decision_page, promote, store_is_away
+from tasks.params.schema import Params
+from tasks.promotion import decision
 from tasks.promotion.decision import PromotionDecision
 from tasks.records.evaluation import CategoryRates, EvaluationRecord
 from tasks.records.receipt import RegistrationReceipt
@@ -18,11 +23,37 @@ from tasks.tracking.errors import StoreError, TrackingError
     [(StoreError("away"), True), (TrackingError("no candidate"), False), (DataError("x"), False)],
 )
 def test_only_a_store_that_is_away_is_asked_again(error, is_tried_again):
-    assert is_tried_again is promote.retry_condition_fn(promote, None, Failed(data=error))
+    assert is_tried_again is store_is_away(None, None, Failed(data=error))
 
 
-def test_the_retries_stand_around_the_whole():
-    assert promote.retries >= 1
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_store_that_is_away_is_asked_as_often_as_flow_retries_says(
+    tmp_path, monkeypatch, in_flow, retries
+):
+    monkeypatch.chdir(tmp_path)
+    tries = []
+    monkeypatch.setattr(decision, "promote_attacker", lambda _: _away(tries))
+    flow = {"retries": retries, "retry_delay_s": 0.01}
+    params = Params.model_validate_json(json.dumps({"flow": flow}))
+    with pytest.raises(StoreError, match="away"):
+        in_flow(promote, params)
+
+    assert 1 + retries == len(tries)
+
+
+def _away(tries):
+    tries.append(1)
+    msg = "away"
+    raise StoreError(msg)
+
+
+def test_a_decision_ends_at_its_limit(tmp_path, monkeypatch, in_flow):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(decision, "promote_attacker", lambda _: time.sleep(60.0))
+    flow = {"retries": 0, "timeouts_s": {"promotion": 0.2}}
+    params = Params.model_validate_json(json.dumps({"flow": flow}))
+    with pytest.raises(StageTimeoutError, match=r"promotion must end within 0\.2 s"):
+        in_flow(promote, params)
 
 
 SPAN = Interval(0.5, 0.4, 0.6)
@@ -46,7 +77,7 @@ def test_the_page_has_the_categories_of_the_candidate_that_was_registered_last(
     )
     receipt = RegistrationReceipt("attacker", "7", "run", "1", "sqlite://", "c0" * 32)
     places = {"evaluation": tmp_path / "evaluation.json", "receipt": tmp_path / "receipt.json"}
-    decision = PromotionDecision(
+    decided = PromotionDecision(
         promoted=True,
         changed=True,
         reasons=("better",),
@@ -56,10 +87,10 @@ def test_the_page_has_the_categories_of_the_candidate_that_was_registered_last(
         previous_version=None,
         comparison=None,
     )
-    assert decision.summary() == decision_page(decision, **places)
+    assert decided.summary() == decision_page(decided, **places)
     write_record(record.to_record(), places["evaluation"])
     write_record(asdict(receipt), places["receipt"])
 
-    page = decision_page(decision, **places)
-    assert page.startswith(decision.summary())
+    page = decision_page(decided, **places)
+    assert page.startswith(decided.summary())
     assert has_table is ("| fraud | 9 | 0.500 [0.400, 0.600] |" in page)

@@ -5,7 +5,7 @@ import pytest
 from registry_project import enter_project
 
 from flows.errors import StageError
-from flows.reevaluation import champion_reevaluation, scheduled_day
+from flows.reevaluation import champion_reevaluation
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,10 +38,3 @@ def test_a_store_that_cannot_be_read_fails_the_run(project, monkeypatch):
     (project / "params.yaml").write_text("flow: {retries: 0}\n", encoding="utf-8")
     with pytest.raises(StageError, match=r"http://127\.0\.0\.1:9 must answer"):
         champion_reevaluation(seed=1)
-
-
-def test_the_seed_of_a_day_is_that_day():
-    day = str(scheduled_day())
-
-    assert 8 == len(day)
-    assert day.startswith("20")

@@ -5,7 +5,9 @@ import pytest
 from registry_project import enter_project
 
 from astra_core.errors import ConfigurationError
+from flows.requests import RunRequest
 from flows.warm_start import begin_from
+from tasks.params.overlay import laid_over
 from tasks.params.schema import read_params
 from tasks.tracking.store import connect
 
@@ -30,41 +32,31 @@ def registry(project):
     return client
 
 
+ASKED = RunRequest((("training.lr", 0.1),), end="training")
+
+
 @pytest.mark.parametrize(("wanted", "number"), [("champion", "2"), (1, "1"), ("1", "1")])
-def test_params_yaml_takes_the_attacker_from_the_version(registry, capsys, wanted, number):
-    before = read_params()
-
-    assert number == begin_from(wanted, before)
-    attacker = read_params().models.attacker
-    assert ("version", number) == (attacker.source, attacker.version)
-    assert read_params().models.target == before.models.target
-    said = capsys.readouterr().out.splitlines()
-    assert "params.yaml    models.attacker.source: builtin -> version" in said
-    assert f"warm start   from attacker version {number}" == said[-1]
-
-
-def test_a_champion_that_did_not_change_leaves_the_file_as_it_is(registry):
-    begin_from("champion", read_params())
+def test_the_run_takes_the_attacker_from_the_version(registry, capsys, wanted, number):
     text = Path("params.yaml").read_bytes()
-    begin_from("champion", read_params())
+    request = begin_from(wanted, ASKED)
+    with laid_over(request.values):
+        params = read_params()
 
+    assert ("version", number) == (params.models.attacker.source, params.models.attacker.version)
+    assert (0.1, "training") == (params.training.lr, request.end)
     assert text == Path("params.yaml").read_bytes()
+    assert [f"warm start   from attacker version {number}"] == capsys.readouterr().out.splitlines()
 
 
 def test_before_the_first_champion_a_run_begins_as_params_yaml_says(project, capsys):
-    text = Path("params.yaml").read_bytes()
-
-    assert begin_from("champion", read_params()) is None
-    assert text == Path("params.yaml").read_bytes()
+    assert ASKED == begin_from("champion", ASKED)
     told = "warm start   there is no champion yet: begins from models.attacker, builtin"
     assert [told] == capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize("wanted", ["3", "previous", "no such", ""])
 def test_another_version_must_be_there(registry, wanted):
-    text = Path("params.yaml").read_bytes()
     with pytest.raises(ConfigurationError, match="must name a version of 'attacker' or an") as told:
-        begin_from(wanted, read_params())
+        begin_from(wanted, ASKED)
 
     assert 1 == len(str(told.value).splitlines())
-    assert text == Path("params.yaml").read_bytes()

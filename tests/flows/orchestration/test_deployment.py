@@ -4,9 +4,12 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prefect.exceptions import ParameterTypeError
+from prefect.utilities.callables import parameter_schema
 
 from flows.orchestration.deployment import deploy_all, run_worker
 from flows.reevaluation import champion_reevaluation
+from flows.requests import STEPS
 from flows.servers.services import WORK_POOL, ServiceError
 from flows.sweeps.flow import sweep
 from flows.training import red_team_training
@@ -38,10 +41,22 @@ def test_the_parameters_of_every_deployment_are_those_of_its_flow():
         assert set(entry["parameters"]) <= set(inspect.signature(flows[entry["name"]]).parameters)
     nightly = record["deployments"][0]["parameters"]
 
-    assert {"force": False, "warm_start": None} == nightly
+    assert {"force": False, "seed": "date", "warm_start": None, "overrides": {}} == nightly
     for given in (None, "champion", 3):
         checked = red_team_training.validate_parameters({**nightly, "warm_start": given})
         assert given == checked["warm_start"]
+
+
+def test_the_form_of_a_deployment_names_the_steps_and_refuses_a_wrong_type():
+    schema = parameter_schema(red_team_training).model_dump()["properties"]
+
+    assert {"force", "warm_start", "overrides", "only", "start", "end", "seed"} == set(schema)
+    for name in ("only", "start", "end"):
+        (choice,) = [each for each in schema[name]["anyOf"] if "enum" in each]
+        assert list(STEPS) == choice["enum"]
+    for wrong in ({"seed": -1}, {"seed": "tomorrow"}, {"overrides": [1]}, {"force": "perhaps"}):
+        with pytest.raises(ParameterTypeError):
+            red_team_training.validate_parameters(wrong)
 
 
 def test_every_deployment_bounds_the_backlog_and_names_no_machine():

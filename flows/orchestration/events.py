@@ -1,0 +1,76 @@
+"""Events of a run for Prefect's automations: what ended, what was registered and what was decided.
+
+An event is a notice: one that does not arrive changes nothing about the run. ``docs/prefect.md``
+lists them.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from prefect.events import emit_event
+
+from flows.attempts import StageOutcome
+from tasks.records.receipt import RegistrationReceipt
+
+if TYPE_CHECKING:
+    from tasks.promotion.decision import PromotionDecision
+    from tasks.promotion.reevaluation import Reevaluation
+
+STAGE_ENDED = "astra.stage.ended"
+REGISTERED = "astra.version.registered"
+PROMOTED = "astra.version.promoted"
+REFUSED = "astra.version.refused"
+DRIFTED = "astra.champion.drifted"
+EXAMINED = "astra.champion.examined"
+
+
+def announce_stage(outcome: StageOutcome) -> None:
+    """That a stage ended: how, after how long, and why if it failed."""
+    payload = {
+        "state": outcome.state,
+        "seconds": outcome.seconds,
+        "attempts": outcome.attempts,
+        "message": outcome.message,
+    }
+    _announce(STAGE_ENDED, f"stage.{outcome.stage}", name=outcome.stage, payload=payload)
+
+
+def announce_registration(receipt: RegistrationReceipt) -> None:
+    """That a version is in the registry."""
+    payload = {"run_id": receipt.run_id, "checkpoint_digest": receipt.checkpoint_digest}
+    _announce_version(REGISTERED, receipt.model_name, receipt.version, payload=payload)
+
+
+def announce_decision(decision: "PromotionDecision") -> None:
+    """That a version became champion or was refused; of one that was champion already nothing."""
+    if decision.promoted and not decision.changed:
+        return
+    compared = decision.comparison
+    figures = {}
+    if compared is not None:
+        names = ("gain", "low", "high", "candidate", "champion", "num_prompts")
+        figures = {name: getattr(compared, name) for name in names}
+    payload = {"summary": decision.summary(), "reasons": list(decision.reasons), **figures}
+    event = PROMOTED if decision.promoted else REFUSED
+    _announce_version(event, decision.model_name, decision.candidate_version, payload=payload)
+
+
+def announce_reevaluation(found: "Reevaluation") -> None:
+    """How the champion does today, and whether that is another success than was registered."""
+    if found.version is None:
+        return
+    payload = {"summary": found.summary(), "drift": found.drift or {}, "run_id": found.run_id}
+    event = DRIFTED if found.has_drifted else EXAMINED
+    _announce_version(event, found.model_name, found.version, payload=payload)
+
+
+def _announce_version(
+    event: str, model_name: str, version: str, *, payload: dict[str, Any]
+) -> None:
+    name = f"{model_name} version {version}"
+    _announce(event, f"model.{model_name}.version.{version}", name=name, payload=payload)
+
+
+def _announce(event: str, place: str, *, name: str, payload: dict[str, Any]) -> None:
+    resource = {"prefect.resource.id": f"astra.{place}", "prefect.resource.name": name}
+    # What goes wrong on its way Prefect logs and does not raise.
+    emit_event(event, resource=resource, payload=payload)

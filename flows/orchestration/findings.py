@@ -1,0 +1,99 @@
+"""What a run found, as Prefect's pages show it: figures with intervals, and where the rest is."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from prefect.artifacts import create_link_artifact
+
+from flows.orchestration.reports import publish_page
+from flows.servers import services
+from tasks.records.evaluation import EvaluationRecord, read_evaluation
+from tasks.records.receipt import RECEIPT, RegistrationReceipt
+from tasks.records.reports import read_record
+from tasks.reporting.category_table import with_categories
+
+if TYPE_CHECKING:
+    from tasks.promotion.gate import Comparison
+
+EVALUATION = Path("reports/evaluation.json")
+REPORT = Path("reports/report.html")
+MLFLOW = "http://127.0.0.1:5000"
+"""Where ``astra ui`` serves MLflow's pages unless it is told otherwise."""
+
+
+def publish_evaluation(evaluation: Path = EVALUATION) -> None:
+    """Shows both attackers' figures beside the run, if they were examined."""
+    if evaluation.is_file():
+        publish_page("evaluation", evaluation_page(read_evaluation(evaluation)))
+
+
+def evaluation_page(record: EvaluationRecord) -> str:
+    """Both attackers' success with intervals, the gain, diversity, and success by category."""
+    before, after = (record.rate(role).spelled() for role in ("baseline", "attacker"))
+    unique = [_spelled(own.get("unique_probes")) for own in (record.baseline, record.attacker)]
+    rows = [
+        "| | untrained | trained |",
+        "|---|---|---|",
+        f"| attack success | {before} | {after} |",
+        f"| unique probes | {unique[0]} | {unique[1]} |",
+    ]
+    gain = (
+        f"Gain of the trained attacker, paired by prompt: **{record.lift.spelled('+.3f')}** "
+        f"({record.confidence:.0%} intervals over {record.num_prompts} test prompts)."
+    )
+    return with_categories("\n".join([gain, "", *rows, ""]), record.categories)
+
+
+def _spelled(figure: object) -> str:
+    return f"{figure:.2f}" if isinstance(figure, int | float) else "not told"
+
+
+def comparison_table(compared: "Comparison") -> str:
+    """Candidate and what it would replace on the same prompts, the gain with its interval."""
+    span = f"[{compared.low:+.3f}, {compared.high:+.3f}]"
+    return "\n".join(
+        [
+            f"On {compared.num_prompts} prompts that both were examined on:",
+            "",
+            "| | attack success |",
+            "|---|---|",
+            f"| candidate | {compared.candidate:.3f} |",
+            f"| what it would replace | {compared.champion:.3f} |",
+            f"| gain | {compared.gain:+.3f} {span} ({compared.confidence:.0%}) |",
+        ]
+    )
+
+
+def publish_run(receipt: Path = RECEIPT) -> None:
+    """Shows where the figures of the registered version are in MLflow."""
+    found = read_record(receipt, RegistrationReceipt)
+    create_link_artifact(
+        key="mlflow-run",
+        link=run_address(found),
+        link_text=f"MLflow run of {found.model_name} version {found.version}",
+        description="'astra ui' serves these pages.",
+    )
+
+
+def publish_report(report: Path = REPORT) -> None:
+    """Shows where the report of the version is, if there is one."""
+    if report.is_file():
+        create_link_artifact(
+            key="report",
+            link=report.absolute().as_uri(),
+            link_text=str(report),
+            description="A file of this project: a browser opens it by its path.",
+        )
+
+
+def run_address(receipt: RegistrationReceipt) -> str:
+    """The page of the registered run: of the tracking server, or of the pages on this machine."""
+    parts = urlsplit(receipt.tracking_uri)
+    if parts.scheme in {"http", "https"}:
+        # Whoever reads the page logs in on his own account.
+        base = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+    else:
+        served = [service.url for service in services.running() if "mlflow" in service.name]
+        base = next(iter(served), MLFLOW)
+    return f"{base}/#/experiments/{receipt.experiment_id}/runs/{receipt.run_id}"

@@ -1,0 +1,118 @@
+"""The run's own logs in Prefect: what is said on the screen, by this process and by its stages.
+
+A stage is a process that DVC starts, so its lines arrive in a file (``tasks.machine.telling``) that
+a thread follows while the stage runs. A stage that says nothing for a while is said to be at work.
+"""
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from prefect.exceptions import MissingContextError
+from prefect.logging import get_run_logger
+
+from tasks.machine.scratch import scratch_folder
+from tasks.machine.telling import VARIABLE
+
+POLL_S = 0.5
+SILENCE_S = 60.0
+"""After which a stage that says nothing is said to be at work still, seconds."""
+
+Logger = logging.Logger | logging.LoggerAdapter[Any]
+
+
+@contextmanager
+def told_to_run(subject: str = "", *, silence_s: float = SILENCE_S) -> Iterator[None]:
+    """The context in which the run's logs have each line said here or by a process started here.
+
+    Blocks may be nested: a task's lines are then the task's, and those around it the flow's.
+    Outside of a run of Prefect nothing is followed.
+
+    Args:
+        subject: Of the line that says that a silent stage is at work; without one none is.
+        silence_s: After which there is such a line.
+    """
+    try:
+        logger = get_run_logger()
+    except MissingContextError:
+        yield
+        return
+    with scratch_folder() as folder:
+        follower = _Follower(folder / "told", logger, subject=subject, silence_s=silence_s)
+        with _named_in(os.environ, follower.file):
+            follower.start()
+            try:
+                yield
+            finally:
+                follower.finish()
+
+
+@contextmanager
+def _named_in(environment: MutableMapping[str, str], file: Path) -> Iterator[None]:
+    """Names the file in the environment, and afterwards what was named before."""
+    before = environment.get(VARIABLE)
+    environment[VARIABLE] = str(file)
+    try:
+        yield
+    finally:
+        if before is None:
+            environment.pop(VARIABLE, None)
+        else:
+            environment[VARIABLE] = before
+
+
+class _Follower:
+    """Reads what is added to a file and logs it."""
+
+    def __init__(self, file: Path, logger: Logger, *, subject: str, silence_s: float) -> None:
+        self.file = file
+        self._logger, self._subject, self._silence_s = logger, subject, silence_s
+        self._place, self._over = 0, threading.Event()
+        self._begun = self._heard = time.monotonic()
+        self._thread = threading.Thread(target=self._follow, name="told", daemon=True)
+
+    def start(self) -> None:
+        """Begins to follow."""
+        self.file.touch(mode=0o600)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Returns when all that was told is logged."""
+        self._over.set()
+        self._thread.join()
+        self._read()
+
+    def _follow(self) -> None:
+        while not self._over.wait(POLL_S):
+            self._read()
+            now = time.monotonic()
+            if self._subject and now - self._heard >= self._silence_s:
+                self._heard = now
+                spent = now - self._begun
+                self._logger.info("%-13sat work for %.0f s", self._subject, spent)
+
+    def _read(self) -> None:
+        with self.file.open("rb") as file:
+            file.seek(self._place)
+            added = file.read()
+        # A line that is not whole yet is read the next time.
+        whole = added[: added.rfind(b"\n") + 1]
+        self._place += len(whole)
+        for line in whole.splitlines():
+            self._heard = time.monotonic()
+            self._log(line)
+
+    def _log(self, line: bytes) -> None:
+        try:
+            level, text = json.loads(line)
+            number = logging.getLevelNamesMapping()[level]
+        except (ValueError, KeyError, TypeError):
+            # A full disk leaves half a line.
+            return
+        self._logger.log(number, "%s", text)

@@ -1,0 +1,110 @@
+import json
+import time
+
+import pytest
+
+from tasks.machine.console import complain, progress, say
+from tasks.machine.telling import (
+    ERROR,
+    INFO,
+    MAX_TAIL,
+    VARIABLE,
+    WARNING,
+    Heartbeat,
+    heartbeat,
+    tell,
+    tell_crash,
+    tell_tail,
+)
+
+
+@pytest.fixture
+def told(tmp_path, monkeypatch):
+    """What was told to the file that the environment names."""
+    place = tmp_path / "told"
+    monkeypatch.setenv(VARIABLE, str(place))
+    return lambda: [json.loads(line) for line in place.read_text().splitlines()]
+
+
+def test_what_is_said_is_told_as_it_is_meant(told, capsys):
+    say("training     done\x1b[31m")
+    complain("warning: a small step")
+    complain("error: a mistake")
+    complain("bug in stage training: no")
+
+    assert [
+        [INFO, "training     done\\x1b[31m"],
+        [WARNING, "warning: a small step"],
+        [ERROR, "error: a mistake"],
+        [ERROR, "bug in stage training: no"],
+    ] == told()
+    assert 4 == sum(map(len, map(str.splitlines, capsys.readouterr())))
+
+
+def test_without_a_follower_nothing_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(VARIABLE, raising=False)
+    tell("nobody hears")
+    with heartbeat("training", 3, every_s=0.0):
+        time.sleep(0.01)
+
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_gone_stops_nobody(tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "gone" / "told"))
+
+    assert tell("x") is None
+
+
+def test_a_tail_is_the_end_of_a_trace_and_one_message(told):
+    tell_tail("\n".join(map(str, range(MAX_TAIL + 5))) + "\n")
+    ((level, text),) = told()
+
+    assert ERROR == level
+    assert ["5", str(MAX_TAIL + 4)] == [text.splitlines()[0], text.splitlines()[-1]]
+
+
+def test_of_a_crash_only_places_are_told(told, tmp_path):
+    log = tmp_path / "training.log"
+    log.write_text('you idiot\nFatal Python error: Aborted\n  File "x.py", line 1 in f\nidiot\n')
+    tell_crash(log)
+    tell_crash(tmp_path / "none.log")
+
+    assert [[ERROR, 'Fatal Python error: Aborted\n  File "x.py", line 1 in f']] == told()
+
+
+def test_a_heartbeat_tells_where_the_loop_is(told):
+    with heartbeat("training", 8, every_s=0.01) as beat:
+        beat.advance(2)
+        while not any("2 of 8 (25%)" in text for _, text in told_so_far(told)):
+            time.sleep(0.01)
+
+    assert {INFO} == {level for level, _ in told()}
+
+
+def told_so_far(told):
+    try:
+        return told()
+    except FileNotFoundError:
+        return []
+
+
+def test_what_a_resumed_loop_found_done_took_no_time():
+    beat = Heartbeat("training", 10)
+    beat.advance(4)
+
+    assert "left" not in beat.line()
+    time.sleep(0.01)
+    beat.advance(3)
+    assert beat.line().startswith("training     7 of 10 (70%) after 0 s, about 0 s left")
+
+
+def test_progress_beats_where_nobody_looks_but_somebody_follows(told, monkeypatch):
+    monkeypatch.setattr("tasks.machine.telling.EVERY_S", 0.01)
+    with progress("validating", 4) as advance:
+        advance(1)
+        while not any("1 of 4" in text for _, text in told_so_far(told)):
+            time.sleep(0.01)
+
+    assert told()
