@@ -4,7 +4,7 @@ A report names ids and never quotes a text, and holds no time, so that equal row
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
@@ -57,6 +57,21 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
+class RejectedRow:
+    """A row that was left out, as a person may read of it.
+
+    Attributes:
+        place: In the user's file, such as ``prompts.csv line 3``; else the prompt's id.
+        reasons: The row-level checks that it fails.
+        text: Masked and shortened.
+    """
+
+    place: str
+    reasons: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class ValidationReport:
     """All checks of one set of rows.
 
@@ -67,6 +82,8 @@ class ValidationReport:
         num_rejected: Rows that failed a row-level check and were left out.
         reasons: How many rows each row-level check rejected; a row may count for several.
         splits: Accepted rows by split.
+        intake: Duplicates and leaks that were resolved before, by name.
+        rejected: The first of the rows that were left out.
     """
 
     subject: str
@@ -75,6 +92,8 @@ class ValidationReport:
     num_rejected: int = 0
     reasons: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     splits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    intake: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
+    rejected: tuple[RejectedRow, ...] = ()
 
     @property
     def critical_failed(self) -> tuple[str, ...]:
@@ -143,6 +162,8 @@ class ValidationReport:
             "advice": dict(self.advice),
             "reasons": dict(self.reasons),
             "splits": dict(self.splits),
+            "intake": dict(self.intake),
+            "rejected": [asdict(row) for row in self.rejected],
             "checks": [check.to_record() for check in self.checks],
         }
 
@@ -168,11 +189,41 @@ class ValidationReport:
         if self.advice:
             lines += ["", "## What to do", ""]
             lines += [f"- `{check}`: {advice}." for check, advice in self.advice.items()]
-        return "\n".join(lines) + "\n"
+        return "\n".join([*lines, *self._intake_lines(), *self._rejected_lines()]) + "\n"
+
+    def _intake_lines(self) -> list[str]:
+        if not self.intake:
+            return []
+        seen = {name: f"{value:g}" for name, value in self.intake.items()}
+        share = f"{self.intake['duplicate_fraction']:.1%}"
+        return [
+            "",
+            "## Duplicates and leaks, resolved",
+            "",
+            f"- Duplicate rows, dropped: {seen['num_duplicates']} of {seen['num_read']} ({share}).",
+            f"- Rows with a text of the dev file, dropped: {seen['num_dev_duplicates']}.",
+            f"- Near duplicates of the dev file, dropped: {seen['num_near_dev']}.",
+            f"- Prompts kept with their near duplicates in a split: {seen['num_kept_together']}.",
+        ]
+
+    def _rejected_lines(self) -> list[str]:
+        if not self.rejected:
+            return []
+        lines = ["", "## Rejected rows", ""]
+        if self.num_rejected > len(self.rejected):
+            lines += [f"The first {len(self.rejected)} of {self.num_rejected}.", ""]
+        lines += ["| row | reasons | text, masked |", "|---|---|---|"]
+        return lines + [
+            _cells(row.place, ", ".join(row.reasons), row.text) for row in self.rejected
+        ]
 
 
 def _table_row(check: Check) -> str:
     holds = "yes" if check.success else "no"
     seen = check.note or f"{check.unexpected:g}"
     cells = (check.check, check.limit, check.level, holds, seen, ", ".join(check.sample_ids[:3]))
+    return _cells(*cells)
+
+
+def _cells(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

@@ -35,10 +35,12 @@ class FileRow:
     Attributes:
         text: The prompt; None where the row holds no text.
         metadata: What is kept of its other columns.
+        place: Where a person finds the row in the file, such as ``line 3``.
     """
 
     text: str | None
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    place: str = field(default="", compare=False)
 
 
 def read_rows(path: Path, columns: Columns) -> Iterator[FileRow]:
@@ -117,7 +119,8 @@ def _read_jsonl(path: Path, columns: Columns) -> Iterator[FileRow]:
 def _read_txt(path: Path, columns: Columns) -> Iterator[FileRow]:
     columns.of_header([], place=str(path))
     with path.open(encoding="utf-8-sig") as file:
-        yield from map(FileRow, file)
+        for number, line in enumerate(file, start=1):
+            yield FileRow(line, place=f"line {number}")
 
 
 def _read_csv(path: Path, columns: Columns) -> Iterator[FileRow]:
@@ -129,7 +132,7 @@ def _read_csv(path: Path, columns: Columns) -> Iterator[FileRow]:
     kinds = column_kinds((row for _, row in _csv_rows(path)), kept) if kept else {}
     for place, row in _csv_rows(path):
         values = {name: cell_value(row[name], kinds[name]) for name in kept}
-        yield FileRow(row[text], columns.picked(values, place=place))
+        yield FileRow(row[text], columns.picked(values, place=place), _last_words(place))
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
@@ -154,8 +157,11 @@ def _csv_fields(path: Path) -> Iterator[tuple[int, list[str]]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file, strict=True)
         try:
+            first = 1
             for row in rows:
-                yield rows.line_num, row
+                # A quoted text may take several lines.
+                yield first, row
+                first = rows.line_num + 1
         except csv.Error as error:
             msg = f"{path} line {rows.line_num} must be CSV, got: {error}; mend that row"
             raise DataError(msg) from None
@@ -212,13 +218,19 @@ def _row_of(row: Any, columns: Columns, *, place: str) -> FileRow:
     """One parsed row: a string, null, or an object with the column of the prompt."""
     if not isinstance(row, dict):
         text = _text_of(row, place=place)
-        return FileRow(text, {} if text is None else columns.picked({}, place=place))
+        metadata = {} if text is None else columns.picked({}, place=place)
+        return FileRow(text, metadata, _last_words(place))
     name = columns.text_of(row)
     if name not in row:
         msg = f"{place} must have the key '{name}', got {shown_names(row)}; {_WAY_OUT}"
         raise ConfigurationError(msg)
     text = _text_of(row[name], place=place)
-    return FileRow(text, columns.picked(row, place=place))
+    return FileRow(text, columns.picked(row, place=place), _last_words(place))
+
+
+def _last_words(place: str) -> str:
+    """Without the file: ``line 3`` of ``my/prompts.jsonl line 3``."""
+    return " ".join(place.rsplit(" ", 2)[1:])
 
 
 def _text_of(value: Any, *, place: str) -> str | None:

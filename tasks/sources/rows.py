@@ -22,6 +22,7 @@ class SourceRow:
         family: The near-duplicate group if the source knows it.
         is_dev: From a dev file of its own.
         metadata: What else the source says of it.
+        place: Where a person finds it in the source; empty where that is no file.
     """
 
     text: str | None
@@ -30,6 +31,7 @@ class SourceRow:
     family: str | None = None
     is_dev: bool = False
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
+    place: str = ""
 
 
 def columns_of(prompts: PromptsConfiguration) -> Columns:
@@ -51,11 +53,15 @@ def source_rows(
     if prompts.dev_path is not None:
         name = prompts.dev_path.name
         for row in read_rows(prompts.dev_path, columns):
-            yield SourceRow(row.text, name, licence, is_dev=True, metadata=row.metadata)
+            place = f"{name} {row.place}"
+            yield SourceRow(
+                row.text, name, licence, is_dev=True, metadata=row.metadata, place=place
+            )
     paths, source = _source_files(prompts)
     for path in paths:
         for row in read_rows(path, columns):
-            yield SourceRow(row.text, source, licence, metadata=row.metadata)
+            place = f"{path.name} {row.place}"
+            yield SourceRow(row.text, source, licence, metadata=row.metadata, place=place)
 
 
 def _source_files(prompts: PromptsConfiguration) -> tuple[list[Path], str]:

@@ -8,7 +8,7 @@ import hashlib
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -21,6 +21,7 @@ from astra_core.metadata import Metadata
 from astra_core.seeding import derive_key
 from tasks.params.schema import PromptsConfiguration
 from tasks.pipeline.stage import Out, stage
+from tasks.records.intake import PLACES_FILE, Intake, places_schema, write_intake
 from tasks.records.prompt_table import (
     COLUMNS,
     METADATA,
@@ -50,6 +51,19 @@ class PromptsSummary:
     splits: dict[str, int]
     num_differing: int = 0
     left_out: str = ""
+    num_dev_duplicates: int = 0
+    num_kept_together: int = 0
+
+    @property
+    def intake(self) -> Intake:
+        """Its duplicates and leaks, which the validation shows."""
+        return Intake(
+            num_read=self.num_read,
+            num_duplicates=self.num_duplicates,
+            num_dev_duplicates=self.num_dev_duplicates,
+            num_near_dev=self.num_near_dev,
+            num_kept_together=self.num_kept_together,
+        )
 
     def summary(self) -> str:
         """One line for a person."""
@@ -90,7 +104,9 @@ class PromptsFiles:
         "tasks/builtin/grammar.py",
         "tasks/builtin/openers.py",
         "tasks/builtin/words.py",
+        "tasks/records/intake.py",
         "tasks/records/prompt_table.py",
+        "tasks/records/reports.py",
         "tasks/sources",
         "tasks/stages/prompts.py",
     )
@@ -121,6 +137,7 @@ def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles())
             raise DataError(msg)
         summary = _write_splits(params, intake, spool)
         summary = replace(summary, left_out=columns.summary())
+        write_intake(summary.intake, draft)
         spool.unlink()
     return summary
 
@@ -156,6 +173,7 @@ class _Intake:
         ids: Prompt ids as numbers, one per row of the spool.
         seen: The same, each with a digest of the row's metadata.
         num_dev: Rows at the head of the spool that came from a dev file.
+        dev_ids: Theirs.
     """
 
     ids: "array[int]" = field(default_factory=lambda: array("Q"))
@@ -167,17 +185,28 @@ class _Intake:
     num_dev: int = 0
     num_differing: int = 0
     has_metadata: bool = False
+    has_places: bool = False
+    num_dev_duplicates: int = 0
+    dev_ids: set[int] = field(default_factory=set)
 
     def take(self, rows: Iterable[SourceRow], spool: Path) -> None:
         """Leaves the kept rows in ``spool``."""
         import pyarrow.parquet as pq
 
         columns = ("prompt_id", "text", "source", "licence", "family", METADATA)
-        with pq.ParquetWriter(spool, prompt_schema(columns)) as writer:
+        places = spool.with_name(PLACES_FILE)
+        with (
+            pq.ParquetWriter(spool, prompt_schema(columns)) as writer,
+            pq.ParquetWriter(places, places_schema()) as map_writer,
+        ):
             for batch in _batches(rows):
                 kept = [record for row in batch if (record := self._record(row))]
                 self.finder.add(record["text"] or "" for record in kept if not record["family"])
                 writer.write_batch(_record_batch(kept, columns))
+                if self.has_places:
+                    map_writer.write_batch(_record_batch(kept, places_schema().names))
+        if not self.has_places:
+            places.unlink()
 
     def _record(self, row: SourceRow) -> dict[str, str | None] | None:
         self.num_read += 1
@@ -191,11 +220,15 @@ class _Intake:
         if number in self.seen:
             self.num_duplicates += 1
             self.num_differing += self.seen[number] != told
+            self.num_dev_duplicates += not row.is_dev and number in self.dev_ids
             return None
         self.seen[number] = told
         self.has_metadata |= metadata is not None
         self.ids.append(number)
         self.num_dev += row.is_dev
+        if row.is_dev:
+            self.dev_ids.add(number)
+        self.has_places |= bool(row.place)
         return {
             "prompt_id": prompt_id,
             "text": text,
@@ -203,6 +236,7 @@ class _Intake:
             "licence": row.licence,
             "family": row.family,
             METADATA: metadata,
+            "place": row.place,
         }
 
 
@@ -212,6 +246,7 @@ def _write_splits(params: PromptsParams, intake: _Intake, spool: Path) -> Prompt
 
     counts = Counter(dict.fromkeys(SPLITS, 0))
     families: set[str] = set()
+    num_kept_together = 0
     columns = (*COLUMNS, METADATA) if intake.has_metadata else COLUMNS
     with ExitStack() as stack:
         writers = {}
@@ -220,6 +255,7 @@ def _write_splits(params: PromptsParams, intake: _Intake, spool: Path) -> Prompt
             writers[split] = stack.enter_context(writer)
         for records in _placed(params, intake, spool):
             families.update(record["family"] for record in records)
+            num_kept_together += sum(_is_kept_together(record, params) for record in records)
             for split, writer in writers.items():
                 rows = [record for record in records if record["split"] == split]
                 counts[split] += len(rows)
@@ -232,7 +268,15 @@ def _write_splits(params: PromptsParams, intake: _Intake, spool: Path) -> Prompt
         num_families=len(families),
         splits=dict(counts),
         num_differing=intake.num_differing,
+        num_dev_duplicates=intake.num_dev_duplicates,
+        num_kept_together=num_kept_together,
     )
+
+
+def _is_kept_together(record: dict[str, Any], params: PromptsParams) -> bool:
+    """True if a split row by row would have put the prompt elsewhere than its near duplicates."""
+    prompt_id, family, split = (str(record[name]) for name in ("prompt_id", "family", "split"))
+    return family != prompt_id and split_of(prompt_id, params) != split
 
 
 def _placed(params: PromptsParams, intake: _Intake, spool: Path) -> Iterator[list[dict[str, Any]]]:
@@ -262,7 +306,7 @@ def _batches(rows: Iterable[SourceRow]) -> Iterator[list[SourceRow]]:
         yield batch
 
 
-def _record_batch(records: list[dict[str, Any]], columns: tuple[str, ...]) -> "pa.RecordBatch":
+def _record_batch(records: list[dict[str, Any]], columns: Sequence[str]) -> "pa.RecordBatch":
     import pyarrow as pa
 
     return pa.RecordBatch.from_pylist(records, schema=prompt_schema(columns))

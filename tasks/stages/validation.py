@@ -8,7 +8,7 @@ a failed stage in the working folder, unrecorded, until the stage runs again.)
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -19,16 +19,20 @@ import pandas as pd
 
 from astra_core.config import Choice, SystemConfiguration
 from astra_core.errors import DataError
+from astra_core.errors.excerpt import shortened
 from astra_core.executors.scoring import Scoring
 from astra_core.files import draft_folder_of, write_json, write_text
+from astra_core.redaction import masked
 from astra_core.scorers.of_probes import text_scorer_choice
 from tasks.expectations import Check, ValidationReport, validate_frame
 from tasks.expectations.facts import PROMPT_ROW_COLUMNS, prompt_facts, prompt_set_facts
 from tasks.expectations.frames import joined
+from tasks.expectations.report import RejectedRow
 from tasks.expectations.suites import prompt_row_suite, prompt_suite
 from tasks.machine.console import progress
 from tasks.params.schema import ValidationConfiguration
 from tasks.pipeline.stage import Dep, Metric, Out, Untracked, stage
+from tasks.records.intake import read_intake, read_places
 from tasks.records.prompt_table import (
     COLUMNS,
     METADATA,
@@ -48,6 +52,9 @@ if TYPE_CHECKING:
 _READ_AT_ONCE = 8192
 _SCORED_AT_ONCE = 4096
 _JUDGED_AT_ONCE = 65536
+# Rejected rows, and characters of each, on the page.
+_NUM_SHOWN = 50
+_SHOWN_CHARACTERS = 120
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,10 @@ class ValidationFiles:
         "astra_core/scorers",
         "plugins",
         "tasks/expectations",
+        "astra_core/redaction.py",
+        "tasks/records/intake.py",
         "tasks/records/prompt_table.py",
+        "tasks/records/reports.py",
         "tasks/stages/validation.py",
     )
 )
@@ -104,7 +114,8 @@ def validate_prompts(
     facts["rejected"] = facts.index.isin(list(reasons)).astype(float)
     as_a_set = validate_frame(facts, prompt_suite(validation), id_column="prompt_id")
     result = _report(one_by_one, as_a_set, facts)
-    _write_prompts(files, reasons, accept=result.success)
+    rejected = _write_prompts(files, reasons, accept=result.success)
+    result = replace(result, intake=read_intake(files.folder), rejected=rejected)
     write_json(result.to_record(), files.report)
     write_text(result.to_markdown(), files.page)
     result.require_success(files.page)
@@ -227,8 +238,12 @@ def _report(
 
 def _write_prompts(
     paths: ValidationFiles, reasons: Mapping[int, list[str]], *, accept: bool
-) -> None:
-    """Reads the prompts again and parts them, a row group per piece, without holding them all."""
+) -> tuple[RejectedRow, ...]:
+    """Reads the prompts again and parts them, a row group per piece, without holding them all.
+
+    Returns:
+        The first of the rejected rows, masked.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -242,12 +257,32 @@ def _write_prompts(
             for name, own in schemas.items()
         }
         first = 0
+        shown: list[tuple[str, str, list[str]]] = []
         for table in _tables(paths.folder):
             places = range(first, first + table.num_rows)
             first += table.num_rows
             is_rejected = pa.array([row in reasons for row in places])
             why = [reasons[row] for row in places if row in reasons]
-            files[REJECTED].write_table(rejected_rows(table.filter(is_rejected), why))
+            refused = table.filter(is_rejected)
+            files[REJECTED].write_table(rejected_rows(refused, why))
+            columns_shown = (refused[name].to_pylist() for name in ("prompt_id", "text"))
+            shown += list(zip(*columns_shown, why, strict=True))[: _NUM_SHOWN - len(shown)]
             passed = table.filter(pc.invert(is_rejected))
             for split in SPLITS if accept else ():
                 files[split].write_table(passed.filter(pc.equal(passed["split"], split)))
+    return _shown_rows(paths.folder, shown)
+
+
+def _shown_rows(
+    folder: Path, rows: Sequence[tuple[str, str, list[str]]]
+) -> tuple[RejectedRow, ...]:
+    """Rows of id, text and reasons, on one line of a page each; a mask hides digits too."""
+    places = read_places(folder, [prompt_id for prompt_id, _, _ in rows])
+    return tuple(
+        RejectedRow(
+            place=places.get(prompt_id, prompt_id),
+            reasons=tuple(why),
+            text=shortened(masked(text[:_SHOWN_CHARACTERS]), limit=_SHOWN_CHARACTERS),
+        )
+        for prompt_id, text, why in rows
+    )

@@ -252,3 +252,19 @@ def test_a_bare_text_has_no_metadata(tmp_path):
     assert [FileRow("one"), FileRow("two", {"level": 1})] == list(read_rows(path, Columns("text")))
     with pytest.raises(ConfigurationError, match="row 1 must have the key 'level'"):
         kept(path, Columns("text", ("level",)))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "places"),
+    [
+        ("a.jsonl", '"one"\n\n{"text": "two"}\n', ["line 1", "line 3"]),
+        ("a.txt", "one\ntwo\n", ["line 1", "line 2"]),
+        ("a.csv", 'text\n"one\nlong"\ntwo\n', ["line 2", "line 4"]),
+        ("a.json", '["one", "two"]', ["row 1", "row 2"]),
+    ],
+)
+def test_each_row_has_its_place_in_the_file(tmp_path, name, content, places):
+    path = tmp_path / name
+    path.write_text(content)
+
+    assert places == [row.place for row in read_rows(path, Columns("text"))]

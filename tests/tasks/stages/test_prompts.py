@@ -8,6 +8,7 @@ import pytest
 
 from astra_core.errors import ConfigurationError, DataError
 from tasks.params.schema import PromptsConfiguration
+from tasks.records.intake import read_intake, read_places
 from tasks.stages.prompts import (
     COLUMNS,
     SPLITS,
@@ -64,7 +65,34 @@ def test_prepare_prompts_leaves_only_the_three_splits(tmp_path):
     prepare(["one", "two"], tmp_path)
 
     names = sorted(path.name for path in (tmp_path / "prompts").iterdir())
-    assert ["dev.parquet", "test.parquet", "train.parquet"] == names
+    assert [
+        "dev.parquet",
+        "intake.json",
+        "places.parquet",
+        "test.parquet",
+        "train.parquet",
+    ] == names
+
+
+def test_prepare_prompts_counts_the_leaks_that_it_resolves(tmp_path):
+    texts = random_texts(40)
+    near = [f"{text} again" for text in texts]
+    summary, _ = prepare([*texts, *near, texts[0], texts[0]], tmp_path, dev_texts=[texts[1]])
+    figures = read_intake(tmp_path / "prompts")
+
+    # Of the dev file's text: one exact copy and one near one.
+    assert (3, 1, 1) == tuple(
+        figures[name] for name in ("num_duplicates", "num_dev_duplicates", "num_near_dev")
+    )
+    assert 3 / 83 == figures["duplicate_fraction"]
+    assert 0 < summary.num_kept_together == figures["num_kept_together"] < 40
+
+
+def test_prepare_prompts_knows_the_place_of_each_row(tmp_path):
+    _, frame = prepare(["one", "two"], tmp_path)
+    ids = {row["text"]: row["prompt_id"] for row in frame.to_dict("records")}
+
+    assert {ids["two"]: "prompts.json row 2"} == read_places(tmp_path / "prompts", [ids["two"]])
 
 
 def test_prepare_prompts_drops_and_counts_blanks_and_duplicates(tmp_path):

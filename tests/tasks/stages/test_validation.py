@@ -77,6 +77,12 @@ def test_validate_prompts_parts_good_prompts_from_bad_ones(project):
         "url": 1,
     } == report.reasons
     assert len(GOOD) == sum(report.splits.values())
+    by_place = {row.place: row for row in report.rejected}
+    assert {f"prompts.json row {7 + place}" for place in range(5)} == set(by_place)
+    assert "w··· d··· i· a··" == by_place["prompts.json row 9"].text
+    page = Path("reports/validation.md").read_text()
+    assert "| prompts.json row 9 | prompt_score | w··· d··· i· a·· |" in page
+    assert "Duplicate rows, dropped: 0 of 11 (0.0%)" in page
 
 
 def test_validate_prompts_keeps_the_columns_and_the_rows_as_they_are(project):
