@@ -5,7 +5,7 @@ from pathlib import Path
 from astra_core.errors import DataError
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
-from tasks.tracking.registered import aliases_in, has_version
+from tasks.tracking.registered import aliases_in, has_files
 from tasks.tracking.store import connect, store_errors
 from tasks.tracking.store_check import check_store, has_store
 
@@ -13,9 +13,9 @@ ALIASES = ("champion", "candidate", "previous")
 
 
 def is_registered(receipt: Path = RECEIPT) -> bool:
-    """Whether the registry has the version that the receipt names.
+    """Whether the registry has the version that the receipt names, with its files.
 
-    DVC sees the receipt, not the registry: after the database was deleted or replaced,
+    DVC sees the receipt, not the registry: after the database or the artifacts were deleted,
     registration is up to date for DVC although it is undone.
 
     Raises:
@@ -25,8 +25,17 @@ def is_registered(receipt: Path = RECEIPT) -> bool:
         found = read_record(receipt, RegistrationReceipt)
     except DataError:
         return False
+    return files_are_there(found.model_name, found.version)
+
+
+def files_are_there(model_name: str, version: str) -> bool:
+    """Whether the registry has the version, and its files are where it says.
+
+    Raises:
+        TrackingError: The store is unavailable or damaged.
+    """
     with store_errors():
-        return has_version(connect(), found.model_name, found.version)
+        return has_files(connect(), model_name, version)
 
 
 def alias_versions(model_name: str) -> dict[str, str]:

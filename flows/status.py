@@ -3,7 +3,7 @@
 from typing import Any
 
 from astra_core.errors import DiskFullError
-from flows.registry import alias_versions
+from flows.registry import alias_versions, files_are_there
 from tasks.machine.console import quiet_libraries
 from tasks.params.schema import read_params
 from tasks.pipeline.names import STAGE_NAMES
@@ -24,7 +24,7 @@ def status_lines() -> list[str]:
     except (TrackingError, DiskFullError) as error:
         # Whether there is a champion is unknown, which differs from none.
         return [*lines, f"{'champion':<13}away: {error}"]
-    lines += [f"{alias:<13}{model} version {version}" for alias, version in versions.items()]
+    lines += [_alias_line(alias, model, version) for alias, version in versions.items()]
     return lines if "champion" in versions else [*lines, f"{'champion':<13}none yet"]
 
 
@@ -37,6 +37,15 @@ def status_record() -> dict[str, Any]:
     except (TrackingError, DiskFullError):
         aliases = None
     return {"stages": {name: changed.get(name, []) for name in STAGE_NAMES}, "aliases": aliases}
+
+
+def _alias_line(alias: str, model: str, version: str) -> str:
+    gone = (
+        ""
+        if files_are_there(model, version)
+        else (", whose files are gone: restore mlruns; 'astra run' registers its own again")
+    )
+    return f"{alias:<13}{model} version {version}{gone}"
 
 
 def stage_line(name: str, reasons: list[str]) -> str:

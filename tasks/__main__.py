@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "stage": lambda: _run_named(asked.stage, show_trace=asked.traceback),
         "render": lambda: _render(check=asked.check),
         "check": _check,
-        "doctor": _doctor,
+        "doctor": lambda: _doctor(is_fixing=asked.fix),
         "list": _list,
     }
     chosen = [action for name, action in actions.items() if getattr(asked, name)]
@@ -94,13 +94,17 @@ def _list() -> int:
     return 0
 
 
-def _doctor() -> int:
-    from tasks.machine.doctor import diagnose
+def _doctor(*, is_fixing: bool) -> int:
+    from tasks.machine.doctor import diagnose, fix_all
 
     # Of the defaults: it has to speak also where params.yaml cannot be read.
     set_environment(Params())
     quiet_libraries()
     findings = diagnose()
+    if is_fixing:
+        for subject in fix_all(findings):
+            say(f"fixed    {subject}")
+        findings = diagnose()
     for finding in findings:
         say(finding.line())
     return failures.EXIT_MISTAKE if any(not finding.ok for finding in findings) else 0
@@ -115,6 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--list", action="store_true", help="show the stages")
     parser.add_argument("--doctor", action="store_true", help="look over this machine")
+    parser.add_argument("--fix", action="store_true", help="with --doctor, fix what it can")
     parser.add_argument("--traceback", action="store_true", help="show stack traces and all output")
     return parser
 

@@ -18,9 +18,9 @@ def check() -> None:
     _run_tasks("--check")
 
 
-def doctor() -> None:
+def doctor(fix: Annotated[bool, typer.Option("--fix", help="Fix what it can.")] = False) -> None:
     """List what would stop a run on this machine."""
-    _run_tasks("--doctor")
+    _run_tasks("--doctor", *(["--fix"] if fix else []))
 
 
 def render(

@@ -6,15 +6,18 @@ import os
 import re
 import shutil
 import socket
+import stat
 import sys
-from collections.abc import Iterator
-from contextlib import chdir
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import chdir, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from astra_core.errors import AstraError
+from astra_core.files import write_text
 from tasks.machine.engine_line import engine_line
 from tasks.pipeline.reproduction import changes
+from tasks.tracking.registered import lost_versions
 from tasks.tracking.store_check import check_store, has_store
 
 LOCK_FILE = Path("requirements.lock")
@@ -27,16 +30,24 @@ CEILINGS = {
     "sqlalchemy": ((2, 1), "Prefect 3.8 then schedules nothing, silently"),
 }
 INSTALL = "make setup"
+# As git keeps it.
+DVC_CONFIG = """\
+[core]
+    analytics = false
+    check_update = false
+    autostage = false
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """One thing that was looked at; ``fix`` is what ``--fix`` does about it, where it can."""
 
     subject: str
     ok: bool
     problem: str = ""
     mend: str = ""
+    fix: Callable[[], None] | None = None
 
     def line(self) -> str:
         """The finding as a person reads it."""
@@ -61,10 +72,22 @@ def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[Finding]:
         _git(),
         _dvc(root),
         _store(),
+        *_versions(),
         *_writable(root),
         _disk(root),
         _port(),
     ]
+
+
+def fix_all(findings: Iterable[Finding]) -> list[str]:
+    """The subjects of the problems that could be fixed, and now are or have a reason left."""
+    fixed = []
+    for finding in findings:
+        if not finding.ok and finding.fix is not None:
+            with suppress(OSError):  # the second look tells what is left
+                finding.fix()
+                fixed.append(finding.subject)
+    return fixed
 
 
 def _python() -> Finding:
@@ -147,13 +170,35 @@ def _dvc(root: Path) -> Finding:
     """Asked as ``astra status`` asks: a folder with a configuration can be one DVC cannot read."""
     subject, mend = "DVC repository", "git restore .dvc, or dvc init --no-scm"
     if not (root / ".dvc" / "config").is_file():
-        return Finding(subject, ok=False, problem="must have .dvc/config, got none", mend=mend)
+        problem = "must have .dvc/config, got none"
+        return Finding(subject, ok=False, problem=problem, mend=mend, fix=_restore_dvc(root))
     try:
         with chdir(root):
             changes()
     except AstraError as error:
         return Finding(subject, ok=False, problem=str(error), mend="what it names")
     return Finding(subject, ok=True)
+
+
+def _restore_dvc(root: Path) -> Callable[[], None]:
+    """Writes the configuration that the project comes with; what DVC keeps is found again by it."""
+    return lambda: write_text(DVC_CONFIG, root / ".dvc" / "config", is_shared=True)
+
+
+def _versions() -> Iterator[Finding]:
+    """A finding for each version with an alias whose files are not where the store says."""
+    try:
+        check_store()
+        lost = lost_versions() if has_store() else []
+    except AstraError:
+        return  # the store has a finding of its own
+    for name, version, alias in lost:
+        yield Finding(
+            f"files of {name} version {version} ({alias})",
+            ok=False,
+            problem="must be where the store says, got none there",
+            mend="restore mlruns from a copy; 'astra run' registers the last run's again",
+        )
 
 
 def _store() -> Finding:
@@ -172,7 +217,13 @@ def _writable(root: Path) -> Iterator[Finding]:
             folder = folder.parent
         writable = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
         problem = "must be a folder that can be written to, got one that cannot"
-        yield Finding(f"folder {name}", ok=writable, problem=problem, mend=f"chmod u+rwx {folder}")
+        mend = f"chmod u+rwx {folder}"
+        fix = _open(folder) if folder.is_dir() else None
+        yield Finding(f"folder {name}", ok=writable, problem=problem, mend=mend, fix=fix)
+
+
+def _open(folder: Path) -> Callable[[], None]:
+    return lambda: folder.chmod(folder.stat().st_mode | stat.S_IRWXU)
 
 
 def _disk(root: Path) -> Finding:

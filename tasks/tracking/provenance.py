@@ -22,7 +22,8 @@ _PACKAGES = (
     "great-expectations",
 )
 # What DVC tells a stage about itself; its settings (DVC_NO_ANALYTICS ...) say nothing about a run.
-_DVC_VARIABLES = ("DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV", "DVC_ROOT")
+# Nor does DVC_ROOT, a folder of this machine.
+_DVC_VARIABLES = ("DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV")
 _GIT_TIMEOUT_S = 10
 
 

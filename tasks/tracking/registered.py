@@ -1,7 +1,11 @@
 """What the registry holds of a model, where none of it may be there."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from tasks.tracking.store import connect, store_errors
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -21,6 +25,31 @@ def version_behind(client: "MlflowClient", name: str, alias: str) -> "ModelVersi
 def has_version(client: "MlflowClient", name: str, version: str) -> bool:
     """Whether the registry has this version."""
     return _if_there(client.get_model_version, name, version) is not None
+
+
+def has_files(client: "MlflowClient", name: str, version: str) -> bool:
+    """Whether the version is there with its files; of files elsewhere this is taken for granted."""
+    address = _if_there(client.get_model_version_download_uri, name, version)
+    if address is None:
+        return False
+    return bool(urlsplit(address).scheme) or Path(address).is_dir()
+
+
+def lost_versions() -> list[tuple[str, str, str]]:
+    """Name, version and alias of each version with an alias whose files are gone.
+
+    Raises:
+        TrackingError: The store is unavailable or damaged.
+    """
+    with store_errors():
+        client = connect()
+        models = client.search_registered_models()
+        return [
+            (str(model.name), str(version), alias)
+            for model in models
+            for alias, version in sorted(aliases_in(client, model.name).items())
+            if not has_files(client, model.name, str(version))
+        ]
 
 
 def aliases_in(client: "MlflowClient", name: str) -> dict[str, str]:

@@ -20,6 +20,7 @@ from astra_core.errors import AstraError
 from astra_core.files import disk_full, is_disk_full
 from tasks.tracking.address import check_tracking_uri
 from tasks.tracking.errors import DamagedStoreError, StoreError, TrackingError
+from tasks.tracking.relocation import follow_move
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -90,11 +91,15 @@ def connect() -> "MlflowClient":
 
 
 def _prepare(database: Path) -> None:
-    """Leaves a database file in whose write-ahead log readers do not block writers."""
+    """Leaves a database file in whose write-ahead log readers do not block writers.
+
+    One that was moved with its project knows afterwards where its artifacts are.
+    """
     database.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(database)) as connection:
         # Persists in the file; a commit takes half the time.
         connection.execute("PRAGMA journal_mode=WAL")
+    follow_move(database)
 
 
 @contextmanager

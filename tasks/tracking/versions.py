@@ -244,6 +244,18 @@ def _save_package(package: Package, run: "Run", model: "LoggedModel", *, folder:
                 model_id=model.model_id,
             ),
         )
+    _forget_places(folder)
+
+
+def _forget_places(folder: Path) -> None:
+    """Leaves no folder of this machine in what is uploaded; MLflow looks beside the file."""
+    from mlflow.models import Model
+
+    written = Model.load(str(folder))
+    written.artifact_path = CHECKPOINT
+    function = written.flavors["python_function"]
+    function["model_code_path"] = Path(str(function["model_code_path"])).name
+    written.save(str(folder / "MLmodel"))
 
 
 def _link(client: "MlflowClient", run_id: str, model_id: str) -> None:

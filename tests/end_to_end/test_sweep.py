@@ -39,7 +39,10 @@ def test_a_sweep_shares_stages_survives_a_kill_and_offers_the_best(tmp_path_fact
     assert "done         training.training_steps=2" in words
     assert kept == done.read_bytes()
     # Of the point that astra run had run already nothing ran again.
-    assert 6 == done.with_suffix(".log").read_text("utf-8").count("restored from DVC's cache")
+    log = done.with_suffix(".log").read_text("utf-8")
+    # Six stages, and once more if this is the point that was registered.
+    assert log.count("restored from DVC's cache") in {6, 12}
+    assert "attack success" not in log
     assert "candidate    attacker version 1" in words
     assert before == {name: (folder / name).read_bytes() for name in before}
     assert [] == [path for path in (folder / "sweeps/points").iterdir() if path.is_dir()]

@@ -1,8 +1,11 @@
 import shutil
 from pathlib import Path
 
+from registry_project import enter_project
+
 from flows.status import stage_line, status_lines, status_record
 from tasks.pipeline.names import STAGE_NAMES
+from tasks.tracking.store import connect
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,6 +33,21 @@ def test_a_fresh_project_would_run_every_stage_and_has_no_champion(toy, tmp_path
     assert {name: ["not made yet"] for name in STAGE_NAMES} == record["stages"]
     assert {} == record["aliases"]
     assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_a_champion_whose_files_are_gone_is_told(toy, tmp_path, monkeypatch):
+    toy("")
+    enter_project(tmp_path, monkeypatch)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    (tmp_path / "files").mkdir()
+    client = connect()
+    client.create_registered_model("attacker")
+    client.create_model_version("attacker", source=str(tmp_path / "files"))
+    client.set_registered_model_alias("attacker", "champion", "1")
+
+    assert "champion     attacker version 1" == status_lines()[-1]
+    (tmp_path / "files").rmdir()
+    assert "version 1, whose files are gone: restore mlruns" in status_lines()[-1]
 
 
 def test_a_store_that_cannot_be_read_is_away_and_not_without_a_champion(toy, tmp_path, monkeypatch):

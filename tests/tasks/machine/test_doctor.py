@@ -2,10 +2,15 @@ import importlib
 import importlib.metadata
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from registry_project import enter_project
 
-from tasks.machine.doctor import CEILINGS, Finding, diagnose
+from tasks.machine.doctor import CEILINGS, DVC_CONFIG, Finding, diagnose, fix_all
+from tasks.tracking.store import connect
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -126,3 +131,29 @@ def test_the_pins_that_pip_check_does_not_see_hold(name, ceiling):
 
     assert ceiling > tuple(int(part) for part in version.split(".")[:2])
     assert ceiling == CEILINGS[name][0]
+
+
+def test_what_can_be_fixed_is_fixed_and_the_rest_is_told(project):
+    (project / "data").mkdir(mode=0o500)
+    (project / ".dvc" / "config").unlink()
+    (project / "requirements.lock").write_text("no-such-package==1.0\n")
+    problems = _problems(project)
+
+    # A privileged user may write in a closed folder too.
+    assert {"DVC repository", "folder data"} >= set(fix_all(problems.values()))
+    assert {"no-such-package"} == set(_problems(project))
+    assert (ROOT / ".dvc" / "config").read_text() == DVC_CONFIG
+
+
+def test_a_version_whose_files_are_gone_is_a_problem(project, monkeypatch):
+    enter_project(project, monkeypatch)
+    (project / "files").mkdir()
+    client = connect()
+    client.create_registered_model("attacker")
+    client.create_model_version("attacker", source=str(project / "files"))
+    client.set_registered_model_alias("attacker", "champion", "1")
+
+    assert {} == _problems(project)
+    (project / "files").rmdir()
+    (problem,) = _problems(project).values()
+    assert "files of attacker version 1 (champion)" == problem.subject
