@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 
 from flows import chronicle, report
-from flows.commands import deciding, looking, running, serving, trying
+from flows.commands import caring, deciding, looking, running, serving, trying
 from flows.sweeps import command as sweeps
 from flows.usage import project_folder, usage_line, working_folder
 
@@ -106,7 +106,7 @@ def prepare(
     set_flow_environment()
 
 
-for commands in (running, looking, trying, deciding, serving, chronicle, report, sweeps):
+for commands in (running, looking, trying, deciding, serving, chronicle, report, sweeps, caring):
     commands.register(app)
 
 

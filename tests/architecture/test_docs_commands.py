@@ -38,6 +38,7 @@ RUN_ELSEWHERE = {
     "astra promote": ("tests/tasks/promotion/test_decision.py", "promote_attacker"),
     "astra rollback": ("tests/tasks/promotion/test_decision.py", "rollback"),
     "astra calibrate": ("tests/flows/test_calibration.py", "calibrate"),
+    "astra gc": ("tests/flows/commands/test_caring.py", "gc"),
     "astra resume": ("tests/flows/commands/test_running.py", "resume"),
     "astra validate": ("tests/flows/test_validating.py", "validate"),
     "astra history": ("tests/flows/test_chronicle.py", "history"),
