@@ -76,7 +76,10 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "length": "astra_core.rewards.score_terms:Length",
             "goal": "astra_core.rewards.text_terms:GoalSimilarity",
         },
-        "trainer": {"trainer": "astra_core.training.trainer:Trainer"},
+        "trainer": {
+            "trainer": "astra_core.training.trainer:Trainer",
+            "text": "astra_core.services.text_trainer:TextTrainer",
+        },
         "optimizer": {
             "adam": "astra_core.training.optimizers:Adam",
             "adamw": "astra_core.training.optimizers:AdamW",

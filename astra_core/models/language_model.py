@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import torch
 
@@ -58,6 +58,25 @@ class Continuations:
     suffix_logprobs: tuple[float, ...]
 
 
+class Elsewhere(Protocol):
+    """Samples and scores in a model's place, with weights that are not on this machine."""
+
+    def continuations(
+        self,
+        model: "LanguageModel",
+        contexts: Sequence[Sequence[int]],
+        keys: Sequence[Sequence[bytes]],
+        *,
+        generation: GenerationConfiguration,
+    ) -> list[Continuations]:
+        """As the method of ``LanguageModel``."""
+
+    def score(
+        self, contexts: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]]
+    ) -> list[tuple[float, ...]]:
+        """As ``continuation_logprobs``."""
+
+
 class LanguageModel:
     """A causal LM that samples from keys and scores token ids; text is only derived.
 
@@ -65,6 +84,7 @@ class LanguageModel:
 
     Attributes:
         plan: How the model is run.
+        elsewhere: What samples and scores instead of the weights here; None for these.
     """
 
     def __init__(
@@ -84,6 +104,7 @@ class LanguageModel:
         )
         self.end_ids = tuple(sorted(ends - {None}))
         self.plan = Plan.of(self.model, machine)
+        self.elsewhere: Elsewhere | None = None
         self._store: PrefixStore | None = None
         self._encoded: dict[str, tuple[int, ...]] = {}
 
@@ -185,6 +206,8 @@ class LanguageModel:
                 log-probabilities.
             tokens_per_batch: Bounds rows times positions of one forward pass.
         """
+        if self.elsewhere is not None:
+            return self.elsewhere.continuations(self, contexts, keys, generation=generation)
         lengths = suffix_lengths or [0] * len(contexts)
         costs = [
             (len(context) + generation.max_new_tokens) * max(len(own), 1)
@@ -287,6 +310,8 @@ class LanguageModel:
         tokens_per_batch: int = 16384,
     ) -> list[tuple[float, ...]]:
         """Log-probability of every continuation token given its context, nats, without gradient."""
+        if self.elsewhere is not None:
+            return self.elsewhere.score(contexts, continuations)
         found: list[tuple[float, ...]] = [()] * len(contexts)
         for chunk, rows in row_batches(
             contexts,

@@ -108,7 +108,7 @@ class Endpoint(CalledTarget):
         super().__init__(options, surroundings=surroundings)
         self._subject, self._place = subject, place
         self._is_here = check_address(options.base_url, options.authorization)
-        self._key = _key_of(options)
+        self._key = key_of(options)
         self._client: httpx.Client | None = None
         asked = options.model_dump(mode="json", include={*_ASKED})
         asked["base_url"] = options.name or asked["base_url"].rstrip("/")
@@ -263,7 +263,7 @@ class Endpoint(CalledTarget):
         self._seen = model
 
 
-def _key_of(options: Endpoint.Options) -> str:
+def key_of(options: Endpoint.Options) -> str:
     """The key, or nothing where none is named.
 
     Raises:

@@ -8,22 +8,28 @@ import pytest
 import torch
 import yaml
 from guide_scripts import SMALL, preset, sampler_of, weights_of
+from hostile_jobs import HostileJobs
+from job_service import served
+from tiny_training import configured
+from tiny_training import sampler_of as tiny_sampler_of
 
 from astra_core import Harness, Trainer, TrainingConfiguration
 from astra_core.algorithms.ppo import PPO
 from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.algorithms.sft import SFT
 from astra_core.config import AgentConfiguration, Choice, Count, Section
+from astra_core.errors import TrainingError
 from astra_core.models.language_model import LanguageModel
+from astra_core.registry import build, resolve
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_system
+from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.harness import Experience
 from plugins.lessons import LessonsTrainer
 from tasks.__main__ import main
 from tasks.records.models import read_manifest
 
 MINE = __name__
-SERVICES = pytest.mark.skip(reason="services are not built yet")
 
 
 class Named(Trainer):
@@ -167,16 +173,45 @@ def test_supervised_learning_exports_what_it_has_learned(pipeline, world, lesson
     assert 0 == ran.status
 
 
+def text_trainer(folder, url):
+    """Expert iteration at a service, as a new process would build it."""
+    attacker = {"base_url": url, "model": "tiny", "replies": str(folder / "replies")}
+    options = {"attacker": attacker, "min_examples": 1, "poll_s": 0.01, "export": False}
+    algorithm = {"name": "expert_iteration", "options": {"selection": "top_k", "k": 2}}
+    config = configured(
+        trainer={"name": "text", "options": options}, algorithm=algorithm, training_steps=2
+    )
+    system = tiny_system(0)
+    store = CheckpointStore(folder / "run")
+    own = build("algorithm", config.algorithm, system=system)
+    sampler = tiny_sampler_of(system)
+    return resolve("trainer", "text")(config, sampler, own, store=store)
+
+
 @pytest.mark.row(76, "`PureTextRlTrainer`: stages, state after each")
-@SERVICES
-def test_stages_of_a_remote_training_are_saved_one_by_one():
-    """Rollouts, jobs and waiting are stages of their own."""
+def test_stages_of_a_remote_training_are_saved_one_by_one(tmp_path):
+    with served(HostileJobs().app) as url:
+        text_trainer(tmp_path, url).train()
+    state = json.loads((tmp_path / "run/service/state.json").read_text("utf-8"))
+
+    assert ["0/fine_tune/file-0", "0/fine_tune/job-0", "0/fine_tune/model"] == [
+        "{iteration}/{stage}/{part}".format(**each["intent"]) for each in state["effects"][:3]
+    ]
+    assert all(each["result"] for each in state["effects"])
 
 
 @pytest.mark.row(77, "fine-tune jobs are created, awaited, switched to")
-@SERVICES
-def test_fine_tune_jobs_are_created_and_awaited():
-    """A job is paid once."""
+def test_fine_tune_jobs_are_created_and_awaited(tmp_path):
+    service = HostileJobs("failed", "succeeded")
+    with served(service.app) as url:
+        with pytest.raises(TrainingError, match="got failed"):
+            text_trainer(tmp_path, url).train()
+        trainer = text_trainer(tmp_path, url)
+        trainer.resume()
+        trainer.train()
+
+    assert ["tiny", "tiny", "ft:1"] == [job["model"] for job in service.jobs]
+    assert "ft:2" == trainer.speaker.model
 
 
 class OwnRollouts(TreeSampler):

@@ -8,7 +8,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request, UploadFile
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import Response
+from fastapi.responses import FileResponse, Response
 
 from tasks.serving.fine_tuning.lines import MAX_BYTES, FileError, examples_of
 from tasks.serving.fine_tuning.requests import JobBody
@@ -93,6 +93,15 @@ def add_fine_tuning(app: FastAPI, service: JobService) -> None:
     """Adds the routes."""
     _add_files(app, service.store)
     _add_jobs(app, service)
+
+    @app.get("/v1/astra/weights")
+    def weights(model: str) -> Response:
+        """Not OpenAI's: what lets a trainer of ours bring home what it has paid for."""
+        file = service.folders().get(model, Path("none")) / "model.safetensors"
+        if not file.is_file():
+            msg = f"The weights of '{model}' must be in one file, got none"
+            raise RefusalError(msg, status=404, param="model", code="model_not_found")
+        return FileResponse(file, media_type="application/octet-stream")
 
 
 def _add_files(app: FastAPI, store: JobStore) -> None:

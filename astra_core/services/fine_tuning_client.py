@@ -1,0 +1,174 @@
+"""A client of the fine-tuning interface: files and jobs, and what may be asked for again.
+
+What reads is asked again after an error that can pass. What creates is not: the caller looks first
+whether the service has it (``TrainerState.once``), by the key in metadata, suffix and file name.
+"""
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from astra_core.errors import TrainingError
+from astra_core.errors.excerpt import shortened
+from astra_core.redaction import masked
+from astra_core.services.waiting import Seen
+
+KEY = "idempotency_key"
+_TRIES = 5
+_PAGE = 100
+_MOST_PAGES = 50
+_PASSES = {408, 409, 425, 429}
+_POLICY = re.compile(
+    r"moderat|polic(y|ies)|unsafe|safety|harmful|content[_ ]filter|blocked|not allowed",
+    re.IGNORECASE,
+)
+
+
+class ServiceRefusal(TrainingError):  # noqa: N818 - an outcome, and an error where nobody waits
+    """The service will not train on these data."""
+
+
+class FineTuning:
+    """One service.
+
+    Args:
+        base_url: As ``http://127.0.0.1:8001/v1``; its host was checked.
+        key: Sent as a bearer token; empty for none.
+        timeout_s: Of one request.
+        pause_s: Before a second try; doubles.
+        is_here: Whether it is this machine, so that no proxy is used.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        key: str = "",
+        timeout_s: float = 60.0,
+        pause_s: float = 1.0,
+        is_here: bool = True,
+    ) -> None:
+        self._url = base_url.rstrip("/")
+        self._pause_s = pause_s
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._client = httpx.Client(
+            headers=headers, timeout=timeout_s, trust_env=not is_here, follow_redirects=False
+        )
+
+    def close(self) -> None:
+        """Closes connections."""
+        self._client.close()
+
+    def upload(self, content: bytes, name: str) -> dict[str, Any]:
+        """The new file of these lines."""
+        files = {"file": (f"{name}.jsonl", content, "application/jsonl")}
+        return self._told("POST", "files", data={"purpose": "fine-tune"}, files=files)
+
+    def find_file(self, name: str) -> dict[str, Any] | None:
+        """The file that was uploaded under this name, if there is one."""
+        listed = self._listed("files", {"purpose": "fine-tune"})
+        return next((own for own in listed if own.get("filename") == f"{name}.jsonl"), None)
+
+    def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The new job."""
+        return self._told("POST", "fine_tuning/jobs", json=dict(body))
+
+    def find_job(self, key: str) -> dict[str, Any] | None:
+        """The job that has this key in its metadata, or else in its suffix."""
+        for own in self._listed("fine_tuning/jobs", {}):
+            suffix = own.get("user_provided_suffix") or own.get("suffix")
+            if (own.get("metadata") or {}).get(KEY) == key or suffix == key:
+                return own
+        return None
+
+    def look(self, job_id: str) -> Seen:
+        """Where a job is now; a failure for what it says is a refusal."""
+        job = self._told("GET", f"fine_tuning/jobs/{job_id}", tries=_TRIES)
+        error = job.get("error") or {}
+        words = f"{error.get('code') or ''} {error.get('message') or ''}".strip()
+        status = str(job.get("status"))
+        if status == "failed" and _POLICY.search(words):
+            status = "refused"
+        model = job.get("fine_tuned_model")
+        if status == "succeeded" and not model:
+            status, words = "failed", "the service names no model"
+        return Seen(status, shortened(masked(words), limit=160), {"model": model})
+
+    def weights(self, model: str) -> bytes | None:
+        """The weights of a model as safetensors; None where the service keeps them."""
+        response = self._client.get(f"{self._url}/astra/weights", params={"model": model})
+        return response.content if response.status_code == httpx.codes.OK else None
+
+    def gives_weights(self, model: str) -> bool:
+        """Whether ``weights`` would give them; reads none."""
+        place, params = f"{self._url}/astra/weights", {"model": model}
+        with self._client.stream("GET", place, params=params) as response:
+            return response.status_code == httpx.codes.OK
+
+    def _listed(self, path: str, params: Mapping[str, str]) -> list[dict[str, Any]]:
+        """All entries of a list, page by page."""
+        found: list[dict[str, Any]] = []
+        for _ in range(_MOST_PAGES):
+            after = {"after": str(found[-1]["id"])} if found else {}
+            own = {**params, "limit": str(_PAGE), **after}
+            page = self._told("GET", path, tries=_TRIES, params=own)
+            data = page.get("data") or []
+            found += data
+            if not data or not page.get("has_more"):
+                break
+        return found
+
+    def _told(self, method: str, path: str, *, tries: int = 1, **parts: Any) -> dict[str, Any]:
+        """The answer as a record.
+
+        Raises:
+            ServiceRefusal: For what the data say.
+            TrainingError: It has none to give, after all tries.
+        """
+        for number in range(tries):
+            if number:
+                time.sleep(self._pause_s * 2 ** (number - 1))
+            try:
+                response = self._client.request(method, f"{self._url}/{path}", **parts)
+            except httpx.HTTPError as error:
+                words = f"it cannot be reached or broke off ({type(error).__name__})"
+                continue
+            if response.status_code == httpx.codes.OK:
+                return _record(response)
+            words = _refused(response)
+            if response.status_code not in _PASSES and response.status_code < 500:
+                break
+        msg = f"trainer 'text': {method} {path} must be answered, got: {words}; try again later"
+        raise TrainingError(msg)
+
+
+def _record(response: httpx.Response) -> dict[str, Any]:
+    try:
+        record = response.json()
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        msg = "trainer 'text': the service must answer with a JSON object, got something else"
+        raise TrainingError(msg)
+    return record
+
+
+def _refused(response: httpx.Response) -> str:
+    """The service's words, masked, for an answer that is no success.
+
+    Raises:
+        ServiceRefusal: They are about what the data say.
+    """
+    try:
+        error = json.loads(response.content).get("error") or {}
+        told = f"{error.get('code') or ''} {error.get('message') or ''}".strip()
+    except (ValueError, AttributeError, RecursionError):
+        told = ""
+    words = f"status {response.status_code} {shortened(masked(told), limit=160)}".strip()
+    if response.status_code in {400, 403, 422, 451} and _POLICY.search(told):
+        raise ServiceRefusal(words)
+    return words

@@ -1,0 +1,81 @@
+import pytest
+from hostile_jobs import HostileJobs
+from job_service import served
+
+from astra_core.errors import TrainingError
+from astra_core.services.fine_tuning_client import KEY, FineTuning, ServiceRefusal
+
+BODY = {"model": "tiny", "training_file": "file-0", "metadata": {KEY: "key"}}
+
+
+@pytest.fixture
+def asking(request):
+    hostile = HostileJobs()
+    with served(hostile.app) as url:
+        client = FineTuning(url, pause_s=0.01)
+        yield hostile, client
+        client.close()
+
+
+def test_files_and_jobs_are_found_by_what_they_were_created_with(asking):
+    hostile, client = asking
+    assert client.find_file("key") is None
+    assert client.find_job("key") is None
+    made = client.upload(b"{}\n", "key")
+    job = client.create(BODY)
+
+    assert made["id"] == client.find_file("key")["id"]
+    assert job["id"] == client.find_job("key")["id"]
+    hostile.jobs[0].pop("metadata")
+    hostile.jobs[0]["suffix"] = "key"
+    assert job["id"] == client.find_job("key")["id"]
+    assert [b"{}\n"] == hostile.bodies
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "outcome"),
+    [
+        ("succeeded", None, "succeeded"),
+        ("failed", {"code": "server", "message": "x"}, "failed"),
+        ("failed", {"code": "x", "message": "blocked by our usage policies"}, "refused"),
+        ("cancelled", None, "cancelled"),
+        ("expired", None, "expired"),
+        ("running", None, None),
+    ],
+)
+def test_a_job_is_read_as_one_of_the_outcomes(asking, status, error, outcome):
+    hostile, client = asking
+    job = client.create(BODY)["id"]
+    hostile.statuses, hostile.error = (status,), error
+
+    assert outcome == client.look(job).outcome
+
+
+def test_looking_is_tried_again_and_creating_is_not(asking):
+    hostile, client = asking
+    hostile.lost = "create"
+    with pytest.raises(TrainingError, match="POST fine_tuning/jobs must be answered"):
+        client.create(BODY)
+    assert 1 == hostile.asked["create"]
+    hostile.lost = "look"
+
+    assert "succeeded" == client.look("job-0").outcome
+    assert 2 == hostile.asked["look"]
+
+
+def test_moderation_is_a_refusal_and_its_words_are_masked(asking):
+    hostile, client = asking
+    hostile.refusal = "the file holds harmful words such as damn"
+    with pytest.raises(ServiceRefusal) as refused:
+        client.create(BODY)
+    assert "damn" not in str(refused.value)
+    hostile.refusal = "no such model"
+    with pytest.raises(TrainingError) as failed:
+        client.create(BODY)
+
+    assert not isinstance(failed.value, ServiceRefusal)
+
+
+def test_a_service_that_keeps_weights_gives_none(asking):
+    assert asking[1].weights("tiny") is None
+    assert not asking[1].gives_weights("tiny")

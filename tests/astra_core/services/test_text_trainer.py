@@ -1,0 +1,209 @@
+import threading
+
+import pytest
+import torch
+from hostile_jobs import HostileJobs
+from job_service import app_of, served, service_in
+from tiny_training import configured, sampler_of
+
+from astra_core.errors import ConfigurationError, TrainingError
+from astra_core.models.language_model import LanguageModel
+from astra_core.registry import build
+from astra_core.services.text_trainer import TextTrainer
+from astra_core.testing import tiny_system
+from astra_core.training.checkpoint import CheckpointStore
+from tasks.serving.fine_tuning.training import run_job
+
+IMITATION = {"name": "expert_iteration", "options": {"selection": "top_k", "k": 2}}
+
+
+def trainer_of(folder, url, *, algorithm=IMITATION, **options):
+    """A trainer as a new process would build it."""
+    torch.manual_seed(0)
+    attacker = {"base_url": url, "model": "tiny", "replies": str(folder / "replies")}
+    own = {"min_examples": 2, "poll_s": 0.02, "job_limit_s": 60.0, "export": False}
+    choice = {"name": "text", "options": {**own, **options, "attacker": attacker}}
+    config = configured(trainer=choice, algorithm=algorithm, training_steps=2)
+    system = tiny_system(0)
+    algorithm = build("algorithm", config.algorithm, system=system)
+    store = CheckpointStore(folder / "run", keep=5)
+    return TextTrainer(config, sampler_of(system), algorithm, store=store)
+
+
+def run(folder, url, **options):
+    trainer = trainer_of(folder, url, **options)
+    trainer.resume()
+    trainer.train()
+    return trainer
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "outcome", "words"),
+    [
+        ("cancelled", None, "cancelled", "creates another job"),
+        ("failed", {"code": "x", "message": "out of memory"}, "failed", "creates another job"),
+        ("expired", None, "expired", "creates another job"),
+        ("failed", {"code": "moderation", "message": ""}, "refused", "astra serve-jobs"),
+        ("running", None, "timed_out", "goes on waiting"),
+    ],
+)
+def test_a_job_that_ends_otherwise_is_told_with_the_way_out(
+    tmp_path, status, error, outcome, words
+):
+    hostile = HostileJobs(status, error=error)
+    with served(hostile.app) as url:
+        with pytest.raises(TrainingError, match=f"must succeed, got {outcome} .*{words}"):
+            run(tmp_path, url, job_limit_s=0.1)
+        chats = hostile.asked["chat"]
+        hostile.statuses, hostile.error = ("succeeded",) * 9, None
+        is_refused = outcome == "refused"
+        if is_refused:
+            with pytest.raises(TrainingError, match="refused"):
+                run(tmp_path, url, job_limit_s=0.1)
+        else:
+            hostile.statuses = (status, "succeeded") if outcome != "timed_out" else ("succeeded",)
+            run(tmp_path, url, job_limit_s=0.1)
+
+    jobs = {"refused": 1, "timed_out": 2}.get(outcome, 3)
+    assert jobs == hostile.asked["create"] == len(hostile.jobs)
+    # Only the second iteration samples: what the first had sampled is kept.
+    assert hostile.asked["chat"] == (chats if is_refused else 2 * chats)
+
+
+def test_a_refused_file_is_terminal_and_costs_one_request(tmp_path):
+    hostile = HostileJobs(refusal="blocked by the content policy")
+    with served(hostile.app) as url:
+        for _ in range(2):
+            with pytest.raises(TrainingError, match=r"got refused .*astra serve-jobs"):
+                run(tmp_path, url)
+
+    assert 1 == hostile.asked["create"]
+
+
+@pytest.mark.parametrize("lost", ["upload", "create"])
+def test_an_answer_that_was_lost_is_looked_up_and_nothing_made_twice(tmp_path, lost):
+    hostile = HostileJobs(lost=lost)
+    with served(hostile.app) as url:
+        with pytest.raises(TrainingError, match="try again later"):
+            run(tmp_path, url)
+        trainer = run(tmp_path, url)
+
+    assert (2, 2) == (len(hostile.files), len(hostile.jobs))
+    assert "ft:1" == trainer.speaker.model
+    assert ["tiny", "ft:0"] == [job["model"] for job in hostile.jobs]
+
+
+def test_too_few_examples_are_an_outcome(tmp_path):
+    hostile = HostileJobs()
+    with served(hostile.app) as url:
+        trainer = run(tmp_path, url, min_examples=1000)
+
+    assert not hostile.jobs
+    assert (2, "tiny") == (trainer.progress.training_step, trainer.speaker.model)
+
+
+def test_a_job_may_begin_from_the_first_model_each_time(tmp_path):
+    hostile = HostileJobs()
+    hyper = {"n_epochs": 2}
+    with served(hostile.app) as url:
+        run(tmp_path, url, begin_from="base", hyperparameters=hyper)
+
+    assert ["tiny", "tiny"] == [job["model"] for job in hostile.jobs]
+    own = {"type": "supervised", "supervised": {"hyperparameters": hyper}}
+    assert own == hostile.jobs[0]["method"]
+
+
+def test_what_cannot_be_trained_is_refused_before_anything_is_sent(tmp_path):
+    hostile = HostileJobs()
+    with served(hostile.app) as url:
+        with pytest.raises(ConfigurationError, match="fine-tuning job learns from texts"):
+            run(tmp_path, url, algorithm={"name": "grpo"})
+        with pytest.raises(ConfigurationError, match="export: false"):
+            run(tmp_path, url, export=True)
+
+    assert not hostile.asked
+
+
+class Worker:
+    """Trains the jobs of a service, as its keeper would have it done."""
+
+    def __init__(self, service):
+        self.service = service
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.work, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        self.thread.join()
+
+    def work(self):
+        while not self.is_over.wait(0.02):
+            for job in self.service.store.jobs("queued", "running"):
+                run_job(self.service.store.folder, job.id)
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        IMITATION,
+        {
+            "name": "dpo",
+            "options": {"backup": "leaf_mean", "midpoint": 0.2, "margin": 0.0, "discount": 1.0},
+        },
+    ],
+)
+def test_attackers_learn_at_a_real_service_and_come_home(tmp_path, algorithm):
+    service = service_in(tmp_path)
+    with served(app_of(service)) as url, Worker(service):
+        trainer = run(tmp_path, url, algorithm=algorithm, export=True, min_examples=1)
+    jobs = service.store.jobs()
+
+    assert ["succeeded"] * len(jobs) == [job.status for job in jobs]
+    assert jobs
+    assert jobs[-1].fine_tuned_model == trainer.speaker.model
+    trained = LanguageModel.load(service.folders()[trainer.speaker.model]).model.state_dict()
+    here = trainer.sampler.system.attacker.model.state_dict()
+    assert all(torch.equal(here[name], tensor) for name, tensor in trained.items())
+    untrained = tiny_system(0).attacker.model.state_dict()
+    assert any(not torch.equal(here[name], tensor) for name, tensor in untrained.items())
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_after_any_change_of_its_state_pays_nothing_twice(
+    tmp_path, monkeypatch
+):
+    from astra_core.services.trainer_state import TrainerState
+
+    write = TrainerState._write
+    calls, limit = [], [0]
+
+    def counted(state):
+        write(state)
+        calls.append(1)
+        if len(calls) == limit[0]:
+            raise Killed
+
+    hostile = HostileJobs()
+    monkeypatch.setattr(TrainerState, "_write", counted)
+    with served(hostile.app) as url:
+        run(tmp_path / "whole", url)
+        num_writes, chats = len(calls), hostile.asked["chat"]
+        assert num_writes > 10
+        for number in range(1, num_writes + 1):
+            killed = HostileJobs()
+            with served(killed.app) as other:
+                calls.clear()
+                limit[0] = number
+                with pytest.raises(Killed):
+                    run(tmp_path / str(number), other)
+                trainer = run(tmp_path / str(number), other)
+            assert (2, 2, chats) == (len(killed.files), len(killed.jobs), killed.asked["chat"])
+            assert "ft:1" == trainer.speaker.model
+            assert hostile.bodies == killed.bodies
