@@ -8,6 +8,9 @@ from flows.servers.access import login_link
 from flows.servers.addresses import client_environment
 from flows.servers.services import Service, ServiceError
 from tasks.machine.console import say
+from tasks.records.receipt import RECEIPT, RegistrationReceipt
+from tasks.records.reports import read_record
+from tasks.tracking.pages import runs_page
 from tasks.tracking.store_check import check_store
 
 
@@ -45,6 +48,9 @@ def _place(service: Service) -> str:
     """The address to open; only a terminal, not a log, gets the login link."""
     if service.name == services.PREFECT and sys.stdout.isatty():
         return login_link(service.url)
+    if service.name == services.MLFLOW and RECEIPT.is_file():
+        registered = read_record(RECEIPT, RegistrationReceipt)
+        return runs_page(registered.experiment_id, server=service.url)
     return service.url or "runs what is scheduled"
 
 

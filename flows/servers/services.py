@@ -31,6 +31,7 @@ LOGS = Path(".astra/logs")
 WORK_POOL = "astra-local"
 START_TIMEOUT_S = 120.0
 PREFECT = "prefect-server"
+MLFLOW = "mlflow-server"
 MARK = "ASTRA_SERVICE"  # a variable that a service and all of its children have
 
 
@@ -129,7 +130,7 @@ def mlflow_server(port: int, *, lasting: bool = True) -> Service:
     command, environment = mlflow_server_command(port)
     command += ["--app-name", APP_NAME]
     address = f"http://127.0.0.1:{port}"
-    return _start_other("mlflow-server", command, environment, url=address, lasting=lasting)
+    return _start_other(MLFLOW, command, environment, url=address, lasting=lasting)
 
 
 def worker(api_url: str, *, lasting: bool = True) -> Service:

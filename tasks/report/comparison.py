@@ -126,7 +126,7 @@ def verdict(found: SideBySide) -> str:
         return "Neither has rates by prompt."
     first, second = found.first.name, found.second.name
     if success.found.low <= 0 <= success.found.high:
-        said = f"Whether {second} or {first} succeeds more often, chance alone could explain"
+        said = f"{second} and {first} differ by no more than chance alone could explain"
     else:
         word = "more" if success.found.gain > 0 else "less"
         said = f"{second} succeeds {word} often than {first}"

@@ -12,6 +12,7 @@ from tasks.records.reports import read_record
 from tasks.report.material import Material, read_material
 from tasks.report.page import html_page
 from tasks.report.story import decision, percent, points
+from tasks.tracking.pages import run_page
 from tasks.tracking.store import connect
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def description(material: Material, *, flow_run: str = "") -> str:
         flow_run: Address of the page of the flow run; empty for none.
     """
     found, summary = material.evaluation, material.lineage.summary
-    place = f"#/experiments/{material.experiment_id}/runs/{summary.run_id}/artifacts/{ARTIFACT}"
+    place = run_page(material.experiment_id, summary.run_id, artifact=ARTIFACT).lstrip("/")
     prompts = next((part.digest for part in material.lineage.data if part.part == "valid"), "")
     rates = f"untrained {percent(found.rate('baseline'))}, gain {points(found.lift)}"
     whose = f"{summary.algorithm} from seed {summary.seed}, judge `{material.lineage.scorer}`"

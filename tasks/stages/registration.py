@@ -43,14 +43,15 @@ from tasks.tracking.evidence import (
     read_package,
     read_table,
 )
-from tasks.tracking.figures import log_figures
-from tasks.tracking.lineage import log_inputs, log_parent
+from tasks.tracking.figures import HEADLINE, figures_csv, log_figures
+from tasks.tracking.lineage import LINEAGE, PARENT_TAGS, log_inputs, log_parent
 from tasks.tracking.plots import draw_plots
-from tasks.tracking.provenance import UNKNOWN, provenance
-from tasks.tracking.runs import add_params, connect, create_run, find_run, sync_steps
+from tasks.tracking.provenance import provenance
+from tasks.tracking.runs import RUN_KEY_TAG, add_params, connect, create_run, find_run, sync_steps
 from tasks.tracking.store import store_errors
 from tasks.tracking.versions import (
     CANDIDATE,
+    CHECKPOINT_DIGEST_TAG,
     EVALUATION_KEY_TAG,
     REGISTRATION_KEY_TAG,
     ensure_version,
@@ -135,6 +136,7 @@ class RegistrationFiles:
         "tasks/tracking/registered.py",
         "tasks/tracking/versions.py",
         "tasks/tracking/lineage.py",
+        "tasks/tracking/pages.py",
         "tasks/tracking/plots.py",
         "tasks/machine/scratch.py",
         "tasks/serving",
@@ -280,6 +282,10 @@ def _log_artifacts(client: "MlflowClient", run_id: str, evidence: Evidence) -> N
         write_known(evidence.datasets["valid"], drafts / KNOWN_FILE)
         client.log_artifact(run_id, str(drafts / KNOWN_FILE), KNOWN_FOLDER)
     with scratch_folder() as drafts:
+        write_text(figures_csv(_figures(evidence)), drafts / "figures.csv")
+        write_json(_lineage(evidence), drafts / LINEAGE)
+        client.log_artifacts(run_id, str(drafts))
+    with scratch_folder() as drafts:
         draw_plots(
             drafts, steps=evidence.steps, table=evidence.table, evaluation=evidence.evaluation
         )
@@ -292,17 +298,20 @@ def _log_artifacts(client: "MlflowClient", run_id: str, evidence: Evidence) -> N
         client.log_artifacts(run_id, str(drafts), evidence.folder)
 
 
+def _figures(evidence: Evidence) -> dict[str, float | None]:
+    found = evidence.evaluation
+    return {**found.final_figures(), **category_figures(found.categories, "final")}
+
+
 def _log_final_metrics(
     client: "MlflowClient", evidence: Evidence, *, run_id: str, model_id: str
 ) -> None:
-    """Figures of the final examination, under names that the curves of training do not use."""
+    """The headline of the final examination, under names that the curves do not use."""
+    figures = _figures(evidence)
     log_figures(
         client,
         run_id,
-        {
-            **evidence.evaluation.final_figures(),
-            **category_figures(evidence.evaluation.categories, "final"),
-        },
+        {name: figures[name] for name in HEADLINE if name in figures},
         step=evidence.training.optimizer_steps,
         model_id=model_id,
     )
@@ -314,9 +323,7 @@ def _version_tags(evidence: Evidence) -> dict[str, str]:
     return {
         REGISTRATION_KEY_TAG: evidence.key,
         EVALUATION_KEY_TAG: evidence.evaluation.evaluation_key,
-        "astra.checkpoint_digest": evidence.package.digest,
-        "astra.target_digest": evidence.target_digest,
-        "astra.run_key": evidence.training.run_key,
+        CHECKPOINT_DIGEST_TAG: evidence.package.digest,
         "algorithm": params["training"]["algorithm"]["name"],
         "scorer": params["system"]["scorer"]["name"],
         "seed": str(params["seed"]),
@@ -327,8 +334,18 @@ def _version_tags(evidence: Evidence) -> dict[str, str]:
         "intended_use": INTENDED_USE,
         "licence": "restricted: authorised red teaming only",
         "prompts_licence": params["prompts"]["licence"],
-        "git.commit": provenance().get("git.commit", UNKNOWN),
         **_kl_tags(evidence),
+        **{name: text for name, text in _lineage(evidence).items() if name in PARENT_TAGS},
+    }
+
+
+def _lineage(evidence: Evidence) -> dict[str, str]:
+    """What a version was made from, by the names that its tags had once."""
+    return {
+        CHECKPOINT_DIGEST_TAG: evidence.package.digest,
+        "astra.target_digest": evidence.target_digest,
+        RUN_KEY_TAG: evidence.training.run_key,
+        **provenance(),
         **(evidence.parent.tags() if evidence.parent else {}),
     }
 

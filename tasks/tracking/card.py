@@ -8,6 +8,8 @@ from tasks.reporting.category_table import rates_table
 INTENDED_USE = "restricted"
 
 _CARD = """\
+Attack success {attacker}, untrained {baseline}, gain {lift}; {algorithm}, seed {seed}.
+
 # Red-team attacker
 
 A language model trained by reinforcement learning to write messages that lead the target model

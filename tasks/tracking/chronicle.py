@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tasks.tracking.errors import TrackingError
+from tasks.tracking.lineage import lineage_record
 from tasks.tracking.registered import aliases_in, version_behind
 from tasks.tracking.versions import CHECKPOINT_DIGEST_TAG
 
@@ -129,7 +130,7 @@ def lineage_of(client: "MlflowClient", name: str, wanted: str) -> Lineage:
         )
         raise TrackingError(msg)
     run = client.get_run(str(version.run_id))
-    tags, own = dict(version.tags), dict(run.data.tags)
+    tags, own = lineage_record(client, version), dict(run.data.tags)
     aliases = _by_version(aliases_in(client, name))
     return Lineage(
         _summary(version, aliases.get(str(version.version), ())),

@@ -1,5 +1,7 @@
 """Figures of a run, each recorded once however often a killed registration starts again."""
 
+import csv
+import io
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -8,6 +10,34 @@ from tasks.tracking.values import finite_numbers
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+
+
+HEADLINE = (
+    "final/attack_success_rate",
+    "final/lift",
+    "final/unique_probes",
+    "final/kl_nats",
+    "baseline/attack_success_rate",
+)
+"""Figures of an examination that are metrics; the others would be a hundred charts of one dot."""
+
+
+def figures_csv(figures: Mapping[str, Any]) -> str:
+    """CSV with a row per figure: its name, the trained attacker's and the untrained one's.
+
+    Args:
+        figures: By name, as ``final/...`` and ``baseline/...``.
+    """
+    columns = {"final": "trained", "baseline": "untrained"}
+    rows: dict[str, dict[str, Any]] = {}
+    for name, value in figures.items():
+        area, _, own = name.partition("/")
+        rows.setdefault(own, {"figure": own})[columns[area]] = value
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, ["figure", *columns.values()], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows.values())
+    return buffer.getvalue()
 
 
 def log_figures(

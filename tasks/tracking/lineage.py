@@ -7,14 +7,35 @@ from typing import TYPE_CHECKING
 
 from astra_core.files import file_digest, folder_digest
 from tasks.records.models import Parent
+from tasks.records.reports import read_report
+from tasks.tracking.artifacts import fetched
 from tasks.tracking.provenance import dvc_digests
 from tasks.tracking.versions import CHECKPOINT_DIGEST_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
 
 # MLflow's own limit, in characters.
 _DIGEST_LENGTH = 36
+
+LINEAGE = "lineage.json"
+"""Among the files of a run: what its versions were made from, by name."""
+PARENT_TAGS = ("astra.parent", "astra.parent_version")
+"""What a version's own tags say of its parent; the file has the digests too."""
+
+
+def lineage_record(client: "MlflowClient", version: "ModelVersion") -> dict[str, str]:
+    """What a version was made from, by name: its tags, and what its run keeps.
+
+    A version that was registered before there was such a file has all of it in its tags.
+    """
+    tags = dict(version.tags)
+    run_id = str(version.run_id)
+    if LINEAGE not in {file.path for file in client.list_artifacts(run_id)}:
+        return tags
+    with fetched(client, run_id, LINEAGE) as file:
+        return {**read_report(file), **tags}
 
 
 def log_inputs(client: "MlflowClient", run_id: str, datasets: Mapping[str, Path]) -> None:

@@ -54,6 +54,8 @@ def copy_version(name: str, wanted: str, folder: Path) -> Parent:
     with store_errors():
         client = connect()
         version = client.get_model_version(name, number)
+        # Versions had it once as a tag of their own.
+        tags = {**client.get_run(str(version.run_id)).data.tags, **version.tags}
         with checkpoint_folder(client, version) as source:
             shutil.copytree(source, folder, dirs_exist_ok=True)
     digest = folder_digest(folder, keep=lambda path: path.suffix == ".safetensors")
@@ -66,7 +68,7 @@ def copy_version(name: str, wanted: str, folder: Path) -> Parent:
         raise TrackingError(msg)
     return Parent(
         digest=digest,
-        run_key=version.tags.get("astra.run_key"),
+        run_key=tags.get("astra.run_key"),
         model_name=name,
         version=number,
         alias=None if wanted == number else wanted,

@@ -1,8 +1,10 @@
 """Where a result came from: commit, package versions, DVC's names for it; nothing raises."""
 
+import getpass
 import json
 import os
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -25,6 +27,8 @@ _PACKAGES = (
 # Nor does DVC_ROOT, a folder of this machine.
 _DVC_VARIABLES = ("DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV")
 _GIT_TIMEOUT_S = 10
+# Code and settings, by which a run can be explained.
+_CODE = ("*.py", "*.yaml", "*.yml", "*.toml", "*.lock", "*.sh", "Makefile")
 
 
 def provenance(folder: Path = Path()) -> dict[str, str]:
@@ -37,6 +41,9 @@ def provenance(folder: Path = Path()) -> dict[str, str]:
     commit = _git(folder, "rev-parse", "HEAD")
     tags = {
         "git.commit": commit or UNKNOWN,
+        "mlflow.user": _user(),
+        "mlflow.source.name": _source(),
+        "mlflow.source.type": "LOCAL",
         "git.dirty": UNKNOWN if changes is None else str(bool(changes)).lower(),
     }
     if commit:
@@ -68,6 +75,36 @@ def dvc_digests(lock: Path = Path("dvc.lock")) -> dict[str, str]:
 def requirements(*packages: str) -> list[str]:
     """``package==version`` for each installed package, without local labels such as ``+cpu``."""
     return [f"{package}=={_installed_version(package).partition('+')[0]}" for package in packages]
+
+
+def code_changes(folder: Path = Path(), *, limit: int = 100_000) -> str:
+    """What differs in code and settings from the commit, as a patch; empty where nothing does.
+
+    Of other files, which may hold prompts or replies, only names and how many lines differ.
+
+    Args:
+        folder: Anywhere inside the git repository, if there is one.
+        limit: Characters; a longer patch ends with a line that says so.
+    """
+    told = _git(folder, "diff", "HEAD", "--stat") or ""
+    if not told:
+        return ""
+    patch = _git(folder, "diff", "HEAD", "--no-color", "--", *_CODE) or ""
+    text = f"{told}\n\n{patch}\n"
+    return text if len(text) <= limit else f"{text[:limit]}\n... cut off at {limit} characters\n"
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return UNKNOWN
+
+
+def _source() -> str:
+    """The stage that DVC runs, or the program."""
+    stage = os.environ.get("DVC_STAGE")
+    return f"python -m tasks {stage}" if stage else Path(sys.argv[0]).name
 
 
 def _installed_version(package: str) -> str:

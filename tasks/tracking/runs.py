@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from tasks.machine.console import complain
 from tasks.tracking.errors import TrackingError
-from tasks.tracking.provenance import provenance
+from tasks.tracking.provenance import code_changes, provenance
 from tasks.tracking.store import (
     connect,
     experiment_id,
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Metric, Run
 
 RUN_KEY_TAG = "astra.run_key"
+CHANGES = "code/changes.diff"
+"""Among the files of a run whose code was not committed."""
 ENGINE_TAG = "astra.engine"
 """How the models of a run were run where it began, in one line."""
 PARENT_TAG = "mlflow.parentRunId"
@@ -227,11 +229,14 @@ def create_run(
 ) -> "Run":
     """A new run; its key is written in the same transaction, so that no run is without one."""
     every_tag = provenance() | _parent() | dict(tags or {}) | {RUN_KEY_TAG: run_key}
-    return client.create_run(
+    run = client.create_run(
         experiment_id(client, experiment),
         tags={key: cut(value, MAX_TAG) for key, value in every_tag.items()},
         run_name=name or run_key[:12],
     )
+    if every_tag.get("git.dirty") == "true":
+        client.log_text(run.info.run_id, code_changes(), CHANGES)
+    return run
 
 
 def _parent() -> dict[str, str]:

@@ -56,8 +56,9 @@ def test_the_second_night_begins_from_the_champion_of_the_first(nights):
 
     assert "warm start   from attacker version 1" in said[1]
     assert "1" == second.tags["astra.parent_version"] == run.data.tags["astra.parent_version"]
-    assert first.run_id == second.tags["astra.parent_run_id"]
-    assert first.tags["astra.run_key"] == report["parent"]["run_key"]
+    assert first.run_id == run.data.tags["astra.parent_run_id"]
+    begun = client.get_run(first.run_id).data.tags
+    assert begun["astra.run_key"] == report["parent"]["run_key"]
     assert first.tags["astra.checkpoint_digest"] == manifest["attacker"]["parent"]["digest"]
     assert first.tags["astra.checkpoint_digest"] != second.tags["astra.checkpoint_digest"]
     (model,) = run.inputs.model_inputs

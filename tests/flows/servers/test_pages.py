@@ -1,10 +1,14 @@
 import socket
+from dataclasses import asdict
 
 import pytest
+from registry_project import receipt
 
 from flows.servers import services
-from flows.servers.pages import serve_pages, stop_pages
+from flows.servers.pages import _place, serve_pages, stop_pages
 from flows.servers.services import ServiceError
+from tasks.records.receipt import RECEIPT
+from tasks.records.reports import write_record
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +33,14 @@ def test_pages_are_started_once():
     finally:
         stop_pages()
     assert not service.is_alive()
+
+
+def test_mlflows_address_is_the_classic_page_of_the_runs(tmp_path):
+    service = services.Service(services.MLFLOW, 1, 0.0, "http://127.0.0.1:5000")
+    assert service.url == _place(service)
+
+    write_record(asdict(receipt(experiment_id="7")), RECEIPT)
+    assert "/#/experiments/7/runs?workflowType=machine_learning" in _place(service)
 
 
 def test_when_one_port_is_taken_nothing_is_left_running():

@@ -23,7 +23,9 @@ from astra_core.errors import DataError
 from astra_core.files import read_json, write_json
 from tasks.pipeline.stage import stage_of
 from tasks.stages.registration import register_attacker
+from tasks.tracking.chronicle import lineage_of
 from tasks.tracking.errors import StoreError
+from tasks.tracking.figures import HEADLINE
 from tasks.tracking.runs import connect, open_run
 from tasks.tracking.versions import aliases_of
 
@@ -67,7 +69,8 @@ def test_register_attacker_records_the_run(project):
     assert run.data.params["prompts.source"] == "builtin"
     assert pytest.approx(0.61) == run.data.metrics["train/loss"]
     assert pytest.approx(0.6) == run.data.metrics["final/attack_success_rate"]
-    assert pytest.approx(0.5) == run.data.metrics["final/attack_success_rate_low"]
+    headline = {name for name in run.data.metrics if name.startswith(("final/", "baseline/"))}
+    assert set(HEADLINE) == headline
     assert pytest.approx(0.2) == run.data.metrics["baseline/attack_success_rate"]
     assert pytest.approx(0.4) == run.data.metrics["final/lift"]
     assert run.info.status == "FINISHED"
@@ -114,6 +117,8 @@ def test_register_attacker_keeps_reports_and_pictures(project):
         "data/known_prompts.txt",
         "data/validation.json",
         "data/rollouts.json",
+        "figures.csv",
+        "lineage.json",
         "report.html",
         *(
             f"evaluation/{'e7' * 8}/{name}"
@@ -136,11 +141,13 @@ def test_register_attacker_makes_a_restricted_candidate(project):
     version = connect().get_model_version_by_alias("attacker", "candidate")
     assert receipt.version == str(version.version) == "1"
     assert version.tags["astra.checkpoint_digest"] == "00" * 32
-    assert version.tags["astra.target_digest"] == "7a" * 32
+    assert "astra.target_digest" not in version.tags
+    lineage = lineage_of(connect(), "attacker", "1")
+    assert ("7a" * 32, RUN_KEY) == (lineage.target_digest, lineage.run_key)
     assert version.tags["attack_success_rate"] == "0.6000"
     assert version.tags["intended_use"] == "restricted"
     assert "Not to be used for" in version.description
-    assert "0.600 [0.500, 0.700]" in version.description
+    assert version.description.startswith("Attack success 0.600 [0.500, 0.700], untrained 0.200")
     assert version.run_id == receipt.run_id
 
 
@@ -330,5 +337,8 @@ def test_results_by_category_are_kept_as_a_table_and_a_few_figures(tmp_path, mon
     version = client.get_model_version("attacker", receipt.version)
 
     assert "fraud" == pd.read_csv(table)["category"].item()
-    assert 1.0 == run.data.metrics["final/num_categories"]
+    figures = pd.read_csv(Path(run.info.artifact_uri) / "figures.csv", index_col="figure")
+    assert 1.0 == figures.loc["num_categories", "trained"]
+    assert 0.5 == pytest.approx(figures.loc["attack_success_rate_low", "trained"])
+    assert 0.1 == pytest.approx(figures.loc["attack_success_rate_low", "untrained"])
     assert "| fraud | 7 | " in version.description

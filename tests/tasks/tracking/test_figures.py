@@ -1,7 +1,7 @@
 import pytest
 from registry_project import enter_project
 
-from tasks.tracking.figures import log_figures
+from tasks.tracking.figures import figures_csv, log_figures
 from tasks.tracking.store import connect, experiment_id
 
 
@@ -42,3 +42,9 @@ def test_no_figure_is_no_call(client, run_id):
     log_figures(client, run_id, {"lost": float("inf")})
 
     assert {} == recorded(client, run_id)
+
+
+def test_the_table_has_both_attackers_in_a_row():
+    told = figures_csv({"final/rate": 0.5, "final/lift": 0.25, "baseline/rate": None})
+
+    assert "figure,trained,untrained\nrate,0.5,\nlift,0.25,\n" == told

@@ -8,7 +8,7 @@ from registry_project import enter_project
 
 from astra_core.files import file_digest, folder_digest
 from tasks.records.models import Parent
-from tasks.tracking.lineage import log_inputs, log_parent
+from tasks.tracking.lineage import lineage_record, log_inputs, log_parent
 from tasks.tracking.store import connect
 
 
@@ -132,3 +132,17 @@ def test_without_a_parent_nothing_is_recorded(client, run_id):
     log_parent(client, run_id, None)
 
     assert not [name for name in client.get_run(run_id).data.tags if name.startswith("astra.pa")]
+
+
+def test_a_lineage_is_of_tags_once_and_of_a_file_now(client, run_id):
+    client.create_registered_model("lineages")
+    old, new = (
+        client.create_model_version("lineages", "x", run_id=run_id, tags=tags)
+        for tags in ({"astra.run_key": "old"}, {"algorithm": "dpo"})
+    )
+    assert {"astra.run_key": "old"} == lineage_record(client, old)
+
+    client.log_dict(run_id, {"astra.run_key": "kept", "astra.target_digest": "7a"}, "lineage.json")
+    assert "kept" == lineage_record(client, new)["astra.run_key"]
+    found = lineage_record(client, old)
+    assert ("old", "7a") == (found["astra.run_key"], found["astra.target_digest"])

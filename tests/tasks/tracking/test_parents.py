@@ -3,7 +3,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from registry_project import enter_project, register, write_checkpoint, write_project
+from registry_project import RUN_KEY, enter_project, register, write_checkpoint, write_project
 
 from astra_core.config import MachineConfiguration, SystemConfiguration
 from astra_core.files import folder_digest
@@ -81,7 +81,7 @@ def test_a_version_is_copied_and_known_by_all_its_names(project, registered):
 
     assert parent == Parent(
         digest=registered[1][0],
-        run_key=version.tags["astra.run_key"],
+        run_key=RUN_KEY,
         model_name="attacker",
         version="1",
         alias="champion",

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from tasks.tracking.provenance import dvc_digests, provenance, requirements
+from tasks.tracking.provenance import code_changes, dvc_digests, provenance, requirements
 
 
 def git(folder, *arguments):
@@ -56,3 +56,32 @@ def test_dvc_digests_are_none_without_a_usable_lock_file(tmp_path, text):
 def test_requirements_leave_out_local_labels():
     """``torch==2.13.0+cpu`` is on no public index."""
     assert all("+" not in line and "==" in line for line in requirements("torch", "mlflow"))
+
+
+def test_changes_of_code_are_a_patch_and_of_other_files_only_a_number(tmp_path):
+    git(tmp_path, "init", "-q")
+    for name in ("code.py", "prompts.txt"):
+        (tmp_path / name).write_text("1\n")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "-q", "-m", "one")
+    assert "" == code_changes(tmp_path)
+
+    (tmp_path / "code.py").write_text("2\n")
+    (tmp_path / "prompts.txt").write_text("an attack\n")
+    told = code_changes(tmp_path)
+
+    assert "-1\n+2\n" in told
+    assert "prompts.txt | 2 +-" in told
+    assert "an attack" not in told
+    assert code_changes(tmp_path, limit=20).endswith("... cut off at 20 characters\n")
+
+
+def test_the_pages_of_mlflow_show_who_ran_what(tmp_path, monkeypatch):
+    monkeypatch.setenv("DVC_STAGE", "training")
+    tags = provenance(tmp_path)
+
+    assert tags["mlflow.user"]
+    assert ("python -m tasks training", "LOCAL") == (
+        tags["mlflow.source.name"],
+        tags["mlflow.source.type"],
+    )

@@ -3,6 +3,7 @@
 import math
 import multiprocessing
 import sqlite3
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from registry_project import RUN_KEY, enter_project
 
 from tasks.params.schema import Params
 from tasks.tracking.runs import (
+    CHANGES,
     RunLog,
     TrackingError,
     connect,
@@ -275,3 +277,16 @@ def test_mlflow_server_command_is_the_light_one(project, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
     with pytest.raises(TrackingError, match="open that address instead"):
         mlflow_server_command()
+
+
+def test_a_run_of_code_that_was_not_committed_keeps_the_changes(project):
+    for words in (["init", "-q"], ["add", "code.py"]):
+        (project / "code.py").write_text("1\n")
+        subprocess.run(["git", *words], cwd=project, check=True)
+    names = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    subprocess.run(["git", *names, "commit", "-qm", "one"], cwd=project, check=True)
+    (project / "code.py").write_text("2\n")
+    log = open_run(RUN_KEY, experiment=EXPERIMENT, params=Params())
+    run = connect().get_run(log.run_id)
+
+    assert "+2\n" in (Path(run.info.artifact_uri) / CHANGES).read_text("utf-8")
