@@ -95,6 +95,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "executor": {
             "local": "astra_core.executors.local:LocalExecutor",
             "processes": "astra_core.executors.processes:ProcessesExecutor",
+            "ray": "astra_core.executors.on_ray:RayExecutor",
         },
         # Beside these, the pipeline has mlflow.
         "sink": {

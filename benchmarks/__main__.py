@@ -3,9 +3,9 @@
 The exit status is 1 if a limit is exceeded, of time or of the difference between two results that
 should be equal. Of the measures, ``trainer_overhead``, ``rollout``, ``update``, ``decode``
 and ``profiles`` are those of speed and share the options below. ``overhead`` takes a minute,
-``default_run``, ``neighbours``,
-``data_scale``, ``seeds``, ``method``, ``gate`` and ``endpoint`` take minutes and run only when they
-are named; each has options of its own, as in ``python -m benchmarks seeds 3 4 5``.
+``default_run``, ``neighbours``, ``data_scale``, ``scaling``, ``seeds``, ``method``, ``gate`` and
+``endpoint`` take minutes and run only when they are named; each has options of its own, as in
+``python -m benchmarks seeds 3 4 5``.
 """
 
 import argparse
@@ -29,6 +29,7 @@ from benchmarks.measures import (
     overhead,
     profiles,
     rollout,
+    scaling,
     seeds,
     trainer_overhead,
     update,
@@ -50,6 +51,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "overhead": overhead.main,
     "neighbours": neighbours.main,
     "data_scale": data_scale.main,
+    "scaling": scaling.main,
     "seeds": seeds.main,
     "method": method.main,
     "gate": gate.main,

@@ -14,7 +14,8 @@ from astra_core.executor import Work
 class Sums(Work):
     """Adds the weight to a number; dies, waits or fails where the shard says so.
 
-    Shards are (number, act). ``die`` and ``wait`` happen once, to who makes ``folder/number``.
+    Shards are (number, act). ``pause`` takes 0.3 s. ``die`` and ``wait`` happen once, to who makes
+    ``folder/number``.
     """
 
     folder: Path
@@ -34,6 +35,9 @@ class Sums(Work):
             raise DataError(msg)
         if act == "break":
             raise ZeroDivisionError(act)
+        if act == "pause":
+            time.sleep(0.3)
+            return number + prepared["weight"], os.getpid()
         if act == "die always" or (act and self._is_first(number)):
             if act != "wait":
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,27 @@
+import pytest
+
+pytest.importorskip("simpy", reason="needs simpy, of the extra dev")
+
+from benchmarks.measures.scaling import costs_table, curve, main
+from benchmarks.simulation import Costs
+
+
+def test_the_curve_falls_where_the_driver_is_busy():
+    costs = Costs(shard_s=1.0, hand_over_s=0.01)
+    rows = [row.split("|") for row in curve(costs, prompts_per_shard=8).splitlines()[2:]]
+    efficiency = {int(row[1]): int(row[2].strip().rstrip("%")) for row in rows}
+
+    assert 99 == efficiency[1]
+    assert efficiency[1000] < 15
+    assert efficiency[32] > 85
+    assert "1.0000 s" in costs_table(costs)
+
+
+@pytest.mark.slow
+def test_both_runs_are_measured_and_compared(capsys):
+    status = main(["--shards", "6", "--prompts", "2"])
+    text = capsys.readouterr().out
+
+    assert status in {0, 1}  # a busy machine is no mistake
+    assert "| 2 | " in text
+    assert "| 1000 | " in text
