@@ -15,9 +15,9 @@ from typing import Any
 from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.executor import Weights, Work
 from astra_core.executors.processes import ProcessesExecutor
-from benchmarks.figures import markdown
 from benchmarks.shapes import SHAPES, SMALL
 from benchmarks.simulation import Costs, Faults, simulated
+from tasks.reporting.tables import markdown
 
 WORKERS = (1, 2, 8, 32, 128, 512, 1000)
 MOST_OFF = 0.1
