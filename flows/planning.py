@@ -97,9 +97,11 @@ class Plan:
             yield f"{'in all':<13}nothing to run"
             return
         known = self.seconds
-        took = "time unknown, a stage has not run here yet" if known is None else duration(known)
+        took = "time unknown, as a stage has not run here yet"
+        if known is not None:
+            took = f"at most about {duration(known)}"
         cost = "" if self.cost is None else f", cost {self.cost:,.2f}"
-        yield f"{'in all':<13}at most about {took}; {self.replies:,.0f} replies of the target{cost}"
+        yield f"{'in all':<13}{took}; {self.replies:,.0f} replies of the target{cost}"
         yield "nothing was run; 'astra trial' measures one batch"
 
 
