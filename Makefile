@@ -16,7 +16,7 @@ FILES := --dist loadfile --no-loadscope-reorder
 # The folders of these tests: collecting all others would take a minute, three times.
 ROUTES := tests/astra_core tests/benchmarks
 
-.PHONY: setup run test test-all test-routes coverage check render bench mutants ui deploy
+.PHONY: setup run test test-all test-routes coverage services check render bench mutants ui deploy
 
 setup: $(STAMP)
 
@@ -54,6 +54,11 @@ test-routes: setup
 coverage: setup
 	$(BIN)/python -m pytest -n 2 $(FILES) --cov --cov-report= tests/astra_core tests/tasks
 	$(BIN)/coverage report
+
+# A real training service for the slow tests, in an environment of its own: needs Python 3.12, and
+# downloads gigabytes where no index has a torch without CUDA.
+services: setup
+	$(BIN)/python tests/end_to_end/tinker_server.py
 
 check: setup
 	$(BIN)/python -m ruff format --check .

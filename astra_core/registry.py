@@ -79,6 +79,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "trainer": {
             "trainer": "astra_core.training.trainer:Trainer",
             "text": "astra_core.services.text_trainer:TextTrainer",
+            "remote": "astra_core.services.remote_trainer:RemoteTrainer",
         },
         "optimizer": {
             "adam": "astra_core.training.optimizers:Adam",

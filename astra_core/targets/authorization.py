@@ -25,12 +25,18 @@ class Authorization(Section):
     hosts: tuple[str, ...] = Field(min_length=1, description="Exact host names, without port.")
 
 
-def check_address(address: str, authorization: Authorization | None) -> bool:
+def check_address(
+    address: str,
+    authorization: Authorization | None,
+    *,
+    subject: str = "endpoint: base_url",
+) -> bool:
     """True for an address on this machine, False for another that is authorised; opens no socket.
 
     Args:
         address: As ``http://127.0.0.1:8000/v1``.
         authorization: What names other hosts than this machine; None for nothing.
+        subject: The part and its key that hold the address.
 
     Raises:
         AuthorizationError: It is no plain address, or its host is not authorised.
@@ -39,7 +45,7 @@ def check_address(address: str, authorization: Authorization | None) -> bool:
         # A password in it would be shown: only its beginning is.
         shown = excerpt(address.rpartition("@")[2])
         msg = (
-            "endpoint: base_url must be http(s)://host[:port][/path] without user or "
+            f"{subject} must be http(s)://host[:port][/path] without user or "
             f"query, got {shown}; put a key into key_env or key_file"
         )
         raise AuthorizationError(msg)
@@ -49,7 +55,8 @@ def check_address(address: str, authorization: Authorization | None) -> bool:
     allowed = [each.lower() for each in authorization.hosts] if authorization else []
     if host not in allowed:
         msg = (
-            f"endpoint: authorization must name the host {host}, got {allowed or 'none'}; "
+            f"{subject.partition(':')[0]}: authorization must name the host {host}, got "
+            f"{allowed or 'none'}; "
             "ask only what you may: authorization: {owner: ..., note: ..., hosts: [" + host + "]}"
         )
         raise AuthorizationError(msg)

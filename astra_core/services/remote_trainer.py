@@ -1,0 +1,255 @@
+"""The trainer ``remote``: weights and optimiser are a service's, all else is this project's.
+
+Each iteration samples at the service, scores and weighs here, sends records of token ids and
+advantages, takes the optimiser's steps there and publishes the weights to sample from. What an
+iteration trained is one effect of ``TrainerState``: a killed run finds its result, or begins the
+iteration's updates again from the state that the service saved at the end of the one before.
+"""
+
+import tarfile
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from astra_core.algorithms.policy import PolicyBatch
+from astra_core.config import Count, Positive, Section, TrainingConfiguration
+from astra_core.errors import ConfigurationError, TrainingError
+from astra_core.files import record_digest
+from astra_core.services.records import Record, records_of
+from astra_core.services.remote_limits import adam_of, check_settings
+from astra_core.services.service_losses import loss_on_record, service_loss
+from astra_core.services.speaker import KeptDraws, Speaker, check_plain
+from astra_core.services.tinker_client import TinkerService, key_in
+from astra_core.services.trainer_state import Intent, Result, TrainerState
+from astra_core.services.training_service import TrainingService
+from astra_core.targets.authorization import Authorization, check_address
+from astra_core.training.harness import Experience
+from astra_core.training.progress import StepReport
+from astra_core.training.trainer import Trainer
+from astra_core.training.update import Update
+
+
+class RemoteTrainer(Trainer):
+    """Trains an attacker at a service that speaks the Tinker protocol.
+
+    The local copy of the attacker has the tokenizer and is the reference; its weights are not
+    trained, and are replaced by the trained ones at the end, where the service gives them out.
+    """
+
+    class Options(Section):
+        """Which service, which model there, and what is done when it fails."""
+
+        address: str = Field(description="As http://127.0.0.1:8000, without a key.")
+        base_model: str = Field(min_length=1, description="The attacker's weights, in its word.")
+        authorization: Authorization | None = Field(
+            default=None, description="Of a host beyond this machine: owner, note, hosts."
+        )
+        key_env: str | None = Field(default=None, description="Variable that holds the key.")
+        rank: Count = Field(default=8, description="Of the adapters that the service trains.")
+        on_error: Literal["fail_fast", "retry", "min_group"] = Field(
+            default="retry",
+            description="A draw that fails ends the run; is asked for again; or, after that, is "
+            "left out where enough of its group succeeded.",
+        )
+        retries: Count = Field(default=3, description="Times a failed draw is asked for again.")
+        min_group: Count = Field(default=2, description="Draws of a context that must succeed.")
+        limit_s: Positive = Field(default=600.0, description="The longest wait for one answer.")
+        clips_gradients: bool = Field(
+            default=False,
+            description="Whether the service honours training.max_grad_norm; skyrl does not.",
+        )
+        max_tokens: Count | None = Field(
+            default=None, description="Sent to be trained, in all; then the run ends."
+        )
+        export: bool = Field(
+            default=True, description="Downloads the trained weights at the end, if it may."
+        )
+
+    options: Options
+
+    def __init__(self, config: TrainingConfiguration, *arguments: Any, **parts: Any) -> None:
+        check_settings(config, clips=bool(config.trainer.options.get("clips_gradients", False)))
+        super().__init__(config, *arguments, **parts)
+        if self.store is None or self.world.size > 1:
+            msg = "trainer 'remote' must have a store and one process, got others; give it both"
+            raise ConfigurationError(msg)
+        system, folder = self.sampler.system, self.store.folder / "service"
+        check_plain(system.config.probe)
+        self._loss = service_loss(self.algorithm)
+        self.service = self.connected()
+        run = record_digest([self.config.model_dump(mode="json"), self.sampler.seed])
+        self.stages = TrainerState.open(folder / "state.json", run=run)
+        retries = 0 if self.options.on_error == "fail_fast" else self.options.retries
+        kept = KeptDraws(folder / "draws.sqlite")
+        self.speaker = Speaker(self.service, kept, retries=retries)
+        system.attacker.elsewhere = self.speaker
+        self._is_begun = False
+
+    def connected(self) -> TrainingService:
+        """The service at the address, if its host is authorised; sends nothing yet."""
+        own = self.options
+        check_address(own.address, own.authorization, subject="trainer 'remote': address")
+        return TinkerService(
+            own.address,
+            base_model=own.base_model,
+            rank=own.rank,
+            seed=self.sampler.seed % 2**31,
+            key=key_in(own.key_env),
+            limit_s=own.limit_s,
+        )
+
+    def resume(self) -> bool:
+        """As any trainer; samples go on with the weights published last."""
+        found = super().resume()
+        self.speaker.path = self._published(self.progress.training_step)
+        return found
+
+    def end(self) -> str:
+        """Also ends a run that sent all the tokens it may."""
+        limit = self.options.max_tokens
+        results = [each.result or {} for each in self.stages.effects.values()]
+        spent = sum(result.get("tokens", 0) for result in results)
+        is_spent = limit is not None and spent >= limit
+        return super().end() or (f"{spent} of {limit} tokens are trained" if is_spent else "")
+
+    def _training_step(self) -> Iterator[StepReport]:
+        """Samples, trains at the service and evaluates; nothing asked before is asked again."""
+        iteration = self.progress.training_step
+        self.stages.move_to(iteration, "sample")
+        graphs = self._first_graphs if iteration == 0 else None
+        experience = self._sampled(iteration, graphs)
+        self._note(experience)
+        windows = [list(window) for window in self.windows(experience)]
+        self.stages.move_to(iteration, "train")
+        request = {"experience": experience.digest(), "lr": self._lr, "loss": self._loss.name}
+        result = self.stages.once("", request, do=lambda intent: self._trained(intent, windows))
+        self.speaker.path = result["sampler"]
+        reports = [
+            self._updated(Update(**own), experience, at == 0)
+            for at, own in enumerate(result["updates"])
+        ]
+        yield from reports[:-1]
+        self.stages.move_to(iteration, "evaluate")
+        if reports:
+            self._close(experience)
+        self._move_schedule()
+        self.progress.training_step += 1
+        self._evaluate_if_due()
+        if reports:
+            figures = {**reports[-1].metrics, **self.progress.moves[-1].figures()}
+            yield replace(reports[-1], metrics=figures)
+        self.stages.move_to(iteration, "save")
+
+    def _sampled(self, iteration: int, graphs: Sequence[Any] | None) -> Experience:
+        """An experience, in which draws may be missing if the options say so."""
+        is_lenient = self.options.on_error == "min_group"
+        self.speaker.min_group = self.options.min_group if is_lenient else None
+        try:
+            return self.harness.experience(iteration, graphs=graphs)
+        finally:
+            self.speaker.min_group = None
+
+    def _trained(self, intent: Intent, windows: Sequence[Sequence[Any]]) -> Result:
+        """The updates of an iteration, and where the service keeps what came of them."""
+        sent = [(window, self._records(window)) for window in windows]
+        # A window without any advantage would move nothing: it is no update.
+        sent = [(window, records) for window, records in sent if any(records)]
+        before = self._published(intent.iteration)
+        if not sent:
+            return {"updates": [], "sampler": before, "state": self._saved(intent.iteration)}
+        self._begin(intent.iteration)
+        updates = [self._update(window, records) for window, records in sent]
+        state = self.service.save(f"{intent.key}-state")
+        sampler = self.service.publish(f"{intent.key}-sampler")
+        records = [record for _, batches in sent for batch in batches for record in batch]
+        tokens = sum(len(record.inputs) for record in records)
+        return {"updates": updates, "sampler": sampler, "state": state, "tokens": tokens}
+
+    def _begin(self, iteration: int) -> None:
+        """Makes the model at the service as it was before this iteration."""
+        if self._is_begun:
+            return
+        path = self._saved(iteration)
+        if path is None:
+            self.service.begin()
+        else:
+            self.service.go_on_from(path)
+        self._is_begun = True
+
+    def _records(self, window: Sequence[Any]) -> list[list[Record]]:
+        """The records of a window's micro-batches; empty batches are left out."""
+        if not all(isinstance(batch, PolicyBatch) for batch in window):
+            msg = "trainer 'remote' must have batches of probes, got others; name another algorithm"
+            raise TrainingError(msg)
+        weight = sum(batch.weight for batch in window) or 1.0
+        mode = self.algorithm.options.aggregation  # type: ignore[attr-defined]
+        found = [records_of(batch, aggregation=mode, weight=weight) for batch in window]
+        return [records for records in found if records]
+
+    def _update(self, window: Sequence[Any], batches: Sequence[Sequence[Record]]) -> Result:
+        """One optimiser update at the service, as the fields of ``Update``."""
+        start, learner = time.perf_counter(), self.updates.learners[0]
+        adam = adam_of(learner.optimizer, lr=self._lr, config=self.config)
+        updated = self.service.update(batches, self._loss, adam)
+        records = [record for batch in batches for record in batch]
+        pairs = zip(records, updated.logprobs, strict=True)
+        norms = [value for name, value in updated.figures.items() if name.endswith("grad_norm")]
+        return {
+            "loss": sum(loss_on_record(self._loss, record, now) for record, now in pairs),
+            "grad_norm": norms[0] if norms else 0.0,
+            "lr": self._lr,
+            "num_tokens": sum(batch.num_tokens for batch in window),
+            "is_skipped": False,
+            "metrics": {f"remote_{name.split('/')[-1]}": v for name, v in updated.figures.items()},
+            "train_s": time.perf_counter() - start,
+        }
+
+    @property
+    def _lr(self) -> float:
+        return self.updates.learners[0].lr
+
+    def _move_schedule(self) -> None:
+        # No weight here has a gradient: the step moves nothing, but a schedule counts on it.
+        self.updates.learners[0].optimizer.step()
+        self.updates.move_schedule()
+
+    def _published(self, training_step: int) -> str | None:
+        """The weights after so many training steps; None for the base model."""
+        result = self.stages.result("train", training_step - 1) if training_step else None
+        return result["sampler"] if result else None
+
+    def _saved(self, iteration: int) -> str | None:
+        """Weights and optimiser before an iteration; None for new adapters."""
+        result = self.stages.result("train", iteration - 1) if iteration else None
+        return result["state"] if result else None
+
+    def restore_best(self) -> None:
+        """Samples with the weights that are kept, and brings them here if that is possible."""
+        step = self.progress.training_step
+        if self.scheme.keeps_best and self.evaluator is not None and self.best.model:
+            step = self.best.training_step
+        self.speaker.path = self._published(step)
+        if self.options.export and self.speaker.path is not None:
+            self._bring(self.speaker.path)
+
+    def _bring(self, path: str) -> None:
+        """Adds the downloaded adapters to the local weights, which then are the attacker."""
+        from astra_core.services.adapters import add_downloaded
+
+        with tempfile.TemporaryDirectory() as folder:
+            archive = Path(folder) / "weights.tar"
+            if not self.service.download(path, archive):
+                msg = (
+                    "trainer 'remote': the service must give its weights out to be exported, got "
+                    "none; set training.trainer.options.export: false"
+                )
+                raise TrainingError(msg)
+            with tarfile.open(archive) as tar:
+                tar.extractall(folder, filter="data")
+            add_downloaded(self.sampler.system.attacker.model, Path(folder))
+        self.sampler.system.attacker.elsewhere = None

@@ -1,0 +1,151 @@
+"""An attacker that samples at a service: every draw is kept on disk before it is used.
+
+A killed run that samples the same again finds what it had, so no token is paid for twice.
+"""
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from astra_core.config import GenerationConfiguration
+from astra_core.errors import ConfigurationError, RolloutError
+from astra_core.files import record_digest
+from astra_core.models.language_model import Continuations, LanguageModel, Utterance
+from astra_core.services.training_service import Draw, Drawn, TrainingService
+
+_PLAIN = GenerationConfiguration(min_new_tokens=0)
+
+
+class KeptDraws:
+    """Draws and scores by the digest of what was asked, in one SQLite file."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._base = sqlite3.connect(path, isolation_level=None)
+        path.chmod(0o600)
+        self._base.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value TEXT)")
+
+    def get(self, key: str) -> list[list[float]] | None:
+        """What was kept under a key."""
+        row = self._base.execute("SELECT value FROM kept WHERE key = ?", (key,)).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def add(self, key: str, value: Sequence[Sequence[float]]) -> None:
+        """Keeps a value; it is on disk when this returns."""
+        record = (key, json.dumps(value))
+        self._base.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", record)
+
+
+class Speaker:
+    """Samples and scores with the weights at ``path``.
+
+    Args:
+        service: Where they are.
+        kept: What was sampled before.
+        retries: Times that a failed draw is asked for again.
+
+    Attributes:
+        path: Of the published weights; None for the base model.
+        min_group: Draws of a context that must succeed; None for all. One that fails after all
+            tries then says nothing, with no token.
+    """
+
+    def __init__(self, service: TrainingService, kept: KeptDraws, *, retries: int = 0) -> None:
+        self.path: str | None = None
+        self.min_group: int | None = None
+        self._service, self._kept, self._retries = service, kept, retries
+
+    def continuations(
+        self,
+        model: LanguageModel,
+        contexts: Sequence[Sequence[int]],
+        keys: Sequence[Sequence[bytes]],
+        *,
+        generation: GenerationConfiguration,
+    ) -> list[Continuations]:
+        """What follows each context, one for each of its keys.
+
+        Raises:
+            RolloutError: Too many draws of a context failed.
+        """
+        draws = [
+            Draw(tuple(context), _seed(key), generation.max_new_tokens, model.end_ids)
+            for context, own in zip(contexts, keys, strict=True)
+            for key in own
+        ]
+        stream = iter(self._drawn(draws))
+        found = [self._viable([next(stream) for _ in own]) for own in keys]
+        return [Continuations(tuple(_said(model, one) for one in own), ()) for own in found]
+
+    def score(
+        self, contexts: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]]
+    ) -> list[tuple[float, ...]]:
+        """Log-probability of every continuation token given its context, nats."""
+        whole = [[*c, *own] for c, own in zip(contexts, continuations, strict=True)]
+        keys = [record_digest(["score", self.path, ids]) for ids in whole]
+        known = {key: self._kept.get(key) for key in keys}
+        missing = [at for at, key in enumerate(keys) if known[key] is None]
+        asked = [whole[at] for at in missing]
+        for at, row in zip(missing, self._service.score(asked, self.path), strict=True):
+            self._kept.add(keys[at], [row])
+            known[keys[at]] = [list(row)]
+        rows = [(known[key] or [[]])[0] for key in keys]
+        lengths = map(len, continuations)
+        return [tuple(row[len(row) - n :]) for row, n in zip(rows, lengths, strict=True)]
+
+    def _drawn(self, draws: Sequence[Draw]) -> list[Drawn | Exception]:
+        keys = [record_digest([self.path, asdict(draw)]) for draw in draws]
+        found: dict[int, Drawn | Exception] = {}
+        for at, key in enumerate(keys):
+            if (row := self._kept.get(key)) is not None:
+                found[at] = Drawn(tuple(map(int, row[0])), tuple(row[1]))
+        for _ in range(1 + self._retries):
+            missing = [at for at in range(len(draws)) if not isinstance(found.get(at), Drawn)]
+            if not missing:
+                break
+            asked = self._service.draw([draws[at] for at in missing], self.path)
+            for at, drawn in zip(missing, asked, strict=True):
+                found[at] = drawn
+                if isinstance(drawn, Drawn):
+                    self._kept.add(keys[at], [drawn.token_ids, drawn.logprobs])
+        return [found[at] for at in range(len(draws))]
+
+    def _viable(self, own: Sequence[Drawn | Exception]) -> list[Drawn]:
+        failed = [each for each in own if isinstance(each, Exception)]
+        needed = len(own) if self.min_group is None else min(self.min_group, len(own))
+        if len(own) - len(failed) < needed:
+            msg = (
+                f"trainer 'remote': {needed} of the {len(own)} draws after a context must succeed, "
+                f"got {len(own) - len(failed)}; {failed[0]}"
+            )
+            raise RolloutError(msg)
+        return [each if isinstance(each, Drawn) else Drawn((), ()) for each in own]
+
+
+def check_plain(generation: GenerationConfiguration) -> None:
+    """Returns if a service samples as this asks: from the unmodified model, nothing held back.
+
+    Raises:
+        ConfigurationError: It would drop a setting, or its log-probabilities would be of another
+            distribution than the one that sampled.
+    """
+    for name in type(generation).model_fields:
+        value, plain = getattr(generation, name), getattr(_PLAIN, name)
+        if name != "max_new_tokens" and value != plain:
+            msg = (
+                f"system.probe.{name} must be {plain} for trainer 'remote', got {value}: a service "
+                "samples from the unmodified model"
+            )
+            raise ConfigurationError(msg)
+
+
+def _said(model: LanguageModel, drawn: Drawn) -> Utterance:
+    ids = drawn.token_ids
+    has_ended = bool(ids) and ids[-1] in model.end_ids
+    return Utterance(model.decode(ids), ids, drawn.logprobs, has_ended)
+
+
+def _seed(key: bytes) -> int:
+    return int.from_bytes(key[:4], "big") >> 1

@@ -1,0 +1,233 @@
+"""A training service that speaks the Tinker protocol, by its own client: the extra ``remote``."""
+
+import atexit
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from astra_core.errors import ConfigurationError, TrainingError
+from astra_core.errors.excerpt import excerpt
+from astra_core.services.records import Record
+from astra_core.services.training_service import AdamStep, Draw, Drawn, ServiceLoss, Updated
+
+# The protocol wants a key; a server on this machine reads none.
+_NO_KEY = "tml-none"
+
+
+class TinkerService:
+    """One model at a service.
+
+    Args:
+        address: Of the service, already authorised.
+        base_model: In the service's word.
+        rank: Of the adapters.
+        seed: Of the adapters' first values.
+        key: None where the service asks for none.
+        limit_s: The longest that one answer is waited for.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        base_model: str,
+        rank: int,
+        seed: int,
+        key: str | None = None,
+        limit_s: float = 600.0,
+    ) -> None:
+        if find_spec("tinker") is None:
+            msg = (
+                "trainer 'remote' must have the package tinker, got none; install it with "
+                "python -m pip install -e '.[remote]'"
+            )
+            raise ConfigurationError(msg)
+        # The client tells its maker of its use unless this says no; read when it connects.
+        os.environ["TINKER_TELEMETRY"] = "0"
+        import tinker
+
+        self._types = tinker
+        self._address, self._key = address, key or _NO_KEY
+        self._base_model, self._rank, self._seed = base_model, rank, seed
+        self._limit_s = limit_s
+        self._service: Any = None
+        self._training: Any = None
+        self._samplers: dict[str | None, Any] = {}
+
+    @property
+    def _client(self) -> Any:
+        if self._service is None:
+            with _told("connect"):
+                self._service = self._types.ServiceClient(base_url=self._address, api_key=self._key)
+                # Else its connections outlive the loop that they are closed in.
+                atexit.register(self._service.holder.close)
+        return self._service
+
+    def begin(self) -> None:
+        """Creates the model, its adapters new."""
+        with _told("create the model"):
+            self._training = self._client.create_lora_training_client(
+                self._base_model, rank=self._rank, seed=self._seed, train_unembed=False
+            )
+
+    def go_on_from(self, path: str) -> None:
+        """Creates the model with the weights and the optimiser saved at a path."""
+        with _told("load the saved state"):
+            create = self._client.create_training_client_from_state_with_optimizer
+            self._training = create(path)
+
+    def update(
+        self, batches: Sequence[Sequence[Record]], loss: ServiceLoss, adam: AdamStep
+    ) -> Updated:
+        """Adds the gradients of all batches up and takes one step; all is queued, then awaited."""
+        with _told("train"):
+            passes = [
+                self._training.forward_backward(
+                    [self._datum(record, loss) for record in batch],
+                    loss.name,
+                    dict(loss.options) or None,
+                )
+                for batch in batches
+            ]
+            step = self._training.optim_step(
+                self._types.AdamParams(
+                    learning_rate=adam.lr,
+                    beta1=adam.beta1,
+                    beta2=adam.beta2,
+                    eps=adam.eps,
+                    weight_decay=adam.weight_decay,
+                    grad_clip_norm=adam.grad_clip_norm,
+                )
+            )
+            outputs = [each.result(timeout=self._limit_s) for each in passes]
+            figures = step.result(timeout=self._limit_s).metrics or {}
+        found = [
+            tuple(float(value) for value in own["logprobs"].data)
+            for output in outputs
+            for own in output.loss_fn_outputs
+        ]
+        return Updated(tuple(found), dict(figures))
+
+    def _datum(self, record: Record, loss: ServiceLoss) -> Any:
+        columns: dict[str, Any] = {"target_tokens": list(record.targets)}
+        if loss.name == "cross_entropy":
+            columns["weights"] = list(record.advantages)
+        else:
+            columns["logprobs"] = list(record.logprobs)
+            columns["advantages"] = list(record.advantages)
+        return self._types.Datum(
+            model_input=self._types.ModelInput.from_ints(list(record.inputs)),
+            loss_fn_inputs=columns,
+        )
+
+    def save(self, name: str) -> str:
+        """Saves weights and optimiser; the path."""
+        with _told("save"):
+            return str(self._training.save_state(name).result(timeout=self._limit_s).path)
+
+    def publish(self, name: str) -> str:
+        """Saves the weights to sample from; the path."""
+        with _told("publish"):
+            saved = self._training.save_weights_for_sampler(name)
+            # Some servers leave the kind out, which their own download then asks for.
+            model, _, last = str(saved.result(timeout=self._limit_s).path).rpartition("/")
+        return f"{model.removesuffix('/sampler_weights')}/sampler_weights/{last}"
+
+    def draw(self, draws: Sequence[Draw], path: str | None) -> list[Drawn | Exception]:
+        """Samples from the weights at a path, None for the base model; what failed is its error."""
+        sampler = self._sampler(path)
+        futures = [
+            sampler.sample(
+                self._types.ModelInput.from_ints(list(draw.context)),
+                num_samples=1,
+                sampling_params=self._types.SamplingParams(
+                    max_tokens=draw.max_tokens,
+                    seed=draw.seed,
+                    stop=list(draw.stop),
+                    temperature=1.0,
+                ),
+            )
+            for draw in draws
+        ]
+        return [self._drawn(future) for future in futures]
+
+    def _drawn(self, future: Any) -> Drawn | Exception:
+        try:
+            with _told("sample"):
+                (sequence,) = future.result(timeout=self._limit_s).sequences
+                return Drawn(
+                    tuple(int(each) for each in sequence.tokens),
+                    tuple(float(each) for each in sequence.logprobs),
+                )
+        except TrainingError as error:
+            return error
+
+    def score(
+        self, sequences: Sequence[Sequence[int]], path: str | None
+    ) -> list[tuple[float, ...]]:
+        """Log-probability of each token but the first given those before it, nats."""
+        sampler = self._sampler(path)
+        with _told("score"):
+            futures = [
+                sampler.compute_logprobs(self._types.ModelInput.from_ints(list(ids)))
+                for ids in sequences
+            ]
+            found = [future.result(timeout=self._limit_s) for future in futures]
+        return [tuple(float(value) for value in row[1:]) for row in found]
+
+    def download(self, path: str, archive: Path) -> bool:
+        """Writes the published weights as a tar file; False where the service keeps them.
+
+        Hosted services sign an address of their store, which needs no key; others give the file
+        themselves, at the address that their own pages name.
+        """
+        model, _, name = path.removeprefix("tinker://").partition("/sampler_weights/")
+        place = f"{self._address}/api/v1/training_runs/{model}/checkpoints/{name}/download"
+        rest = self._client.create_rest_client()
+        find = rest.get_checkpoint_archive_url_from_tinker_path
+        for url in (lambda: find(path).result(timeout=self._limit_s).url, lambda: place):
+            try:
+                with _told("download"):
+                    answer = httpx.get(url(), timeout=self._limit_s).raise_for_status()
+            except TrainingError:
+                continue
+            archive.write_bytes(answer.content)
+            return True
+        return False
+
+    def _sampler(self, path: str | None) -> Any:
+        if path not in self._samplers:
+            base = self._base_model if path is None else None
+            with _told("sample"):
+                create = self._client.create_sampling_client
+                self._samplers[path] = create(model_path=path, base_model=base)
+        return self._samplers[path]
+
+
+def key_in(variable: str | None) -> str | None:
+    """The key in a variable of the environment; None where none is named.
+
+    Raises:
+        ConfigurationError: The variable is empty.
+    """
+    key = os.environ.get(variable, "").strip() if variable else None
+    if key == "":
+        msg = f"trainer 'remote': variable {variable} must hold the key, got nothing; set it"
+        raise ConfigurationError(msg)
+    return key
+
+
+@contextmanager
+def _told(work: str) -> Iterator[None]:
+    """Makes one line of any error of the client."""
+    try:
+        yield
+    except Exception as error:
+        reason = excerpt(f"{type(error).__name__}: {error}")
+        msg = f"trainer 'remote': the service must {work}, got {reason}"
+        raise TrainingError(msg) from error

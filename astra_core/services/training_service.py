@@ -1,0 +1,117 @@
+"""What a service that trains must offer: the Tinker protocol's calls, as values of ours.
+
+``tinker_client`` speaks to a real one. Everything is token ids and numbers: no text leaves.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from astra_core.services.records import Record
+
+LossName = Literal["cross_entropy", "importance_sampling", "ppo", "cispo"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceLoss:
+    """A loss that a service computes: a sum over the tokens of all records.
+
+    Attributes:
+        name: In the protocol's word.
+        options: Its bounds, by the protocol's names.
+    """
+
+    name: LossName
+    options: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class AdamStep:
+    """One optimiser step, as AdamW's.
+
+    Attributes:
+        lr: Learning rate.
+        beta1: Decay of the first moment.
+        beta2: Decay of the second moment.
+        eps: Added to the denominator.
+        weight_decay: Decoupled.
+        grad_clip_norm: The most that the global norm may be; 0 clips nothing.
+    """
+
+    lr: float
+    beta1: float
+    beta2: float
+    eps: float
+    weight_decay: float
+    grad_clip_norm: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One utterance to sample.
+
+    Attributes:
+        context: Token ids.
+        seed: Of its random numbers.
+        max_tokens: Its end included.
+        stop: Token ids that end it.
+    """
+
+    context: tuple[int, ...]
+    seed: int
+    max_tokens: int
+    stop: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A sampled utterance: its ids and their log-probabilities, nats."""
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """What an update came to.
+
+    Attributes:
+        logprobs: Of every record's targets, before the update, nats.
+        figures: Of the service.
+    """
+
+    logprobs: tuple[tuple[float, ...], ...]
+    figures: Mapping[str, float]
+
+
+class TrainingService(Protocol):
+    """Keeps the weights and the optimiser of one model."""
+
+    def begin(self) -> None:
+        """Creates the model, its adapters new."""
+
+    def go_on_from(self, path: str) -> None:
+        """Creates the model with the weights and the optimiser saved at a path."""
+
+    def update(
+        self, batches: Sequence[Sequence[Record]], loss: ServiceLoss, adam: AdamStep
+    ) -> Updated:
+        """Adds the gradients of all batches up and takes one step; all is queued, then awaited."""
+
+    def save(self, name: str) -> str:
+        """Saves weights and optimiser; the path."""
+
+    def publish(self, name: str) -> str:
+        """Saves the weights to sample from; the path."""
+
+    def draw(self, draws: Sequence[Draw], path: str | None) -> list[Drawn | Exception]:
+        """Samples from the weights at a path, None for the base model; what failed is its error."""
+
+    def score(
+        self, sequences: Sequence[Sequence[int]], path: str | None
+    ) -> list[tuple[float, ...]]:
+        """Log-probability of each token but the first given those before it, nats."""
+
+    def download(self, path: str, archive: Path) -> bool:
+        """Writes the published weights as a tar file; False where the service keeps them."""

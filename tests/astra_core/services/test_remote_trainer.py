@@ -1,0 +1,193 @@
+import pytest
+import torch
+from played_service import PlayedService
+from tiny_training import EXAMINATION, configured, sampler_of
+
+from astra_core.config import GenerationConfiguration, SystemConfiguration
+from astra_core.errors import AuthorizationError, ConfigurationError, RolloutError
+from astra_core.evaluator import Evaluator
+from astra_core.registry import build
+from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.services.remote_trainer import RemoteTrainer
+from astra_core.services.trainer_state import TrainerState
+from astra_core.testing import tiny_prompts, tiny_system
+from astra_core.training.checkpoint import CheckpointStore
+from astra_core.training.trainer import Trainer
+
+WHERE = {"address": "http://127.0.0.1:1", "base_model": "tiny", "export": False}
+SHORT = GenerationConfiguration(max_new_tokens=6, min_new_tokens=0)
+
+
+class Played(RemoteTrainer):
+    """Asks the service that the test plays."""
+
+    service_of_all = None
+
+    def connected(self):
+        return self.service_of_all
+
+
+def remote(folder, service, *, kind=Played, options=None, **changes):
+    """A trainer as a new process would build it."""
+    torch.manual_seed(0)
+    settings = {
+        "algorithm": {"name": "grpo"},
+        "max_grad_norm": None,
+        "kl": {"max_per_experience_nats": None},
+        "optimizer": {"name": "adam"},
+        "schedule": {"name": "transformers", "options": {"kind": "linear"}},
+        "eval_every": 1,
+        "training_steps": 2,
+        "trainer": {"name": "remote", "options": {**WHERE, **(options or {})}},
+    }
+    config = configured(**{**settings, **changes})
+    talk = SystemConfiguration(
+        max_context_tokens=64, probe=SHORT, response=SHORT, tokens_per_batch=512
+    )
+    system = tiny_system(1, config=talk)
+    kind.service_of_all = service
+    return kind(
+        config,
+        sampler_of(system),
+        build("algorithm", config.algorithm, system=system),
+        evaluator=Evaluator(
+            EXAMINATION,
+            prompts=tiny_prompts(2),
+            reward=AdversarialReward(AdversarialReward.Options()),
+            seed=9,
+        ),
+        store=CheckpointStore(folder, keep=5),
+    )
+
+
+class Local(Trainer):
+    """The local trainer, whose steps are to be the service's."""
+
+
+def test_a_service_learns_what_the_local_trainer_learns(tmp_path):
+    service = PlayedService()
+    there = remote(tmp_path / "there", service, epochs_per_experience=2, evaluate="none")
+    reports = list(there.steps())
+    same = {"epochs_per_experience": 2, "evaluate": "none", "trainer": "trainer"}
+    here = remote(tmp_path / "here", None, kind=Local, **same)
+    # The same draws, so that both learn from the same probes.
+    here.sampler.system.attacker.elsewhere = there.speaker
+    there.speaker.path = None
+    paths = iter([there._published(1), there._published(2)])
+    for ours, theirs in zip(here.steps(), reports, strict=True):
+        assert ours.lr == pytest.approx(theirs.lr)
+        assert ours.loss == pytest.approx(theirs.loss, abs=1e-5)
+        assert ours.num_tokens == theirs.num_tokens
+        if ours.step % (len(reports) // 2) == 0:
+            there.speaker.path = next(paths)
+
+    trained = service.published[there._published(2)]
+    for name, weight in here.sampler.system.attacker.model.state_dict().items():
+        assert torch.allclose(weight, trained[name], atol=1e-4), name
+
+
+def dying_at(moment):
+    """Ends the process at one of the moments at which a stage has ended."""
+    count, move = iter(range(1, 100)), TrainerState.move_to
+
+    def move_to(state, iteration, stage):
+        move(state, iteration, stage)
+        if next(count) == moment:
+            raise KeyboardInterrupt
+
+    return move_to
+
+
+def test_killed_after_every_stage_nothing_is_asked_twice(tmp_path, monkeypatch):
+    service = PlayedService()
+    remote(tmp_path / "whole", service).train()
+    last = list(service.published)[-1]
+    # After sampling, training, evaluating and saving.
+    for moment in range(2, 6):
+        again, folder = PlayedService(), tmp_path / str(moment)
+        first = remote(folder, again)
+        with monkeypatch.context() as patch:
+            patch.setattr(TrainerState, "move_to", dying_at(moment))
+            with pytest.raises(KeyboardInterrupt):
+                first.train()
+        second = remote(folder, again)
+        second.resume()
+        second.train()
+
+        for name in ("update", "save", "publish", "draw", "score"):
+            assert service.asked[name] == again.asked[name], (moment, name)
+        assert list(service.published) == list(again.published)
+        for name, weight in service.published[last].items():
+            assert torch.equal(weight, again.published[last][name])
+
+
+def test_killed_within_an_update_it_begins_at_the_state_before(tmp_path):
+    service, again = PlayedService(), PlayedService()
+    remote(tmp_path / "whole", service).train()
+    first = remote(tmp_path / "killed", again)
+    save = again.save
+
+    def dying(name):
+        if again.asked["save"] == 1:
+            raise KeyboardInterrupt
+        return save(name)
+
+    again.save = dying
+    with pytest.raises(KeyboardInterrupt):
+        first.train()
+    again.save = save
+    second = remote(tmp_path / "killed", again)
+    second.resume()
+    second.train()
+    last = list(service.published)[-1]
+
+    assert 1 == again.asked["go_on_from"]
+    for name, weight in service.published[last].items():
+        assert torch.equal(weight, again.published[last][name])
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"max_grad_norm": 1.0}, "training.max_grad_norm must be null"),
+        ({"optimizer": {"name": "sgd"}}, "training.optimizer.name must be adamw"),
+        ({"lora": {}}, "training.lora must be null"),
+        ({"precision": "bf16"}, "training.precision must be fp32"),
+        ({"kl": {"max_per_experience_nats": 1.0}}, "training.kl.max_per_experience_nats"),
+        ({"algorithm": {"name": "dpo"}}, "training.algorithm must be grpo, reinforce"),
+    ],
+)
+def test_what_the_service_would_drop_is_refused(changes, told, tmp_path):
+    with pytest.raises(ConfigurationError, match=told):
+        remote(tmp_path, PlayedService(), **changes)
+
+
+def test_a_host_that_is_not_authorised_is_never_asked(tmp_path):
+    options = {"address": "https://elsewhere.example"}
+
+    with pytest.raises(AuthorizationError, match="trainer 'remote': authorization must name"):
+        remote(tmp_path, None, kind=RemoteTrainer, options=options)
+
+
+@pytest.mark.parametrize("on_error", ["fail_fast", "retry", "min_group"])
+def test_a_draw_that_fails(on_error, tmp_path):
+    # Draws 9 to 11 are tried in the first experience; the evaluation before it is whole.
+    service = PlayedService(fails=[9] if on_error != "min_group" else range(9, 14))
+    trainer = remote(
+        tmp_path, service, options={"on_error": on_error, "retries": 1}, evaluate="none"
+    )
+    if on_error == "fail_fast":
+        with pytest.raises(RolloutError, match=r"draws after a context must succeed, got .*busy"):
+            trainer.train()
+    elif on_error == "retry":
+        assert 2 == trainer.train().training_step
+    else:
+        trainer.options = trainer.options.model_copy(update={"min_group": 1})
+        assert 2 == trainer.train().training_step
+
+
+def test_a_run_ends_when_it_has_sent_its_tokens(tmp_path):
+    trainer = remote(tmp_path, PlayedService(), options={"max_tokens": 1})
+
+    assert "of 1 tokens are trained" in trainer.train().stopped_because
+    assert 1 == trainer.progress.training_step
