@@ -57,6 +57,10 @@ RUN_ELSEWHERE = {
     "astra ui": ("tests/flows", "prefect_server"),
     "astra deploy": ("tests/flows", "deploy"),
     "dvc repro": ("tests/end_to_end/test_pipeline.py", "repro"),
+    "dvc exp": ("tests/end_to_end/test_dvc_habits.py", '"exp"'),
+    "dvc remote": ("tests/end_to_end/test_dvc_habits.py", '"remote"'),
+    "dvc push": ("tests/end_to_end/test_dvc_habits.py", '"push"'),
+    "dvc pull": ("tests/end_to_end/test_dvc_habits.py", '"pull"'),
     "torchrun": ("tests/tasks/machine/test_processes.py", "torchrun"),
     "accelerate launch": ("tests/tasks/machine/test_processes.py", "accelerate"),
 }
