@@ -1,5 +1,7 @@
 """What the last run was asked for, kept until it is done: ``astra resume`` asks the same again."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,14 @@ class _Kept:
     only: str | None
     start: str | None
     end: str | None
+
+
+@contextmanager
+def noted(request: RunRequest) -> Iterator[None]:
+    """The context of a run that may begin: what it is asked for is kept until it is done."""
+    note_request(request)
+    yield
+    forget_request()
 
 
 def note_request(request: RunRequest) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from astra_core.errors import AstraError
 from flows.attempts import FAILED, TIMED_OUT, StageOutcome, try_stage
 from flows.errors import PassingStageError, StageError, StageTimeoutError
+from flows.last_request import noted
 from flows.limits import promotion_limit, time_limit
 from flows.preparation import params_checked_before, renew_pipeline, usable_params
 from flows.registry import is_registered
@@ -79,8 +80,9 @@ def run_locally(
     with values_of(request):
         params = usable_params()
         renew_pipeline(params)
-        run_stages(request, local_runner(params.flow))
-        return _decide(params) if request.decides else None
+        with noted(request):
+            run_stages(request, local_runner(params.flow))
+            return _decide(params) if request.decides else None
 
 
 def local_runner(limits: FlowConfiguration) -> StageRunner:

@@ -8,6 +8,7 @@ from prefect.states import Completed
 from pydantic import Field
 
 from flows.attempts import SKIPPED, StageOutcome
+from flows.last_request import noted
 from flows.orchestration.events import announce_registration, announce_stage
 from flows.orchestration.findings import publish_evaluation, publish_run
 from flows.orchestration.names import scheduled_day, training_name
@@ -75,7 +76,7 @@ def red_team_training(
         request = begin_from(warm_start, request)
     with values_of(request):
         params = usable_params()
-        with told_to_run():
+        with told_to_run(), noted(request):
             return _run(params, request)
 
 

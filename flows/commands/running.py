@@ -123,9 +123,8 @@ def finish(
     request: "RunRequest", *, warm_start: str | None, engine: Engine, started: float
 ) -> None:
     """Runs the pipeline and prints what came of it."""
-    from flows.last_request import forget_request, note_request
+    from flows.last_request import forget_request
 
-    note_request(request)
     decision = _decision(request, warm_start=warm_start, engine=engine)
     forget_request()
     from flows.summary import run_summary

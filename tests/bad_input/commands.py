@@ -94,7 +94,7 @@ BROKEN_DUMPS = (
 )
 DEPLOY = (
     ("empty", write("prefect.yaml", ""), "must list deployments"),
-    ("cut short", cut("prefect.yaml", 0.3), "prefect.yaml must"),
+    ("cut short", cut("prefect.yaml", 0.75), "prefect.yaml must"),
     ("Latin-1", write("prefect.yaml", b"# f\xfcr\n"), "must be UTF-8"),
     ("a list", write("prefect.yaml", "- a\n"), "must list deployments"),
     ("no deployments", write("prefect.yaml", "name: astra\n"), "must list deployments"),

@@ -30,7 +30,16 @@ BOUNDS = {
     Le: ("le", 1, "less than or equal to"),
     Lt: ("lt", 0, "less than"),
 }
-CHOICES = ("scorer", "target", "sampler", "reward", "trainer", "algorithm", "optimizer", "schedule")
+CHOICES = frozenset(
+    {
+        ("executor",),
+        ("system", "scorer"),
+        ("system", "target"),
+        ("rollouts", "sampler"),
+        ("reward",),
+        *(("training", kind) for kind in ("trainer", "algorithm", "optimizer", "schedule")),
+    }
+)
 
 
 def cases() -> list[Case]:
@@ -91,7 +100,7 @@ def _beyond(place: tuple[str, ...], info: FieldInfo, dotted: str) -> Iterator[Ca
 def _set(place: tuple[str, ...], value: Any) -> Any:
     for before, name in reversed(list(enumerate(place))[1:]):
         # A choice must name something, or there would be two mistakes.
-        named = {"name": "any"} if place[before - 1] in CHOICES else {}
+        named = {"name": "any"} if place[:before] in CHOICES else {}
         value = {**named, name: value}
     return params(**{place[0]: value})
 

@@ -1,7 +1,13 @@
 import pytest
 
 from astra_core.errors import ConfigurationError
-from flows.last_request import FILE, forget_request, note_request, request_to_resume
+from flows.last_request import (
+    FILE,
+    forget_request,
+    note_request,
+    noted,
+    request_to_resume,
+)
 from flows.requests import RunRequest
 
 
@@ -26,3 +32,13 @@ def test_what_ended_or_is_damaged_is_not():
     FILE.write_text("{", "utf-8")
     with pytest.raises(ConfigurationError, match="got a damaged file"):
         request_to_resume()
+
+
+def test_a_run_is_noted_while_it_is_not_done():
+    with pytest.raises(RuntimeError), noted(RunRequest(end="training")):
+        raise RuntimeError
+    assert RunRequest(end="training") == request_to_resume()
+
+    with noted(RunRequest()):
+        assert FILE.is_file()
+    assert not FILE.exists()

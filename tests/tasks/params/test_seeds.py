@@ -57,7 +57,7 @@ def prompts_made(folder, source, **seeds):
     """Text and split of every prompt under these seeds, made by the stage itself."""
     record = {"prompts": source, **seeds}
     find_stage("prompts").run(Params.read(record, where=""))
-    frames = [pd.read_parquet(path) for path in sorted((folder / "data/prompts").iterdir())]
+    frames = [pd.read_parquet(path) for path in sorted((folder / "data/prompts").glob("*.parquet"))]
     return pd.concat(frames).set_index("text")["split"].to_dict()
 
 

@@ -18,8 +18,10 @@ def test_a_dev_file_comes_first_and_both_keep_their_columns(tmp_path):
     dev.write_text(json.dumps({"text": "two", "level": 2}))
 
     assert [
-        SourceRow("two", "d.jsonl", "MIT", is_dev=True, metadata={"level": 2}),
-        SourceRow("one", "p.jsonl", "MIT", metadata={"level": 1}),
+        SourceRow(
+            "two", "d.jsonl", "MIT", is_dev=True, metadata={"level": 2}, place="d.jsonl line 1"
+        ),
+        SourceRow("one", "p.jsonl", "MIT", metadata={"level": 1}, place="p.jsonl line 1"),
     ] == rows_of(source="file", path=path, dev_path=dev, licence="MIT")
     assert [{}, {}] == [
         row.metadata for row in rows_of(source="file", path=path, dev_path=dev, metadata_columns=())
