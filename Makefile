@@ -16,7 +16,7 @@ FILES := --dist loadfile --no-loadscope-reorder
 # The folders of these tests: collecting all others would take a minute, three times.
 ROUTES := tests/astra_core tests/benchmarks
 
-.PHONY: setup run test test-all test-routes coverage services check render bench mutants ui deploy
+.PHONY: setup run test test-all test-routes coverage services check render bench mutants docs ui deploy
 
 setup: $(STAMP)
 
@@ -76,6 +76,10 @@ bench: setup
 
 mutants: setup
 	$(BIN)/python tests/mutation/mutation.py
+
+# The pages as a site in site/, which opens without a server or the network.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 
 ui: setup
 	$(BIN)/python -m flows.cli ui
