@@ -1,10 +1,9 @@
-"""What the site has beside docs/: README, the notebooks, the API, and files that pages link to.
+"""What the site has beside docs/: README, the API, and files that pages link to.
 
 mkdocs calls the two ``on_`` functions. Pages link as on a code host, relative to the repository;
 here each link is made one of the site.
 """
 
-import json
 import re
 from os.path import relpath
 from pathlib import Path, PurePosixPath
@@ -30,8 +29,6 @@ _TIGHT = re.compile(
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """All pages: those of docs/ and those made here."""
     made = {place_of(name): (ROOT / name).read_text("utf-8") for name in OTHERS}
-    for notebook in sorted((ROOT / "examples").glob("*.ipynb")):
-        made[place_of(f"examples/{notebook.name}")] = page_of_notebook(notebook)
     written = [*(ROOT / "docs").rglob("*.md"), *map(ROOT.joinpath, OTHERS)]
     for name in sorted({name for page in written for name in _linked(page)}):
         made.setdefault(place_of(name), _shown(ROOT / name))
@@ -60,14 +57,14 @@ def place_of(name: str) -> str:
         return name.removeprefix("docs/")
     if name.endswith(".md"):
         return name
-    return name.replace(".ipynb", ".md") if name.endswith(".ipynb") else f"source/{name}.md"
+    return f"source/{name}.md"
 
 
 def origin_of(place: str) -> str:
     """Which file of the repository a page of the site shows."""
     if place == "index.md":
         return "README.md"
-    is_elsewhere = place in OTHERS or place.startswith(("examples/", "source/", "api/"))
+    is_elsewhere = place in OTHERS or place.startswith(("source/", "api/"))
     return place if is_elsewhere else f"docs/{place}"
 
 
@@ -82,22 +79,6 @@ def relinked(text: str, place: str) -> str:
         return f"]({relpath(target, PurePosixPath(place).parent)}{mark}{anchor})"
 
     return _LINK.sub(new, text)
-
-
-def page_of_notebook(path: Path) -> str:
-    """A notebook as Markdown: its text, code and the text that was printed."""
-    told: list[str] = []
-    for cell in json.loads(path.read_text("utf-8"))["cells"]:
-        text = "".join(cell["source"])
-        if cell["cell_type"] == "markdown":
-            told.append(text)
-            continue
-        told.append(f"```python\n{text}\n```")
-        printed = "".join("".join(out.get("text", "")) for out in cell["outputs"])
-        if printed:
-            told.append(f"```text\n{printed.rstrip()}\n```")
-        told += [_picture(out) for out in cell["outputs"] if "image/png" in out.get("data", {})]
-    return "\n\n".join(told) + "\n"
 
 
 def api_pages() -> dict[str, str]:
@@ -119,11 +100,6 @@ def api_pages() -> dict[str, str]:
 def _module(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def _picture(output: dict[str, Any]) -> str:
-    encoded = "".join("".join(output["data"]["image/png"]).split())
-    return f'<img alt="chart" src="data:image/png;base64,{encoded}">'
 
 
 def _linked(page: Path) -> list[str]:

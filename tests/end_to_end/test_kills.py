@@ -134,7 +134,9 @@ def _registered(folder):
         for metric in client.get_metric_history(run.info.run_id, name)
     ]
     return {
-        "versions": [(v.version, sorted(v.aliases), v.tags["astra.registration_key"]) for v in versions],
+        "versions": [
+            (v.version, sorted(v.aliases), v.tags["astra.registration_key"]) for v in versions
+        ],
         "runs": [run.info.status for run in runs],
         "twice": len(figures) - len(set(figures)),
     }
