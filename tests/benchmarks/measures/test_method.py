@@ -61,7 +61,7 @@ def test_a_cell_runs_on_one_thread_in_its_world(world, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_small_cell_is_run_by_the_stages(tmp_path, capsys):
-    make_world("keyword", tmp_path / "worlds/keyword", num_dialogues=32, num_prompts=300)
+    make_world("keyword", tmp_path / "worlds/keyword", num_dialogues=32, num_prompts=500)
     arguments = ["--worlds", "keyword", "--algorithms", "dpo", "--seeds", "1"]
 
     assert 0 == main([*arguments, "--cache", str(tmp_path), "--set", *SMALL])
