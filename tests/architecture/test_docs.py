@@ -19,6 +19,7 @@ from tasks.pipeline.order import stages
 
 # What a run makes beside the stages' own products.
 MADE_BY_A_RUN = (
+    "site",
     "sweeps",
     "runs",
     "tracking",
