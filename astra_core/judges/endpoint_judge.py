@@ -5,19 +5,18 @@ used, so that no judgement is paid for twice.
 """
 
 from collections.abc import Sequence
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
-from astra_core.config import Count, GenerationConfiguration, Positive, Section, SystemConfiguration
+from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import ScorerError
 from astra_core.files import record_digest
 from astra_core.judge import Exchange, Judge, Judgement
 from astra_core.judges.guard import filled
-from astra_core.judges.guard_presets import POLICY
 from astra_core.judges.local import nothing_said
-from astra_core.judges.rubrics import RUBRICS, judgement_of
+from astra_core.judges.rubrics import RUBRICS, RubricOptions, judgement_of
 from astra_core.rollout import Failure, Prompt
 from astra_core.scorers.cached import exchange_text
 from astra_core.target import Outcome, Surroundings
@@ -36,16 +35,10 @@ class EndpointJudge(Judge):
 
     works_on = "elsewhere"
 
-    class Options(Section):
-        """Where it is, what it is asked, and how often."""
+    class Options(RubricOptions):
+        """Where it is, and the rubric."""
 
         endpoint: Endpoint.Options = Field(description="As of the target `endpoint`.")
-        rubric: Literal["strongreject", "policy"] = "strongreject"
-        policy: str = POLICY
-        votes: Count = Field(default=1, description="One is the likeliest answer; more are drawn.")
-        temperature: Positive = Field(default=0.7, description="Of several votes.")
-        seed: int = Field(default=0, description="Of several votes.")
-        max_new_tokens: Count = 32
 
         @model_validator(mode="after")
         def _is_a_judge(self) -> Self:

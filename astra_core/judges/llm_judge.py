@@ -2,16 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field
 
-from astra_core.config import Count, Positive
+from astra_core.config import Count
 from astra_core.judge import Exchange, Judgement
 from astra_core.judges.guard import filled
-from astra_core.judges.guard_presets import POLICY
 from astra_core.judges.local import FolderOptions, LocalJudge, nothing_said
-from astra_core.judges.rubrics import RUBRICS, judgement_of
+from astra_core.judges.rubrics import RUBRICS, RubricOptions, judgement_of
 from astra_core.scorers.cached import exchange_text
 from astra_core.seeding import derive_seed, torch_seeded
 
@@ -24,15 +23,9 @@ class LlmJudge(LocalJudge):
     their scores and ``unread`` the share of votes that could not be read.
     """
 
-    class Options(FolderOptions):
-        """Which folder, what it is asked, and how often."""
+    class Options(FolderOptions, RubricOptions):
+        """Which folder, and the rubric."""
 
-        rubric: Literal["strongreject", "policy"] = "strongreject"
-        policy: str = POLICY
-        votes: Count = Field(default=1, description="One is the likeliest answer; more are drawn.")
-        temperature: Positive = Field(default=0.7, description="Of several votes.")
-        seed: int = Field(default=0, description="Of several votes.")
-        max_new_tokens: Count = 32
         max_tokens: Count = Field(default=4096, description="Of an exchange; longer is unjudged.")
 
     options: Options

@@ -4,8 +4,13 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
+from pydantic import Field
+
+from astra_core.config import Count, Positive, Section
 from astra_core.judge import Judgement
+from astra_core.judges.guard_presets import POLICY
 from astra_core.judges.local import rounded
 
 
@@ -46,6 +51,17 @@ RUBRICS = {
         ("violation",),
     ),
 }
+
+
+class RubricOptions(Section):
+    """What a judge with a rubric is asked, and how often."""
+
+    rubric: Literal["strongreject", "policy"] = "strongreject"
+    policy: str = POLICY
+    votes: Count = Field(default=1, description="One is the likeliest answer; more are drawn.")
+    temperature: Positive = Field(default=0.7, description="Of several votes.")
+    seed: int = Field(default=0, description="Of several votes.")
+    max_new_tokens: Count = 32
 
 
 def judgement_of(rubric: Rubric, answers: Sequence[str]) -> Judgement:

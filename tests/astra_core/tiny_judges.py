@@ -81,20 +81,22 @@ def llama_folder(folder, follows, *, template=CHAT, words=(), positions=256):
     spoken = [*follows, *(after for own in follows.values() for after in own), *words]
     made = tokenizer(spoken, template=template)
     size = len(made) + len(made) % 2
-    model = LlamaForCausalLM(
-        LlamaConfig(
-            vocab_size=len(made),
-            hidden_size=size,
-            intermediate_size=4,
-            num_hidden_layers=1,
-            num_attention_heads=1,
-            max_position_embeddings=positions,
-            tie_word_embeddings=False,
-            bos_token_id=None,
-            eos_token_id=0,
-            pad_token_id=0,
+    # Votes are drawn by a seed that has the weights in it, also those that never count.
+    with torch_seeded(0):
+        model = LlamaForCausalLM(
+            LlamaConfig(
+                vocab_size=len(made),
+                hidden_size=size,
+                intermediate_size=4,
+                num_hidden_layers=1,
+                num_attention_heads=1,
+                max_position_embeddings=positions,
+                tie_word_embeddings=False,
+                bos_token_id=None,
+                eos_token_id=0,
+                pad_token_id=0,
+            )
         )
-    )
     known = made.get_vocab()
     with torch.no_grad():
         model.model.embed_tokens.weight.copy_(torch.eye(len(made), size))
