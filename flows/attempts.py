@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from flows.errors import PassingStageError, StageError, StageTimeoutError
 from flows.servers.processes import child_environment, run_group, stage_command
 from tasks.machine.console import complain, say
-from tasks.machine.environment import PRIVATE, QUIET, STEADY
 from tasks.pipeline import failures
 
 SKIPPED, COMPLETED, FAILED, TIMED_OUT = "Skipped", "Completed", "Failed", "TimedOut"
@@ -66,7 +65,7 @@ def run_command(name: str, command: Sequence[str], *, timeout_s: float | None) -
         StageTimeoutError: It was stopped at its limit.
         StageError: It failed; the message is its own.
     """
-    environment = child_environment({**PRIVATE, **QUIET, **STEADY})
+    environment = child_environment()
     failures.clear_failure(name)
     try:
         status = run_group(command, environment=environment, timeout_s=timeout_s)

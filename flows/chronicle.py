@@ -57,21 +57,21 @@ def lineage(
     as_json: _AS_JSON = False,
 ) -> None:
     """Show what a version was made from, with digests, and how to get each back."""
+    from flows.registry import existing_registry
     from tasks.machine.console import say
     from tasks.tracking.chronicle import lineage_of
-    from tasks.tracking.store import connect, store_errors
-    from tasks.tracking.store_check import check_store, has_store
+    from tasks.tracking.store import store_errors
 
-    check_store()
-    if not has_store():
+    client = existing_registry()
+    if client is None:
         msg = f"version '{version}' must be registered, got an empty registry; see 'astra run'"
         raise DataError(msg)
     with store_errors():
-        found = lineage_of(connect(), _model_name(), version)
+        found = lineage_of(client, model_name(), version)
     if as_json:
         say(json.dumps(found.record(), indent=2))
         return
-    for line in lineage_lines(found, _model_name()):
+    for line in lineage_lines(found, model_name()):
         say(line)
 
 
@@ -146,18 +146,19 @@ def _ways(found: "Lineage", model_name: str) -> list[tuple[int, str]]:
 
 
 def _summaries() -> list["VersionSummary"]:
+    from flows.registry import existing_registry
     from tasks.tracking.chronicle import version_summaries
-    from tasks.tracking.store import connect, store_errors
-    from tasks.tracking.store_check import check_store, has_store
+    from tasks.tracking.store import store_errors
 
-    check_store()
-    if not has_store():
+    client = existing_registry()
+    if client is None:
         return []
     with store_errors():
-        return version_summaries(connect(), _model_name())
+        return version_summaries(client, model_name())
 
 
-def _model_name() -> str:
+def model_name() -> str:
+    """Under which versions are registered."""
     from tasks.params.schema import read_params
 
     return read_params().registration.model_name

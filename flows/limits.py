@@ -8,16 +8,15 @@ from types import FrameType
 
 from flows.errors import StageTimeoutError
 from tasks.params.schema import FlowConfiguration
-from tasks.pipeline.names import PROMOTION
 
 
 class _Expired(BaseException):
-    """The time is over; no error, so that nobody on the way takes it for one that he expects."""
+    """The time is over; no ``Exception``, so that code that expects errors lets it through."""
 
 
-def promotion_limit(limits: FlowConfiguration) -> float:
-    """The seconds that a decision may take: of its own, or of any stage."""
-    return limits.timeouts_s.get(PROMOTION, limits.timeout_s)
+def limit_of(step: str, limits: FlowConfiguration) -> float:
+    """The seconds that one try of a step may take: of its own, or those of any step."""
+    return limits.timeouts_s.get(step, limits.timeout_s)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from astra_core.errors import AstraError
 from flows.attempts import FAILED, TIMED_OUT, StageOutcome, try_stage
 from flows.errors import PassingStageError, StageError, StageTimeoutError
 from flows.last_request import noted
-from flows.limits import promotion_limit, time_limit
+from flows.limits import limit_of, time_limit
 from flows.preparation import params_checked_before, renew_pipeline, usable_params
 from flows.registry import is_registered
 from flows.requests import STEPS, RunRequest
@@ -95,12 +95,8 @@ def local_runner(limits: FlowConfiguration) -> StageRunner:
 
 
 def run_stage(name: str, limits: FlowConfiguration, *, force: bool = False) -> StageOutcome:
-    """How the stage went after its last try; never raises for a failed stage.
-
-    The pause before another try doubles and, as in Prefect's engine, is drawn between nothing and
-    twice itself.
-    """
-    timeout_s = limits.timeouts_s.get(name, limits.timeout_s)
+    """How the stage went after its last try; never raises for a failed stage."""
+    timeout_s = limit_of(name, limits)
     started, attempts = time.monotonic(), 0
     while True:
         attempts += 1
@@ -110,8 +106,7 @@ def run_stage(name: str, limits: FlowConfiguration, *, force: bool = False) -> S
             state, error = _state_of(failed), failed
         if not isinstance(error, PassingStageError) or attempts > limits.retries:
             break
-        _pause(limits.retry_delay_s, attempts - 1)
-        say(f"{name:<13}try {attempts + 1} of {limits.retries + 1}")
+        _wait_for_retry(name, attempts, limits)
     seconds = round(time.monotonic() - started, 2)
     message = "" if error is None else str(error)
     return StageOutcome(name, state, seconds, attempts, message=message, error=error)
@@ -144,14 +139,19 @@ def _asked(params: Params) -> "PromotionDecision":
     while True:
         attempts += 1
         try:
-            with time_limit(promotion_limit(limits), PROMOTION):
+            with time_limit(limit_of(PROMOTION, limits), PROMOTION):
                 return promote_attacker(params)
         except StoreError:
             if attempts > limits.retries:
                 raise
-        _pause(limits.retry_delay_s, attempts - 1)
-        say(f"{PROMOTION:<13}try {attempts + 1} of {limits.retries + 1}")
+        _wait_for_retry(PROMOTION, attempts, limits)
 
 
-def _pause(delay_s: float, attempt: int) -> None:
-    time.sleep(random.uniform(0.0, 2.0 * delay_s * 2**attempt))
+def _wait_for_retry(step: str, retry: int, limits: FlowConfiguration) -> None:
+    """Waits before a retry of a step, and says that it begins.
+
+    The pause doubles with each retry and, as in Prefect's engine, is drawn between nothing and
+    twice itself.
+    """
+    time.sleep(random.uniform(0.0, 2.0 * limits.retry_delay_s * 2 ** (retry - 1)))
+    say(f"{step:<13}try {retry + 1} of {limits.retries + 1}")

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from flows.requests import RunRequest
+from flows.status import first_reasons
 from flows.summary import duration
 from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
@@ -22,7 +23,6 @@ from tasks.pipeline.reproduction import changes
 from tasks.reporting.workload import cost_of_a_reply, replies_by_stage
 
 UP_TO_DATE, WOULD_RUN, MAY_RUN, DECIDES = "up to date", "would run", "may run", "decides"
-_MAX_REASONS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,7 @@ class PlannedStep:
 
     def line(self) -> str:
         """For a person."""
-        more = len(self.reasons) - _MAX_REASONS
-        why = ", ".join(self.reasons[:_MAX_REASONS]) + (f" and {more} more" if more > 0 else "")
+        why = first_reasons(self.reasons)
         parts = [f"{self.state}: {why}" if why else self.state]
         if self.state in {WOULD_RUN, MAY_RUN}:
             took = "time unknown" if self.seconds is None else f"about {duration(self.seconds)}"

@@ -1,11 +1,10 @@
 """What stands before a run with any engine: params.yaml checked, dvc.yaml in step with it."""
 
-import hashlib
 from pathlib import Path
 
 from astra_core.errors import AstraError, ConfigurationError
 from astra_core.errors.exception_text import shown_text
-from astra_core.files import read_json, write_json, write_text
+from astra_core.files import read_json, record_digest, write_json, write_text
 from astra_core.paths import kind_of
 from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
@@ -61,7 +60,7 @@ def params_checked_before() -> Params | None:
 
 
 def _digest(params: Params) -> str:
-    return hashlib.sha256(params.model_dump_json().encode()).hexdigest()
+    return record_digest(params.model_dump(mode="json"))
 
 
 def renew_pipeline(params: Params) -> None:

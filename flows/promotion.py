@@ -8,7 +8,7 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.tasks import exponential_backoff
 
-from flows.limits import promotion_limit, time_limit
+from flows.limits import limit_of, time_limit
 from flows.orchestration.events import announce_decision
 from flows.orchestration.findings import comparison_table, publish_report
 from flows.orchestration.reports import publish_page
@@ -16,7 +16,7 @@ from flows.orchestration.run_logs import told_to_run
 from tasks.machine.privacy import keep_private
 from tasks.params.schema import Params, read_params
 from tasks.pipeline.names import PROMOTION
-from tasks.records.evaluation import read_evaluation
+from tasks.records.evaluation import EVALUATION, read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
 from tasks.reporting.category_table import with_categories
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tasks.promotion.decision import PromotionDecision
 
 
-EVALUATION = Path("reports/evaluation.json")
 PAGES = "http://127.0.0.1:4200"
 """Of Prefect, at the port that ``astra ui`` chooses by itself."""
 
@@ -66,7 +65,7 @@ def _promote(params: Params) -> "PromotionDecision":
     from tasks.report.publish import renew_report
 
     with told_to_run(PROMOTION):
-        with time_limit(promotion_limit(params.flow), PROMOTION):
+        with time_limit(limit_of(PROMOTION, params.flow), PROMOTION):
             decision = promote_attacker(params)
         renew_report(
             decision.model_name,

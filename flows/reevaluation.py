@@ -10,6 +10,7 @@ from prefect.states import Completed
 from prefect.tasks import exponential_backoff
 
 from astra_core.files import read_json
+from flows.limits import limit_of
 from flows.orchestration.events import announce_reevaluation
 from flows.orchestration.names import reevaluation_name, scheduled_day
 from flows.orchestration.reports import publish_page
@@ -37,7 +38,7 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
     params = usable_params()
     fresh_seed = scheduled_day() if seed is None else seed
     examined = _examine.with_options(retries=params.flow.retries)
-    timeout_s = params.flow.timeouts_s.get("evaluation", params.flow.timeout_s)
+    timeout_s = limit_of("evaluation", params.flow)
     state = examined(fresh_seed, file, timeout_s=timeout_s, return_state=True)
     state.result()
     found = Reevaluation(**read_json(FOLDER / "outcome.json"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astra_core.errors import DataError
+from flows.chronicle import model_name
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -92,21 +93,13 @@ def registry() -> "MlflowClient":
     Raises:
         DataError: There is none yet.
     """
-    from tasks.tracking.store import connect
-    from tasks.tracking.store_check import check_store, has_store
+    from flows.registry import existing_registry
 
-    check_store()
-    if not has_store():
+    client = existing_registry()
+    if client is None:
         msg = "a version must be registered, got an empty registry; see 'astra run'"
         raise DataError(msg)
-    return connect()
-
-
-def model_name() -> str:
-    """Under which versions are registered."""
-    from tasks.params.schema import read_params
-
-    return read_params().registration.model_name
+    return client
 
 
 def _last() -> str:

@@ -1,5 +1,6 @@
 """The project's state: which stages would run, and which versions have an alias."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from astra_core.errors import DiskFullError
@@ -52,6 +53,10 @@ def stage_line(name: str, reasons: list[str]) -> str:
     """One stage with the first reasons why it would run."""
     if not reasons:
         return f"{name:<13}up to date"
-    shown = ", ".join(reasons[:MAX_REASONS])
-    more = f" and {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
-    return f"{name:<13}would run: {shown}{more}"
+    return f"{name:<13}would run: {first_reasons(reasons)}"
+
+
+def first_reasons(reasons: Sequence[str]) -> str:
+    """The first of the reasons, and how many more there are."""
+    more = len(reasons) - MAX_REASONS
+    return ", ".join(reasons[:MAX_REASONS]) + (f" and {more} more" if more > 0 else "")

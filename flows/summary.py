@@ -4,14 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_core.metrics.statistics import Interval
-from tasks.records.evaluation import EvaluationRecord, read_evaluation
+from tasks.records.evaluation import EVALUATION, EvaluationRecord, read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
 
 if TYPE_CHECKING:
     from tasks.promotion.decision import PromotionDecision
-
-EVALUATION = Path("reports/evaluation.json")
 
 
 def run_summary(

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from flows.attempts import SKIPPED, StageOutcome
 from flows.last_request import noted
+from flows.limits import limit_of
 from flows.orchestration.events import announce_registration, announce_stage
 from flows.orchestration.findings import publish_evaluation, publish_run
 from flows.orchestration.names import scheduled_day, training_name
@@ -114,7 +115,7 @@ def stage_runner(params: Params, report: PipelineReport) -> StageRunner:
     def run(name: str, /, *, force: bool = False) -> StageOutcome:
         outcome = run_stage(
             name,
-            timeout_s=limits.timeouts_s.get(name, limits.timeout_s),
+            timeout_s=limit_of(name, limits),
             retries=limits.retries,
             retry_delay_s=limits.retry_delay_s,
             force=force,

@@ -15,7 +15,6 @@ from flows.servers.addresses import client_environment
 from flows.servers.keeper import kept
 from flows.servers.processes import KEEPER, child_environment, run_group, stage_command
 from flows.servers.services import WORK_POOL, ServiceError, running, worker_command
-from tasks.machine.environment import PRIVATE, QUIET, STEADY
 from tasks.params.yaml_files import load_yaml, read_yaml_text
 
 
@@ -58,7 +57,7 @@ def _server_environment() -> dict[str, str]:
     working folder would inherit the wrong value.
     """
     os.environ |= client_environment()
-    return {**child_environment({**PRIVATE, **QUIET, **STEADY}), "PWD": str(Path.cwd())}
+    return {**child_environment(), "PWD": str(Path.cwd())}
 
 
 def _pool_exists(url: str) -> bool:

@@ -8,15 +8,15 @@ from prefect.artifacts import create_link_artifact
 
 from flows.orchestration.reports import publish_page
 from flows.servers import services
-from tasks.records.evaluation import EvaluationRecord, read_evaluation
+from tasks.records.evaluation import EVALUATION, EvaluationRecord, read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
 from tasks.reporting.category_table import with_categories
+from tasks.tracking.pages import run_page
 
 if TYPE_CHECKING:
     from tasks.promotion.gate import Comparison
 
-EVALUATION = Path("reports/evaluation.json")
 REPORT = Path("reports/report.html")
 MLFLOW = "http://127.0.0.1:5000"
 """Where ``astra ui`` serves MLflow's pages unless it is told otherwise."""
@@ -91,9 +91,9 @@ def run_address(receipt: RegistrationReceipt) -> str:
     """The page of the registered run: of the tracking server, or of the pages on this machine."""
     parts = urlsplit(receipt.tracking_uri)
     if parts.scheme in {"http", "https"}:
-        # Whoever reads the page logs in on his own account.
+        # Readers of the page log in with their own account.
         base = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
     else:
         served = [service.url for service in services.running() if "mlflow" in service.name]
         base = next(iter(served), MLFLOW)
-    return f"{base}/#/experiments/{receipt.experiment_id}/runs/{receipt.run_id}"
+    return run_page(receipt.experiment_id, receipt.run_id, server=base)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from flows.servers.processes import STAGE, child_environment, stage_command, stop_group
-from tasks.machine.environment import PRIVATE, QUIET, STEADY
 from tasks.serving.fine_tuning.store import OPEN, JobStore
 from tasks.serving.fine_tuning.training import job_lock
 
@@ -51,7 +50,7 @@ def start_process(
     with log.open("ab") as output:
         return subprocess.Popen(  # noqa: S603
             command,
-            env={**child_environment({**PRIVATE, **QUIET, **STEADY}), **environment},
+            env={**child_environment(), **environment},
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

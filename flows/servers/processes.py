@@ -150,11 +150,19 @@ def stage_command(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
 
 
-def child_environment(additions: Mapping[str, str]) -> dict[str, str]:
+def child_environment(additions: Mapping[str, str] | None = None) -> dict[str, str]:
     """Our environment plus ``additions`` that are not set, for a child with our interpreter.
 
     DVC runs commands in ``$SHELL``; a plain one makes a stage run the same on every machine.
+
+    Args:
+        additions: By default what keeps libraries private, quiet and steady.
     """
+    if additions is None:
+        # Late, for pydantic: a keeper is to start at once.
+        from tasks.machine.environment import PRIVATE, QUIET, STEADY
+
+        additions = {**PRIVATE, **QUIET, **STEADY}
     own = {"ASTRA_PYTHON": sys.executable, "SHELL": "/bin/sh"}
     return {**additions, **os.environ, **own}
 

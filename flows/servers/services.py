@@ -24,7 +24,6 @@ from flows.servers.processes import (
     stage_command,
     stop_group,
 )
-from tasks.machine.environment import PRIVATE, QUIET, STEADY
 
 SERVICES = Path(".astra/services.json")
 LOGS = Path(".astra/logs")
@@ -94,7 +93,7 @@ def start(
     with (LOGS / f"{name}.log").open("wb") as log:
         process = subprocess.Popen(  # noqa: S603
             command,
-            env={**child_environment({**PRIVATE, **QUIET, **STEADY}), **environment, MARK: name},
+            env={**child_environment(), **environment, MARK: name},
             stdin=stdin,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from flows.sweeps.flow import SweepResult
+    from flows.sweeps.table import SweepResult
 
 
 def register(app: typer.Typer) -> None:

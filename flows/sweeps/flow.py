@@ -1,12 +1,12 @@
 """The flow that tries many settings and seeds, each point as a Prefect task.
 
-Points that are finished are never run again, whoever ended the sweep before: the same parameters
+Points that are finished are never run again, however the sweep ended before: the same parameters
 ask for the same points, and what each found lies in ``sweeps/points``.
 """
 
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextvars import copy_context
 from dataclasses import dataclass, field
@@ -19,8 +19,10 @@ from prefect.tasks import exponential_backoff
 
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest, write_json, write_text
-from flows.errors import PassingStageError, StageError
+from flows.errors import StageError
+from flows.limits import limit_of
 from flows.orchestration.reports import publish_page
+from flows.orchestration.stages import can_pass
 from flows.preparation import usable_params
 from flows.registry import is_registered
 from flows.servers.processes import stop_all
@@ -28,7 +30,7 @@ from flows.sweeps.points import SWEEPS, Point, make_points
 from flows.sweeps.running import PointResult, kept_result, register_point, run_point
 from flows.sweeps.samplers import sampler_called
 from flows.sweeps.space import Axis, Setting, read_axes, read_seeds
-from flows.sweeps.table import SettingResult, best_of, setting_results, table
+from flows.sweeps.table import SettingResult, SweepResult, best_of, setting_results, table
 from tasks.machine.console import say
 from tasks.params.checks import check_params
 from tasks.params.schema import Params
@@ -36,37 +38,6 @@ from tasks.pipeline.names import STAGE_NAMES
 from tasks.records.receipt import RegistrationReceipt
 from tasks.records.reports import read_record, write_record
 from tasks.tracking.sweeps import close_sweep, open_sweep
-
-
-@dataclass(frozen=True, slots=True)
-class SweepResult:
-    """What a sweep found.
-
-    Attributes:
-        name: Of its folder below ``sweeps``.
-        rows: Of the settings of which a point ended well.
-        failed: Why a point failed, by its name.
-        candidate: The best point as a version of the registry, if it was registered.
-        run_id: Of the sweep's MLflow run; None while the tracker was away.
-    """
-
-    name: str
-    rows: tuple[SettingResult, ...]
-    failed: Mapping[str, str]
-    candidate: RegistrationReceipt | None
-    run_id: str | None
-
-    def record(self) -> dict[str, Any]:
-        """As JSON."""
-        best = best_of(self.rows)
-        return {
-            "name": self.name,
-            "settings": [row.record() for row in self.rows],
-            "best": None if best is None else list(best.setting),
-            "failed": dict(self.failed),
-            "candidate": None if self.candidate is None else self.candidate.version,
-            "run_id": self.run_id,
-        }
 
 
 @dataclass(slots=True)
@@ -105,7 +76,7 @@ class _Sweep:
     def timeout_s(self) -> float:
         """Of one point: its stages' together."""
         limits = self.params.flow
-        return sum(limits.timeouts_s.get(name, limits.timeout_s) for name in STAGE_NAMES)
+        return sum(limit_of(name, limits) for name in STAGE_NAMES)
 
     def results(self) -> list[SettingResult]:
         """Of every setting that was tried."""
@@ -182,10 +153,7 @@ def default_jobs(params: Params) -> int:
     is_small = sources == {"builtin"} and params.system.target.name == "causal_lm"
     if params.machine.device != "cpu" or not is_small:
         return 1
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    return max(cores // (params.machine.num_threads or 1), 1)
+    return max(len(os.sched_getaffinity(0)) // (params.machine.num_threads or 1), 1)
 
 
 def _run_all(under_way: _Sweep, points: Sequence[Point]) -> None:
@@ -220,8 +188,8 @@ def _point_task(under_way: _Sweep) -> Any:
     """A function that runs one point as a task and returns its state."""
     limits = under_way.params.flow
 
-    def can_pass(_task: Any, _run: Any, state: State[Any]) -> bool:
-        return isinstance(state.data, PassingStageError) and not under_way.stopped.is_set()
+    def may_go_on(task: Any, run: Any, state: State[Any]) -> bool:
+        return can_pass(task, run, state) and not under_way.stopped.is_set()
 
     @task(
         name="point",
@@ -231,7 +199,7 @@ def _point_task(under_way: _Sweep) -> Any:
         retries=limits.retries,
         retry_delay_seconds=exponential_backoff(backoff_factor=limits.retry_delay_s),
         retry_jitter_factor=1.0,
-        retry_condition_fn=can_pass,
+        retry_condition_fn=may_go_on,
     )
     def run(name: str, number: str) -> PointResult:
         del name

@@ -10,10 +10,9 @@ from astra_core.metrics.statistics import Interval
 from flows.errors import PassingStageError, StageError
 from flows.servers.processes import child_environment, run_group, stage_command
 from flows.sweeps.points import Point
-from tasks.machine.environment import PRIVATE, QUIET, STEADY
 from tasks.pipeline import failures
 from tasks.pipeline.names import STAGE_NAMES
-from tasks.records.evaluation import read_evaluation
+from tasks.records.evaluation import EVALUATION, read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record, write_record
 from tasks.records.training import TrainingRecord
@@ -21,7 +20,6 @@ from tasks.tracking.runs import PARENT_VARIABLE
 from tasks.tracking.store import alone_with, tracking_uri
 from tasks.tracking.sweeps import adopt
 
-EVALUATION = Path("reports/evaluation.json")
 TRAINING = Path("reports/training.json")
 STEPS = Path("reports/training_steps.csv")
 
@@ -120,7 +118,7 @@ def run_stages(point: Point, *turns: str, parent: str | None, timeout_s: float |
         "DVC_SITE_CACHE_DIR": str((point.folder / ".dvc" / "site").absolute()),
         **({PARENT_VARIABLE: parent} if parent else {}),
     }
-    environment = child_environment({**PRIVATE, **QUIET, **STEADY}) | own
+    environment = child_environment() | own
     command = stage_command("tasks.pipeline.point", *turns)
     try:
         with point.log.open("a", encoding="utf-8") as log:

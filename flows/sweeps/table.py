@@ -9,6 +9,7 @@ from typing import Any
 from astra_core.metrics.statistics import Interval
 from flows.sweeps.running import PointResult
 from flows.sweeps.space import Setting
+from tasks.records.receipt import RegistrationReceipt
 from tasks.reporting.tables import markdown
 
 HEADER = ("setting", "seeds", "attack success", "gain", "on dev", "unique probes", "s")
@@ -61,6 +62,37 @@ class SettingResult:
             "lift": self.lift.record(),
             "dev_success_rate": self.dev_success,
             "run_ids": [point.run_id for point in self.points],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SweepResult:
+    """What a sweep found.
+
+    Attributes:
+        name: Of its folder below ``sweeps``.
+        rows: Of the settings of which a point ended well.
+        failed: Why a point failed, by its name.
+        candidate: The best point as a version of the registry, if it was registered.
+        run_id: Of the sweep's MLflow run; None while the tracker was away.
+    """
+
+    name: str
+    rows: tuple[SettingResult, ...]
+    failed: Mapping[str, str]
+    candidate: RegistrationReceipt | None
+    run_id: str | None
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        best = best_of(self.rows)
+        return {
+            "name": self.name,
+            "settings": [row.record() for row in self.rows],
+            "best": None if best is None else list(best.setting),
+            "failed": dict(self.failed),
+            "candidate": None if self.candidate is None else self.candidate.version,
+            "run_id": self.run_id,
         }
 
 

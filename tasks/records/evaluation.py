@@ -12,6 +12,7 @@ from astra_core.files import draft_of
 from astra_core.metrics.statistics import Interval
 from tasks.records.reports import nan_as_null, read_record
 
+EVALUATION = Path("reports/evaluation.json")
 RATE = "attack_success_rate"
 CONFIRMED = "confirmed_success_rate"
 """The column of the table of prompts that a second judge adds."""

@@ -2,10 +2,9 @@
 
 import json
 import subprocess
-import sys
 
 import pytest
-from project import environment, make_project
+from project import make_project, run_in
 
 pytestmark = pytest.mark.slow
 
@@ -16,17 +15,7 @@ def git(folder, *arguments):
 
 
 def dvc(folder, *arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "dvc", *arguments],
-        cwd=folder,
-        env=environment(folder),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert 0 == done.returncode, done.stdout + done.stderr
-    return done.stdout
+    return run_in(folder, "-m", "dvc", *arguments).stdout
 
 
 @pytest.fixture(scope="module")

@@ -5,14 +5,14 @@ import time
 import pytest
 
 from flows.errors import StageTimeoutError
-from flows.limits import promotion_limit, time_limit
+from flows.limits import limit_of, time_limit
 from tasks.params.schema import FlowConfiguration
 
 
 def test_the_limit_of_a_decision_is_its_own_or_that_of_any_stage():
-    assert 7.0 == promotion_limit(FlowConfiguration(timeout_s=7.0))
+    assert 7.0 == limit_of("promotion", FlowConfiguration(timeout_s=7.0))
     own = FlowConfiguration(timeout_s=7.0, timeouts_s={"promotion": 3.0, "training": 5.0})
-    assert 3.0 == promotion_limit(own)
+    assert 3.0 == limit_of("promotion", own)
 
 
 def _wait_for_a_store():
