@@ -18,28 +18,29 @@ from pydantic import Field
 
 from astra_core.algorithms.policy import PolicyBatch
 from astra_core.config import Count, Positive, Section, TrainingConfiguration
-from astra_core.errors import ConfigurationError, TrainingError
-from astra_core.files import record_digest
+from astra_core.errors import TrainingError
 from astra_core.services.records import Record, records_of
 from astra_core.services.remote_limits import adam_of, check_settings
 from astra_core.services.service_losses import loss_on_record, service_loss
+from astra_core.services.service_trainer import ServiceTrainer
 from astra_core.services.speaker import KeptDraws, Speaker, check_plain
 from astra_core.services.tinker_client import TinkerService, key_in
-from astra_core.services.trainer_state import Intent, Result, TrainerState
+from astra_core.services.trainer_state import Intent, Result
 from astra_core.services.training_service import TrainingService
 from astra_core.targets.authorization import Authorization, check_address
 from astra_core.training.harness import Experience
 from astra_core.training.progress import StepReport
-from astra_core.training.trainer import Trainer
 from astra_core.training.update import Update
 
 
-class RemoteTrainer(Trainer):
+class RemoteTrainer(ServiceTrainer):
     """Trains an attacker at a service that speaks the Tinker protocol.
 
     The local copy of the attacker has the tokenizer and is the reference; its weights are not
     trained, and are replaced by the trained ones at the end, where the service gives them out.
     """
+
+    name = "remote"
 
     class Options(Section):
         """Which service, which model there, and what is done when it fails."""
@@ -75,17 +76,13 @@ class RemoteTrainer(Trainer):
     def __init__(self, config: TrainingConfiguration, *arguments: Any, **parts: Any) -> None:
         check_settings(config, clips=bool(config.trainer.options.get("clips_gradients", False)))
         super().__init__(config, *arguments, **parts)
-        if self.store is None or self.world.size > 1:
-            msg = "trainer 'remote' must have a store and one process, got others; give it both"
-            raise ConfigurationError(msg)
-        system, folder = self.sampler.system, self.store.folder / "service"
+        system = self.sampler.system
         check_plain(system.config.probe)
         self._loss = service_loss(self.algorithm)
         self.service = self.connected()
-        run = record_digest([self.config.model_dump(mode="json"), self.sampler.seed])
-        self.stages = TrainerState.open(folder / "state.json", run=run)
+        self.stages = self._opened_state()
         retries = 0 if self.options.on_error == "fail_fast" else self.options.retries
-        kept = KeptDraws(folder / "draws.sqlite")
+        kept = KeptDraws(self.folder / "draws.sqlite")
         self.speaker = Speaker(self.service, kept, retries=retries)
         system.attacker.elsewhere = self.speaker
         self._is_begun = False
@@ -230,10 +227,7 @@ class RemoteTrainer(Trainer):
 
     def restore_best(self) -> None:
         """Samples with the weights that are kept, and brings them here if that is possible."""
-        step = self.progress.training_step
-        if self.scheme.keeps_best and self.evaluator is not None and self.best.model:
-            step = self.best.training_step
-        self.speaker.path = self._published(step)
+        self.speaker.path = self._published(self._kept_step)
         if self.options.export and self.speaker.path is not None:
             self._bring(self.speaker.path)
 

@@ -1,4 +1,4 @@
-"""The staged trainer: one state machine under every trainer whose work is done by a service.
+"""The staged trainer: a state machine for a trainer whose work is done by a service.
 
 An iteration is a row of stages. Before and after each the state is on disk, so a run that is killed
 at any moment goes on with the stage it was in; what that stage had asked of a service is in the

@@ -16,15 +16,15 @@ from astra_core.config import Count, Positive, Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.files import draft_of, record_digest
 from astra_core.services.fine_tuning_client import KEY, FineTuning, ServiceRefusal
+from astra_core.services.service_trainer import ServiceTrainer
 from astra_core.services.text_lines import Lines, lines_of, method_of
 from astra_core.services.text_speaker import TextSpeaker
-from astra_core.services.trainer_state import Intent, Result, TrainerState
+from astra_core.services.trainer_state import Intent, Result
 from astra_core.services.waiting import wait_for
 from astra_core.target import Surroundings
 from astra_core.targets.authorization import check_address
 from astra_core.targets.endpoint import Endpoint, key_of
 from astra_core.training.progress import StepReport
-from astra_core.training.trainer import Trainer
 from astra_core.training.update import Update
 
 STAGE = "fine_tune"
@@ -36,12 +36,14 @@ _FILE = "the training file"
 _ANEW = "the same command creates another job"
 
 
-class TextTrainer(Trainer):
+class TextTrainer(ServiceTrainer):
     """Trains an attacker that is reached by an OpenAI-compatible interface alone.
 
     The local attacker gives tokenizer, format and reference, and is not trained; at the end it has
     the weights of the model that is kept, where the service gives them out.
     """
+
+    name = "text"
 
     class Options(Section):
         """Which service, and how its jobs learn."""
@@ -71,9 +73,6 @@ class TextTrainer(Trainer):
     def __init__(self, config: TrainingConfiguration, *arguments: Any, **parts: Any) -> None:
         self._method = method_of(config.algorithm.name)
         super().__init__(config, *arguments, **parts)
-        if self.store is None or self.world.size > 1:
-            msg = "trainer 'text' must have a store and one process, got others; give it both"
-            raise ConfigurationError(msg)
         system, options = self.sampler.system, self.options.attacker
         if system.config.attacker.format != "separator" and system.attacker.tokenizer.chat_template:
             msg = (
@@ -81,9 +80,7 @@ class TextTrainer(Trainer):
                 f"'{system.config.attacker.format}': the service has a format of its own"
             )
             raise ConfigurationError(msg)
-        self.folder = self.store.folder / "service"
-        run = record_digest([self.config.model_dump(mode="json"), self.sampler.seed])
-        self.stages = TrainerState.open(self.folder / "state.json", run=run)
+        self.stages = self._opened_state()
         self.service = FineTuning(
             options.base_url,
             key=key_of(options),
@@ -244,10 +241,7 @@ class TextTrainer(Trainer):
 
     def restore_best(self) -> None:
         """Switches to the model that is kept, and brings its weights here if that is wanted."""
-        step = self.progress.training_step
-        if self.scheme.keeps_best and self.evaluator is not None and self.best.model:
-            step = self.best.training_step
-        self.speaker.switch(self._model_after(step))
+        self.speaker.switch(self._model_after(self._kept_step))
         if self.options.export:
             self._bring(self.speaker.model)
 

@@ -1,8 +1,8 @@
-"""The file of a staged trainer: what comes next, what was asked of a service and what came of it.
+"""The file of a trainer at a service: what comes next, what was asked there and what came of it.
 
 Every remote effect is written down twice: its *intent* before (stage, iteration, key, digest of the
 request) and its *result* after (an id, a path, figures). An intent without a result is the trace of
-a crash: whoever resumes asks the service first whether it has it already, and only then again.
+a crash: a resumed run asks the service first whether it has it already, and only then again.
 """
 
 from collections.abc import Callable, Mapping
