@@ -1,6 +1,6 @@
 """Who rolls a System out: the shards of an experience or evaluation, given to an executor.
 
-A shard is ``machine.prompts_per_shard`` prompts in their order, whoever works on it: with the same
+A shard is ``machine.prompts_per_shard`` prompts in their order, for any worker: with the same
 number the graphs are bitwise the same for every executor and any number of workers. Another number
 makes other batches, which round differently. Workers load the System from its folders once and
 get what training has changed since, once per version.

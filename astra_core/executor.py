@@ -1,7 +1,7 @@
 """An executor has shards of work done, in this process or by workers elsewhere.
 
-Which shard holds what is decided before, by ``machine.prompts_per_shard``: so whoever does the
-work, and however many they are, the results are the same. ``astra_core.testing.check_executor``
+Which shard holds what is decided before, by ``machine.prompts_per_shard``: so the results
+are the same for all workers, however many they are. ``astra_core.testing.check_executor``
 checks all that is promised here.
 """
 

@@ -104,20 +104,17 @@ def simulated(
     random = generator(derive_key(seed, "scaling", workers))
     for _ in range(workers):
         life = _life(world, driver, run, costs=costs, faults=faults or Faults(), random=random)
-        world.process(_until_done(life, run, finished))
+        world.process(_until_done(life, finished))
     world.run(until=finished)
     run.outcome.seconds = world.now
     run.outcome.driver_share = run.driver_s / world.now if world.now else 0.0
     return run.outcome
 
 
-def _until_done(life: Iterator[Any], run: _Run, finished: Any) -> Iterator[Any]:
+def _until_done(life: Iterator[Any], finished: Any) -> Iterator[Any]:
     """The life of a worker, which ends the world with the last result."""
-    for event in life:
-        yield event
-        if len(run.done) == run.total and not finished.triggered:
-            finished.succeed()
-    if len(run.done) == run.total and not finished.triggered:
+    yield from life
+    if not finished.triggered:
         finished.succeed()
 
 

@@ -59,7 +59,7 @@ class Scoring:
         return cls(scorer, built, build("scorer", scorer))
 
     def scores(self, texts: Sequence[str], *, at_once: int) -> list[float]:
-        """One score per text, in order; whoever scores, the batches are the same.
+        """One score per text, in order; the batches are the same for every executor.
 
         Args:
             texts: To be scored.

@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,3 +51,15 @@ class Sums(Work):
         except FileExistsError:
             return False
         return True
+
+
+def bar_into(told):
+    """A progress bar that notes its title and length, its moves and its end."""
+
+    @contextmanager
+    def bar(*what):
+        told.append(what)
+        yield told.append
+        told.append("end")
+
+    return bar

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from tiny_folders import tiny_folders, torch_as_before
 
 from astra_core import assembly
 from astra_core.assembly import (
@@ -22,7 +23,7 @@ from astra_core.config import (
 )
 from astra_core.errors import ConfigurationError
 from astra_core.targets.causal_lm import speaker_of
-from astra_core.testing import tiny_language_model, tiny_prompts
+from astra_core.testing import tiny_prompts
 from astra_core.training.checkpoint import CheckpointStore
 
 SHORT = GenerationConfiguration(max_new_tokens=6)
@@ -34,23 +35,13 @@ TWO = Choice(name="processes", options={"num_workers": 2})
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    tiny_language_model(seed=1).save(folder / "attacker")
-    tiny_language_model(seed=2).save(folder / "target")
-    paths = {role: folder / role for role in ("attacker", "target")}
-    return ModelFolders.of({**paths, "reference": folder / "attacker"})
+    return tiny_folders(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(autouse=True)
 def _as_before():
-    threads, is_deterministic = (
-        torch.get_num_threads(),
-        torch.are_deterministic_algorithms_enabled(),
-    )
-    yield
-    torch.utils.deterministic.fill_uninitialized_memory = True
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(is_deterministic)
+    with torch_as_before():
+        yield
 
 
 def loaded(folders, **machine):

@@ -2,9 +2,9 @@ import math
 
 import pytest
 import torch
+from tiny_folders import tiny_folders, torch_as_before
 
 from astra_core.assembly import (
-    ModelFolders,
     build_evaluator,
     build_sampler,
     close_executors,
@@ -19,7 +19,7 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.sampler import rolled_out
-from astra_core.testing import tiny_language_model, tiny_prompts
+from astra_core.testing import tiny_prompts
 
 SHORT = GenerationConfiguration(max_new_tokens=6)
 SYSTEM = SystemConfiguration(
@@ -37,24 +37,14 @@ REWARD = Choice(name="adversarial")
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    tiny_language_model(seed=1).save(folder / "attacker")
-    tiny_language_model(seed=2).save(folder / "target")
-    paths = {role: folder / role for role in ("attacker", "target")}
-    yield ModelFolders.of({**paths, "reference": folder / "attacker"})
+    yield tiny_folders(tmp_path_factory.mktemp("models"))
     close_executors()
 
 
 @pytest.fixture(autouse=True)
 def _as_before():
-    threads, is_deterministic = (
-        torch.get_num_threads(),
-        torch.are_deterministic_algorithms_enabled(),
-    )
-    yield
-    torch.utils.deterministic.fill_uninitialized_memory = True
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(is_deterministic)
+    with torch_as_before():
+        yield
 
 
 def system_of(folders, executor, per_shard=2):

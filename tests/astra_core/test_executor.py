@@ -1,4 +1,4 @@
-from contextlib import contextmanager
+from shard_sums import bar_into
 
 from astra_core.executor import shown_by
 from astra_core.executors.local import LocalExecutor
@@ -12,14 +12,7 @@ def run(folder, count):
 
 def test_a_bar_is_drawn_where_one_is_offered_and_shards_are_several(tmp_path):
     told = []
-
-    @contextmanager
-    def bar(*what):
-        told.append(what)
-        yield told.append
-        told.append("end")
-
-    with shown_by(bar):
+    with shown_by(bar_into(told)):
         run(tmp_path, 1)
         assert [] == told
         run(tmp_path, 3)

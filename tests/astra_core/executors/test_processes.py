@@ -2,12 +2,11 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
-from shard_sums import Sums
+from shard_sums import Sums, bar_into
 
 from astra_core.errors import DataError, LostProcessError
 from astra_core.executor import shown_by
@@ -65,14 +64,7 @@ def test_errors_of_the_work_are_raised_here(two, tmp_path):
 
 def test_one_bar_shows_all_shards(two, tmp_path):
     told = []
-
-    @contextmanager
-    def bar(*what):
-        told.append(what)
-        yield told.append
-        told.append("end")
-
-    with shown_by(bar):
+    with shown_by(bar_into(told)):
         two.run(Sums(tmp_path), [(number, "") for number in range(3)], title="rollouts")
 
     assert [("rollouts", 3), 1, 1, 1, "end"] == told

@@ -1,6 +1,6 @@
 import pytest
-import torch
 from small_world import PARAMS, write_world
+from tiny_folders import torch_as_before
 
 from astra_core.assembly import ModelFolders, load_system
 from astra_core.engine.machine import Machine
@@ -12,16 +12,10 @@ from tasks.records.models import read_model_paths
 
 @pytest.fixture
 def project(tmp_path):
-    threads, is_deterministic = (
-        torch.get_num_threads(),
-        torch.are_deterministic_algorithms_enabled(),
-    )
-    write_world(tmp_path)
-    (tmp_path / "params.yaml").write_text("training: {gradient_checkpointing: true}\n")
-    yield tmp_path
-    torch.utils.deterministic.fill_uninitialized_memory = True
-    torch.set_num_threads(threads)
-    torch.use_deterministic_algorithms(is_deterministic)
+    with torch_as_before():
+        write_world(tmp_path)
+        (tmp_path / "params.yaml").write_text("training: {gradient_checkpointing: true}\n")
+        yield tmp_path
 
 
 def test_the_line_is_the_plan_of_the_project_s_attacker_as_it_would_train(project):
