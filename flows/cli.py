@@ -7,8 +7,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from flows import chronicle, report
-from flows.commands import caring, deciding, looking, running, serving, trying
+from flows.commands import caring, chronicle, deciding, looking, report, running, serving, trying
 from flows.sweeps import command as sweeps
 from flows.usage import project_folder, usage_line, working_folder
 

@@ -8,11 +8,11 @@ from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.tasks import exponential_backoff
 
-from flows.limits import limit_of, time_limit
 from flows.orchestration.events import announce_decision
 from flows.orchestration.findings import comparison_table, publish_report
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
+from flows.runs.limits import limit_of, time_limit
 from tasks.machine.privacy import keep_private
 from tasks.params.schema import Params, read_params
 from tasks.pipeline.names import PROMOTION

@@ -10,13 +10,13 @@ from prefect.states import Completed
 from prefect.tasks import exponential_backoff
 
 from astra_core.files import read_json
-from flows.limits import limit_of
 from flows.orchestration.events import announce_reevaluation
 from flows.orchestration.names import reevaluation_name, scheduled_day
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
 from flows.orchestration.stages import can_pass, run_to_state
-from flows.preparation import usable_params
+from flows.runs.limits import limit_of
+from flows.runs.preparation import usable_params
 from flows.servers.processes import stage_command
 from tasks.machine.console import complain
 from tasks.promotion.reevaluation import FOLDER, NAME, Reevaluation

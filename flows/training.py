@@ -7,20 +7,20 @@ from prefect import flow
 from prefect.states import Completed
 from pydantic import Field
 
-from flows.attempts import SKIPPED, StageOutcome
-from flows.last_request import noted
-from flows.limits import limit_of
 from flows.orchestration.events import announce_registration, announce_stage
 from flows.orchestration.findings import publish_evaluation, publish_run
 from flows.orchestration.names import scheduled_day, training_name
 from flows.orchestration.reports import PipelineReport, publish_validation
 from flows.orchestration.run_logs import told_to_run
 from flows.orchestration.stages import run_stage
-from flows.preparation import renew_pipeline, usable_params
 from flows.promotion import promote
-from flows.requests import STEPS, RunRequest
-from flows.steps import StageRunner, run_stages, values_of
-from flows.warm_start import begin_from
+from flows.runs.attempts import SKIPPED, StageOutcome
+from flows.runs.last_request import noted
+from flows.runs.limits import limit_of
+from flows.runs.preparation import renew_pipeline, usable_params
+from flows.runs.requests import STEPS, RunRequest
+from flows.runs.steps import StageRunner, run_stages, values_of
+from flows.runs.warm_start import begin_from
 from tasks.machine.console import say
 from tasks.params.schema import Params
 from tasks.records.receipt import RECEIPT, RegistrationReceipt

@@ -56,7 +56,7 @@ def validate(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check a file of prompts line by line, as the first two stages would; changes nothing."""
-    from flows.validating import validate_file
+    from flows.commands.validating import validate_file
 
     validate_file(file, dev, as_json=as_json)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from flows.requests import RunRequest
+    from flows.runs.requests import RunRequest
     from tasks.promotion.decision import PromotionDecision
 
 BANNER = (
@@ -25,7 +25,7 @@ class Engine(StrEnum):
 
 def steps_that_begin_with(incomplete: str) -> list[str]:
     """What a shell completes a step with."""
-    from flows.requests import STEPS
+    from flows.runs.requests import STEPS
 
     return [name for name in STEPS if name.startswith(incomplete)]
 
@@ -75,7 +75,7 @@ def run(
     from dataclasses import replace
 
     from astra_core.errors import ConfigurationError
-    from flows.requests import RunRequest
+    from flows.runs.requests import RunRequest
     from flows.settings import change_params, overrides_of
     from tasks.machine.console import say
 
@@ -85,7 +85,7 @@ def run(
         msg = "--json must stand with --dry-run, got it alone; see 'astra status --json'"
         raise ConfigurationError(msg)
     if dry_run:
-        from flows.planning import show_plan
+        from flows.runs.planning import show_plan
 
         pairs, _ = overrides_of(assignments or [], preset=preset)
         show_plan(replace(asked, overrides=pairs), as_json=as_json)
@@ -108,7 +108,7 @@ def resume(
     ] = Engine.PREFECT,
 ) -> None:
     """Go on with a run that did not end, with the values and steps that it had."""
-    from flows.last_request import request_to_resume
+    from flows.runs.last_request import request_to_resume
     from tasks.machine.console import say
 
     started = time.monotonic()
@@ -123,11 +123,11 @@ def finish(
     request: "RunRequest", *, warm_start: str | None, engine: Engine, started: float
 ) -> None:
     """Runs the pipeline and prints what came of it."""
-    from flows.last_request import forget_request
+    from flows.runs.last_request import forget_request
 
     decision = _decision(request, warm_start=warm_start, engine=engine)
     forget_request()
-    from flows.summary import run_summary
+    from flows.runs.summary import run_summary
     from tasks.machine.console import say
 
     for line in run_summary(decision, seconds=time.monotonic() - started):
@@ -137,7 +137,7 @@ def finish(
 def _decision(
     request: "RunRequest", *, warm_start: str | None, engine: Engine
 ) -> "PromotionDecision | None":
-    from flows.local_engine import confirmed, run_locally
+    from flows.runs.local_engine import confirmed, run_locally
 
     if engine is Engine.LOCAL:
         return run_locally(request, warm_start=warm_start)

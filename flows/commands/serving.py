@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from flows.serving import serve, serve_jobs
+from flows.commands.model_serving import serve, serve_jobs
 
 port = partial(typer.Option, min=1, max=65_535)
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from flows.calibration import calibrate
+from flows.commands.calibration import calibrate
 
 
 def register(app: typer.Typer) -> None:
@@ -26,7 +26,7 @@ def trial(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Try one batch and estimate the whole run; changes nothing."""
-    from flows.trial import try_batch
+    from flows.commands.trial import try_batch
 
     try_batch(assignments or [], price=price, is_revealed=reveal, as_json=as_json)
 
@@ -46,7 +46,7 @@ def tune_lr(
     save: Annotated[bool, typer.Option("--save", help="Write it to params.yaml.")] = False,
 ) -> None:
     """Try learning rates on one experience each and suggest one; writes nothing."""
-    from flows.tuning import tune_rate
+    from flows.commands.tuning import tune_rate
 
     tune_rate(
         assignments or [],

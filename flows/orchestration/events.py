@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from prefect.events import emit_event
 
-from flows.attempts import StageOutcome
+from flows.runs.attempts import StageOutcome
 from tasks.records.receipt import RegistrationReceipt
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from flows.attempts import StageOutcome
+from flows.runs.attempts import StageOutcome
 from tasks.machine.console import complain
 
 VALIDATION_PAGE = Path("reports/validation.md")

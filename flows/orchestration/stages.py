@@ -14,9 +14,9 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Failed
 from prefect.tasks import exponential_backoff
 
-from flows.attempts import SKIPPED, TIMED_OUT, StageOutcome, run_command, try_stage
 from flows.errors import PassingStageError, StageError, StageTimeoutError
 from flows.orchestration.run_logs import told_to_run
+from flows.runs.attempts import SKIPPED, TIMED_OUT, StageOutcome, run_command, try_stage
 from tasks.machine.console import say
 
 

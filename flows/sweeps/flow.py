@@ -20,11 +20,11 @@ from prefect.tasks import exponential_backoff
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest, write_json, write_text
 from flows.errors import StageError
-from flows.limits import limit_of
 from flows.orchestration.reports import publish_page
 from flows.orchestration.stages import can_pass
-from flows.preparation import usable_params
 from flows.registry import is_registered
+from flows.runs.limits import limit_of
+from flows.runs.preparation import usable_params
 from flows.servers.processes import stop_all
 from flows.sweeps.points import SWEEPS, Point, make_points
 from flows.sweeps.running import PointResult, kept_result, register_point, run_point

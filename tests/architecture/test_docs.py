@@ -63,7 +63,7 @@ def test_the_readme_draws_the_stages_in_their_order():
 
 
 def test_the_readme_names_what_the_end_of_a_run_prints():
-    from flows import summary
+    from flows.runs import summary
 
     (block,) = blocks(ROOT / "README.md", "text")
     labels = [re.split(r"\s{2,}", line)[0] for line in block.splitlines()]

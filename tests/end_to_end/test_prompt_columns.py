@@ -16,7 +16,7 @@ from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import check_reward, check_sampler
 from astra_core.testing.tiny import WORDS
-from flows.summary import evaluation_lines
+from flows.runs.summary import evaluation_lines
 from tasks.params.schema import PromptsConfiguration, ValidationConfiguration
 from tasks.pipeline.stage import stage_of
 from tasks.records.evaluation import read_evaluation

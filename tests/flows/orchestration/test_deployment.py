@@ -9,7 +9,7 @@ from prefect.utilities.callables import parameter_schema
 
 from flows.orchestration.deployment import deploy_all, run_worker
 from flows.reevaluation import champion_reevaluation
-from flows.requests import STEPS
+from flows.runs.requests import STEPS
 from flows.servers.services import WORK_POOL, ServiceError
 from flows.sweeps.flow import sweep
 from flows.training import red_team_training

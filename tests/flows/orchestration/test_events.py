@@ -3,13 +3,13 @@
 import time
 from datetime import UTC, datetime
 
-from flows.attempts import StageOutcome
 from flows.orchestration.events import (
     announce_decision,
     announce_reevaluation,
     announce_registration,
     announce_stage,
 )
+from flows.runs.attempts import StageOutcome
 from tasks.promotion.decision import PromotionDecision
 from tasks.promotion.reevaluation import Reevaluation
 from tasks.records.receipt import RegistrationReceipt

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from flows.errors import StageTimeoutError
-from flows.limits import limit_of, time_limit
+from flows.runs.limits import limit_of, time_limit
 from tasks.params.schema import FlowConfiguration
 
 

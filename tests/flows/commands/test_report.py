@@ -7,10 +7,10 @@ from registry_project import enter_project, register, write_project
 from typer.testing import CliRunner
 
 from astra_core.errors import DataError
-from flows import report
 from flows.cli import app
+from flows.commands import report
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

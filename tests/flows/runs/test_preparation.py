@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from astra_core.errors import ConfigurationError
-from flows.preparation import params_checked_before, renew_pipeline, usable_params
+from flows.runs.preparation import params_checked_before, renew_pipeline, usable_params
 from tasks.params.overlay import laid_over
 from tasks.params.schema import Params
 from tasks.pipeline.order import render
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_what_a_plug_in_says_is_in_no_chain_that_prefect_logs(tmp_path, monkeypatch):

@@ -6,8 +6,8 @@ import pytest
 from project import run_in
 from shared import finished_project
 
-from flows.local_engine import confirmed, run_stage
-from flows.requests import RunRequest
+from flows.runs.local_engine import confirmed, run_stage
+from flows.runs.requests import RunRequest
 from tasks.params.schema import FlowConfiguration
 
 CRASH_ONCE = """\

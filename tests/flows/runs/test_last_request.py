@@ -1,14 +1,14 @@
 import pytest
 
 from astra_core.errors import ConfigurationError
-from flows.last_request import (
+from flows.runs.last_request import (
     FILE,
     forget_request,
     note_request,
     noted,
     request_to_resume,
 )
-from flows.requests import RunRequest
+from flows.runs.requests import RunRequest
 
 
 @pytest.fixture(autouse=True)

@@ -8,15 +8,15 @@ import time
 from typing import TYPE_CHECKING
 
 from astra_core.errors import AstraError
-from flows.attempts import FAILED, TIMED_OUT, StageOutcome, try_stage
+from flows.runs.attempts import FAILED, TIMED_OUT, StageOutcome, try_stage
 from flows.errors import PassingStageError, StageError, StageTimeoutError
-from flows.last_request import noted
-from flows.limits import limit_of, time_limit
-from flows.preparation import params_checked_before, renew_pipeline, usable_params
+from flows.runs.last_request import noted
+from flows.runs.limits import limit_of, time_limit
+from flows.runs.preparation import params_checked_before, renew_pipeline, usable_params
 from flows.registry import is_registered
-from flows.requests import STEPS, RunRequest
-from flows.steps import StageRunner, run_stages, values_of
-from flows.warm_start import begin_from
+from flows.runs.requests import STEPS, RunRequest
+from flows.runs.steps import StageRunner, run_stages, values_of
+from flows.runs.warm_start import begin_from
 from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.params.overlay import laid_over

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import excerpt
-from flows.preparation import usable_params
-from flows.requests import RunRequest
+from flows.runs.preparation import usable_params
+from flows.runs.requests import RunRequest
 from tasks.machine.console import say
 from tasks.params.overlay import laid_over
 from tasks.tracking.parents import version_number

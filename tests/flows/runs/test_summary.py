@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from astra_core.metrics.statistics import Interval
-from flows.summary import duration, evaluation_lines, run_summary
+from flows.runs.summary import duration, evaluation_lines, run_summary
 from tasks.promotion.decision import PromotionDecision
 from tasks.records.evaluation import Belief, CategoryRates, EvaluationRecord, Selection
 

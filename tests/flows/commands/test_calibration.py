@@ -6,11 +6,11 @@ import pytest
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
-from flows.calibration import chosen_judge, named_columns
 from flows.cli import run_command
+from flows.commands.calibration import chosen_judge, named_columns
 from tasks.params.schema import read_params
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

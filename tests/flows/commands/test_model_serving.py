@@ -13,12 +13,12 @@ from job_service import client_of, supervised, uploaded
 from astra_core.errors import ConfigurationError
 from astra_core.testing import tiny_language_model
 from flows.cli import run_command
-from flows.serving import TOKEN, model_folders, system_of
+from flows.commands.model_serving import TOKEN, model_folders, system_of
 from tasks.params.schema import read_params
 from tasks.serving.fine_tuning.store import JobStore
 from tasks.tracking.errors import TrackingError
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

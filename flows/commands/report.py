@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from astra_core.errors import DataError
-from flows.chronicle import model_name
+from flows.commands.chronicle import model_name
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.attempts import StageOutcome, run_command, try_stage
+from flows.runs.attempts import StageOutcome, run_command, try_stage
 from flows.errors import PassingStageError, StageError, StageTimeoutError
 
 FAIL = """\

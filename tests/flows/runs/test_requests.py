@@ -1,7 +1,7 @@
 import pytest
 
 from astra_core.errors import ConfigurationError
-from flows.requests import STEPS, RunRequest
+from flows.runs.requests import STEPS, RunRequest
 
 
 def test_without_limits_a_run_has_every_step_and_decides():

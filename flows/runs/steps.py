@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from astra_core.errors import ConfigurationError
-from flows.attempts import StageOutcome
-from flows.preparation import renew_pipeline
+from flows.runs.attempts import StageOutcome
+from flows.runs.preparation import renew_pipeline
 from flows.registry import is_registered
-from flows.requests import RunRequest
+from flows.runs.requests import RunRequest
 from tasks.machine.console import say
 from tasks.params.overlay import laid_over
 from tasks.params.schema import read_params

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from flows.requests import RunRequest
+from flows.runs.requests import RunRequest
 from flows.status import first_reasons
-from flows.summary import duration
+from flows.runs.summary import duration
 from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.params.overlay import laid_over

@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 
 from astra_core.errors import ConfigurationError
-from flows.attempts import StageOutcome
+from flows.runs.attempts import StageOutcome
 from flows.errors import StageError
-from flows.requests import RunRequest
-from flows.steps import run_stages, values_of
+from flows.runs.requests import RunRequest
+from flows.runs.steps import run_stages, values_of
 from tasks.params.schema import read_params
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from flows.cli import run_command
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

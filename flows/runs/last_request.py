@@ -8,7 +8,7 @@ from typing import Any
 
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import write_json
-from flows.requests import RunRequest
+from flows.runs.requests import RunRequest
 from tasks.records.reports import read_record
 
 FILE = Path(".astra/request.json")

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 
 from flows.cli import run_command
-from flows.planning import planned
-from flows.requests import RunRequest
+from flows.runs.planning import planned
+from flows.runs.requests import RunRequest
 from tasks.pipeline.durations import note_duration
 from tasks.pipeline.names import STAGE_NAMES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COPIED = ("params.yaml", "dvc.yaml", "astra_core", "plugins", "tasks")
 
 

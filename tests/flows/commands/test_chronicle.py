@@ -11,7 +11,7 @@ from flows.cli import app
 from tasks.tracking.lineage import log_inputs
 from tasks.tracking.store import connect
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture

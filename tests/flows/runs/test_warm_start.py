@@ -5,13 +5,13 @@ import pytest
 from registry_project import enter_project
 
 from astra_core.errors import ConfigurationError
-from flows.requests import RunRequest
-from flows.warm_start import begin_from
+from flows.runs.requests import RunRequest
+from flows.runs.warm_start import begin_from
 from tasks.params.overlay import laid_over
 from tasks.params.schema import read_params
 from tasks.tracking.store import connect
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
