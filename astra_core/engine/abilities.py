@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -57,6 +58,14 @@ def abilities_of(model: Any) -> Abilities:
             found = Abilities(takes_masks, takes_padding, takes_stems, _has_plain_head(model))
         _known[model] = found
     return found
+
+
+def copied(model: Any) -> Any:
+    """A copy of a causal LM that need not be tried out again."""
+    found = abilities_of(model)
+    copy = deepcopy(model)
+    _known[copy] = found
+    return copy
 
 
 def _in_full_precision(device: str) -> AbstractContextManager[Any]:

@@ -71,6 +71,7 @@ def world(tmp_path_factory):
         yield folder
 
 
+@pytest.mark.slow
 def test_a_trainer_named_in_params_is_the_one_that_trains(world, capsys):
     """In a notebook, and in the process that ``dvc repro`` and ``astra run`` start."""
     (notebook,) = (code for code in blocks(PAGE, "python") if NOTEBOOK in code)
@@ -87,6 +88,7 @@ def test_a_trainer_named_in_params_is_the_one_that_trains(world, capsys):
     assert 2 * ["model_000000"] == models[:2]
 
 
+@pytest.mark.slow
 def test_a_command_reads_the_plugin_that_the_stages_use(world):
     """``astra check`` looks in the project, not only in its own folder (-P is how it starts)."""
     command = [sys.executable, "-P", "-m", "flows.cli", "check"]

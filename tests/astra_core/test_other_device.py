@@ -47,6 +47,7 @@ def test_the_other_device_computes_and_refuses_what_a_gpu_refuses(device):
 
 
 # load_state_dict believes that nothing can be copied to a device of this name.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_training_and_resuming_there_give_the_weights_of_the_cpu(tmp_path, name):

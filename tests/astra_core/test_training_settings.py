@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
-from tiny_training import choice, configured, trainer_of, weights_of
+from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.algorithms.dpo import DPO
 from astra_core.config import (
@@ -32,19 +32,7 @@ def lora(**changes):
 
 
 EFFECTS = {
-    "algorithm": ({}, {"algorithm": choice("ipo")}),
-    "training_steps": ({}, {"training_steps": 2}),
-    "num_episodes_per_experience": ({}, {"num_episodes_per_experience": 3}),
-    "batch_size": ({}, {"batch_size": 2}),
-    "gradient_accumulation_steps": ({}, {"gradient_accumulation_steps": 2}),
     "shuffle": ({"batch_size": 2}, {"batch_size": 2, "shuffle": "steps"}),
-    "epochs_per_experience": ({}, {"epochs_per_experience": 2}),
-    "lr": ({}, {"lr": 0.02}),
-    "optimizer": ({}, {"optimizer": choice("sgd")}),
-    "schedule": ({}, {"schedule": choice("annealing")}),
-    "warmup_steps": ({}, {"warmup_steps": 2}),
-    "max_grad_norm": ({}, {"max_grad_norm": None}),
-    "precision": ({}, {"precision": "bf16"}),
     "parts.pattern": (part(), part(pattern="attn")),
     "parts.lr_factor": (part(), part(lr_factor=0.5)),
     "parts.active": (part(), part(active="always")),
@@ -54,26 +42,38 @@ EFFECTS = {
     "lora.rank": (lora(), lora(rank=3)),
     "lora.alpha": (lora(), lora(alpha=1.0)),
     "lora.target_modules": (lora(), lora(target_modules=["v_proj"])),
-    "evaluate": ({}, {"evaluate": "last"}),
-    "keep": ({**KL, "mode": "min"}, {**KL, "mode": "min", "keep": "last"}),
-    "eval_first": ({}, {"eval_first": False}),
-    "eval_every": ({}, {"eval_every": 1}),
-    "metric": (KL, {**KL, "metric": "eval/failed_rate"}),
-    "mode": (KL, {**KL, "mode": "min"}),
     "kl.max_per_experience_nats": ({}, {"kl": {"max_per_experience_nats": 1e-6}}),
     "kl.target_per_experience_nats": ({}, {"kl": {"target_per_experience_nats": 1e-3}}),
-    "early_stopping.patience": (STUCK, {**STUCK, "early_stopping": {"patience": 1}}),
     "early_stopping.min_delta": (KL, {**KL, "early_stopping": {"min_delta": 1e6}}),
-    "early_stopping.max_kl_nats": ({}, {"early_stopping": {"max_kl_nats": 1e-6}}),
-    "early_stopping.max_optimizer_steps": ({}, {"early_stopping": {"max_optimizer_steps": 1}}),
-    "early_stopping.max_seconds": ({}, {"early_stopping": {"max_seconds": 1e-6}}),
-    "checkpoint.save_every": ({}, {"checkpoint": {"save_every": 2}}),
-    "checkpoint.keep": ({}, {"checkpoint": {"save_every": 1, "keep": 1}}),
     "dump_steps": ({}, {"dump_steps": [1]}),
 }
 """What each setting is changed from and to."""
 
 ELSEWHERE = {
+    "algorithm": "training/test_trainer",
+    "training_steps": "training/test_trainer",
+    "num_episodes_per_experience": "training/test_trainer",
+    "batch_size": "training/test_trainer",
+    "gradient_accumulation_steps": "training/test_trainer",
+    "epochs_per_experience": "training/test_trainer",
+    "lr": "training/test_trainer",
+    "optimizer": "training/test_trainer",
+    "schedule": "training/test_trainer",
+    "warmup_steps": "training/test_trainer",
+    "max_grad_norm": "training/test_trainer",
+    "precision": "training/test_trainer",
+    "eval_every": "training/test_trainer",
+    "metric": "training/test_trainer",
+    "mode": "training/test_trainer",
+    "early_stopping.patience": "training/test_trainer",
+    "early_stopping.max_kl_nats": "training/test_trainer",
+    "early_stopping.max_optimizer_steps": "training/test_trainer",
+    "early_stopping.max_seconds": "training/test_trainer",
+    "checkpoint.save_every": "training/test_trainer",
+    "checkpoint.keep": "training/test_trainer",
+    "evaluate": "training/test_evaluation_scheme",
+    "keep": "training/test_evaluation_scheme",
+    "eval_first": "training/test_evaluation_scheme",
     "trainer": "test_extending",
     "agents": "training/test_learner",
     "kl.warn_per_experience_nats": "training/test_progress",

@@ -9,7 +9,7 @@ from benchmarks import worlds
 from benchmarks.worlds import TRIGGERS, WORLDS, main, make_dialogues
 
 
-def angry_after(name, count=1500):
+def angry_after(name, count=500):
     """For each remark of many dialogues: the two remarks so far, and whether the answer insults."""
     scorer = build("scorer", Choice(name="profanity"))
     found = []

@@ -34,14 +34,18 @@ def _migrated_database() -> bytes:
         return database.read_bytes()
 
 
-def enter_project(folder, monkeypatch):
-    """Makes ``folder`` the working folder, with an empty store and nothing of this machine's."""
+def enter_project(folder, monkeypatch, *, is_empty=True):
+    """Makes ``folder`` the working folder, with an empty store and nothing of this machine's.
+
+    ``is_empty=False`` keeps the store of a folder that was copied with one.
+    """
     monkeypatch.chdir(folder)
     for name in ("MLFLOW_TRACKING_URI", "DVC_STAGE", "DVC_EXP_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    (folder / "mlflow.db").write_bytes(_migrated_database())
+    if is_empty:
+        (folder / "mlflow.db").write_bytes(_migrated_database())
     return folder
 
 

@@ -37,6 +37,7 @@ def model(project):
             return quiet_pyfunc().load_model(str(folder.parent.parent))
 
 
+@pytest.mark.slow
 def test_the_alias_loads_without_this_project_and_without_warnings(project):
     """A fresh process, elsewhere, that knows the store and nothing of our packages."""
     script = (

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from slow_rows import slow_but
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.errors import PluginError, RolloutError, TargetError
@@ -82,9 +83,16 @@ def systems():
 
 
 SYSTEMS = systems()
+QUICK = (
+    "one model",
+    "another tokenizer",
+    "separator of two tokens",
+    "attacker reads less than target",
+    "shorter than a probe",
+)
 
 
-@pytest.fixture(params=SYSTEMS, scope="module")
+@pytest.fixture(params=slow_but(SYSTEMS, *QUICK), scope="module")
 def system(request):
     return SYSTEMS[request.param]
 

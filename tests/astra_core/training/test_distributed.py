@@ -78,6 +78,7 @@ def lost(tmp_path_factory):
     return folder, ended(started(folder, "die"))
 
 
+@pytest.mark.slow
 def test_two_processes_train_the_weights_of_one_with_the_doubled_batch(whole, tmp_path):
     alone = trainer_of(configured(batch_size=4, **CONFIG), tmp_path / "alone")
     alone.train()
@@ -106,6 +107,7 @@ def experiences(tmp_path_factory):
     return {limit: [each[str(limit)] for each in found] for limit in (*LIMITS, "runs")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", LIMITS)
 def test_processes_share_the_rollouts_and_count_failures_over_all_of_them(experiences, limit):
     first, second = experiences[limit]

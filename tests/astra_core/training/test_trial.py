@@ -19,7 +19,7 @@ def test_a_dry_run_tells_what_a_batch_costs(tmp_path):
     assert 2 * configured().batch_size >= shape[0] > 0
 
 
-@pytest.mark.parametrize("algorithm", ["dpo", "ppo", "grpo"])
+@pytest.mark.parametrize("algorithm", ["dpo", "ppo"])
 def test_a_dry_run_changes_nothing(tmp_path, algorithm):
     config = configured(algorithm=choice(algorithm))
     plain = trainer_of(config, tmp_path / "plain")

@@ -72,6 +72,7 @@ def test_what_the_processes_meet_at_listens_to_this_machine_alone(told):
     assert [["127.0.0.1"]] * 2 == [each["hosts"] for each in told]
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_or_is_killed_ends_the_others():
     code = (
         "import os, time\n"

@@ -27,6 +27,7 @@ from astra_core.rollout import Prompt
 from tasks.machine.scratch import SCRATCH
 from tasks.params.schema import Params
 from tasks.promotion.decision import DECISIONS, promote_attacker, rollback
+from tasks.stages import registration
 from tasks.tracking.errors import StoreError, TrackingError
 from tasks.tracking.runs import connect
 from tasks.tracking.store import alone_with
@@ -43,14 +44,17 @@ def registered(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         enter_project(folder, patch)
         write_project(folder)
+        register()
     return folder
 
 
 @pytest.fixture
 def project(registered, tmp_path, monkeypatch):
     folder = shutil.copytree(registered, tmp_path / "project")
-    enter_project(folder, monkeypatch)
-    register()
+    enter_project(folder, monkeypatch, is_empty=False)
+    # Pictures and page of a version are half of its registration, and decide nothing.
+    monkeypatch.setattr(registration, "draw_plots", lambda *_, **__: [])
+    monkeypatch.setattr(registration, "renew_report", lambda *_, **__: None)
     return folder
 
 

@@ -62,6 +62,7 @@ def report(name):
     return json.loads(Path(f"reports/{name}.json").read_text())
 
 
+@pytest.mark.slow
 def test_an_endpoint_is_rolled_out_trained_against_and_examined(project):
     with hostile_server() as server:
         params = params_for(server.url, prices={"input": 1.0, "output": 1.0})
