@@ -56,7 +56,8 @@ def tiny_language_model(
         is_trained: True for weights that take a gradient.
     """
     tokenizer = _byte_tokenizer() if vocabulary is None else _word_tokenizer(vocabulary)
-    model = copied(_original(seed, kind, len(tokenizer), max_positions))
+    sizes = {"vocabulary_size": len(tokenizer), "max_positions": max_positions}
+    model = copied(_original(seed, kind, **sizes))
     model.requires_grad_(is_trained)
     return LanguageModel(model, tokenizer, separator=separator)
 
@@ -212,7 +213,7 @@ def _byte_tokenizer() -> Any:
 
 
 @lru_cache(maxsize=32)
-def _original(seed: int, kind: str, vocabulary_size: int, max_positions: int) -> Any:
+def _original(seed: int, kind: str, *, vocabulary_size: int, max_positions: int) -> Any:
     """Tests build the same models again and again; a copy takes a tenth of the time."""
     with torch_seeded(derive_seed(seed, "tiny language model")):
         return _tiny_model(kind, vocabulary_size, max_positions)
