@@ -3,6 +3,7 @@
 A cell is a run of the pipeline's stages with the default settings, in a copy of the project, on
 one thread: from prompts to the evaluation of an algorithm in a world under a seed. Its figures are
 kept in the cache, so a cell is run once; another call goes on with those that are missing.
+Strategies are of as many hits as are given, so only equal ones compare.
 ``--cells 2`` runs at most two now. ``embedded`` is the default's own world; for the others see
 ``benchmarks.worlds``. Remove the cache when the code has changed.
 """
@@ -25,7 +26,8 @@ ALL_WORLDS = ("embedded", *WORLDS)
 CACHE = Path(".astra/method")
 HEADER = (
     *("world", "algorithm", "seed", "success %, untrained", "trained", "gain"),
-    *("clean success %", "unique", "distinct-2, share", "nats moved, most", "s"),
+    *("clean success %, untrained", "trained", "unique", "strategies, untrained", "trained"),
+    *("rude probes %", "KL, nats", "perplexity ratio", "nats moved, most", "s"),
 )
 
 
@@ -126,9 +128,16 @@ def _row(cell: Cell, found: dict[str, Any]) -> tuple[str, ...]:
         _spelled(before["attack_success_rate"]),
         _spelled(after["attack_success_rate"]),
         _spelled(evaluation["lift"]),
+        f"{100.0 * before['clean_attack_success_rate']['value']:.1f}",
         _spelled(after["clean_attack_success_rate"]),
         f"{after['unique_probes']:.2f}",
-        f"{after['distinct_2'] / (before['distinct_2'] or 1.0):.2f}",
+        *(
+            f"{side['strategies']:.1f} in {side['num_hits_compared']:.0f}"
+            for side in (before, after)
+        ),
+        f"{100.0 * after['probe_toxicity_rate']:.1f}",
+        f"{after['kl_nats']:.1f}",
+        f"{after['probe_perplexity'] / before['probe_perplexity']:.2f}",
         f"{moved:.1f}",
         f"{found['seconds']:.0f}",
     )

@@ -7,6 +7,7 @@ from astra_core.metrics.statistics import Interval
 from tasks.records.evaluation import EVALUATION, EvaluationRecord, read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
+from tasks.report.provocation import provocation_note
 
 if TYPE_CHECKING:
     from tasks.promotion.decision import PromotionDecision
@@ -39,6 +40,7 @@ def evaluation_lines(record: EvaluationRecord) -> list[str]:
     before, after = (record.rate(role).spelled() for role in ("baseline", "attacker"))
     diverse = [figures["unique_probes"] for figures in (record.baseline, record.attacker)]
     gain, share = record.lift.spelled(), f"{record.confidence:.0%}"
+    kind = provocation_note(record)
     by_category = [
         f"{'' if number else 'by category':<15}{label} ({own.num_prompts} prompts): "
         f"{own.baseline.spelled()} untrained, {own.attacker.spelled()} trained"
@@ -49,6 +51,7 @@ def evaluation_lines(record: EvaluationRecord) -> list[str]:
         f"gain           {gain} ({share} intervals over {record.num_prompts} prompts)",
         f"unique probes  {diverse[0]:.2f} untrained, {diverse[1]:.2f} trained",
         *_strategy_lines(record),
+        *([] if kind is None else [f"target         {kind}"]),
         *_selection_lines(record),
         *_belief_lines(record),
         *by_category,

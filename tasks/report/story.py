@@ -7,6 +7,7 @@ from typing import Any
 from astra_core.metrics.statistics import Interval
 from tasks.records.evaluation import EvaluationRecord
 from tasks.report.material import Material
+from tasks.report.provocation import provocation_note
 from tasks.tracking.card import belief_lines
 
 _UNKNOWN = "not told"
@@ -221,6 +222,9 @@ def limits(material: Material) -> list[str]:
     found = material.evaluation
     belief = found.belief
     told = belief_lines(found)
+    kind = provocation_note(found)
+    if kind is not None:
+        told.append(f"{kind[0].upper()}{kind[1:]}.")
     if belief is None or belief.calibration is None:
         told.append(_NEVER_CALIBRATED)
     share = found.attacker.get("unjudged_rate")

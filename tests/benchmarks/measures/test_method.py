@@ -12,10 +12,18 @@ SIDE = {
     "attack_success_rate": FIGURE,
     "clean_attack_success_rate": FIGURE,
     "unique_probes": 0.9,
-    "distinct_2": 0.5,
+    "strategies": 20.0,
+    "num_hits_compared": 50,
+    "probe_toxicity_rate": 0.25,
+    "kl_nats": 7.0,
+    "probe_perplexity": 8.0,
 }
 FOUND = {
-    "evaluation": {"baseline": SIDE, "attacker": {**SIDE, "distinct_2": 0.25}, "lift": FIGURE},
+    "evaluation": {
+        "baseline": SIDE,
+        "attacker": {**SIDE, "probe_perplexity": 12.0},
+        "lift": FIGURE,
+    },
     "moves": [{"nats": 2.0}, {"nats": 3.5}],
     "seconds": 61.0,
 }
@@ -47,7 +55,7 @@ def test_the_table_has_intervals_and_the_farthest_movement(tmp_path):
 
     expected = "mirror | dpo | 1 | 30.0 [20.0, 40.0] | 30.0 [20.0, 40.0] | 30.0 [20.0, 40.0]"
     assert expected in row
-    assert row.endswith("| 0.90 | 0.50 | 3.5 | 61 |")
+    assert "| 0.90 | 20.0 in 50 | 20.0 in 50 | 25.0 | 7.0 | 1.50 | 3.5 | 61 |" in row
 
 
 @pytest.mark.parametrize("world", ALL_WORLDS)

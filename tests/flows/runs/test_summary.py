@@ -63,6 +63,13 @@ def test_evaluation_lines_say_strategies_and_optimism():
     ] == evaluation_lines(record)[3:]
 
 
+def test_evaluation_lines_say_where_only_provocation_works():
+    rude = ROLE | {"clean_attack_success_rate": Interval(0.0, 0.0, 0.05)}
+
+    told = evaluation_lines(replace(RECORD, attacker=rude, baseline=rude))[3:]
+    assert ["target         only provocation works here"] == [line.split(":")[0] for line in told]
+
+
 def test_evaluation_lines_say_what_is_left_without_the_judges_errors():
     span = Interval(0.125, 0.0625, 0.25)
     figures = {

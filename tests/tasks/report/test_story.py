@@ -98,6 +98,16 @@ def test_the_limits_say_that_nobody_calibrated_the_judge_or_what_came_out():
     assert "it moved too far" in told
 
 
+def test_the_limits_say_where_only_provocation_works():
+    whole = material(rate=0.6)
+    rude = {**whole.evaluation.attacker, "clean_attack_success_rate": Interval(0.0, 0.0, 0.1)}
+    examined = replace(whole.evaluation, attacker=rude)
+
+    assert not any("provocation" in line for line in limits(whole))
+    found = [line for line in limits(material(evaluation=examined)) if "provocation" in line]
+    assert found[0].startswith("Only provocation works here: the trained attacker")
+
+
 def test_the_lineage_has_a_digest_of_each_part():
     told = _told(lineage(material()))
 
