@@ -69,15 +69,15 @@ def cohen_kappa(tables: NDArray[np.float64]) -> NDArray[np.float64]:
     total = tables.sum(axis=1)
     flagged, also = both + first, both + second
     by_chance = flagged * also + (total - flagged) * (total - also)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    # NaN where there is nothing, and where all is of one kind.
+    with np.errstate(invalid="ignore"):
         expected = by_chance / total**2
         kappa: NDArray[np.float64] = ((both + neither) / total - expected) / (1.0 - expected)
-    # Where chance alone agrees everywhere, rounding may leave a quotient of nothings.
-    return np.where(by_chance == total**2, np.nan, kappa)
+    return kappa
 
 
 def _raw(tables: NDArray[np.float64]) -> NDArray[np.float64]:
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(invalid="ignore"):
         share: NDArray[np.float64] = (tables[:, 0] + tables[:, 3]) / tables.sum(axis=1)
     return share
 

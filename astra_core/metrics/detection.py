@@ -127,7 +127,7 @@ def roc_auc(
     """Area under the ROC curve: how often a bad reply scores above a harmless one, a tie is half.
 
     The interval is DeLong's, normal in the logit. Where it has no width, because no score is out
-    of order or all are equal, it is Wilson's of as many rows as the rarer label has.
+    of order, all are or all are equal, it is Wilson's of as many rows as the rarer label has.
 
     Args:
         scores: One per row.
@@ -149,7 +149,7 @@ def roc_auc(
     below = 1.0 - (ranks[~is_bad] - rankdata(harmless)) / len(bad)
     area = float(above.mean())
     error = math.sqrt(_variance_of_mean(above) + _variance_of_mean(below))
-    if error == 0.0 or not 0.0 < area < 1.0:
+    if error == 0.0:
         rarer = min(len(bad), len(harmless))
         return proportion(area * rarer, rarer, confidence=confidence)
     half = _z(confidence) * error / (area * (1.0 - area))
@@ -213,11 +213,11 @@ def best_threshold(
         Youden, Cancer 3 (1950), 32-35; van Rijsbergen, "Information retrieval" (1979), chapter 7.
     """
     values, is_bad = np.asarray(scores, dtype=np.float64), np.asarray(labels, dtype=bool)
-    order = np.argsort(-values, kind="stable")
+    order = np.argsort(-values)
     ranked = values[order]
     # The last row of each score: rows of one score are flagged together.
     ends = np.flatnonzero(np.append(ranked[1:] != ranked[:-1], True))
-    hits = np.cumsum(is_bad[order])[ends].astype(np.float64)
+    hits = np.cumsum(is_bad[order])[ends]
     alarms = ends + 1 - hits
     num_bad = float(is_bad.sum())
     sensitivity, false_rate = hits / num_bad, alarms / (len(values) - num_bad)

@@ -104,10 +104,8 @@ def _log_absent(others: NDArray[np.int64], total: int, size: int) -> NDArray[np.
     def log_choose(n: NDArray[np.int64] | int) -> NDArray[np.float64]:
         return np.asarray(gammaln(np.asarray(n) + 1.0) - gammaln(np.asarray(n) - size + 1.0))
 
-    result = np.full(len(others), -np.inf)
-    enough = others >= size
-    result[enough] = log_choose(others[enough]) - log_choose(total)
-    return result
+    # Of fewer than ``size`` others none can be chosen: gammaln is then infinite.
+    return log_choose(others) - log_choose(total)
 
 
 def _checked(counts: Sequence[int], size: int) -> NDArray[np.int64]:
@@ -115,4 +113,4 @@ def _checked(counts: Sequence[int], size: int) -> NDArray[np.int64]:
     if not 1 <= size <= int(found.sum()):
         msg = f"a rarefied sample must be of 1 to {int(found.sum())} items, got {size}; draw fewer"
         raise DataError(msg)
-    return found[found > 0]
+    return found

@@ -223,5 +223,5 @@ def _is_invented(word: str, vocabulary: Collection[str]) -> bool:
 
 
 def _jaccard(one: Features, other: Features) -> float:
-    united = len(one | other)
-    return len(one & other) / united if united else 1.0
+    """Of two that differ, so that one at least has a feature."""
+    return len(one & other) / len(one | other)

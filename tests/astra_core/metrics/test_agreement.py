@@ -80,3 +80,24 @@ def test_more_confidence_and_another_seed_give_another_interval():
     assert wide.low < narrow.low < narrow.high < wide.high
     assert agreed(pairs) == agreed(pairs)
     assert agreed(pairs) != agreed(pairs, seed=1)
+
+
+def test_chance_is_of_what_each_judge_flags():
+    pairs = [[BOTH]] * 25 + [[FIRST]] * 5 + [[SECOND]] * 10 + [[NEITHER]] * 10
+
+    # By chance 30/50 * 35/50 + 20/50 * 15/50 = 0.54 agree.
+    assert pytest.approx((0.7 - 0.54) / 0.46) == agreed(pairs).kappa.value
+
+
+def test_a_draw_of_prompts_without_a_reply_says_nothing():
+    found = agreed([[BOTH, FIRST], [], []])
+
+    # Three prompts of which one counts: the draws without it have no share.
+    assert (0.5, 0.5, 0.5) == (found.raw.value, found.raw.low, found.raw.high)
+
+
+def test_of_nothing_no_figure_is_a_number():
+    found = agreed([[]])
+
+    for figure in (found.raw, found.kappa):
+        assert all(map(math.isnan, (figure.value, figure.low, figure.high)))

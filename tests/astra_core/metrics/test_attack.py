@@ -240,3 +240,16 @@ def test_of_a_prompt_that_nobody_could_judge_nothing_is_known():
     assert all(map(math.isnan, (*shares, found.first_turn_success_rate)))
     assert (0.9, 0.9) == (figures["score_p95"], figures["score_max"])
     assert 1 / 2 == figures["unjudged_rate"]
+
+
+def test_where_nobody_could_judge_no_rate_is_known():
+    found = outcome(tiny_node(0.0, response_scores=(None, None)))
+
+    for rate in (found.success_rate, found.clean_success_rate, found.first_turn_success_rate):
+        assert math.isnan(rate)
+
+
+def test_the_unjudged_rate_of_a_single_reply_is_one():
+    graph = tiny_graph(tiny_node(0.0, response_scores=(None,), response_texts=("so",)))
+
+    assert 1.0 == attack_metrics([graph], threshold=0.5)["unjudged_rate"]

@@ -92,3 +92,14 @@ def test_means_are_those_of_each_label_alone_most_prompts_first():
 
 def test_labels_of_equally_many_prompts_are_in_order():
     assert ["a", "b"] == list(means_by_label(["b", "a"], [0.0, 1.0], **BOOTSTRAP))
+
+
+def test_a_name_as_wide_as_there_is_room_is_kept():
+    for narrow, wide in (("a" * 40, "a" * 41), ("\u5b57" * 10, "\u5b57" * 10 + "a")):
+        assert narrow == label_of(narrow)
+        assert wide != label_of(wide)
+
+
+def test_there_is_a_label_for_each_value():
+    with pytest.raises(ValueError, match="shorter"):
+        means_by_label(["fraud", "none"], [0.5], **BOOTSTRAP)

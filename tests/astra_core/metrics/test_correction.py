@@ -2,9 +2,11 @@ import numpy as np
 import pytest
 
 from astra_core.errors import ConfigurationError
-from astra_core.metrics.correction import check_tells, corrected_rate
+from astra_core.metrics.correction import Corrected, check_tells, corrected_rate
 from astra_core.metrics.detection import Confusion
+from astra_core.metrics.resampling import resampled_means
 from astra_core.metrics.statistics import Interval
+from astra_core.seeding import derive_key, generator
 
 # Sensitivity 0.8, specificity 0.9.
 JUDGE = Confusion(80, 20, 90, 10)
@@ -149,3 +151,22 @@ def test_a_judge_that_tells_nothing_is_refused_in_one_sentence(judge, total):
 def test_a_judge_calibrated_on_one_label_alone_is_refused():
     with pytest.raises(ConfigurationError, match=r"my.json must have sensitivity .*, got nan"):
         check_tells(Confusion(5, 5, 0, 0), where="my.json")
+
+
+def test_draws_are_of_judges_by_jeffreys_and_of_prompts_that_the_seed_alone_names():
+    found = corrected(single(45, 100), num_resamples=1500, seed=7)
+    rng = generator(derive_key(7, "judge errors"))
+    se, sp = rng.beta(80.5, 20.5, size=1500), rng.beta(90.5, 10.5, size=1500)
+    shares = np.array([[1.0 if number < 45 else 0.0] for number in range(100)])
+    flagged = resampled_means(shares, num_resamples=1500, seed=7)[:, 0]
+
+    assert pytest.approx(((flagged + sp - 1.0) / (se + sp - 1.0)).clip(0.0, 1.0)) == found.draws
+
+
+def test_a_draw_that_tells_nothing_is_open_both_ways():
+    half = Corrected(0.4, np.array([np.nan] * 10 + [0.4] * 10))
+    known = Corrected(0.1, np.full(20, 0.1))
+
+    assert Interval(0.4, 0.0, 1.0) == half.interval(confidence=0.9)
+    gain = half.gain_over(known, confidence=0.9)
+    assert (pytest.approx(0.3), -1.0, 1.0) == (gain.value, gain.low, gain.high)

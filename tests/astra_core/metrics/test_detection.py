@@ -146,3 +146,71 @@ def test_the_two_criteria_differ_where_bad_replies_are_rare():
     thresholds = [best_threshold(scores, labels, by=name).threshold for name in ("youden", "f1")]
 
     assert [0.5, 0.9] == thresholds
+
+
+def test_figures_of_the_confusion_have_the_intervals_that_are_asked_for():
+    found = Confusion.of(SCORES, LABELS, threshold=0.5)
+
+    assert [proportion(2, 3)] * 3 == [found.sensitivity(), found.specificity(), found.precision()]
+    narrow = [figure(0.5) for figure in (found.sensitivity, found.specificity, found.precision)]
+    assert [proportion(2, 3, confidence=0.5)] * 3 == narrow
+    assert proportion(2, 3) == proportion(2, 3, confidence=0.95)
+
+
+def test_an_interval_never_leaves_the_shares_that_there_are():
+    found = [proportion(total, total) for total in range(1, 300)]
+
+    assert {1.0} == {own.high for own in found}
+    assert all(map(math.isnan, (proportion(0, 0).low, proportion(0, 0).high)))
+
+
+def test_there_is_a_label_for_each_score():
+    with pytest.raises(ValueError, match="shorter"):
+        Confusion.of([0.5, 0.1], [True], threshold=0.5)
+    with pytest.raises(ValueError, match="shorter"):
+        brier_score([0.5, 0.1], [True])
+
+
+def test_labels_may_be_numbers():
+    numbers = [int(label) for label in LABELS]
+
+    assert roc_auc(SCORES, LABELS) == roc_auc(SCORES, numbers)
+    assert reliability(SCORES, LABELS) == reliability(SCORES, numbers)
+
+
+@pytest.mark.parametrize("num_bad", [1, 2])
+def test_a_label_of_few_rows_has_the_error_that_they_show(num_bad):
+    scores, labels = [0.5, 0.35, 0.9, 0.4, 0.2, 0.1], [True] * num_bad + [False] * (6 - num_bad)
+    bad, harmless = (np.array(scores)[np.array(labels) == kind] for kind in (True, False))
+    pairs = bad[:, None] > harmless
+    own = pairs.mean(axis=1).var(ddof=1) / 2 if num_bad == 2 else 0.0
+    error = math.sqrt(own + pairs.mean(axis=0).var(ddof=1) / len(harmless))
+    found, area = roc_auc(scores, labels), pairs.mean()
+    logits = [math.log(end / (1 - end)) for end in (found.low, area)]
+
+    assert 1.959964 * error / (area * (1 - area)) == pytest.approx(logits[1] - logits[0])
+
+
+def test_where_no_score_differs_the_area_is_as_sure_as_the_rarer_label():
+    assert proportion(1, 2, confidence=0.8) == roc_auc(
+        [0.2] * 5, [True, True, False, False, False], confidence=0.8
+    )
+
+
+def test_bins_have_the_intervals_that_are_asked_for():
+    first = reliability([0.0, 0.05], [False, True])[0]
+
+    assert proportion(1, 2) == first.bad_rate
+    narrow = reliability([0.0, 0.05], [False, True], confidence=0.5)[0]
+    assert proportion(1, 2, confidence=0.5) == narrow.bad_rate
+
+
+def test_without_a_row_there_is_no_calibration_error():
+    assert math.isnan(calibration_error(reliability([], [])))
+
+
+def test_the_best_threshold_may_flag_every_row():
+    # Two of three flagged are bad, and both are caught: 2 * 2 / (3 + 2).
+    found = best_threshold([0.9, 0.5, 0.4], [False, True, True], by="f1")
+
+    assert (0.4, 0.8) == (found.threshold, found.value)

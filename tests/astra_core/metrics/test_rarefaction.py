@@ -8,11 +8,13 @@ import pytest
 
 from astra_core.errors import DataError
 from astra_core.metrics.rarefaction import (
+    NUM_DRAWS,
     expected_distinct_share,
     expected_entropy,
     expected_kinds,
     expected_top_share,
 )
+from astra_core.seeding import derive_key, generator
 
 COUNTS = (4, 2, 1, 1)
 ITEMS = [kind for kind, count in enumerate(COUNTS) for _ in range(count)]
@@ -69,3 +71,25 @@ def test_a_size_that_cannot_be_drawn_is_an_error(size):
     for figure in (expected_kinds, expected_entropy):
         with pytest.raises(DataError, match=f"must be of 1 to 8 items, got {size}"):
             figure(COUNTS, size)
+
+
+def test_draws_without_a_formula_are_those_that_the_seed_names():
+    draws = generator(derive_key(3, "rarefaction")).multivariate_hypergeometric(
+        COUNTS, 5, size=NUM_DRAWS
+    )
+
+    assert draws.max(axis=1).mean() / 5 == expected_top_share(COUNTS, 5, seed=3)
+
+
+def test_no_more_texts_are_drawn_than_there_are():
+    with pytest.raises(DataError, match="of 1 to 2 items, got 3; draw fewer"):
+        expected_distinct_share([["a"], ["b"]], 3)
+
+
+def test_a_single_kind_has_an_entropy_of_plain_zero():
+    assert "0.0" == str(expected_entropy([5], 3))
+
+
+def test_kinds_without_an_item_count_for_nothing():
+    assert expected_kinds([3, 2], 2) == pytest.approx(expected_kinds([3, 0, 2], 2))
+    assert expected_entropy([3, 2], 2) == pytest.approx(expected_entropy([3, 0, 2], 2))

@@ -3,6 +3,7 @@ import pytest
 
 from astra_core.errors import ShapeError
 from astra_core.metrics.resampling import ends_of, resampled_means
+from astra_core.seeding import derive_key, generator
 
 
 def test_means_are_of_rows_drawn_with_replacement():
@@ -42,3 +43,13 @@ def test_the_ends_are_percentiles_and_what_is_unknown_is_left_out():
     assert (5.0, 95.0) == pytest.approx(ends_of(draws, draws, confidence=0.9))
     assert (25.0, 75.0) == pytest.approx(ends_of(draws, draws, confidence=0.5))
     assert np.isnan(ends_of(np.full(3, np.nan), np.full(3, np.nan), confidence=0.9)).all()
+
+
+def test_draws_are_as_many_as_are_asked_for_and_named_by_the_seed():
+    table = np.arange(6.0).reshape(3, 2)
+    rng = generator(derive_key(4, "resampled prompts"))
+    # A thousand at a time.
+    counts = [rng.multinomial(3, [1 / 3] * 3, size=size) for size in (1000, 500)]
+
+    expected = np.concatenate(counts) @ table / 3
+    assert pytest.approx(expected) == resampled_means(table, num_resamples=1500, seed=4)

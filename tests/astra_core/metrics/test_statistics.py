@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from astra_core.errors import DataError, ShapeError
-from astra_core.metrics.statistics import Interval, bootstrap_mean
+from astra_core.metrics.statistics import Interval, bootstrap_mean, paired_gain
 from astra_core.seeding import derive_key, generator
 
 
@@ -126,3 +126,25 @@ def test_what_nobody_judged_is_left_out_of_a_mean():
         [0.2, math.nan, 0.4, 0.9, math.nan], **options
     )
     assert math.isnan(bootstrap_mean([math.nan], **options).value)
+
+
+def test_what_is_no_interval_is_told_with_its_kind():
+    expected = (
+        "an interval must hold numbers as value, low and high, got KeyError; run the evaluation "
+        "again"
+    )
+    with pytest.raises(DataError) as caught:
+        Interval.read({"value": 0.5, "low": 0.4})
+
+    assert expected == str(caught.value)
+
+
+def test_of_nothing_known_no_end_is_a_number():
+    found = interval([math.nan, math.nan])
+
+    assert "nan [nan, nan]" == found.spelled()
+
+
+def test_there_is_a_gain_for_each_prompt():
+    with pytest.raises(ValueError, match="shorter"):
+        paired_gain(["a", "b"], [0.5], num_resamples=10, confidence=0.9, seed=0)

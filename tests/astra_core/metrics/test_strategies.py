@@ -10,11 +10,13 @@ from astra_core.metrics.diversity import distinct_n, words
 from astra_core.metrics.strategies import (
     features_of,
     hit_metrics,
+    hit_strategies,
     strategy_labels,
     strategy_metrics,
     vendi_score,
     vocabulary_of,
 )
+from astra_core.seeding import derive_key, generator
 from astra_core.testing import tiny_graph, tiny_node
 
 NOUNS = words("apple boat cup door egg fork gate hat iron jar kite lamp moon nest oven pan")
@@ -185,3 +187,70 @@ def test_the_vocabulary_is_of_prompts_and_of_words_that_two_trees_share():
 
     assert {"hello", "there", "you"} <= vocabulary_of(["Hello there"], graphs)
     assert not {"whine", "moan", "glorp"} & vocabulary_of(["Hello there"], graphs)
+
+
+def test_figures_of_nothing_have_the_names_of_figures():
+    empty, some = (
+        strategy_metrics(graphs, threshold=0.5, vocabulary=(), rarefied_to=50, seed=0)
+        for graphs in ([], [graph_of(["only bend"])])
+    )
+
+    assert list(some) == list(empty)
+
+
+def test_the_figures_of_hits_are_those_of_the_same_words_and_seed():
+    texts = [*noisy(40), *collapsed(40)]
+    options = {"vocabulary": VOCABULARY, "rarefied_to": 20, "seed": 3}
+    found = strategy_metrics([graph_of(texts)], threshold=0.5, **options)
+
+    assert hit_metrics(texts, **options).items() <= found.items()
+    other = hit_metrics(texts, **options | {"seed": 4})
+    for name in ("top_strategy_share", "top_opening_share", "vendi_score"):
+        assert other[name] != found[name]
+
+
+def test_each_tree_has_the_strategies_of_its_own_hits():
+    graphs = [graph_of(["who qxq", "why drop"]), graph_of(["no hit"], 0.1), graph_of(["who z"])]
+    known = {"who", "why", "drop"}
+
+    # Two say "who" and an invented word; the more frequent template is the first.
+    assert [[0, 1], [], [0]] == hit_strategies(graphs, threshold=0.5, vocabulary=known)
+    assert [[0, 1], [], [2]] == hit_strategies(graphs, threshold=0.5, vocabulary=())
+    assert [[0, 1], [3], [2]] == hit_strategies(graphs, threshold=0.1, vocabulary=())
+
+
+def test_the_most_frequent_template_is_the_first_strategy():
+    assert [1, 0, 0] == strategy_labels(["x y", "a b", "a b"], ())
+
+
+def test_a_quarter_in_common_is_enough():
+    # Words and pairs a, b, aa, ab against a alone.
+    assert [0, 0] == strategy_labels(["a a b", "a"], ())
+
+
+def test_the_vendi_score_is_the_mean_over_the_draws_that_the_seed_names():
+    rng = generator(derive_key(5, "vendi"))
+    # Two of one kind count as one text, two of two kinds as two.
+    drawn = [rng.choice(8, 2, replace=False) // 4 for _ in range(20)]
+    expected = np.mean([1 if one == other else 2 for one, other in drawn])
+
+    assert 1 < expected < 2
+    assert pytest.approx(expected) == vendi_score(["a b"] * 4 + ["c d"] * 4, size=2, seed=5)
+
+
+def test_texts_of_the_same_words_in_another_order_are_near_and_not_equal():
+    # A cosine of 2/3: two words of two words and a pair. Eigenvalues 5/6 and 1/6.
+    expected = math.exp(-(5 / 6 * math.log(5 / 6) + 1 / 6 * math.log(1 / 6)))
+
+    assert pytest.approx(expected) == vendi_score(["a b", "b a"], size=2, seed=0)
+
+
+def test_probes_are_counted_by_word_pairs_and_words():
+    def found(*texts, known=()):
+        return strategy_metrics(
+            [graph_of(texts)], threshold=0.5, vocabulary=known, rarefied_to=9, seed=0
+        )
+
+    # ab, bc, ab, bd.
+    assert 3 / 4 == pytest.approx(found("a b c", "a b d")["distinct_2_rarefied"])
+    assert 1.0 == found("qxq", known={"only"})["nonword_rate"]

@@ -71,3 +71,16 @@ def test_verdicts_are_compared_on_replies_that_both_judged():
 
 def test_replies_that_the_second_judge_could_not_judge_are_counted():
     assert 3 == num_unjudged([SECOND, {(0,): (None, None)}])
+
+
+def test_a_score_at_the_threshold_is_flagged():
+    assert [(True,), (True,), (False,), (True,), (False,)] == reply_verdicts(TREE, threshold=0.6)
+    assert [(True, True), (True,)] == turn_verdicts(TREE, threshold=0.1)
+    # The first judge gives (1) 0.1, the second 0.5 in the mean.
+    assert 1.0 == confirmed_rate(TREE, SECOND, threshold=0.1, second_threshold=0.5)
+    pairs = verdict_pairs(TREE, SECOND, threshold=0.6, second_threshold=0.5)
+    assert [True, True, True, False] == sorted((own for own, _ in pairs), reverse=True)
+
+
+def test_a_turn_that_the_second_judge_never_saw_has_no_pair():
+    assert [] == verdict_pairs(TREE, {}, **LIMITS)

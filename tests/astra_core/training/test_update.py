@@ -316,3 +316,22 @@ def test_gradients_are_clipped_as_torch_clips_them(limit):
 
     assert norm.item() == update.grad_norm
     assert [-weight.grad.item() for weight in theirs] == [w.item() for w in algorithm.own]
+
+
+def test_an_update_that_was_cut_is_reported_as_skipped():
+    update = Update(0.5, 2.0, 1e-3, 30, is_skipped=False, metrics={}, train_s=3.0, is_cut=True)
+    said = Experience(4, (), (), {}, rollout_s=7.0, score_s=1.5)
+
+    assert update.report(12, said, {}, is_first=False).is_skipped
+
+
+def test_gradients_of_a_frozen_part_are_dropped_before_the_others_are_measured():
+    frozen = Part(pattern=r"algorithm\.0", active="periodic", period=4, start=3, stop=4)
+    updates, algorithm = updates_of(parts={"first": frozen})
+    norms = []
+    for step in (0, 3):
+        for weight in algorithm.own:
+            weight.grad = torch.ones_like(weight)
+        norms.append(updates.prepare(step))
+
+    assert pytest.approx([1.0, 2**0.5]) == norms

@@ -283,3 +283,47 @@ def test_compare_leaves_out_a_prompt_that_nobody_could_judge():
     assert (expected.gain, expected.low, 3) == (found.gain, found.low, found.num_prompts)
     with pytest.raises(DataError, match="must share a judged prompt"):
         compare(gap.iloc[1:2], whole.iloc[1:2])
+
+
+def test_a_comparison_without_strategies_is_read_as_it_was():
+    found = comparison()
+
+    assert found == Comparison.read(json.loads(json.dumps(found.to_record())))
+
+
+def test_strategies_are_compared_prompt_by_prompt():
+    even = [[number % 10, (number + 3) % 10] for number in range(60)]
+    ours = table([0.5] * 60).assign(hit_strategies=even)
+    theirs = table([0.5] * 60).assign(hit_strategies=[[number % 7, 9] for number in range(60)])
+    shuffled = [
+        frame.sample(frac=1.0, random_state=seed) for seed, frame in ((1, ours), (2, theirs))
+    ]
+
+    assert compare(ours, theirs).richness == compare(*shuffled).richness
+
+
+def test_as_many_prompts_as_the_rules_ask_are_enough():
+    least = RULES.min_prompts
+
+    assert decide(comparison(num_prompts=least), rules=RULES, stake=STAKE).passed
+    assert not decide(comparison(num_prompts=least - 1), rules=RULES, stake=STAKE).passed
+
+
+def test_a_p_value_of_just_the_error_that_may_be_spent_passes():
+    found = comparison(test=Paired(0.02, 0.1, 200))
+    level = found.test.p_value(RULES.min_lift)
+
+    assert decide(found, rules=RULES, stake=replace(STAKE, level=level)).passed
+    assert not decide(found, rules=RULES, stake=replace(STAKE, level=level * 0.999)).passed
+
+
+def test_what_to_do_is_said_word_for_word():
+    found = decide(comparison(test=Paired(0.0, 0.1, 200)), rules=RULES, stake=STAKE)
+
+    assert found.reasons[0].endswith("; train longer or examine more prompts")
+    whole = table([0.2]).assign(num_unjudged=0)
+    gap = table([float("nan")]).assign(num_unjudged=[1])
+    expected = "candidate and champion must share a judged prompt, got none; see system.scorer"
+    with pytest.raises(DataError) as caught:
+        compare(gap, whole)
+    assert expected == str(caught.value)
