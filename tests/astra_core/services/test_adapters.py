@@ -2,49 +2,96 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file, save_file
+from tiny_architectures import tiny_model
 
 from astra_core.errors import TrainingError
 from astra_core.services.adapters import add_downloaded
-from astra_core.testing import tiny_language_model
 
-OWN = "model.layers.0.self_attn.q_proj"
-
-
-def written(folder, *, name=OWN, rank=2):
-    width = 0
-    model = tiny_language_model(1).model
-    width = model.get_parameter(f"{OWN}.weight").shape[0]
-    down = torch.arange(rank * width, dtype=torch.float32).view(rank, width) / 100
-    up = torch.ones(width, rank)
-    place = folder / "inside"
-    place.mkdir()
-    tensors = {f"base_model.model.{name}.lora_{k}.weight": v for k, v in (("A", down), ("B", up))}
-    save_file(tensors, place / "adapter_model.safetensors")
-    config = {"r": rank, "lora_alpha": 4}
-    (place / "adapter_config.json").write_text(json.dumps(config))
-    return model, up @ down
+LLAMA = {"target_modules": ["q_proj", "down_proj"]}
+GPT2 = {"target_modules": ["c_attn", "c_proj"]}
+PATTERNS = {
+    "rank_pattern": {"q_proj": 3},
+    "alpha_pattern": {"layers.1.mlp.down_proj": 5, "q_proj": 7},
+}
 
 
-def test_adapters_are_added_with_their_scale(tmp_path):
-    model, change = written(tmp_path)
-    before = {key: value.clone() for key, value in model.state_dict().items()}
+# PEFT reads a property of transformers' by its former name.
+pytestmark = pytest.mark.filterwarnings("ignore:`is_gradient_checkpointing`:FutureWarning")
+
+
+def downloaded(folder, name="llama tied", **options):
+    """What PEFT writes of adapters, none of them zero, and the weights that it merges them to."""
+    model = get_peft_model(tiny_model(name), LoraConfig(r=2, lora_alpha=8, **options))
+    torch.manual_seed(0)
+    for key, weight in model.named_parameters():
+        if "lora_" in key:
+            torch.nn.init.normal_(weight)
+    model.save_pretrained(folder / "inside")
+    return model.merge_and_unload().state_dict()
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("llama tied", LLAMA),
+        ("llama tied", LLAMA | {"use_rslora": True}),
+        ("llama tied", LLAMA | PATTERNS),
+        ("gpt2", GPT2 | {"fan_in_fan_out": True}),
+    ],
+)
+def test_the_weights_are_those_that_peft_merges(name, options, tmp_path):
+    merged, model = downloaded(tmp_path, name, **options), tiny_model(name)
     add_downloaded(model, tmp_path)
+    before = tiny_model(name).state_dict()
 
     for key, value in model.state_dict().items():
-        wanted = before[key] + 2.0 * change if key == f"{OWN}.weight" else before[key]
-        assert torch.allclose(wanted, value)
+        torch.testing.assert_close(value, merged[key])
+        is_adapted = any(each in key for each in options["target_modules"])
+        assert torch.equal(value, before[key]) is not (is_adapted and key.endswith("weight"))
 
 
-def test_adapters_of_another_model_are_refused(tmp_path):
-    model, _ = written(tmp_path, name="model.layers.99.self_attn.q_proj")
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        ({"use_dora": True}, "use_dora: True"),
+        ({"bias": "all"}, "bias: all"),
+        ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
+        ({"init_lora_weights": "pissa"}, "init_lora_weights: pissa"),
+        ({"peft_type": "IA3"}, "peft_type: IA3"),
+        ({"invented": 1}, "invented: 1"),
+    ],
+)
+def test_options_that_would_add_something_else_are_refused(option, told, tmp_path):
+    downloaded(tmp_path, **LLAMA)
+    file = tmp_path / "inside" / "adapter_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | option))
 
-    with pytest.raises(
-        TrainingError, match=r"must fit the attacker's weights, got model.layers.99"
-    ):
+    with pytest.raises(TrainingError, match=f"options that are known here, got {told}"):
+        add_downloaded(tiny_model("llama tied"), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ("layers.1", "layers.99", "must fit the attacker's weights, got model.layers.99"),
+        ("model.layers.0.self_attn.q_proj", "lm_head", "must fit the attacker's weights, got lm_h"),
+        ("lora_B", "lora_magnitude", "must be pairs of lora_A and lora_B"),
+    ],
+)
+def test_adapters_of_another_model_are_refused_and_change_nothing(old, new, told, tmp_path):
+    downloaded(tmp_path, **LLAMA)
+    file = tmp_path / "inside" / "adapter_model.safetensors"
+    save_file({key.replace(old, new): value for key, value in load_file(file).items()}, file)
+    model = tiny_model("llama tied")
+
+    with pytest.raises(TrainingError, match=told):
         add_downloaded(model, tmp_path)
+    before = tiny_model("llama tied").state_dict()
+    assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
 
 def test_an_archive_without_adapters_is_told(tmp_path):
     with pytest.raises(TrainingError, match=r"must hold one adapter_model.safetensors, got 0"):
-        add_downloaded(tiny_language_model(1).model, tmp_path)
+        add_downloaded(tiny_model("llama tied"), tmp_path)
