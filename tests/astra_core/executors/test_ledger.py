@@ -1,3 +1,6 @@
+import json
+from pathlib import Path
+
 import pytest
 
 from astra_core.errors import LostProcessError
@@ -24,6 +27,23 @@ def test_results_are_in_the_order_of_the_shards():
 
     assert ledger.is_complete
     assert [0, 1, 2] == ledger.results()
+
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "nexrl_deterministic_order.json"
+
+
+@pytest.mark.parametrize("case", json.loads(VECTORS.read_text("utf-8"))["cases"])
+def test_runs_of_a_prompt_are_in_order_however_they_arrive(case):
+    arrived = list(zip(case["group_id"], case["run_id"], strict=True))
+    asked = sorted(arrived)  # as a sampler asks: prompt by prompt, run by run
+    ledger = ledger_of(asked)
+    worker_of = {asked[ledger.take(worker)]: worker for worker in range(len(asked))}
+    for at, run in enumerate(arrived):
+        ledger.put(worker_of[run], at)
+
+    for column in ("x", "global_token_num", "group_id"):
+        found = [case[column][at] for at in ledger.results()]
+        assert case[f"expected_{column}"] == found
 
 
 def test_the_shard_of_a_dead_worker_is_the_next():
