@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
-from difflib import get_close_matches
 from typing import Any
 
 from astra_core.agents import turn_figures
 from astra_core.config import EvaluationConfiguration
 from astra_core.errors import ConfigurationError, DataError, ScorerError
+from astra_core.errors.excerpt import nearest
 from astra_core.metrics.attack import PromptOutcome, attack_metrics, prompt_outcome
 from astra_core.metrics.statistics import Interval, bootstrap_mean
 from astra_core.reward import Reward, rewarded
@@ -81,8 +81,8 @@ def require_metric(
     """
     known = sorted(metric_names() | set(declared))
     if name not in known:
-        near = get_close_matches(name, known, n=1)
-        hint = f"did you mean '{near[0]}'?" if near else f"known are {known}"
+        near = nearest(name, known)
+        hint = f"did you mean '{near}'?" if near else f"known are {known}"
         msg = f"{key} must name a metric of an evaluation, got '{name}'; {hint}"
         raise ConfigurationError(msg)
 

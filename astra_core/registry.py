@@ -10,13 +10,13 @@ import importlib
 import inspect
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
 from astra_core.config import Choice, Section
 from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import note_plugin, shown
+from astra_core.errors.excerpt import nearest
 from astra_core.extensions.calls import path_of, plugin_call
 from astra_core.extensions.plugin_files import (
     PACKAGE,
@@ -161,8 +161,8 @@ def _check_name(kind: str, name: str) -> None:
         note_plugin(name)
     else:
         table = BUILT_INS[kind]
-        near = get_close_matches(name, table, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
+        near = nearest(name, table)
+        hint = f" Did you mean '{near}'?" if near else ""
         msg = (
             f"unknown {kind} '{name}'; built-ins are {sorted(table)}, "
             f"or give an import path such as 'plugins.mine:Class'.{hint}"

@@ -27,6 +27,7 @@ PairLoss = Literal[
     "sppo",
     "apo_zero",
     "apo_down",
+    "aot",
 ]
 PairTerm = Literal[PairLoss, "sft"]
 
@@ -82,6 +83,13 @@ class PairLossOptions(PairOptions):
     def _there_is_a_loss_over_pairs(self) -> Self:
         if not set(self.terms) - {"sft"}:
             msg = "loss must name a loss over pairs; to imitate alone, choose the algorithm sft"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _a_weight_has_its_pair(self) -> Self:
+        if self.on_policy_weights and "aot" in self.terms:
+            msg = "on_policy_weights must be false when loss has aot, which takes pairs apart"
             raise ValueError(msg)
         return self
 
@@ -146,4 +154,5 @@ def _table(options: PairLossOptions) -> dict[str, PairLosses]:
         "sppo": partial(variants.sppo_losses, beta=beta),
         "apo_zero": partial(variants.apo_zero_losses, beta=beta),
         "apo_down": partial(variants.apo_down_losses, beta=beta),
+        "aot": partial(variants.aot_losses, beta=beta),
     }

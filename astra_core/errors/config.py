@@ -1,13 +1,12 @@
 """Why a configuration is invalid: one line for each key, in the project's own words."""
 
 from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt, shortened
+from astra_core.errors.excerpt import excerpt, nearest, shortened
 
 _MAX_BITS = 62
 _MAX_LINES = 20
@@ -72,8 +71,8 @@ def _line(place: Place, problems: Sequence[Any], section: type[BaseModel], *, wh
     kind, given = problems[0]["type"], problems[0]["input"]
     if kind == "extra_forbidden":
         known = sorted(_section_at(place[:-1], section).model_fields)
-        near = get_close_matches(str(place[-1]), known, n=1)
-        hint = f"Did you mean '{near[0]}'?" if near else f"known keys are {known}"
+        near = nearest(str(place[-1]), known)
+        hint = f"Did you mean '{near}'?" if near else f"known keys are {known}"
         return f"{shown} is not a known key; {hint}"
     if kind == "missing":
         return f"{shown} must be given; see params.yaml"
@@ -82,7 +81,8 @@ def _line(place: Place, problems: Sequence[Any], section: type[BaseModel], *, wh
         return f"{shown} must hold whole characters, got half of one, such as \\ud83d; correct it"
     rules = list(dict.fromkeys(_rule(problem["msg"]) for problem in problems))
     rule = " or ".join([rules[0], *(rule.removeprefix(_SHOULD_BE) for rule in rules[1:])])
-    return f"{shown}: {rule}, got {excerpt(given)}; see params.yaml"
+    got = "" if ", got " in rule else f", got {excerpt(given)}"
+    return f"{shown}: {rule}{got}; see params.yaml"
 
 
 def _rule(message: str) -> str:

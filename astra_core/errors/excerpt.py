@@ -1,6 +1,8 @@
 """A user's input, shortened for one line of an error."""
 
 import reprlib
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any
 
 LINE_LIMIT = 300
@@ -31,3 +33,10 @@ def shortened(text: str, *, limit: int = LINE_LIMIT) -> str:
         return line
     tail = limit // 3
     return line[: limit - tail - len(_GAP)] + _GAP + line[-tail:]
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that was probably meant, whatever its capitals; empty if none is near."""
+    by_lower = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), by_lower, n=1)
+    return by_lower[near[0]] if near else ""

@@ -4,11 +4,10 @@ The command line, a deployment's form and a sweep ask in the same words. Imports
 """
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import excerpt
+from astra_core.errors.excerpt import excerpt, nearest
 from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 
 STEPS = (*STAGE_NAMES, PROMOTION)
@@ -41,8 +40,8 @@ class RunRequest:
         """
         for option, name in (("--only", self.only), ("--from", self.start), ("--to", self.end)):
             if name is not None and name not in STEPS:
-                near = get_close_matches(name, STEPS, n=1)
-                hint = f" Did you mean '{near[0]}'?" if near else ""
+                near = nearest(name, STEPS)
+                hint = f" Did you mean '{near}'?" if near else ""
                 msg = f"{option} must name one of {list(STEPS)}, got {excerpt(name)}.{hint}"
                 raise ConfigurationError(msg)
         if self.only is not None and (self.start is not None or self.end is not None):

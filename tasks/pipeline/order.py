@@ -2,11 +2,11 @@
 
 import importlib
 from collections.abc import Iterable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import nearest
 from astra_core.paths import is_file, kind_of
 from tasks.params.plugins import PLUGINS, plugin_data, plugin_sources
 from tasks.params.schema import Params
@@ -50,8 +50,8 @@ def check_name(name: str) -> None:
         ConfigurationError: There is none.
     """
     if name not in STAGE_NAMES:
-        near = get_close_matches(name, STAGE_NAMES, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else ""
+        near = nearest(name, STAGE_NAMES)
+        hint = f" Did you mean '{near}'?" if near else ""
         msg = f"unknown stage '{name}'; stages are {list(STAGE_NAMES)}.{hint}"
         raise ConfigurationError(msg)
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass, fields, replace
 
 import pytest
 import torch
-from guide_scripts import SMALL, preset, sampler_of, weights_of
+from guide_scripts import SHORT, SMALL, preset, sampler_of, weights_of
+from played_service import PlayedService
 
 from astra_core import Trainer, TrainingConfiguration
 from astra_core.algorithms.credit import can_teach
@@ -20,9 +21,11 @@ from astra_core.algorithms.policy import PolicyBatch, PolicyStep
 from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.config import Choice, NonNegative
 from astra_core.engine.logprobs import token_logprobs
+from astra_core.errors import ConfigurationError
 from astra_core.reward import Reward
 from astra_core.rollout import Prompt
 from astra_core.samplers.tree import TreeSampler
+from astra_core.services.remote_trainer import RemoteTrainer
 from astra_core.testing import (
     check_algorithm,
     check_optimizer,
@@ -37,7 +40,6 @@ from astra_core.testing import (
 from astra_core.training.optimizers import OptimizerPlugin, SchedulePlugin
 
 MINE = __name__
-SERVICES = pytest.mark.skip(reason="services are not built yet")
 
 
 class Loop(Trainer):
@@ -193,10 +195,54 @@ def test_own_keys_are_read_and_unknown_ones_refused(pipeline):
     assert "my_param" in wrong.line
 
 
+class Weaver(RemoteTrainer):
+    """A client of one's own in place of the one of the Tinker protocol."""
+
+    service = None
+
+    def connected(self):
+        return type(self).service
+
+
+REMOTE = {
+    "algorithm": {"name": "grpo", "options": {"clip_high": 0.28}},
+    "max_grad_norm": None,
+    "kl": {"max_per_experience_nats": None},
+    "training_steps": 2,
+}
+SERVED = {"address": "http://127.0.0.1:1", "base_model": "tiny", "export": False}
+UNHELD = {"probe": {"max_new_tokens": 6, "min_new_tokens": 0}}
+
+
 @pytest.mark.row(47, "`RemoteApiTrainer`: Tinker, Weaver")
-@SERVICES
-def test_a_remote_service_trains():
-    """A service that samples and learns."""
+def test_a_service_samples_and_learns_in_the_pipeline(pipeline, monkeypatch):
+    service = PlayedService(seed=3)
+    monkeypatch.setattr(Weaver, "service", service)
+    trainer = {"name": f"{MINE}:Weaver", "options": SERVED}
+    ran = pipeline(training={**REMOTE, "trainer": trainer}, system=UNHELD)
+
+    assert (0, 2) == (ran.status, ran.report["training_steps"]), ran.said
+    assert service.asked["update"] == ran.report["optimizer_steps"] > 0
+    assert service.asked["draw"] > 0
+
+
+@pytest.mark.row(47)
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"max_grad_norm": 1.0}, "max_grad_norm"),
+        ({"algorithm": "dpo"}, "dpo"),
+        ({"optimizer": "sgd"}, "optimizer"),
+    ],
+)
+def test_what_a_service_would_drop_is_refused(here, changes, names):
+    """NexRL sends weight decay, clipping and entropy to Tinker, where they are lost."""
+    settings = {**REMOTE, **changes, "trainer": {"name": "remote", "options": SERVED}}
+    unheld = SHORT.model_copy(update={"min_new_tokens": 0})
+    system = SMALL.system.model_copy(update={"probe": unheld})
+    assembly = SMALL.model_copy(update={"system": system})
+    with pytest.raises(ConfigurationError, match=names):
+        preset(assembly, **settings)
 
 
 class Grouped(REINFORCE):

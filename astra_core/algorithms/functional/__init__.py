@@ -84,6 +84,7 @@ from astra_core.algorithms.functional.preference import (
     sequence_log_ratios,
 )
 from astra_core.algorithms.functional.preference_variants import (
+    aot_losses,
     apo_down_losses,
     apo_zero_losses,
     bco_losses,
@@ -110,6 +111,7 @@ __all__ = [
     "aggregate",
     "aggregation_weight",
     "aggregation_weights",
+    "aot_losses",
     "apo_down_losses",
     "apo_zero_losses",
     "ast_rewards",

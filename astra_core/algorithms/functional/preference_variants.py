@@ -218,6 +218,33 @@ def apo_down_losses(
     return good.sigmoid() + (bad - good).sigmoid()
 
 
+def aot_losses(
+    chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
+) -> Float[Tensor, " N"]:
+    """The better probes as a whole above their siblings: each quantile above the same one.
+
+    ``-log sigmoid(beta (c_(i) - r_(i)))``, where ``c_(i)`` and ``r_(i)`` are the i-th smallest of
+    each side. The one loss here that looks at several pairs at once.
+
+    Args:
+        chosen: Log-ratios of the better probes.
+        rejected: Log-ratios of their siblings.
+        beta: Strength of the pull to the reference; positive.
+
+    Returns:
+        One loss per rank, not per pair.
+
+    Raises:
+        ConfigurationError: ``beta`` is not positive.
+        ShapeError: The two sides do not share one shape ``[N]``.
+
+    Source:
+        Melnyk et al., AOT, arXiv:2406.05882, unpaired; the ``aot_unpaired`` of TRL.
+    """
+    good, bad = scaled_sides(chosen, rejected, beta)
+    return -logsigmoid(good.sort().values - bad.sort().values)
+
+
 def on_policy_weights(
     logprobs: Float[Tensor, "B T"],
     collision_logprobs: Float[Tensor, "B T"],

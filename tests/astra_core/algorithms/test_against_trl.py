@@ -160,6 +160,7 @@ def test_rloo_is_trls(experience, make_algorithm, nudge, tmp_path):
         ("dpo", {"loss": "sppo"}, "sppo_hard"),
         ("dpo", {"loss": "apo_zero"}, "apo_zero"),
         ("dpo", {"loss": "apo_down"}, "apo_down"),
+        ("dpo", {"loss": "aot"}, "aot_unpaired"),
         ("dpo", {"divergence": "forward_kl"}, "sigmoid"),
         ("dpo", {"divergence": "jensen_shannon", "loss": "hinge"}, "hinge"),
         # Theirs is 1 minus the paper's.

@@ -35,6 +35,7 @@ def losses(**options):
         ("sppo", fn.sppo_losses, {}),
         ("apo_zero", fn.apo_zero_losses, {}),
         ("apo_down", fn.apo_down_losses, {}),
+        ("aot", fn.aot_losses, {}),
     ],
 )
 def test_a_name_is_its_function(loss, function, options):
@@ -75,8 +76,9 @@ REFUSED = [
     ({"divergence": "alpha", "divergence_alpha": 1.0}, "less than 1"),
     *(
         ({"loss": loss, "divergence": "forward_kl"}, f"'reverse_kl' when loss is '{loss}'")
-        for loss in ("ipo", "nca", "bco", "sppo", "apo_zero", "apo_down")
+        for loss in ("ipo", "nca", "bco", "sppo", "apo_zero", "apo_down", "aot")
     ),
+    ({"loss": {"aot": 1.0}, "on_policy_weights": True}, "which takes pairs apart"),
     (
         {"loss": {"sigmoid": 1.0, "nca": 1.0}, "divergence": "alpha"},
         "'reverse_kl' when loss is 'nca'",

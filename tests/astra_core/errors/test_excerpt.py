@@ -1,6 +1,6 @@
 import pytest
 
-from astra_core.errors.excerpt import LINE_LIMIT, excerpt, shortened
+from astra_core.errors.excerpt import LINE_LIMIT, excerpt, nearest, shortened
 
 
 @pytest.mark.parametrize("value", ["x", 3, -1.5, None, True, [1, 2], {"a": 1}])
@@ -28,3 +28,10 @@ def test_of_a_long_line_the_beginning_and_the_end_stay():
     assert LINE_LIMIT == len(line)
     assert line.startswith("subject must ")
     assert line.endswith("; way out")
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("AdamW", "adamw"), ("DPO", "dpo"), ("bias", "Bias"), ("nothing", "")]
+)
+def test_the_nearest_name_is_found_whatever_its_capitals(name, meant):
+    assert meant == nearest(name, ["adam", "adamw", "dpo", "Bias"])

@@ -265,3 +265,17 @@ def test_what_is_copied_is_a_mean_over_the_tokens_of_each_probe():
     assert [1.5, 4.0] == losses.tolist()
     assert [[-0.5, -0.5, 0.0], [-1.0, 0.0, 0.0]] == logprobs.grad.tolist()
     assert [0.0] == fn.copied_pair_losses(torch.ones(1, 2), torch.zeros(1, 2).bool()).tolist()
+
+
+def test_aot_compares_the_sides_rank_by_rank():
+    chosen, rejected = both((2.5, -1.0), (-3.0, 4.0), (0.4, 0.1))
+    found = losses_of("aot_losses", chosen, rejected)
+    expected = softplus(-BETA * (np.array([-3.0, 0.4, 2.5]) - np.array([-1.0, 0.1, 4.0])))
+
+    np.testing.assert_allclose(expected, found.detach().numpy(), rtol=1e-12)
+    found.sum().backward()
+    # The largest of each side meet, though they are of two pairs.
+    pull = BETA * sigmoid(BETA * 1.5)
+    assert [-pull, pull] == [pytest.approx(float(g)) for g in (chosen.grad[0], rejected.grad[1])]
+    with pytest.raises(ConfigurationError, match="beta must be positive"):
+        losses_of("aot_losses", chosen, rejected, beta=0.0)
