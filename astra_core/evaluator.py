@@ -83,7 +83,8 @@ def require_metric(
     if name not in known:
         near = nearest(name, known)
         hint = f"did you mean '{near}'?" if near else f"known are {known}"
-        msg = f"{key} must name a metric of an evaluation, got '{name}'; {hint}"
+        own = "" if set(declared) else " A trainer's own are its metric_names"
+        msg = f"{key} must name a metric of an evaluation, got '{name}'; {hint}{own}"
         raise ConfigurationError(msg)
 
 

@@ -107,7 +107,7 @@ def hf_trainer(
     _check_needs(config, around)
     check_schedule(config)
     evaluator = None if config.evaluate == "none" else _evaluator(around, dev_prompts)
-    first = model_folder(attacker)
+    openers, first = _prompts(prompts), model_folder(attacker)
     system = load_system(
         around.system,
         ModelFolders(attacker=first, target=model_folder(target), reference=first),
@@ -118,7 +118,7 @@ def hf_trainer(
         RolloutsConfiguration(sampler=around.sampler, runs_per_prompt=around.runs_per_prompt),
         around.reward,
         system=system,
-        prompts=_prompts(prompts),
+        prompts=openers,
         seed=around.seed,
     )
     store = CheckpointStore(folder, keep=config.checkpoint.keep)
@@ -175,4 +175,7 @@ def _check_needs(config: TrainingConfiguration, around: Assembly) -> None:
 
 
 def _prompts(given: Sequence[str | Prompt]) -> tuple[Prompt, ...]:
+    if isinstance(given, str):
+        msg = f"prompts must be a list, got one text of {len(given)} characters; put it into [...]"
+        raise ConfigurationError(msg)
     return tuple(own if isinstance(own, Prompt) else Prompt.of(own) for own in given)

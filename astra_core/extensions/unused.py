@@ -100,7 +100,9 @@ def unused(kind: str, plugin: type[Any]) -> str:
 
 
 def _not_built(plugin: type[Any]) -> str:
-    """Why a trainer cannot be built as the stage and the preset do; empty if it can."""
+    """Why a trainer cannot be built or trained as the stage and the preset do; empty if it can."""
+    if inspect.isgeneratorfunction(plugin.train):
+        return "must not yield in train(), which is called and not iterated; yield in steps()"
     parts = dict.fromkeys(("evaluator", "store", "first_graphs", "world"))
     try:
         inspect.signature(plugin).bind("config", "sampler", "algorithm", **parts)

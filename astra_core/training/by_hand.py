@@ -130,7 +130,9 @@ class HandLoop:
         self._require_count(begun)
         if self._experience is not None and self._experience.iteration == begun:
             self._closed(self._experience)
-        self._updates.move_schedule()
+        # A schedule that the loop made for itself has the last word.
+        if all(learner.is_as_scheduled for learner in self._updates.learners):
+            self._updates.move_schedule()
         self._counted = self._progress().training_step = begun + 1
 
     def _require_count(self, count: int | None) -> None:

@@ -68,6 +68,7 @@ class Learner:
         self._active_groups: list[dict[str, Any]] = list(self.optimizer.param_groups)
         self.lr_factor = 1.0
         self._scheduled: list[Any] = []
+        self._own_rates = self._rates()
         self.optimizer.register_step_pre_hook(self._scale)
         self.optimizer.register_step_post_hook(self._restore)
 
@@ -111,6 +112,17 @@ class Learner:
         """Sets the rate of the next training step."""
         with plugin_call("schedule", self.schedule_name, "step"):
             self._mover.move(self.schedule)
+        self._own_rates = self._rates()
+
+    @property
+    def is_as_scheduled(self) -> bool:
+        """Whether the rates are those of the schedule; False once another has set them."""
+        if self.metric is not None:
+            return True
+        return self._rates() in (self._own_rates, list(self.schedule.get_last_lr()))
+
+    def _rates(self) -> list[float]:
+        return [group["lr"] for group in self.optimizer.param_groups]
 
     def follow(self, figures: Mapping[str, float]) -> None:
         """Tells a schedule that follows a figure of an evaluation what it was.

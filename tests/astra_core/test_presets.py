@@ -208,3 +208,10 @@ def test_a_word_that_has_another_place_is_one_line(theirs, words):
         hf_trainer("no/model", "no/model", TEXTS, dev_prompts=TEXTS, **theirs)
 
     assert 1 == len(str(caught.value).splitlines())
+
+
+@pytest.mark.parametrize("place", ["prompts", "dev_prompts"])
+def test_one_text_is_no_list_of_prompts(place):
+    given = {"prompts": ["you are late"], "dev_prompts": ["why now"], place: "you are late"}
+    with pytest.raises(ConfigurationError, match="prompts must be a list, got one text of 12"):
+        hf_trainer("no", "no", given["prompts"], dev_prompts=given["dev_prompts"], folder="no")

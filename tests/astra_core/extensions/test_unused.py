@@ -157,6 +157,15 @@ class Mine(Trainer):
 """,
         "must not rely on _eval_dev(), which nothing calls; here it is Trainer.examine",
     ),
+    "a train that would only be iterated": (
+        "trainer",
+        """
+class Mine(Trainer):
+    def train(self):
+        yield from self.steps()
+""",
+        "must not yield in train(), which is called and not iterated; yield in steps()",
+    ),
     "a constructor that takes no more": (
         "trainer",
         """

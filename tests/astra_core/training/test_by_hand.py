@@ -151,3 +151,26 @@ def test_gradient_checkpointing_gives_the_same_gradients_by_hand():
     one, other = gradients(), gradients(gradient_checkpointing=True)
     for some, others in zip(one, other, strict=True):
         assert torch.allclose(some, others, atol=1e-6)
+
+
+def test_a_schedule_of_the_loops_own_has_the_last_word():
+    trainer = trainer_of(configured(lr=0.01, training_steps=3), is_evaluated=False)
+    own = torch.optim.lr_scheduler.StepLR(trainer.optimizer, 1, gamma=0.5)
+    rates = []
+    for _ in range(3):
+        for batch in trainer.harness.experience():
+            learn(trainer, batch)
+        own.step()
+        rates.append(trainer.optimizer.param_groups[0]["lr"])
+
+    assert [0.005, 0.0025, 0.00125] == rates
+
+
+def test_without_one_the_configured_schedule_moves():
+    schedule = {"name": "transformers", "options": {"kind": "linear"}}
+    config = configured(lr=0.01, training_steps=2, schedule=schedule)
+    trainer = trainer_of(config, is_evaluated=False)
+    for batch in trainer.harness.experience():
+        learn(trainer, batch)
+
+    assert pytest.approx(0.005) == trainer.optimizer.param_groups[0]["lr"]
