@@ -9,8 +9,8 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
-# What is flushed survives a power cut, which no test has; killed processes need no flush. A third
-# of the time of tests that write. Where it is called, test_files tells.
+# What is flushed survives a power cut, which no test has; killed processes need no flush. Where
+# it is called, test_files tells.
 os.fsync = lambda _: None
 
 HERE = Path(__file__).parent

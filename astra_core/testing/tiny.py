@@ -214,7 +214,7 @@ def _byte_tokenizer() -> Any:
 
 @lru_cache(maxsize=32)
 def _original(seed: int, kind: str, *, vocabulary_size: int, max_positions: int) -> Any:
-    """Tests build the same models again and again; a copy takes a tenth of the time."""
+    """Tests build the same models again and again; a copy takes an eighth of the time."""
     with torch_seeded(derive_seed(seed, "tiny language model")):
         return _tiny_model(kind, vocabulary_size, max_positions)
 

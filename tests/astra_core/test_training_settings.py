@@ -32,6 +32,7 @@ def lora(**changes):
 
 
 EFFECTS = {
+    "gradient_accumulation_steps": ({}, {"gradient_accumulation_steps": 2}),
     "shuffle": ({"batch_size": 2}, {"batch_size": 2, "shuffle": "steps"}),
     "parts.pattern": (part(), part(pattern="attn")),
     "parts.lr_factor": (part(), part(lr_factor=0.5)),
@@ -54,7 +55,6 @@ ELSEWHERE = {
     "training_steps": "training/test_trainer",
     "num_episodes_per_experience": "training/test_trainer",
     "batch_size": "training/test_trainer",
-    "gradient_accumulation_steps": "training/test_trainer",
     "epochs_per_experience": "training/test_trainer",
     "lr": "training/test_trainer",
     "optimizer": "training/test_trainer",

@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from slow_rows import slow_but
 from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.errors import AstraError, PluginError
@@ -143,8 +144,7 @@ def test_every_checkpoints_updates_were_heard_of(own, tmp_path, monkeypatch):
     assert list(range(1, trainer.progress.step + 1)) == [report.step for report in heard]
 
 
-# The train of ByWindows and of Around differs from these in nothing that a kill could meet.
-@pytest.mark.parametrize("own", [ByHand, ByIteration, BySteps])
+@pytest.mark.parametrize("own", slow_but(OWN, ByHand, ByIteration, BySteps))
 def test_a_run_that_was_cut_goes_on(own, tmp_path):
     whole, expected = driven(own, tmp_path / "whole")
     cut = built(own, tmp_path / "cut")
