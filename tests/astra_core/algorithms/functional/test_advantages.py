@@ -261,11 +261,3 @@ def test_gae_steps_over_what_is_masked():
 
     # 2 - 0.25 = 1.75, then 1 + 0.25 - 0.5 + 0.5 * 1.75.
     assert [[1.625, 0.0, 1.75]] == advantages.tolist()
-
-
-def test_a_mask_has_the_shape_of_the_rewards():
-    row = torch.zeros(2, 3)
-    never = row > 0
-    options = {"done": never, "terminated": never, "discount": 1.0, "decay": 1.0}
-    with pytest.raises(ShapeError, match="mask must have the shape of rewards"):
-        fn.gae(row, row, row, mask=never[:1], **options)

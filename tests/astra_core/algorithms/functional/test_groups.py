@@ -262,7 +262,7 @@ def test_a_flat_group_teaches_nothing_at_any_scale_and_the_least_spread_bounds_t
 
 def test_an_unknown_scale_is_refused():
     with pytest.raises(ConfigurationError) as caught:
-        fn.group_advantages(torch.zeros(1, 2), scale="all")
+        unwrap(fn.group_advantages)(torch.zeros(1, 2), scale="all")
 
     expected = "scale must be 'group', 'batch' or 'none', got 'all'; see AdvantageScale"
     assert expected == str(caught.value)
