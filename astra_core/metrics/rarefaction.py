@@ -55,7 +55,7 @@ def expected_entropy(counts: Sequence[int], size: int) -> float:
     terms = -(drawn / size) * np.log(drawn / size)
     values, repeats = np.unique(found, return_counts=True)
     chances = hypergeom.pmf(drawn[:, None], int(found.sum()), values[None, :], size)
-    return float((terms @ chances) @ repeats) + 0.0  # never -0.0
+    return float((terms @ chances) @ repeats)
 
 
 def expected_top_share(counts: Sequence[int], size: int, *, seed: int) -> float:
