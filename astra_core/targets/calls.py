@@ -231,7 +231,7 @@ class Calls:
         self._refuse(self.replies.count_call(self._purse))
         self.tally.calls += 1
         start = time.perf_counter()
-        reply = replace(self._ask(question), seconds=time.perf_counter() - start)
+        reply = replace(self._ask(question).storable(), seconds=time.perf_counter() - start)
         own = {"account": self.account, "budget": self._purse.name}
         self.replies.keep(question.key, reply, **own)
         self._pace.correct(reply.tokens_in + reply.tokens_out - question.tokens)

@@ -26,7 +26,7 @@ from astra_core.files import file_digest, record_digest
 from astra_core.redaction import masked
 from astra_core.target import Outcome, Surroundings
 from astra_core.targets.calls import CallOptions, Calls, Question, about_tokens, call_error
-from astra_core.targets.kept import Kept
+from astra_core.targets.kept import MOST_TOKENS, Kept
 from astra_core.targets.outcomes import CalledTarget, asked_for_each
 from astra_core.targets.wire import said
 
@@ -216,4 +216,4 @@ def _read(line: bytes, body: Mapping[str, Any]) -> Kept:
 
 
 def _count(told: Any, text: str) -> int:
-    return told if type(told) is int and told >= 0 else about_tokens(text)
+    return told if type(told) is int and 0 <= told < MOST_TOKENS else about_tokens(text)

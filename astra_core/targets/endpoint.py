@@ -190,8 +190,6 @@ class Endpoint(CalledTarget):
             raise call_error(
                 kind="timeout", words=f"no answer within {self.options.timeout_s:g} s"
             ) from error
-        except httpx.DecodingError as error:
-            raise call_error(kind="malformed", words="the answer cannot be decompressed") from error
         except httpx.HTTPError as error:
             words = f"{self.options.base_url} cannot be reached or broke off ({_named(error)})"
             raise call_error(kind="down", words=words) from error
@@ -213,7 +211,7 @@ class Endpoint(CalledTarget):
         headers = {"Idempotency-Key": question.key}
         url = f"{options.base_url.rstrip('/')}/{path}"
         with self._connected().stream("POST", url, content=body, headers=headers) as response:
-            for part in response.iter_bytes():
+            for part in response.iter_raw():
                 content += part
                 if len(content) > options.max_reply_bytes:
                     words = f"the answer is longer than {options.max_reply_bytes} bytes"
@@ -221,7 +219,9 @@ class Endpoint(CalledTarget):
                 if time.monotonic() > end:
                     msg = "the answer takes too long"
                     raise httpx.ReadTimeout(msg)
-            return response.status_code, response.headers, bytes(content)
+            encoding = response.headers.get("content-encoding", "")
+            whole = wire.unpacked(bytes(content), encoding, most=options.max_reply_bytes)
+            return response.status_code, response.headers, whole
 
     def _connected(self) -> httpx.Client:
         if self._client is None:

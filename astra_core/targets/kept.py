@@ -10,7 +10,7 @@ import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from astra_core.errors import ConfigurationError
@@ -35,6 +35,8 @@ CREATE TABLE IF NOT EXISTS models (target TEXT PRIMARY KEY, model TEXT NOT NULL)
 _COLUMNS = "text, thinking, finish, tokens_in, tokens_out, seconds, model"
 _AT_ONCE = 500  # SQLite takes at least 999 values in one statement
 _INSERT_MODEL = "INSERT OR IGNORE INTO models VALUES (?, ?)"
+MOST_TOKENS = 1 << 40
+"""A count that says more is no count, and SQLite could not add it up."""
 _WAIT_S = 60.0  # for another process that writes
 
 
@@ -59,6 +61,10 @@ class Kept:
     tokens_out: int = 0
     seconds: float = 0.0
     model: str = ""
+
+    def storable(self) -> "Kept":
+        """The same reply, where half of a character, which no file takes, is a question mark."""
+        return replace(self, text=_whole_text(self.text), thinking=_whole_text(self.thinking))
 
 
 class KeptReplies:
@@ -175,6 +181,10 @@ class KeptReplies:
                     " move it away, or name another folder in the target's option 'replies'"
                 )
                 raise ConfigurationError(msg) from error
+
+
+def _whole_text(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
 
 
 def _open(path: Path) -> sqlite3.Connection:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -12,12 +13,14 @@ from astra_core.conversation import Conversation
 from astra_core.errors.excerpt import excerpt, shortened
 from astra_core.redaction import masked
 from astra_core.targets.calls import CallError, about_tokens, call_error
-from astra_core.targets.kept import Kept
+from astra_core.targets.kept import MOST_TOKENS, Kept
 
 _FINISH = {"length": "length", "max_tokens": "length", "content_filter": "filter"}
 _WAITS = {408, 409, 425, 429}
 # About the key or the name of the model, not about what was said.
 _OF_THE_KEY = {401, 402, 403, 404}
+_WORDS = ("message", "detail", "error")
+_GZIP_OR_ZLIB = 47  # zlib.decompressobj: either, told by its header
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,40}|\d{3}")
 
 
@@ -59,6 +62,8 @@ def refused(status: int, headers: Mapping[str, str], content: bytes) -> CallErro
     if status in _WAITS or status >= 500:
         kind = "rate_limited" if status == 429 else "server"
         return CallError(kind, words, wait_s=_wait_s(headers.get("retry-after", "")))
+    if status == 404:
+        words += "; base_url most often ends in /v1, and model is as the server calls it"
     if 300 <= status < 400:
         words = f"the server answers {status}, and redirects are not followed"
     return CallError("refused", words, is_final=True)
@@ -91,20 +96,39 @@ def read(content: bytes, *, api: str, tags: Sequence[str], prompt: str) -> Kept:
         )
     choice = _choice(answer)
     told = _message(choice) if api == "chat" else choice
-    text = told.get("content") if api == "chat" else told.get("text")
-    text = text if text is not None else told.get("refusal")
-    if not isinstance(text, str):
-        raise call_error(kind="empty", words="the answer has no text")
-    thinking = told.get("reasoning_content") or told.get("reasoning") or ""
-    shown, thought = without_thinking(text, tags)
     finish = _FINISH.get(str(choice.get("finish_reason")), "stop")
+    text, thinking = _told(told, "content" if api == "chat" else "text", finish)
+    shown, thought = without_thinking(text, tags)
     return Kept(
         shown,
-        thought or str(thinking),
+        thought or thinking,
         "filter" if told.get("refusal") else finish,
         *_tokens(answer, prompt, text),
         model=_model(answer),
     )
+
+
+def unpacked(content: bytes, encoding: str, *, most: int) -> bytes:
+    """The body of an answer whose server compresses unasked, never more than it may hold.
+
+    Args:
+        content: As it came.
+        encoding: The header Content-Encoding; empty for none.
+        most: Bytes.
+
+    Raises:
+        CallError: It is no such thing, or holds more.
+    """
+    if encoding.strip().lower() in {"", "identity"}:
+        return content
+    try:
+        found = zlib.decompressobj(wbits=_GZIP_OR_ZLIB).decompress(content, most + 1)
+    except zlib.error as error:
+        raise call_error(kind="malformed", words="the answer cannot be decompressed") from error
+    if len(found) > most:
+        words = f"the answer is longer than {most} bytes"
+        raise call_error(kind="too_large", words=words, is_final=True)
+    return found
 
 
 def without_thinking(text: str, tags: Sequence[str]) -> tuple[str, str]:
@@ -122,6 +146,35 @@ def without_thinking(text: str, tags: Sequence[str]) -> tuple[str, str]:
         return (shown.lstrip("\n"), thought) if found else (text, "")
     thought, _, shown = rest.partition(closed)
     return before + shown.lstrip("\n"), thought
+
+
+def _told(told: Mapping[str, Any], name: str, finish: str) -> tuple[str, str]:
+    """What was said and, where it has a field or a part of its own, the reasoning before it.
+
+    Raises:
+        CallError: Nothing was said, and nothing tells why.
+    """
+    thinking = _joined(told.get("reasoning_content") or told.get("reasoning") or "")
+    content = told.get(name)
+    if isinstance(content, list):
+        parts = [part for part in content if isinstance(part, dict)]
+        thinking = thinking or "".join(_joined(part.get("thinking")) for part in parts)
+        said = [part for part in parts if isinstance(part.get("text"), str)]
+        content = _joined(said) if said or thinking else None
+    content = content if content is not None else told.get("refusal")
+    # Reasoning that was cut off, or a reply that a filter took away: a user sees nothing.
+    content = "" if content is None and (thinking or finish == "filter") else content
+    if not isinstance(content, str):
+        calls = " but calls of tools" if told.get("tool_calls") else ""
+        raise call_error(kind="empty", words=f"the answer has no text{calls}")
+    return content, thinking
+
+
+def _joined(told: Any) -> str:
+    """A text, or the texts of a list of parts."""
+    parts = told if isinstance(told, list) else [told]
+    texts = (part.get("text") if isinstance(part, dict) else part for part in parts)
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -147,7 +200,7 @@ def _tokens(answer: Mapping[str, Any], prompt: str, text: str) -> tuple[int, int
 
     def counted(name: str, of: str) -> int:
         count = usage.get(name)
-        return count if type(count) is int and count >= 0 else about_tokens(of)
+        return count if type(count) is int and 0 <= count < MOST_TOKENS else about_tokens(of)
 
     return counted("prompt_tokens", prompt), counted("completion_tokens", text)
 
@@ -167,7 +220,7 @@ def _reason(content: bytes, *, is_plain: bool = False) -> str:
     error = error.get("error", error) if isinstance(error, dict) else error
     told = error if isinstance(error, dict) else {"message": error}
     codes = [told[name] for name in ("type", "code") if _CODE.fullmatch(str(told.get(name, "")))]
-    words = str(told.get("message") or "")[:400]
+    words = next((each for each in map(told.get, _WORDS) if isinstance(each, str)), "")[:400]
     parts = [*map(str, codes), words if is_plain else masked(words)]
     return f" ({shortened(', '.join(filter(None, parts)), limit=160)})" if any(parts) else ""
 

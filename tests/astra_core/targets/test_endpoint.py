@@ -1,5 +1,7 @@
+import gzip
 import json
 import socket
+import struct
 import time
 
 import pytest
@@ -131,6 +133,17 @@ def _content(content):
     return lambda handler, *_: handler.give(content)
 
 
+def _packed(content):
+    return lambda handler, *_: handler.give(content, Content_Encoding="gzip")
+
+
+def _reset(handler, body, number):
+    """Sends nothing and a reset instead of an end."""
+    handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    handler.connection.close()
+    handler.close_connection = True
+
+
 HOSTILE = {
     "slow": (slow, "timeout", "no answer within 2 s"),
     "429": (_status(429, {"error": "much"}, Retry_After="0"), "rate_limited", "answers 429"),
@@ -146,6 +159,12 @@ HOSTILE = {
     "10 MB": (huge, "too_large", "longer than 1048576 bytes"),
     "wrong key": (_status(401, {"error": {"message": "no key"}}), "refused", "no key"),
     "too long": (_status(400, {"error": {"message": "a long one"}}), "refused", "(a l··· o··)"),
+    "not unpacked": (_packed(b"no gzip"), "malformed", "cannot be decompressed"),
+    "bomb": (_packed(gzip.compress(b"x" * 10_000_000)), "too_large", "longer than 1048576 bytes"),
+    "reset": (_reset, "down", "broke off"),
+    "other letters": (_content(b'{"choices": "\xff"}'), "malformed", "UnicodeDecodeError"),
+    "no page": (_status(404, {"detail": "Not Found"}), "refused", "ends in /v1"),
+    "too much": (_status(413, {"error": "big"}), "refused", "answers 413"),
     "moved": (_status(307, {}, Location="http://127.0.0.1:9/"), "refused", "not followed"),
 }
 
@@ -449,3 +468,35 @@ def test_the_whole_conversation_is_sent_with_its_roles(folder):
 def test_options_that_contradict_each_other_are_one_line(folder, given, message):
     with pytest.raises(ConfigurationError, match=message):
         endpoint("http://127.0.0.1:1", folder, **given)
+
+
+ODD = {
+    "in parts": answer([{"type": "text", "text": "so it is"}]),
+    "half a character": answer("so it is\ud83d"),
+    "no usage": {"choices": [{"message": {"content": "so it is"}}]},
+    "a count beyond reason": answer("so it is", usage={"prompt_tokens": 10**30}),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_an_odd_answer_is_a_reply_and_is_kept(folder, name):
+    with hostile_server(_status(200, ODD[name])) as server:
+        [[said]] = texts(ask(endpoint(server.url, folder), PROBES[:1]))
+        assert [[said]] == texts(ask(endpoint(server.url, folder), PROBES[:1]))
+        assert 1 == len(server.requests)
+
+    assert "so it is" == said.rstrip("?")
+
+
+def test_an_answer_in_chunks_or_packed_is_a_reply(folder):
+    def packed_in_chunks(handler, body, number):
+        handler.send_response(200)
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.send_header("Content-Encoding", "gzip")
+        handler.end_headers()
+        content = gzip.compress(json.dumps(answer("so it is")).encode())
+        for part in (content[:9], content[9:], b""):
+            handler.wfile.write(b"%x\r\n%s\r\n" % (len(part), part))
+
+    with hostile_server(packed_in_chunks) as server:
+        assert [["so it is"]] == texts(ask(endpoint(f"{server.url}/", folder), PROBES[:1]))

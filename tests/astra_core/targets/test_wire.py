@@ -1,3 +1,4 @@
+import gzip
 import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -130,3 +131,63 @@ def test_what_a_server_says_of_the_conversation_is_masked():
 def test_deep_json_is_malformed():
     with pytest.raises(CallError, match="RecursionError"):
         wire.read(b"[" * 100_000, api="chat", tags=(), prompt="")
+
+
+PARTS = [
+    {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+    {"type": "text", "text": "so "},
+    {"type": "text", "text": "it is"},
+]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (chat(PARTS[1:]), ("so it is", "", "stop")),
+        (chat(PARTS), ("so it is", "hm", "stop")),
+        (chat("so", reasoning=[{"text": "hm"}]), ("so", "hm", "stop")),
+        # Cut off within its reasoning, and taken away by a filter: a user sees nothing.
+        (chat(None, "length", reasoning_content="hm"), ("", "hm", "length")),
+        (chat(None, "content_filter"), ("", "", "filter")),
+    ],
+)
+def test_what_is_said_in_parts_or_not_at_all_is_a_reply(answer, said):
+    kept = read(answer)
+
+    assert said == (kept.text, kept.thinking, kept.finish)
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (chat(None), "has no text$"),
+        (chat([]), "has no text$"),
+        (chat([{"type": "image_url"}]), "has no text$"),
+        (chat(None, "tool_calls", tool_calls=[{"id": "1"}]), "no text but calls of tools"),
+    ],
+)
+def test_an_answer_that_says_nothing_is_empty(answer, words):
+    with pytest.raises(CallError, match=words) as caught:
+        read(answer)
+    assert "empty" == caught.value.kind
+
+
+def test_a_count_of_tokens_beyond_reason_is_none():
+    assert 2 == read({**chat("abcdefgh"), "usage": {"completion_tokens": 10**30}}).tokens_out
+
+
+def test_what_is_compressed_unasked_is_read_and_never_grows_beyond_the_limit():
+    packed = gzip.compress(b"x" * 10_000)
+
+    assert b"as it is" == wire.unpacked(b"as it is", "", most=4)
+    assert 10_000 == len(wire.unpacked(packed, "gzip", most=10_000))
+    with pytest.raises(CallError, match="longer than 9999 bytes"):
+        wire.unpacked(packed, "gzip", most=9999)
+    with pytest.raises(CallError, match="cannot be decompressed"):
+        wire.unpacked(b"no", "br", most=9)
+
+
+def test_a_path_that_is_not_there_says_what_may_be_wrong():
+    words = wire.refused(404, {}, b'{"detail": "Not Found"}').words
+
+    assert "404 (Not Found); base_url most often ends in /v1" in words
