@@ -103,6 +103,9 @@ def test_the_loss_is_the_agents_own_by_their_shares(folder):
         accuracies = [row[f"train/{name}/reward_accuracy"] for name in ("opener", "presser")]
         total = sum(a * b for a, b in zip(shares, accuracies, strict=True))
         assert pytest.approx(row["train/reward_accuracy"], rel=1e-5) == total
+        norms = [row[f"train/{name}/grad_norm"] for name in ("opener", "presser")]
+        assert pytest.approx(report.grad_norm) == math.hypot(*norms)
+        assert [report.lr] * 2 == [row[f"train/{name}/lr"] for name in ("opener", "presser")]
 
 
 def test_figures_of_an_agent_are_means_over_its_own_steps():
