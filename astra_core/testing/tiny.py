@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Literal
 
 from astra_core.agents import Agent
@@ -12,7 +11,6 @@ from astra_core.config import (
     GenerationConfiguration,
     SystemConfiguration,
 )
-from astra_core.engine.abilities import copied
 from astra_core.errors import ConfigurationError
 from astra_core.judge import Judge
 from astra_core.models.language_model import LanguageModel
@@ -56,8 +54,8 @@ def tiny_language_model(
         is_trained: True for weights that take a gradient.
     """
     tokenizer = _byte_tokenizer() if vocabulary is None else _word_tokenizer(vocabulary)
-    sizes = {"vocabulary_size": len(tokenizer), "max_positions": max_positions}
-    model = copied(_original(seed, kind, **sizes))
+    with torch_seeded(derive_seed(seed, "tiny language model")):
+        model = _tiny_model(kind, len(tokenizer), max_positions)
     model.requires_grad_(is_trained)
     return LanguageModel(model, tokenizer, separator=separator)
 
@@ -210,13 +208,6 @@ def _byte_tokenizer() -> Any:
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=_END)
-
-
-@lru_cache(maxsize=32)
-def _original(seed: int, kind: str, *, vocabulary_size: int, max_positions: int) -> Any:
-    """Tests build the same models again and again; a copy takes an eighth of the time."""
-    with torch_seeded(derive_seed(seed, "tiny language model")):
-        return _tiny_model(kind, vocabulary_size, max_positions)
 
 
 def _tiny_model(kind: str, vocabulary_size: int, max_positions: int) -> Any:

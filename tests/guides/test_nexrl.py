@@ -231,7 +231,7 @@ def test_a_service_samples_and_learns_in_the_pipeline(pipeline, monkeypatch):
     ("changes", "names"),
     [
         ({"max_grad_norm": 1.0}, "max_grad_norm"),
-        ({"algorithm": "dpo"}, "dpo"),
+        ({"algorithm": "dpo"}, "got DPO"),
         ({"optimizer": "sgd"}, "optimizer"),
     ],
 )
