@@ -6,6 +6,7 @@ stopped.
 
 import argparse
 import faulthandler
+import json
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -37,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "stage": lambda: _run_named(asked.stage, show_trace=asked.traceback),
         "render": lambda: _render(check=asked.check),
         "check": _check,
-        "doctor": lambda: _doctor(is_fixing=asked.fix),
+        "doctor": lambda: _doctor(is_fixing=asked.fix, as_json=asked.json),
         "list": _list,
     }
     chosen = [action for name, action in actions.items() if getattr(asked, name)]
@@ -94,19 +95,24 @@ def _list() -> int:
     return 0
 
 
-def _doctor(*, is_fixing: bool) -> int:
+def _doctor(*, is_fixing: bool, as_json: bool) -> int:
     from tasks.machine.doctor import diagnose, fix_all
 
     # Of the defaults: it has to speak also where params.yaml cannot be read.
     set_environment(Params())
     quiet_libraries()
     findings = diagnose()
+    fixed: list[str] = []
     if is_fixing:
-        for subject in fix_all(findings):
-            say(f"fixed    {subject}")
+        fixed = fix_all(findings)
         findings = diagnose()
-    for finding in findings:
-        say(finding.line())
+    if as_json:
+        say(json.dumps([finding.record(fixed) for finding in findings], indent=2))
+    else:
+        for subject in fixed:
+            say(f"fixed    {subject}")
+        for finding in findings:
+            say(finding.line())
     return failures.EXIT_MISTAKE if any(not finding.ok for finding in findings) else 0
 
 
@@ -120,6 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--list", action="store_true", help="show the stages")
     parser.add_argument("--doctor", action="store_true", help="look over this machine")
     parser.add_argument("--fix", action="store_true", help="with --doctor, fix what it can")
+    parser.add_argument("--json", action="store_true", help="with --doctor, as JSON")
     parser.add_argument("--traceback", action="store_true", help="show stack traces and all output")
     return parser
 

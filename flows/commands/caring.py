@@ -1,5 +1,6 @@
 """``astra gc``: what can be removed, and its removal."""
 
+import json
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ def gc(
     days: Annotated[
         float, typer.Option(min=0.0, help="Keep what was written in the last days.")
     ] = 14.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """List checkpoints in runs/ that no champion, previous or candidate needs; --yes removes."""
     from tasks.machine.console import quiet_libraries, say
@@ -23,6 +25,12 @@ def gc(
 
     quiet_libraries()
     found = leftovers(read_params().registration.model_name, min_days=days)
+    if as_json:
+        if yes:
+            remove(found)
+        folders = [each.record() for each in found]
+        say(json.dumps({"removed": yes, "folders": folders}, indent=2))
+        return
     for each in found:
         say(each.line())
     size = f"{len(found)} folders, {sum(each.num_bytes for each in found) / 2**20:.1f} MiB"

@@ -18,9 +18,12 @@ def check() -> None:
     _run_tasks("--check")
 
 
-def doctor(fix: Annotated[bool, typer.Option("--fix", help="Fix what it can.")] = False) -> None:
+def doctor(
+    fix: Annotated[bool, typer.Option("--fix", help="Fix what it can.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
     """List what would stop a run on this machine."""
-    _run_tasks("--doctor", *(["--fix"] if fix else []))
+    _run_tasks("--doctor", *(["--fix"] if fix else []), *(["--json"] if as_json else []))
 
 
 def render(
@@ -64,9 +67,14 @@ def validate(
 def examples(
     reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
     count: Annotated[int, typer.Option(min=1, max=1_000_000, help="How many turns.")] = 10,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the turns of the last evaluation that scored highest, masked."""
     from tasks.machine.console import say
-    from tasks.reporting.examples import read_examples
+    from tasks.reporting.examples import examples_record, read_examples
 
+    if as_json:
+        found = examples_record(count=count, is_revealed=reveal)
+        say(json.dumps(found, indent=2, ensure_ascii=False))
+        return
     say(read_examples(count=count, is_revealed=reveal))

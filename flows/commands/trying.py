@@ -44,6 +44,7 @@ def tune_lr(
         typer.Option("--target-nats", min=1e-6, help="How far an experience may move a probe."),
     ] = None,
     save: Annotated[bool, typer.Option("--save", help="Write it to params.yaml.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Try learning rates on one experience each and suggest one; writes nothing."""
     from flows.commands.tuning import tune_rate
@@ -55,4 +56,5 @@ def tune_lr(
         count=count,
         target=target,
         is_saved=save,
+        as_json=as_json,
     )

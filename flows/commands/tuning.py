@@ -17,6 +17,7 @@ def tune_rate(
     count: int,
     target: float | None,
     is_saved: bool,
+    as_json: bool = False,
 ) -> None:
     """Tries the rates and prints what came of it; see ``run_rate_range``.
 
@@ -27,6 +28,7 @@ def tune_rate(
         count: Of rates.
         target: Movement that a rate may have, nats per probe.
         is_saved: True writes the suggested rate to params.yaml.
+        as_json: True prints one JSON object.
 
     Raises:
         ConfigurationError: params.yaml, an assignment or the range cannot be used.
@@ -34,7 +36,11 @@ def tune_rate(
     rates = rates_between(lowest, highest, count)
     sys.dont_write_bytecode = True
     params = changed_params(assignments, sections=SECTIONS)
-    found = run_rate_range(params, rates, target=target)
+    found = run_rate_range(params, rates, target=target, as_json=as_json)
+    if as_json:
+        if is_saved and found is not None:
+            change_params([f"training.lr={found:g}"])
+        return
     if not is_saved or found is None:
         say("nothing was changed")
         return

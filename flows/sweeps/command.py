@@ -36,7 +36,7 @@ def sweep(
     from flows.servers.environment import quiet_run
 
     if dry_run:
-        _list_points(settings or [], seeds, sampler, count=count)
+        _list_points(settings or [], seeds, sampler, count=count, as_json=as_json)
         return
     with quiet_run():
         from flows.sweeps.flow import sweep as run_sweep
@@ -49,15 +49,24 @@ def sweep(
         raise typer.Exit(1)
 
 
-def _list_points(settings: list[str], seeds: str, sampler: str, *, count: int) -> None:
+def _list_points(
+    settings: list[str], seeds: str, sampler: str, *, count: int, as_json: bool
+) -> None:
     from flows.sweeps.flow import plan
     from flows.sweeps.running import kept_result
     from tasks.machine.console import say
 
     points = plan(settings, seeds, sampler, count=count, jobs=0).next_points()
-    for point in points:
-        kept = kept_result(point)
-        say(f"{'would run' if kept is None else 'finished':<13}{point.name}")
+    states = ["would run" if kept_result(point) is None else "finished" for point in points]
+    if as_json:
+        listed = [
+            {"name": point.name, "state": state}
+            for point, state in zip(points, states, strict=True)
+        ]
+        say(json.dumps({"points": listed}, indent=2))
+        return
+    for point, state in zip(points, states, strict=True):
+        say(f"{state:<13}{point.name}")
     say(f"{len(points)} points; nothing has run")
 
 

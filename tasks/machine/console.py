@@ -4,7 +4,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from astra_core.errors.arguments import LineParser
 from astra_core.errors.exception_text import masked_trace
 from astra_core.redaction import visible
-from tasks.machine.telling import heartbeat, tell, tell_complaint
+from tasks.machine.heartbeat import Heartbeat, heartbeat
+from tasks.machine.telling import tell, tell_complaint
 
 if TYPE_CHECKING:
     from _typeshed import SupportsWrite
@@ -32,8 +33,8 @@ LOUD_LOGGERS = (
 class Advance(Protocol):
     """Moves a progress bar on."""
 
-    def __call__(self, n: int = 1) -> None:
-        """Says that ``n`` more are done."""
+    def __call__(self, n: int = 1, *, note: str = "") -> None:
+        """Says that ``n`` more are done, and with ``note`` what came of it so far."""
         ...
 
 
@@ -72,9 +73,29 @@ class Parser(LineParser):
         super()._print_message(visible(message), file)
 
 
+def report_place(line: str) -> None:
+    """Shows where a stage is: on standard error where no bar can be drawn, and in a run's logs."""
+    screen = _Screen.error or sys.stderr
+    if not screen.isatty():
+        print(visible(line), file=screen, flush=True)
+    tell(visible(line))
+
+
+@contextmanager
+def at_work(stage: str, *, expected_s: float | None = None) -> Iterator[None]:
+    """In the body, a line at intervals says that the stage is at work, or where its loop is.
+
+    Args:
+        stage: Its name.
+        expected_s: What it took when it last ran.
+    """
+    with heartbeat(stage, show=report_place, expected_s=expected_s):
+        yield
+
+
 @contextmanager
 def progress(description: str, total: int) -> Iterator[Advance]:
-    """Yields ``advance(n=1)``, which moves a bar on a terminal and the heartbeat in a run's logs.
+    """Yields ``advance(n=1, note="")``, which moves a bar on a terminal, else lines at intervals.
 
     There is one at a time: within another's nothing is drawn or told.
     """
@@ -84,11 +105,14 @@ def progress(description: str, total: int) -> Iterator[Advance]:
     _Screen.has_bar = True
     screen = _Screen.error or sys.stderr
     try:
-        with heartbeat(description, total) as beat, _bar(description, total, screen) as draw:
+        with (
+            heartbeat(description, total, show=report_place) as beat,
+            _bar(description, total, screen) as draw,
+        ):
 
-            def advance(n: int = 1) -> None:
-                draw(n)
-                beat.advance(n)
+            def advance(n: int = 1, *, note: str = "") -> None:
+                beat.advance(n, note=note)
+                draw(n, beat)
 
             yield advance
     finally:
@@ -96,21 +120,33 @@ def progress(description: str, total: int) -> Iterator[Advance]:
 
 
 @contextmanager
-def _bar(description: str, total: int, screen: TextIO) -> Iterator[Advance]:
+def _bar(
+    description: str, total: int, screen: TextIO
+) -> Iterator[Callable[[int, Heartbeat], None]]:
     """Yields what moves a bar, or nothing where nobody looks."""
     if not screen.isatty():
-        yield _stand_still
+        yield lambda _, __: None
         return
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[words]}"),
+    )
     # Transient: what stays on the screen is the stage's one line.
-    with Progress(console=Console(file=screen), transient=True) as bar:
-        task = bar.add_task(description, total=total)
-        yield lambda n=1: bar.advance(task, n)
+    with Progress(*columns, console=Console(file=screen), transient=True) as bar:
+        task = bar.add_task(description, total=total, words="")
+
+        def draw(n: int, beat: Heartbeat) -> None:
+            bar.update(task, advance=n, words=beat.words())
+
+        yield draw
 
 
-def _stand_still(n: int = 1) -> None:
+def _stand_still(n: int = 1, *, note: str = "") -> None:
     """Takes the place of a bar where nobody looks."""
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import chdir, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from astra_core.errors import AstraError
 from astra_core.files import write_text
@@ -54,6 +55,11 @@ class Finding:
         if self.ok:
             return f"ok       {self.subject}"
         return f"problem  {self.subject}: {self.problem}; mend it with: {self.mend}"
+
+    def record(self, fixed: Iterable[str] = ()) -> dict[str, Any]:
+        """The same as JSON; ``fixed`` names the subjects of which ``--fix`` has taken care."""
+        told = {"subject": self.subject, "ok": self.ok, "fixed": self.subject in fixed}
+        return told if self.ok else {**told, "problem": self.problem, "mend": self.mend}
 
 
 def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[Finding]:

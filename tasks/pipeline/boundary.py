@@ -20,7 +20,7 @@ from astra_core.errors.exception_text import masked_trace, shown_text
 from astra_core.errors.excerpt import shortened
 from astra_core.executor import shown_by
 from astra_core.training.launch import own_rank, world_size
-from tasks.machine.console import complain, libraries_to, progress, quiet_libraries, say
+from tasks.machine.console import at_work, complain, libraries_to, progress, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.processes import run_together
 from tasks.machine.telling import tell_tail
@@ -28,7 +28,7 @@ from tasks.machine.thread_waits import set_thread_waits
 from tasks.params.checks import check_params
 from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
-from tasks.pipeline.durations import GROWING, note_duration
+from tasks.pipeline.durations import GROWING, expected_seconds, note_duration
 from tasks.pipeline.order import find_stage, outside_inputs, watched_by
 from tasks.pipeline.precision import advise
 from tasks.pipeline.stage import Stage
@@ -63,7 +63,12 @@ def run_stage(
         count = _processes_to_start(stage, params)
         if count > 1:
             return _run_together(name, count, find=find, show_trace=show_trace)
-        with nullcontext() if show_trace else libraries_to(log), shown_by(progress):
+        expected = None if rank else _expected(name, params)
+        with (
+            nullcontext() if show_trace else libraries_to(log),
+            nullcontext() if rank else at_work(name, expected_s=expected),
+            shown_by(progress),
+        ):
             line = stage.run(params).summary()
         if not rank:
             seconds = time.monotonic() - started
@@ -81,12 +86,21 @@ def run_stage(
 
 def _note(name: str, seconds: float, params: Params) -> None:
     """Remembers how long the stage took, for the next run's estimate."""
-    amount = 1.0
-    if name in GROWING:  # the others would load torch for it
-        from tasks.reporting.workload import replies_by_stage
+    note_duration(name, seconds, amount=_amount(name, params))
 
-        amount = replies_by_stage(params)[name]
-    note_duration(name, seconds, amount=amount)
+
+def _expected(name: str, params: Params) -> float | None:
+    """How long the stage is to take, by the last run."""
+    return expected_seconds(name, amount=_amount(name, params))
+
+
+def _amount(name: str, params: Params) -> float:
+    """Of work, in the unit in which the stage's time is remembered."""
+    if name not in GROWING:  # the others would load torch for it
+        return 1.0
+    from tasks.reporting.workload import replies_by_stage
+
+    return replies_by_stage(params)[name]
 
 
 def _tells_first() -> bool:

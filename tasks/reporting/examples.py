@@ -1,7 +1,9 @@
 """The turns that scored highest, for a person: masked, unless they are asked for in clear."""
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from astra_core.errors import DataError
 from astra_core.metrics.categories import CATEGORY, label_of
@@ -11,16 +13,27 @@ from astra_core.rollout import Graph
 EVIDENCE = Path("data/evaluation/attacker.parquet")
 
 
-def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = False) -> str:
-    """A Markdown table of the highest-scored turns, one per distinct probe.
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One turn.
 
-    Args:
-        graphs: Rollouts.
-        count: At most so many.
-        is_revealed: True for the text itself; otherwise words are masked after the first letter.
-
-    Where prompts have a category, a column names it, as reports do.
+    Attributes:
+        score: Of the reply that scored highest.
+        prompt_id: Of the prompt that opened the conversation.
+        category: Of that prompt; None where no prompt has one.
+        probe: As it is shown, masked or not.
+        response: The same of the reply.
     """
+
+    score: float
+    prompt_id: str
+    category: str | None
+    probe: str
+    response: str
+
+
+def examples_of(graphs: Sequence[Graph], *, count: int, is_revealed: bool = False) -> list[Example]:
+    """The turns that scored highest, one per distinct probe; see ``examples_page``."""
     kinds = {graph.prompt.prompt_id: graph.prompt.metadata.get(CATEGORY) for graph in graphs}
     has_kinds = any(kind is not None for kind in kinds.values())
     ranked = sorted(
@@ -35,6 +48,32 @@ def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fa
     distinct = {node.probe_text: (score, name, node) for score, name, node in reversed(ranked)}
     chosen = [entry for entry in ranked if distinct[entry[2].probe_text][2] is entry[2]][:count]
     shown = str if is_revealed else masked
+    return [
+        Example(
+            score=score,
+            prompt_id=name,
+            category=label_of(kinds[name]) if has_kinds else None,
+            probe=shown(node.probe_text),
+            response=shown(
+                node.response_texts[node.response_scores.index(max(node.judged_scores))]
+            ),
+        )
+        for score, name, node in chosen
+    ]
+
+
+def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = False) -> str:
+    """A Markdown table of the highest-scored turns, one per distinct probe.
+
+    Args:
+        graphs: Rollouts.
+        count: At most so many.
+        is_revealed: True for the text itself; otherwise words are masked after the first letter.
+
+    Where prompts have a category, a column names it, as reports do.
+    """
+    kinds = [graph.prompt.metadata.get(CATEGORY) for graph in graphs]
+    has_kinds = any(kind is not None for kind in kinds)
     lines = [
         "# Highest-scored turns",
         "",
@@ -45,16 +84,9 @@ def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fa
         f"| score | prompt |{' category |' if has_kinds else ''} probe | response |",
         f"|---|---|{'---|' if has_kinds else ''}---|---|",
     ]
-    for score, name, node in chosen:
-        best = node.response_scores.index(max(node.judged_scores))
-        kind = [label_of(kinds[name])] if has_kinds else []
-        cells = [
-            f"{score:.2f}",
-            name,
-            *kind,
-            shown(node.probe_text),
-            shown(node.response_texts[best]),
-        ]
+    for each in examples_of(graphs, count=count, is_revealed=is_revealed):
+        kind = [] if each.category is None else [each.category]
+        cells = [f"{each.score:.2f}", each.prompt_id, *kind, each.probe, each.response]
         lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -65,12 +97,28 @@ def read_examples(*, count: int, is_revealed: bool, path: Path = EVIDENCE) -> st
     Raises:
         DataError: There is no evaluation yet.
     """
+    return examples_page(_evaluated(path), count=count, is_revealed=is_revealed)
+
+
+def examples_record(
+    *, count: int, is_revealed: bool, path: Path = EVIDENCE
+) -> list[dict[str, Any]]:
+    """The same turns as JSON.
+
+    Raises:
+        DataError: There is no evaluation yet.
+    """
+    found = examples_of(_evaluated(path), count=count, is_revealed=is_revealed)
+    return [asdict(each) for each in found]
+
+
+def _evaluated(path: Path) -> list[Graph]:
     from tasks.records.rollouts import read_rollouts
 
     if not path.is_file():
         msg = f"{path} must exist, got no such file; 'astra run' makes it"
         raise DataError(msg)
-    return examples_page(read_rollouts(path), count=count, is_revealed=is_revealed)
+    return read_rollouts(path)
 
 
 def _cell(text: str) -> str:

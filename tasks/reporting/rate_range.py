@@ -5,10 +5,11 @@ rate and without a trust region. What it then says on the same prompts with the 
 shows what the movement bought. Nothing is changed.
 """
 
+import json
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -86,7 +87,7 @@ def suggested(outcomes: Sequence[Outcome], target: float) -> float | None:
 
 
 def run_rate_range(
-    params: Params, rates: Sequence[float], *, target: float | None = None
+    params: Params, rates: Sequence[float], *, target: float | None = None, as_json: bool = False
 ) -> float | None:
     """Tries each rate, prints a table and the suggestion, and returns that.
 
@@ -94,6 +95,7 @@ def run_rate_range(
         params: The whole of params.yaml.
         rates: To try.
         target: Movement that a rate may have, nats; None for that of params.yaml, or 4.
+        as_json: True prints one JSON object instead.
 
     Raises:
         ConfigurationError: params.yaml cannot be used.
@@ -104,7 +106,15 @@ def run_rate_range(
     wanted = target or params.training.kl.target_per_experience_nats or TARGET_NATS
     with libraries_to(Path(os.devnull)), TemporaryDirectory() as scratch:
         own = sections_for(TrainingParams, params)
-        return _tried(own, files, Path(scratch), rates=rates, target=wanted)
+        outcomes: list[Outcome] = []
+        for outcome in _tried(own, files, Path(scratch), rates=rates):
+            if not as_json:
+                say(outcome.line() if outcomes else f"{_HEADER}\n{outcome.line()}")
+            outcomes.append(outcome)
+        found = suggested(outcomes[1:], wanted)
+        record = {"target_nats": wanted, "suggested": found, "tried": [*map(asdict, outcomes)]}
+        say(json.dumps(record, indent=2) if as_json else _advice(found, rates, wanted))
+    return found
 
 
 def _tried(
@@ -113,22 +123,16 @@ def _tried(
     scratch: Path,
     *,
     rates: Sequence[float],
-    target: float,
-) -> float | None:
+) -> Iterator[Outcome]:
+    """The outcome of the untrained attacker, then of each rate."""
     prompts = read_prompts(files.valid / "train.parquet")
     untrained = _trainer(params, files, scratch, prompts=prompts, rate=rates[0])
     graphs = untrained.harness.collected(0, None).graphs
-    say(_HEADER)
-    say(_outcome(untrained, 0.0).line())
-    outcomes = []
+    yield _outcome(untrained, 0.0)
     for rate in rates:
         trainer = _trainer(params, files, scratch, prompts=prompts, rate=rate, graphs=graphs)
         trainer.train()
-        outcomes.append(_outcome(trainer, rate))
-        say(outcomes[-1].line())
-    found = suggested(outcomes, target)
-    say(_advice(found, rates, target))
-    return found
+        yield _outcome(trainer, rate)
 
 
 def _advice(found: float | None, rates: Sequence[float], target: float) -> str:

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from tasks.tracking.sinks import Sinks
 
 RUNS = Path("runs")
+SUCCESS, SCORE = "eval/attack_success_rate", "rollout/score"
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +260,7 @@ def _drive(trainer: "Trainer", journal: Journal, log: "Sinks") -> None:
         # Evaluations first: a sink may want its steps in order, and the first is of step 0.
         logged = _log_evaluations(trainer, log, logged)
         log.log_step({**report.row(), **report.timings}, report.step)
-        advance(report.training_step - 1 - done)
+        advance(report.training_step - 1 - done, note=_so_far(trainer, report))
         done = report.training_step - 1
 
     with progress("training", total=total) as advance:
@@ -267,6 +268,14 @@ def _drive(trainer: "Trainer", journal: Journal, log: "Sinks") -> None:
         drive(trainer, hear)
         advance(total - done)
     _log_evaluations(trainer, log, logged)
+
+
+def _so_far(trainer: "Trainer", report: "StepReport") -> str:
+    """What the attacker achieves: its last evaluation, or the scores that it learns from."""
+    points = trainer.progress.evaluations
+    if points and SUCCESS in points[-1].metrics:
+        return f"success {points[-1].metrics[SUCCESS]:.0%}"
+    return f"score {report.metrics[SCORE]:.2f}" if SCORE in report.metrics else ""
 
 
 def _log_evaluations(trainer: "Trainer", log: "Sinks", logged: int) -> int:

@@ -9,6 +9,7 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tasks.tracking.registered import aliases_in
 from tasks.tracking.runs import RUN_KEY_TAG
@@ -36,6 +37,11 @@ class Leftover:
     def line(self) -> str:
         """For a person."""
         return f"{self.path.as_posix():<24}{self.num_bytes / 2**20:9.1f} MiB, {self.days:.0f} days"
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        days = round(self.days, 2)
+        return {"path": self.path.as_posix(), "num_bytes": self.num_bytes, "days": days}
 
 
 def leftovers(model_name: str, *, min_days: float, runs: Path = RUNS) -> list[Leftover]:

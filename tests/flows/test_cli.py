@@ -4,8 +4,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 
-from flows.cli import project_folder, run_command
+from flows.cli import app, project_folder, run_command
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,6 +81,34 @@ def test_a_mistake_is_one_line_and_status_2(restored, project, capfd, arguments,
 
     assert 2 == status
     assert [f"error: {message}"] == [line[: len(message) + 7] for line in told]
+
+
+# What acts and has nothing to list; each says what it did in lines.
+ACTS = {
+    "check",
+    "deploy",
+    "init",
+    "promote",
+    "reevaluate",
+    "render",
+    "resume",
+    "rollback",
+    "serve",
+    "serve-jobs",
+    "ui",
+    "worker",
+}
+
+
+def test_every_command_that_lists_can_do_so_in_json():
+    commands = typer.main.get_command(app).commands
+    listing = {
+        name
+        for name, command in commands.items()
+        if any("--json" in option.opts for option in command.params)
+    }
+
+    assert set(commands) - ACTS == listing
 
 
 def test_outside_of_a_project_the_way_in_is_named(restored, tmp_path, monkeypatch, capfd):

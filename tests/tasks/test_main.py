@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 import signal
@@ -63,6 +64,10 @@ def test_the_doctor_exits_with_a_problem(run_main, capfd):
     # An empty folder has no lock file, so there is something to mend.
     assert 2 == run_main(["--doctor"])
     assert "problem  requirements.lock: must exist" in capfd.readouterr().out
+    assert 2 == run_main(["--doctor", "--json"])
+    found = {each["subject"]: each for each in json.loads(capfd.readouterr().out)}
+    assert "git restore requirements.lock" == found["requirements.lock"]["mend"]
+    assert found["git"]["ok"]
 
 
 def test_the_module_is_a_command(tmp_path):

@@ -1,3 +1,4 @@
+import json
 import os
 import shutil
 from pathlib import Path
@@ -16,6 +17,9 @@ def test_nothing_is_removed_without_yes(restored, tmp_path, monkeypatch, capsys)
 
     assert 0 == run_command(["gc"])
     assert "would remove 1 folders" in capsys.readouterr().out
+    assert 0 == run_command(["gc", "--json"])
+    (folder,) = json.loads(capsys.readouterr().out)["folders"]
+    assert "runs/0123456789abcdef" == folder["path"]
     assert 0 == run_command(["gc", "--yes"])
     assert [] == list(Path("runs").iterdir())
     assert not Path("mlflow.db").exists()

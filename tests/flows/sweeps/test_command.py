@@ -1,3 +1,4 @@
+import json
 import shutil
 from pathlib import Path
 
@@ -31,7 +32,12 @@ def test_a_dry_run_lists_the_points_and_runs_none(project, capsys):
         "would run    training.lr=2e-4 seed=0",
         "2 points; nothing has run",
     ] == lines
-    assert before == sorted(path for path in project.rglob("*") if ".astra" not in path.parts)
+    assert before == sorted(
+        path for path in project.rglob("*") if not {".astra", ".prefect"} & {*path.parts}
+    )
+    assert 0 == run_command(["sweep", "--set", "training.lr=1e-4,2e-4", "--dry-run", "--json"])
+    states = [point["state"] for point in json.loads(capsys.readouterr().out)["points"]]
+    assert ["finished", "would run"] == states
 
 
 def test_a_mistake_is_one_line(project, capsys):

@@ -34,9 +34,11 @@ def test_progress_draws_on_a_terminal(monkeypatch):
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     with progress("training", 2) as advance:
-        advance(2)
+        advance(1)
+        advance(1, note="success 62%")
 
     assert "training" in terminal.getvalue()
+    assert "success 62%, about 0 s left" in terminal.getvalue()
     assert "100%" in terminal.getvalue()
 
 

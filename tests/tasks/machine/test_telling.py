@@ -1,17 +1,14 @@
 import json
-import time
 
 import pytest
 
-from tasks.machine.console import complain, progress, say
+from tasks.machine.console import complain, say
 from tasks.machine.telling import (
     ERROR,
     INFO,
     MAX_TAIL,
     VARIABLE,
     WARNING,
-    Heartbeat,
-    heartbeat,
     tell,
     tell_crash,
     tell_tail,
@@ -45,8 +42,6 @@ def test_without_a_follower_nothing_is_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(VARIABLE, raising=False)
     tell("nobody hears")
-    with heartbeat("training", 3, every_s=0.0):
-        time.sleep(0.01)
 
     assert [] == list(tmp_path.iterdir())
 
@@ -72,39 +67,3 @@ def test_of_a_crash_only_places_are_told(told, tmp_path):
     tell_crash(tmp_path / "none.log")
 
     assert [[ERROR, 'Fatal Python error: Aborted\n  File "x.py", line 1 in f']] == told()
-
-
-def test_a_heartbeat_tells_where_the_loop_is(told):
-    with heartbeat("training", 8, every_s=0.01) as beat:
-        beat.advance(2)
-        while not any("2 of 8 (25%)" in text for _, text in told_so_far(told)):
-            time.sleep(0.01)
-
-    assert {INFO} == {level for level, _ in told()}
-
-
-def told_so_far(told):
-    try:
-        return told()
-    except FileNotFoundError:
-        return []
-
-
-def test_what_a_resumed_loop_found_done_took_no_time():
-    beat = Heartbeat("training", 10)
-    beat.advance(4)
-
-    assert "left" not in beat.line()
-    time.sleep(0.01)
-    beat.advance(3)
-    assert beat.line().startswith("training     7 of 10 (70%) after 0 s, about 0 s left")
-
-
-def test_progress_beats_where_nobody_looks_but_somebody_follows(told, monkeypatch):
-    monkeypatch.setattr("tasks.machine.telling.EVERY_S", 0.01)
-    with progress("validating", 4) as advance:
-        advance(1)
-        while not any("1 of 4" in text for _, text in told_so_far(told)):
-            time.sleep(0.01)
-
-    assert told()

@@ -7,7 +7,7 @@ from astra_core.redaction import masked
 from astra_core.rollout import Prompt
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
 from tasks.records.rollouts import write_rollouts
-from tasks.reporting.examples import examples_page, read_examples
+from tasks.reporting.examples import examples_page, examples_record, read_examples
 
 ONE, OTHER = tiny_prompts(2)
 
@@ -116,6 +116,20 @@ def test_the_page_is_read_from_the_last_evaluation(tmp_path):
     for is_revealed in (False, True):
         expected = examples_page(graphs, count=1, is_revealed=is_revealed)
         assert expected == read_examples(count=1, is_revealed=is_revealed, path=path)
+
+
+def test_the_same_turns_are_json(tmp_path):
+    path = tmp_path / "attacker.parquet"
+    write_rollouts([tiny_graph(turn(0.9, "high"), turn(0.1, "low"), prompt=ONE)], path)
+    (found,) = examples_record(count=1, is_revealed=False, path=path)
+
+    assert {
+        "score": 0.9,
+        "prompt_id": ONE.prompt_id,
+        "category": None,
+        "probe": masked("high"),
+        "response": masked("so kind"),
+    } == found
 
 
 def test_without_an_evaluation_the_page_says_what_makes_one(tmp_path):

@@ -1,7 +1,9 @@
 import csv
+import io
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -23,6 +25,11 @@ from tasks.stages import rollouts, training
 HERE = Path(__file__).parents[1]
 
 
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
 def run(module, function, params=PARAMS):
     return stage_of(getattr(module, function)).run(params)
 
@@ -35,11 +42,22 @@ def world(tmp_path_factory):
         patch.chdir(folder)
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
         write_world(folder)
+        screen = Terminal()
+        patch.setattr(sys, "stderr", screen)
+        patch.setenv("TERM", "xterm")
         reports = [
             run(rollouts, "collect_rollouts"),
             run(training, "train_attacker"),
         ]
+    (folder / "screen.txt").write_text(screen.getvalue(), "utf-8")
     return folder, reports
+
+
+def test_the_bar_shows_success_so_far(world):
+    folder, _ = world
+    shown = (folder / "screen.txt").read_text("utf-8")
+
+    assert re.search(r"training.*success \d+%, about \d+ s left", shown)
 
 
 def test_every_stage_says_what_it_did_in_one_line(world):

@@ -1,0 +1,115 @@
+"""Where a stage is: a line at intervals for who sees no bar, and how long it will still take."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+EVERY_S = 20.0
+# What the last run's pace weighs beside this run's, as a share of the whole loop.
+_PRIOR = 0.1
+
+Show = Callable[[str], None]
+
+
+class Heartbeat:
+    """How far a stage or a loop of it is.
+
+    Args:
+        description: Of the stage or the loop.
+        total: Rounds until a loop is done; 0 for what has none.
+        expected_s: What the whole took when it last ran, in proportion to its work.
+    """
+
+    def __init__(
+        self, description: str, total: int = 0, *, expected_s: float | None = None
+    ) -> None:
+        self.description, self.expected_s = description, expected_s
+        self._total, self._note = total, ""
+        self._first: int | None = None
+        self._done, self._started = 0, time.monotonic()
+
+    def advance(self, n: int = 1, *, note: str = "") -> None:
+        """Says that ``n`` more are done, and with ``note`` what came of it so far."""
+        self._done += n
+        self._note = note or self._note
+        if self._first is None:
+            # A resumed loop begins with what it finds done, which took no time.
+            self._first, self._started = self._done, time.monotonic()
+
+    def seconds_left(self) -> float | None:
+        """Until it is done; None while nobody knows.
+
+        A round takes what rounds have taken in this run, together with a tenth of a loop at the
+        pace of the last run: so there is an estimate before the first round, and a machine that is
+        faster or slower today is noticed within a few.
+        """
+        spent = time.monotonic() - self._started
+        if self._total <= 0:
+            return None if self.expected_s is None else max(self.expected_s - spent, 0.0)
+        own = float(self._done - (self._first or 0))
+        if self.expected_s is not None:
+            spent += _PRIOR * self.expected_s
+            own += _PRIOR * self._total
+        return spent / own * max(self._total - self._done, 0) if own > 0.0 else None
+
+    def words(self) -> str:
+        """``success 62%, about 150 s left``: what stands beside a bar."""
+        left = self.seconds_left()
+        known = [] if left is None else [f"about {left:.0f} s left"]
+        return ", ".join([*([self._note] if self._note else []), *known])
+
+    def line(self) -> str:
+        """``training     12 of 40 (30%) after 65 s, success 62%, about 150 s left``."""
+        spent = time.monotonic() - self._started
+        begun = f"{self.description:<13}at work for {spent:.0f} s"
+        if self._total > 0:
+            share = f"{self._done} of {self._total} ({self._done / self._total:.0%})"
+            begun = f"{self.description:<13}{share} after {spent:.0f} s"
+        words = self.words()
+        return f"{begun}, {words}" if words else begun
+
+
+# Those of a stage and of a loop in it: the last is where the work is.
+_open: list[Heartbeat] = []
+
+
+@contextmanager
+def heartbeat(
+    description: str,
+    total: int = 0,
+    *,
+    show: Show,
+    expected_s: float | None = None,
+    every_s: float | None = None,
+) -> Iterator[Heartbeat]:
+    """Yields a heartbeat whose line is shown at intervals; a loop's takes the place of its stage's.
+
+    Args:
+        description: Of the stage or the loop. A loop that is named as its stage takes as long.
+        total: Rounds of a loop.
+        show: Takes the line.
+        expected_s: What the whole took when it last ran.
+        every_s: Between two lines, seconds.
+    """
+    around = _open[-1] if _open else None
+    if expected_s is None and around is not None and around.description == description:
+        expected_s = around.expected_s
+    beat, over = Heartbeat(description, total, expected_s=expected_s), threading.Event()
+    pause_s = EVERY_S if every_s is None else every_s
+
+    def beat_on() -> None:
+        while not over.wait(pause_s):
+            show(_open[-1].line())
+
+    _open.append(beat)
+    thread = threading.Thread(target=beat_on, name="heartbeat", daemon=True)
+    if around is None:
+        thread.start()
+    try:
+        yield beat
+    finally:
+        over.set()
+        if around is None:
+            thread.join()
+        _open.remove(beat)

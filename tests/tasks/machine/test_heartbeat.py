@@ -1,0 +1,94 @@
+import time
+
+import pytest
+
+from tasks.machine import heartbeat as module
+from tasks.machine.console import at_work, progress
+from tasks.machine.heartbeat import Heartbeat, heartbeat
+from tasks.machine.telling import VARIABLE
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """Lines come at once."""
+    monkeypatch.setattr(module, "EVERY_S", 0.01)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that stands until it is set."""
+    now = [100.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    return now
+
+
+def until(heard, words):
+    while not any(words in line for line in heard):
+        time.sleep(0.005)
+
+
+def test_a_heartbeat_shows_where_the_loop_is():
+    heard = []
+    with heartbeat("training", 8, show=heard.append, every_s=0.005) as beat:
+        beat.advance(2, note="success 25%")
+        until(heard, "2 of 8 (25%) after 0 s, success 25%")
+
+
+def test_a_loop_takes_the_place_of_its_stage():
+    heard = []
+    with heartbeat("evaluation", show=heard.append, every_s=0.005, expected_s=9.0):
+        until(heard, "evaluation   at work for 0 s, about 9 s left")
+        with heartbeat("attacker", 4, show=print) as beat:
+            beat.advance(1)
+            until(heard, "attacker     1 of 4 (25%) after 0 s")
+        heard.clear()
+        until(heard, "evaluation   at work")
+
+
+def test_what_a_resumed_loop_found_done_took_no_time(clock):
+    beat = Heartbeat("training", 10)
+    beat.advance(4)
+    assert "left" not in beat.line()
+    clock[0] += 6.0
+    beat.advance(3)
+
+    assert "training     7 of 10 (70%) after 6 s, about 6 s left" == beat.line()
+
+
+def test_the_last_run_tells_how_long_before_the_first_round(clock):
+    beat = Heartbeat("training", 10, expected_s=50.0)
+    beat.advance(0)
+
+    assert 50.0 == pytest.approx(beat.seconds_left())
+
+
+def test_an_estimate_follows_the_pace_of_today(clock):
+    """Twice as slow as last time: 5 s a round then, 10 s now, one round weighs as last time."""
+    beat = Heartbeat("training", 10, expected_s=50.0)
+    beat.advance(0)
+    clock[0] += 50.0
+    beat.advance(5)
+
+    assert (50.0 + 5.0) / (5 + 1) * 5 == pytest.approx(beat.seconds_left())
+
+
+def test_a_loop_named_as_its_stage_takes_as_long(clock):
+    with (
+        heartbeat("training", show=print, expected_s=40.0),
+        heartbeat("training", 4, show=print) as same,
+        heartbeat("other", 4, show=print) as other,
+    ):
+        assert (40.0, None) == (same.expected_s, other.expected_s)
+
+
+@pytest.mark.usefixtures("often")
+def test_lines_come_where_no_bar_is_drawn_and_in_the_logs_of_a_run(capfd, monkeypatch, tmp_path):
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "told"))
+    with at_work("training"), progress("training", 4) as advance:
+        advance(1, note="success 30%")
+        time.sleep(0.1)
+    told = capfd.readouterr()
+
+    assert "" == told.out
+    assert "training     1 of 4 (25%) after 0 s, success 30%" in told.err
+    assert "1 of 4 (25%)" in (tmp_path / "told").read_text()
