@@ -33,7 +33,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.evaluator import Evaluator
 from astra_core.models.folders import model_folder
 from astra_core.registry import read_options, resolve
-from astra_core.rollout import Prompt
+from astra_core.rollout import Prompt, prompts_of
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.evaluation_scheme import check_schedule
 from astra_core.training.trainer import Trainer
@@ -107,7 +107,7 @@ def hf_trainer(
     _check_needs(config, around)
     check_schedule(config)
     evaluator = None if config.evaluate == "none" else _evaluator(around, dev_prompts)
-    openers, first = _prompts(prompts), model_folder(attacker)
+    openers, first = prompts_of(prompts), model_folder(attacker)
     system = load_system(
         around.system,
         ModelFolders(attacker=first, target=model_folder(target), reference=first),
@@ -126,7 +126,7 @@ def hf_trainer(
 
 
 def _evaluator(around: Assembly, dev_prompts: Sequence[str | Prompt]) -> Evaluator:
-    examined = _prompts(dev_prompts)[: around.evaluation.num_training_prompts]
+    examined = prompts_of(dev_prompts)[: around.evaluation.num_training_prompts]
     return build_evaluator(around.evaluation, around.reward, prompts=examined, seed=around.seed)
 
 
@@ -158,8 +158,10 @@ def _in_our_words(
         msg = f"hf_trainer must get one folder, or ckpt_dir, for its checkpoints, got {got}"
         raise ConfigurationError(msg)
     if "eval_every" in theirs:
-        changed = {**config.model_dump(mode="json"), "eval_every": theirs["eval_every"]}
-        config = type(config).read(changed, where="training")
+        # A configuration derived from ours may be built by a constructor of its own.
+        only = {"eval_every": theirs["eval_every"]}
+        TrainingConfiguration.read(only, where="training")
+        config = config.model_copy(update=only)
     return config, Path(folder or theirs["ckpt_dir"])
 
 
@@ -172,10 +174,3 @@ def _check_needs(config: TrainingConfiguration, around: Assembly) -> None:
     algorithm = resolve("algorithm", config.algorithm.name)
     options = read_options("algorithm", config.algorithm)
     algorithm.check_needs(options, read_options("sampler", sampler), gives=given)
-
-
-def _prompts(given: Sequence[str | Prompt]) -> tuple[Prompt, ...]:
-    if isinstance(given, str):
-        msg = f"prompts must be a list, got one text of {len(given)} characters; put it into [...]"
-        raise ConfigurationError(msg)
-    return tuple(own if isinstance(own, Prompt) else Prompt.of(own) for own in given)

@@ -122,6 +122,17 @@ BASES: Mapping[str, str] = MappingProxyType(
         "executor": "astra_core.executor:Executor",
     }
 )
+# Other libraries' words, in lower case, and what they are here.
+_KINDS = ["constant", "linear", "cosine", "cosine_with_restarts", "polynomial", "inverse_sqrt"]
+_WORDS: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {
+        "schedule": {
+            "reducelronplateau": "plateau",
+            "reduce_lr_on_plateau": "plateau",
+            **{kind: f"{{name: transformers, options: {{kind: {kind}}}}}" for kind in _KINDS},
+        }
+    }
+)
 # Declared on the class, and asked for before anything is built.
 _DECLARED = {"sampler": "gives", "algorithm": "needs", "reward": "needs", "term": "needs"}
 
@@ -161,7 +172,7 @@ def _check_name(kind: str, name: str) -> None:
         note_plugin(name)
     else:
         table = BUILT_INS[kind]
-        near = nearest(name, table)
+        near = _WORDS.get(kind, {}).get(name.lower()) or nearest(name, table)
         hint = f" Did you mean '{near}'?" if near else ""
         msg = (
             f"unknown {kind} '{name}'; built-ins are {sorted(table)}, "

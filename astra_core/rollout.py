@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
+from astra_core.errors import ConfigurationError
 from astra_core.metadata import Metadata, Scalar
 
 Path = tuple[int, ...]
@@ -40,6 +41,18 @@ class Prompt:
         """The prompt with this text, under the id that the pipeline gives it."""
         digest = hashlib.sha256(text.encode()).hexdigest()
         return cls(digest[:16], text, Metadata(metadata))
+
+
+def prompts_of(given: Sequence[Prompt | str]) -> tuple[Prompt, ...]:
+    """Prompts, of which a text may stand for the one that it is of.
+
+    Raises:
+        ConfigurationError: It is one text rather than a list.
+    """
+    if isinstance(given, str):
+        msg = f"prompts must be a list, got one text of {len(given)} characters; put it into [...]"
+        raise ConfigurationError(msg)
+    return tuple(own if isinstance(own, Prompt) else Prompt.of(own) for own in given)
 
 
 @dataclass(frozen=True, slots=True)

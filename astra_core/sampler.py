@@ -10,7 +10,7 @@ from astra_core.config import Section
 from astra_core.errors import DataError, RolloutError
 from astra_core.extensions.calls import plugin_call, refuse
 from astra_core.reward import Reward, require_graphs
-from astra_core.rollout import Graph, Prompt, runs_of
+from astra_core.rollout import Graph, Prompt, prompts_of, runs_of
 from astra_core.seeding import derive_key, generator
 from astra_core.system import System
 
@@ -37,14 +37,14 @@ class Sampler(ABC):
         options: Section,
         *,
         system: System,
-        prompts: Sequence[Prompt],
+        prompts: Sequence[Prompt | str],
         reward: Reward,
         seed: int,
         max_failed_fraction: float = 0.05,
     ) -> None:
         self.options = options
         self.system = system
-        self.prompts = tuple(prompts)
+        self.prompts = prompts_of(prompts)
         self.reward = reward
         self.seed = seed
         self.max_failed_fraction = max_failed_fraction

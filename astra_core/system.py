@@ -61,9 +61,9 @@ class System:
         cls,
         config: SystemConfiguration,
         *,
-        attacker: Path,
-        target: Path | None,
-        reference: Path,
+        attacker: Path | str,
+        target: Path | str | None,
+        reference: Path | str,
         is_trained: bool = False,
         device: torch.device | str = "cpu",
         machine: Machine | None = None,
@@ -83,6 +83,8 @@ class System:
             ConfigurationError: A folder cannot be loaded, or attacker and reference differ in
                 tokenizer.
         """
+        attacker, reference = Path(attacker), Path(reference)
+        target = None if target is None else Path(target)
         scorer: Scorer | Judge = cached(build("scorer", config.scorer), config.score_cache_size)
         load = partial(
             LanguageModel.load, separator=config.separator, device=device, machine=machine
@@ -160,6 +162,11 @@ class System:
     def learners(self) -> dict[str, LanguageModel]:
         """Every attacker's model once, by the name of its agent; the first has an empty name."""
         return separate_models(self.agents) or {"": self.attacker}
+
+    def parameters(self) -> Iterator[torch.nn.Parameter]:
+        """The weights that learn, each once, for an optimiser or a norm of one's own."""
+        every = (p for model in self.learners().values() for p in model.model.parameters())
+        return iter({id(p): p for p in every if p.requires_grad}.values())
 
     def player(self, turn: int) -> Agent:
         """The agent that plays a turn, counted from 0; the last role plays all further ones."""

@@ -17,7 +17,7 @@ from tasks.machine.console import Parser, complain, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.parents import end_with_dvc
 from tasks.machine.privacy import keep_private
-from tasks.params.checks import check_params
+from tasks.params.checks import check_params, tell_idle
 from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
 from tasks.pipeline.boundary import complain_of, run_stage
@@ -72,6 +72,7 @@ def _check() -> int:
     quiet_libraries()
     check_params(params)
     advise(params)
+    tell_idle(params)
     say("params.yaml is usable")
     return 0
 

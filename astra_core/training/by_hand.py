@@ -133,6 +133,9 @@ class HandLoop:
         # A schedule that the loop made for itself has the last word.
         if all(learner.is_as_scheduled for learner in self._updates.learners):
             self._updates.move_schedule()
+        for learner in self._updates.learners:
+            if not learner.is_as_scheduled:
+                learner.require_no_schedule()
         self._counted = self._progress().training_step = begun + 1
 
     def _require_count(self, count: int | None) -> None:

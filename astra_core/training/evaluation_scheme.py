@@ -50,6 +50,17 @@ class EvaluationScheme:
         return self.config.keep == "best" and self.has_last
 
 
+def idle_rule(config: TrainingConfiguration) -> str:
+    """A line about patience that can never end a run; empty where it can, or is not asked for."""
+    patience = config.early_stopping.patience
+    if patience is None or config.evaluate == "every":
+        return ""
+    return (
+        f"training.early_stopping.patience of {patience} ends nothing where training.evaluate is "
+        f"'{config.evaluate}', which evaluates nothing on the way; 'every' does"
+    )
+
+
 def check_schedule(
     config: TrainingConfiguration, *, is_evaluated: bool = True, trainer: type[Any] | None = None
 ) -> None:

@@ -69,6 +69,7 @@ class Learner:
         self.lr_factor = 1.0
         self._scheduled: list[Any] = []
         self._own_rates = self._rates()
+        self._has_moved = False
         self.optimizer.register_step_pre_hook(self._scale)
         self.optimizer.register_step_post_hook(self._restore)
 
@@ -110,9 +111,25 @@ class Learner:
 
     def move_schedule(self) -> None:
         """Sets the rate of the next training step."""
+        before = self._rates()
         with plugin_call("schedule", self.schedule_name, "step"):
             self._mover.move(self.schedule)
         self._own_rates = self._rates()
+        self._has_moved |= before != self._own_rates
+
+    def require_no_schedule(self) -> None:
+        """Returns if the schedule has left the rates alone, which another one moves.
+
+        Raises:
+            ConfigurationError: It has moved them.
+        """
+        if self._has_moved:
+            msg = (
+                f"the learning rate must have one schedule, got training.schedule "
+                f"'{self.schedule_name}' with warmup_steps {self._config.warmup_steps} beside one "
+                "of the loop's own; leave one out"
+            )
+            raise ConfigurationError(msg)
 
     @property
     def is_as_scheduled(self) -> bool:

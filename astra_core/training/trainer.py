@@ -6,6 +6,7 @@ weight, so the result does not depend on the size and order of micro-batches or 
 window. A window never spans two policies.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +35,7 @@ from astra_core.training.distributed import World
 from astra_core.training.evaluation_scheme import (
     EvaluationScheme,
     check_schedule,
+    idle_rule,
     require_same_score,
 )
 from astra_core.training.harness import Experience, Harness
@@ -59,6 +61,8 @@ from astra_core.training.trial import Trial, tried
 from astra_core.training.update import Update, Updates, learning_plan, refuse_many_nonfinite
 
 __all__ = ["EvaluationPoint", "Progress", "StepReport", "Trainer"]
+
+_LOG = logging.getLogger(__name__)
 
 
 class Trainer:
@@ -112,6 +116,8 @@ class Trainer:
         self.sampler = sampler
         self.algorithm = algorithm
         self.scheme = EvaluationScheme(config)
+        if (idle := idle_rule(config)) and self.world.is_first:
+            _LOG.warning(idle)
         self.evaluator = None if config.evaluate == "none" else evaluator
         self.store = store
         self.progress = Progress()
@@ -165,6 +171,15 @@ class Trainer:
     def optimizer(self) -> torch.optim.Optimizer:
         """The optimiser that ``training.optimizer`` names, whose state is in the checkpoints."""
         return self.updates.optimizer
+
+    @optimizer.setter
+    def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        msg = (
+            f"{type(self).__name__}.optimizer must be built by the Trainer, got a "
+            f"{type(optimizer).__name__}; name it in training.optimizer, its class if it is no "
+            "built-in"
+        )
+        raise ConfigurationError(msg)
 
     @property
     def plan(self) -> Plan:

@@ -8,6 +8,7 @@ from astra_core.config import MachineConfiguration, Section, TrainingConfigurati
 from astra_core.errors import ConfigurationError
 from astra_core.registry import read_options, resolve
 from astra_core.scorers.of_probes import text_scorer_choice
+from tasks.machine.console import complain
 from tasks.params.builtin_limits import check_builtin
 from tasks.params.inputs import check_inputs
 from tasks.params.schema import (
@@ -48,6 +49,14 @@ def check_params(params: Params) -> None:
     _check_needs(params, options)
     _check_signals(params)
     _check_agents(params)
+
+
+def tell_idle(params: Params) -> None:
+    """One line on standard error about a rule that could end no training as it is evaluated."""
+    from astra_core.training.evaluation_scheme import idle_rule
+
+    if line := idle_rule(params.training):
+        complain(f"warning: {line}")
 
 
 def _check_executor(params: Params) -> None:

@@ -25,7 +25,7 @@ from tasks.machine.environment import set_environment
 from tasks.machine.processes import run_together
 from tasks.machine.telling import tell_tail
 from tasks.machine.thread_waits import set_thread_waits
-from tasks.params.checks import check_params
+from tasks.params.checks import check_params, tell_idle
 from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
 from tasks.pipeline.durations import GROWING, expected_seconds, note_duration
@@ -150,6 +150,8 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
     check_params(params)
     if "system" in stage.params:
         advise(params)
+    if stage.name == "training":
+        tell_idle(params)
     if "DVC_STAGE" in os.environ:
         # DVC watches what dvc.yaml names: a file that only params.yaml names would go stale unseen.
         watched = watched_by(stage.name)

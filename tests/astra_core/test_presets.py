@@ -192,6 +192,25 @@ def test_the_words_of_astra_rl_mean_ours(folders):
     assert folders / "checkpoints" == trainer.store.folder
 
 
+class OwnConfig(TrainingConfiguration):
+    """As the guide writes one: numbers of its own, given where it is built."""
+
+    mine: int = 1
+
+    def __init__(self):
+        super().__init__(lr=1e-4, optimizer="sgd")
+
+
+def test_a_configuration_may_have_a_constructor_of_its_own(folders):
+    names = (folders / "attacker", folders / "target", TEXTS)
+    theirs = {"ckpt_dir": folders / "checkpoints", "eval_every": 7}
+    config = hf_trainer(
+        *names, dev_prompts=TEXTS[:2], config=OwnConfig(), assembly=SMALL, **theirs
+    ).config
+
+    assert (7, 1e-4, "sgd", 1) == (config.eval_every, config.lr, config.optimizer.name, config.mine)
+
+
 @pytest.mark.parametrize(
     ("theirs", "words"),
     [

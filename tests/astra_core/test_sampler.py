@@ -5,7 +5,7 @@ import pytest
 
 from astra_core.errors import DataError
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.rollout import runs_of
+from astra_core.rollout import Prompt, runs_of
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_prompts, tiny_system
 
@@ -46,6 +46,18 @@ def test_passes_over_the_prompts_differ_in_order():
     own = sampler(7)
 
     assert own.episodes(0, 7) != own.episodes(1, 7)
+
+
+def test_a_text_stands_for_the_prompt_that_it_is_of():
+    own = TreeSampler(
+        TreeSampler.Options(),
+        system=SYSTEM,
+        prompts=["why now"],
+        reward=AdversarialReward(AdversarialReward.Options()),
+        seed=0,
+    )
+
+    assert (Prompt.of("why now"),) == own.prompts
 
 
 def test_episodes_need_a_prompt():

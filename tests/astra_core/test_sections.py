@@ -1,8 +1,10 @@
+from pathlib import Path
+
 import pytest
 
 from astra_core.config import Section as Published
 from astra_core.errors import ConfigurationError
-from astra_core.sections import Choice, Section
+from astra_core.sections import Choice, Count, Positive, Section
 
 
 def test_a_section_is_strict_frozen_and_knows_its_keys():
@@ -17,3 +19,49 @@ def test_a_section_is_strict_frozen_and_knows_its_keys():
 
 def test_the_configuration_publishes_it():
     assert Published is Section
+
+
+class Parent(Section):
+    rate: Positive = 3e-3
+    steps: tuple[Count, ...] = ()
+    place: Path | None = None
+    plugin: Choice = Choice(name="adamw")
+
+
+class Child(Parent):
+    rate = 1e-5
+    plugin: str = "sgd"
+
+
+def test_a_derived_section_says_only_what_it_changes():
+    assert (1e-5, Choice(name="sgd")) == (Child().rate, Child().plugin)
+    assert 1e-5 == Child.read({}, where="child").rate
+    with pytest.raises(ConfigurationError, match=r"^Child\.rate: .* greater than 0, got -1"):
+        Child(rate=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"rate": True}, "Parent.rate: input should be a valid number, got True; see params.yaml"),
+        ({"rat": 1.0}, "Parent.rat is not a known key; Did you mean 'rate'?"),
+        ({"plugin": {"options": {}}}, "Parent.plugin.name must be given; see params.yaml"),
+    ],
+)
+def test_a_mistake_in_a_script_is_one_line(values, line):
+    with pytest.raises(ConfigurationError) as caught:
+        Parent(**values)
+
+    assert line == str(caught.value)
+
+
+def test_what_json_has_no_word_for_may_be_written_as_there():
+    found = Parent(steps=[1, 2], place="a/b")
+
+    assert ((1, 2), Path("a/b")) == (found.steps, found.place)
+
+
+def test_a_copy_has_no_unknown_keys():
+    assert 1.0 == Parent().model_copy(update={"rate": 1.0}).rate
+    with pytest.raises(ConfigurationError, match=r"^Parent\.rat is not a known key; Did you mean"):
+        Parent().model_copy(update={"rat": 1.0})

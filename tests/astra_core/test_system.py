@@ -35,6 +35,15 @@ def test_target_and_reference_of_the_same_weights_are_one_model(folders):
     assert system.attacker is not system.reference
 
 
+def test_folders_may_be_text_and_what_learns_is_its_parameters(folders):
+    texts = {role: str(folders / "one") for role in ("attacker", "target", "reference")}
+    system = System.load(CONFIG, **texts, is_trained=True)
+
+    learned = [p for p in system.attacker.model.parameters() if p.requires_grad]
+    assert list(map(id, learned)) == list(map(id, system.parameters()))
+    assert learned
+
+
 def test_other_weights_are_another_model(folders):
     system = loaded(folders, "one", "two", "one")
 

@@ -1,6 +1,6 @@
 import pytest
-from pydantic import ValidationError
 
+from astra_core.errors import ConfigurationError
 from astra_core.scorers.phrases import PhraseScorer
 
 
@@ -28,7 +28,7 @@ def test_a_phrase_is_taken_literally(phrase):
 
 @pytest.mark.parametrize("phrases", [(), ("",), ("bad", " ")])
 def test_there_must_be_something_to_look_for(phrases):
-    with pytest.raises(ValidationError):
+    with pytest.raises(ConfigurationError):
         PhraseScorer.Options(phrases=phrases)
 
 

@@ -166,6 +166,25 @@ def test_a_schedule_of_the_loops_own_has_the_last_word():
     assert [0.005, 0.0025, 0.00125] == rates
 
 
+def test_two_schedules_are_refused():
+    schedule = {"name": "transformers", "options": {"kind": "linear"}}
+    trainer = trainer_of(configured(schedule=schedule), is_evaluated=False)
+    own = torch.optim.lr_scheduler.StepLR(trainer.optimizer, 1, gamma=0.5)
+    for batch in trainer.harness.experience():
+        learn(trainer, batch)
+    own.step()
+
+    with pytest.raises(ConfigurationError, match=r"one schedule, got training\.schedule 'transf"):
+        list(trainer.harness.experience())
+
+
+def test_an_optimiser_of_the_loops_own_is_told_where_to_name_it():
+    trainer = trainer_of(configured(), is_evaluated=False)
+
+    with pytest.raises(ConfigurationError, match=r"name it in training\.optimizer"):
+        trainer.optimizer = torch.optim.SGD(trainer.sampler.system.parameters(), lr=0.1)
+
+
 def test_without_one_the_configured_schedule_moves():
     schedule = {"name": "transformers", "options": {"kind": "linear"}}
     config = configured(lr=0.01, training_steps=2, schedule=schedule)

@@ -262,6 +262,16 @@ def test_the_command_passes_params_yaml(check):
     assert (0, "params.yaml is usable\n", "") == check(ROOT)
 
 
+def test_a_rule_that_ends_nothing_is_told_in_one_line(check, tmp_path):
+    with (tmp_path / "params.yaml").open("w") as file:
+        YAML().dump(_mistaken("training.evaluate", "none"), file)
+    status, _, err = check(tmp_path)
+
+    assert 0 == status
+    assert err.startswith("warning: training.early_stopping.patience of 3 ends nothing")
+    assert 1 == len(err.splitlines())
+
+
 def test_the_command_misses_a_file_that_is_not_there(check, tmp_path):
     status, _, err = check(tmp_path)
 
