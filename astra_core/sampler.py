@@ -1,7 +1,7 @@
 """A sampler rolls a System out into graphs."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
 from torch import Tensor
@@ -95,14 +95,19 @@ class Sampler(ABC):
         Raises:
             RolloutError: More failed than ``rollouts.max_failed_fraction`` allows.
         """
-        nodes = [node for graph in graphs for node in graph.nodes()]
-        failed = [node for node in nodes if node.has_failed]
-        if len(failed) > self.max_failed_fraction * len(nodes):
-            share = len(failed) / len(nodes)
+        self.refuse_failures(*failures(graphs))
+
+    def refuse_failures(self, num_turns: int, num_failed: int, first: str = "") -> None:
+        """Likewise, of so many turns of which so many failed, the first for this reason.
+
+        Raises:
+            RolloutError: More failed than ``rollouts.max_failed_fraction`` allows.
+        """
+        if num_failed > self.max_failed_fraction * num_turns:
+            share = num_failed / num_turns
             msg = (
-                f"{len(failed)} of {len(nodes)} turns failed ({share:.0%}), rollouts."
-                f"max_failed_fraction allows {self.max_failed_fraction:.0%}; "
-                f"first: {failed[0].failure}"
+                f"{num_failed} of {num_turns} turns failed ({share:.0%}), rollouts."
+                f"max_failed_fraction allows {self.max_failed_fraction:.0%}; first: {first}"
             )
             raise RolloutError(msg)
 
@@ -148,3 +153,42 @@ def rolled_out(sampler: Sampler, prompts: Sequence[Prompt], *, iteration: int) -
             got = "no turn" if graph.prompt == prompt else "another prompt"
             refuse("sampler", sampler, "one graph with a turn per prompt, in order", got=got)
     return list(graphs)
+
+
+def rolled_out_in_pieces(
+    sampler: Sampler, prompts: Sequence[Prompt], *, iteration: int, at_once: int
+) -> Iterator[list[Graph]]:
+    """What ``rolled_out`` gives, so many prompts at a time; the failures of all are counted.
+
+    Args:
+        sampler: Rolls out.
+        prompts: All of them.
+        iteration: Names the random numbers.
+        at_once: Prompts of one piece. A multiple of ``machine.prompts_per_shard`` gives the same
+            graphs as one piece.
+
+    Raises:
+        RolloutError: More turns failed than may, so far.
+        PluginError: The sampler failed, or gave something else.
+        LostProcessError: Too many workers died.
+    """
+    num_turns = num_failed = 0
+    reason = ""
+    for start in range(0, len(prompts), at_once):
+        allowed, sampler.max_failed_fraction = sampler.max_failed_fraction, 1.0
+        try:
+            own = prompts[start : start + at_once]
+            graphs = rolled_out(sampler, own, iteration=iteration)
+        finally:
+            sampler.max_failed_fraction = allowed
+        turns, failed, first = failures(graphs)
+        num_turns, num_failed, reason = num_turns + turns, num_failed + failed, reason or first
+        sampler.refuse_failures(num_turns, num_failed, reason)
+        yield graphs
+
+
+def failures(graphs: Sequence[Graph]) -> tuple[int, int, str]:
+    """How many turns there are, how many of them failed, and why the first did."""
+    nodes = [node for graph in graphs for node in graph.nodes()]
+    failed = [node.failure for node in nodes if node.has_failed]
+    return len(nodes), len(failed), failed[0] if failed else ""

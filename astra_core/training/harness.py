@@ -159,7 +159,8 @@ class Harness:
         start, scored = time.perf_counter(), self.sampler.score_s
         if graphs is None:
             graphs = self._rolled_out(iteration)
-        rewarded = assigned(self.sampler.reward, graphs)
+        # A list: known rollouts may be in a file that each use reads again.
+        rewarded = assigned(self.sampler.reward, list(graphs))
         figures = _figures("reward", self.sampler.reward, rewarded)
         steps = promises.flattened(self.algorithm, rewarded)
         figures |= _figures("algorithm", self.algorithm, rewarded)

@@ -1,10 +1,10 @@
-"""The time and memory that a thousand to a million prompts take.
+"""The time and memory that a thousand to ten million prompts take.
 
 ``python -m benchmarks data_scale`` prepares, splits and validates synthetic prompts with the stages
 of the pipeline, each stage and size in a process of its own, and prints one row for each. Time is
 linear where the slope, log of time over log of rows against the size before, is at most one. The
 exit status is 1 when a limit is exceeded. ``python -m benchmarks data_scale 1000 10000`` takes a
-minute; the default needs a quiet machine.
+minute; ``python -m benchmarks data_scale 1000000 10000000`` half an hour on a quiet machine.
 """
 
 import json

@@ -1,6 +1,7 @@
 """Numbers about each row that the suites judge; lists and most texts never reach a suite."""
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import pandas as pd
 
 from astra_core.errors import DataError
 from tasks.expectations.speech import NO_LIMITS, TokenLimits, items, speech_facts
+from tasks.records.prompt_table import SPLITS
 from tasks.stages.prompts import prompt_id_of
 
 # What the row suite reads of prompt_facts, with the id that names a row.
@@ -45,6 +47,8 @@ ROLLOUT_COLUMNS = (
     "failure",
 )
 
+_HEXADECIMAL = re.compile("[0-9a-f]{16}")
+
 # log-softmax in float32 can end a rounding error above zero.
 _LOGPROB_SLACK = 1e-6
 _SCORE_SLACK = 1e-6
@@ -71,11 +75,53 @@ def prompt_facts(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def prompt_set_facts(frame: pd.DataFrame) -> pd.DataFrame:
-    """What the suite of the set reads of ``prompt_facts``, small enough to keep for every row."""
-    columns = ["prompt_id", "split", "family", "licence", "num_characters", "id_matches"]
-    # Of the text it asks only whether there is one.
-    return frame[columns].assign(text=frame["text"].isna().map({True: math.nan, False: 0.0}))
+class SetFacts:
+    """What the suite of the set reads of ``prompt_facts``, some forty bytes for every row.
+
+    An id is kept as the number that its hexadecimal digits are. Ids of another kind, which no stage
+    of ours writes but families of the built-in prompts are, are numbered by a hash and remembered.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[int, str] = {}
+
+    def of(self, frame: pd.DataFrame) -> pd.DataFrame:
+        """The facts of some rows; those of all are their concatenation."""
+        splits = pd.CategoricalDtype([*SPLITS])
+        known = frame["split"].isna() | frame["split"].isin(SPLITS)
+        return pd.DataFrame(
+            {
+                "prompt_id": self._numbers(frame["prompt_id"]),
+                "split": frame["split"].astype(splits) if known.all() else frame["split"],
+                "family": self._numbers(frame["family"]),
+                # The suite asks only whether it is known.
+                "licence": pd.Categorical(
+                    frame["licence"].isin(["unknown", ""]).map({True: "unknown", False: "known"}),
+                    categories=["unknown", "known"],
+                ),
+                "num_characters": frame["num_characters"].astype("int32"),
+                "id_matches": frame["id_matches"],
+                # Of the text it asks only whether there is one.
+                "text": frame["text"].isna().map({True: math.nan, False: 0.0}).astype("float32"),
+            }
+        )
+
+    def spelled(self, number: Any) -> str:
+        """The id that became this number."""
+        return self._names.get(int(number), f"{int(number):016x}")
+
+    def _numbers(self, ids: pd.Series) -> pd.Series:
+        numbers = [None if pd.isna(name) else self._number(str(name)) for name in ids]
+        # Only the nullable kind can hold a null, for a byte more.
+        kind = "UInt64" if ids.isna().any() else "uint64"
+        return pd.Series(numbers, index=ids.index, dtype=kind)
+
+    def _number(self, name: str) -> int:
+        if _HEXADECIMAL.fullmatch(name):
+            return int(name, 16)
+        number = int(prompt_id_of(name), 16)
+        self._names[number] = name
+        return number
 
 
 def rollout_facts(frame: pd.DataFrame, limits: TokenLimits = NO_LIMITS) -> pd.DataFrame:

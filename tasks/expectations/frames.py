@@ -1,8 +1,8 @@
 """Runs a suite over rows in memory and reports what it found."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,11 @@ _NUM_SAMPLES = 10
 
 
 def validate_frame(
-    frame: pd.DataFrame, suite: "ExpectationSuite", *, id_column: str
+    frame: pd.DataFrame,
+    suite: "ExpectationSuite",
+    *,
+    id_column: str,
+    spelled: Callable[[Any], str] = str,
 ) -> ValidationReport:
     """Every expectation of the suite, held against the rows of a frame.
 
@@ -30,16 +34,18 @@ def validate_frame(
         frame: The rows; its index does not matter.
         suite: From ``suites``: each expectation's ``meta`` holds ``check`` and ``level``.
         id_column: Names the rows in the report.
+        spelled: The id of a row, and any other key, as the report shows it.
 
     Returns:
         Checks in the suite's order. One that could not be made, for want of a column say, is
         reported as not held, with a note.
     """
-    rows = frame.reset_index(drop=True)
-    ids = rows[id_column]
+    rows = frame
+    if not frame.index.equals(pd.RangeIndex(len(frame))):
+        rows = frame.reset_index(drop=True)
     results = {result.expectation_config.meta["check"]: result for result in _results(rows, suite)}
     checks = [
-        _check(expectation, results[expectation.meta["check"]], ids)
+        _check(expectation, results[expectation.meta["check"]], _Ids(rows[id_column], spelled))
         for expectation in suite.expectations
     ]
     return ValidationReport(subject=suite.name, num_rows=len(rows), checks=tuple(checks))
@@ -117,13 +123,25 @@ def _results(rows: pd.DataFrame, suite: "ExpectationSuite") -> list[Any]:
     return list(batch.validate(suite, result_format={"result_format": "COMPLETE"}).results)
 
 
-def _check(expectation: Any, result: Any, ids: pd.Series) -> Check:
+@dataclass(frozen=True, slots=True)
+class _Ids:
+    """Names rows and keys as the report shows them."""
+
+    of_rows: pd.Series
+    spelled: Callable[[Any], str]
+
+    def of_row(self, row: int) -> str:
+        key = self.of_rows.iloc[row]
+        return str(key) if pd.isna(key) else self.spelled(key)
+
+
+def _check(expectation: Any, result: Any, ids: _Ids) -> Check:
     """One result of the library in our words, without the values it quotes."""
     found = result.result or {}
     failed = not result.success
     rows = tuple(sorted(int(row) for row in found.get("unexpected_index_list") or ()))
     leaking = (found.get("details") or {}).get("sample_ids", ())
-    samples = [str(ids.iloc[row]) for row in rows[:_NUM_SAMPLES]] or list(leaking)
+    samples = list(map(ids.of_row, rows[:_NUM_SAMPLES])) or list(map(ids.spelled, leaking))
     is_counted = "unexpected_count" in found
     seen = found.get("unexpected_count" if is_counted else "observed_value")
     return Check(

@@ -7,11 +7,12 @@ has something for them, and a file without them reads as one of first runs witho
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import DataError
@@ -21,6 +22,7 @@ from tasks.records.prompt_table import read_metadata, spelled_metadata
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import pyarrow.parquet as pq
 
 ROLLOUTS_FILE = "rollouts.parquet"
 # Equal for the rows of one graph.
@@ -170,22 +172,57 @@ def rollout_schema(columns: Sequence[Column] = COLUMNS) -> "pa.Schema":
     return pa.schema(kinds)
 
 
-def write_rollouts(graphs: Sequence[Graph], path: Path, *, graphs_per_group: int = 256) -> int:
-    """Writes one row per turn and returns how many; whole row groups are streamed."""
-    import pyarrow as pa
+def write_rollouts(graphs: Iterable[Graph], path: Path, *, graphs_per_group: int = 256) -> int:
+    """Writes one row per turn and returns how many; no more than a row group of trees is held.
+
+    Which columns there are depends on all trees. Where a later one needs another, a new part is
+    begun, and in the end the parts become one file: the same as if all had been there at once.
+    """
     import pyarrow.parquet as pq
 
-    columns = columns_for(graphs)
-    schema = rollout_schema(columns)
-    count = 0
-    with draft_of(path) as draft, pq.ParquetWriter(draft, schema) as writer:
-        for start in range(0, len(graphs), graphs_per_group):
-            rows = list(_rows(graphs[start : start + graphs_per_group], columns))
-            # One row group whatever its size, so that a reader of one has whole graphs.
-            table = pa.Table.from_pylist(rows, schema=schema)
-            writer.write_table(table, row_group_size=max(len(rows), 1))
-            count += len(rows)
+    with draft_of(path) as draft, TemporaryDirectory(dir=path.parent) as scratch:
+        groups = _groups(graphs, graphs_per_group)
+        parts: list[Path] = []
+        columns: tuple[Column, ...] = COLUMNS
+        count = 0
+        group = next(groups, [])
+        while group or not parts:
+            columns = _widened(columns, group)
+            parts.append(Path(scratch) / str(len(parts)))
+            with pq.ParquetWriter(parts[-1], rollout_schema(columns)) as writer:
+                while group and _widened(columns, group) == columns:
+                    count += _append(writer, group, columns)
+                    group = next(groups, [])
+        if len(parts) == 1:
+            parts[0].replace(draft)
+            return count
+        with pq.ParquetWriter(draft, rollout_schema(columns)) as writer:
+            every = chain.from_iterable(map(stream_rollouts, parts))
+            for group in _groups(every, graphs_per_group):
+                _append(writer, group, columns)
     return count
+
+
+def _groups(graphs: Iterable[Graph], size: int) -> Iterator[list[Graph]]:
+    remaining = iter(graphs)
+    while group := list(islice(remaining, size)):
+        yield group
+
+
+def _widened(columns: tuple[Column, ...], graphs: Sequence[Graph]) -> tuple[Column, ...]:
+    """The columns with those that these graphs need too, in their order."""
+    wanted = {*columns, *columns_for(graphs)}
+    return tuple(column for column in COLUMNS + OPTIONAL if column in wanted)
+
+
+def _append(writer: "pq.ParquetWriter", graphs: Sequence[Graph], columns: Sequence[Column]) -> int:
+    import pyarrow as pa
+
+    rows = list(_rows(graphs, columns))
+    # One row group whatever its size, so that a reader of one has whole graphs.
+    table = pa.Table.from_pylist(rows, schema=rollout_schema(columns))
+    writer.write_table(table, row_group_size=max(len(rows), 1))
+    return len(rows)
 
 
 def read_rollouts(path: Path) -> list[Graph]:
@@ -212,6 +249,18 @@ def stream_rollouts(path: Path) -> Iterator[Graph]:
                 msg = f"{path} must hold whole trees, got {type(error).__name__}; run that stage"
                 raise DataError(msg) from error
             yield graph
+
+
+def graph_keys(path: Path) -> Iterator[tuple[Any, ...]]:
+    """What names each graph of a rollouts file, in order.
+
+    Raises:
+        DataError: The file is missing or is no table of rollouts.
+    """
+    for table in rollout_tables(path):
+        keys = [name for name in _GRAPH if name in table.column_names]
+        for key, _ in groupby(zip(*(table[name].to_pylist() for name in keys), strict=True)):
+            yield key
 
 
 def rollout_tables(path: Path) -> Iterator["pa.Table"]:

@@ -6,9 +6,14 @@ Rajaraman and Ullman, "Mining of Massive Datasets", section 3.4); a candidate is
 first row of its band only, so the work grows with the number of rows, not with its square.
 """
 
+import os
 import re
 import zlib
 from collections.abc import Iterable
+from os import SEEK_END
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,19 +35,31 @@ _MIXERS = _generator.integers(1, 2**63, size=_HASHES_PER_BAND, dtype=np.uint64) 
 
 
 class FamilyFinder:
-    """Collects rows and says which of them are near duplicates; about 0.4 kB per row."""
+    """Collects rows and says which of them are near duplicates.
 
-    def __init__(self) -> None:
-        self._bands: list[NDArray[np.uint64]] = []
-        self._sketches: list[NDArray[np.uint32]] = []
+    What is known of a row, about 0.3 kB, is in files without a name, which vanish with the finder
+    or its process; in memory is one byte per row, and while the roots are sought about forty.
+
+    Args:
+        folder: Where the files are; None is the machine's folder for such.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._bands = [_spool(folder) for _ in range(_BANDS)]
+        self._sketches = _spool(folder)
+        self._sizes = bytearray()
 
     def add(self, texts: Iterable[str]) -> None:
         """Takes the next rows; cheapest in batches of thousands."""
         runs = [word_runs(text) for text in texts]
         if runs:
-            # Copied: a slice would keep the whole of a long text's runs alive.
-            self._sketches.extend(run[:_SKETCH].copy() for run in runs)
-            self._bands.append(_band_keys(runs))
+            sketches = [run[:_SKETCH] for run in runs]
+            self._sketches.seek(0, SEEK_END)
+            self._sketches.write(np.concatenate(sketches).tobytes())
+            self._sizes.extend(sketch.size for sketch in sketches)
+            for band, keys in zip(self._bands, _band_keys(runs).T, strict=True):
+                band.seek(0, SEEK_END)
+                band.write(keys.tobytes())
 
     def roots(self) -> NDArray[np.int64]:
         """For every row the number of the first row of its group; its own when it is alone.
@@ -50,24 +67,32 @@ class FamilyFinder:
         Appending rows to a file keeps the roots of the earlier ones, unless a new row is a near
         duplicate of two groups and so makes them one.
         """
-        parents = np.arange(len(self._sketches), dtype=np.int64)
-        if not self._bands:
-            return parents
-        bands = np.concatenate(self._bands)
-        for band in range(_BANDS):
-            _, first, group = np.unique(bands[:, band], return_index=True, return_inverse=True)
-            leaders = first[group]
+        self._sketches.flush()
+        sizes = np.array(self._sizes, np.uint8)
+        ends = np.cumsum(sizes, dtype=np.int64)
+        parents = np.arange(sizes.size, dtype=np.int64)
+        for band in self._bands:
+            band.seek(0)
+            leaders = _first_of_equals(np.frombuffer(band.read(), np.uint64))
             for row in np.flatnonzero(leaders != np.arange(leaders.size)).tolist():
-                self._join(parents, int(leaders[row]), row)
-        # A parent is never later than its child, so one pass in order reaches every root.
-        for row in range(parents.size):
-            parents[row] = parents[parents[row]]
+                one, other = _root(parents, int(leaders[row])), _root(parents, row)
+                if one != other and self._are_near(int(leaders[row]), row, ends):
+                    parents[max(one, other)] = min(one, other)
+        # A parent is never later than its child; each pass halves the way to the root.
+        while not np.array_equal(above := parents[parents], parents):
+            parents = above
         return parents
 
-    def _join(self, parents: NDArray[np.int64], leader: int, row: int) -> None:
-        one, other = _root(parents, leader), _root(parents, row)
-        if one != other and overlap(self._sketches[leader], self._sketches[row]) >= MIN_OVERLAP:
-            parents[max(one, other)] = min(one, other)
+    def _are_near(self, leader: int, row: int, ends: NDArray[np.int64]) -> bool:
+        one, other = (self._sketch(number, ends) for number in (leader, row))
+        return overlap(one, other) >= MIN_OVERLAP
+
+    def _sketch(self, row: int, ends: NDArray[np.int64]) -> NDArray[np.uint32]:
+        size = self._sizes[row]
+        first = int(ends[row]) - size
+        width = np.dtype(np.uint32).itemsize
+        found = os.pread(self._sketches.fileno(), size * width, first * width)
+        return np.frombuffer(found, np.uint32)
 
 
 def word_runs(text: str) -> NDArray[np.uint32]:
@@ -101,6 +126,23 @@ def _band_keys(runs: list[NDArray[np.uint32]]) -> NDArray[np.uint64]:
         smallest = np.minimum.reduceat(hashed, starts)
         keys[:, number // _HASHES_PER_BAND] += smallest * _MIXERS[number % _HASHES_PER_BAND]
     return keys
+
+
+def _spool(folder: Path | None) -> IO[bytes]:
+    return TemporaryFile(dir=folder)
+
+
+def _first_of_equals(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """For every key the place of the first that equals it."""
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    is_first = np.ones(keys.size, bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    leaders = np.empty(keys.size, np.int64)
+    leaders[order] = np.repeat(
+        order[is_first], np.diff(np.append(np.flatnonzero(is_first), keys.size))
+    )
+    return leaders
 
 
 def _root(parents: NDArray[np.int64], row: int) -> int:

@@ -1,7 +1,8 @@
 """The prompts stage: distinct seed prompts from a source, split into train, dev and test.
 
 Rows pass twice, the second time from a file in the output's draft folder: near-duplicate groups are
-known only after the last row was read, and the whole set need not fit into memory.
+known only after the last row was read, and the whole set need not fit into memory. A few dozen
+bytes per row do.
 """
 
 import hashlib
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from astra_core.errors import DataError
 from astra_core.files import draft_folder_of
@@ -30,6 +33,7 @@ from tasks.records.prompt_table import (
     spelled_metadata,
 )
 from tasks.sources.families import FamilyFinder
+from tasks.sources.known_numbers import KnownNumbers
 from tasks.sources.rows import SourceRow, columns_of, source_rows
 
 if TYPE_CHECKING:
@@ -124,7 +128,7 @@ def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles())
     """
     with draft_folder_of(files.folder) as draft:
         spool = draft / "rows.parquet"
-        intake = _Intake()
+        intake = _Intake(FamilyFinder(draft))
         columns = columns_of(params.prompts)
         rows = source_rows(params.prompts, columns, data_seed=params.data_seed)
         intake.take(rows, spool)
@@ -171,14 +175,15 @@ class _Intake:
 
     Attributes:
         ids: Prompt ids as numbers, one per row of the spool.
-        seen: The same, each with a digest of the row's metadata.
+        told: A digest of the metadata of each of these rows.
+        known: Where in the spool an id is.
         num_dev: Rows at the head of the spool that came from a dev file.
-        dev_ids: Theirs.
     """
 
+    finder: FamilyFinder
     ids: "array[int]" = field(default_factory=lambda: array("Q"))
-    seen: dict[int, int] = field(default_factory=dict)
-    finder: FamilyFinder = field(default_factory=FamilyFinder)
+    told: "array[int]" = field(default_factory=lambda: array("q"))
+    known: KnownNumbers = field(default_factory=KnownNumbers)
     num_read: int = 0
     num_blank: int = 0
     num_duplicates: int = 0
@@ -187,7 +192,6 @@ class _Intake:
     has_metadata: bool = False
     has_places: bool = False
     num_dev_duplicates: int = 0
-    dev_ids: set[int] = field(default_factory=set)
 
     def take(self, rows: Iterable[SourceRow], spool: Path) -> None:
         """Leaves the kept rows in ``spool``."""
@@ -200,34 +204,47 @@ class _Intake:
             pq.ParquetWriter(places, places_schema()) as map_writer,
         ):
             for batch in _batches(rows):
-                kept = [record for row in batch if (record := self._record(row))]
+                kept = self._kept(batch)
                 self.finder.add(record["text"] or "" for record in kept if not record["family"])
                 writer.write_batch(_record_batch(kept, columns))
                 if self.has_places:
                     map_writer.write_batch(_record_batch(kept, places_schema().names))
         if not self.has_places:
             places.unlink()
+        # The second pass needs neither, and has arrays of its own.
+        self.known, self.told = KnownNumbers(), array("q")
 
-    def _record(self, row: SourceRow) -> dict[str, str | None] | None:
-        self.num_read += 1
-        text = normalised(row.text)
-        if not text:
-            self.num_blank += 1
-            return None
-        prompt_id = prompt_id_of(text)
-        number, metadata = int(prompt_id, 16), spelled_metadata(row.metadata)
-        told = hash(Metadata(row.metadata))
-        if number in self.seen:
-            self.num_duplicates += 1
-            self.num_differing += self.seen[number] != told
-            self.num_dev_duplicates += not row.is_dev and number in self.dev_ids
-            return None
-        self.seen[number] = told
+    def _kept(self, batch: list[SourceRow]) -> list[dict[str, str | None]]:
+        """The records of the rows whose text is there for the first time."""
+        texts = [normalised(row.text) for row in batch]
+        self.num_read += len(batch)
+        self.num_blank += texts.count("")
+        told = [(row, text, prompt_id_of(text)) for row, text in zip(batch, texts, strict=True)]
+        rows = [(row, text, name, int(name, 16)) for row, text, name in told if text]
+        first = len(self.ids)
+        before = self.known.rows(np.array([number for *_, number in rows], np.uint64))
+        places: dict[int, int] = {}
+        kept = []
+        for (row, text, prompt_id, number), place in zip(rows, before.tolist(), strict=True):
+            metadata = hash(Metadata(row.metadata))
+            earlier = places.get(number, place)
+            if earlier >= 0:
+                self.num_duplicates += 1
+                self.num_differing += self.told[earlier] != metadata
+                self.num_dev_duplicates += not row.is_dev and earlier < self.num_dev
+                continue
+            places[number] = len(self.ids)
+            self.ids.append(number)
+            self.told.append(metadata)
+            self.num_dev += row.is_dev
+            kept.append(self._record(row, text, prompt_id))
+        new = np.array(self.ids[first:], np.uint64)
+        self.known.add(new, np.arange(first, len(self.ids)))
+        return kept
+
+    def _record(self, row: SourceRow, text: str, prompt_id: str) -> dict[str, str | None]:
+        metadata = spelled_metadata(row.metadata)
         self.has_metadata |= metadata is not None
-        self.ids.append(number)
-        self.num_dev += row.is_dev
-        if row.is_dev:
-            self.dev_ids.add(number)
         self.has_places |= bool(row.place)
         return {
             "prompt_id": prompt_id,
@@ -245,7 +262,7 @@ def _write_splits(params: PromptsParams, intake: _Intake, spool: Path) -> Prompt
     import pyarrow.parquet as pq
 
     counts = Counter(dict.fromkeys(SPLITS, 0))
-    families: set[str] = set()
+    families = array("Q")
     num_kept_together = 0
     columns = (*COLUMNS, METADATA) if intake.has_metadata else COLUMNS
     with ExitStack() as stack:
@@ -254,7 +271,7 @@ def _write_splits(params: PromptsParams, intake: _Intake, spool: Path) -> Prompt
             writer = pq.ParquetWriter(spool.with_name(f"{split}.parquet"), prompt_schema(columns))
             writers[split] = stack.enter_context(writer)
         for records in _placed(params, intake, spool):
-            families.update(record["family"] for record in records)
+            families.extend(int(prompt_id_of(record["family"]), 16) for record in records)
             num_kept_together += sum(_is_kept_together(record, params) for record in records)
             for split, writer in writers.items():
                 rows = [record for record in records if record["split"] == split]
@@ -265,7 +282,7 @@ def _write_splits(params: PromptsParams, intake: _Intake, spool: Path) -> Prompt
         num_blank=intake.num_blank,
         num_duplicates=intake.num_duplicates,
         num_near_dev=len(intake.ids) - counts.total(),
-        num_families=len(families),
+        num_families=np.unique(np.frombuffer(families, np.uint64)).size,
         splits=dict(counts),
         num_differing=intake.num_differing,
         num_dev_duplicates=intake.num_dev_duplicates,

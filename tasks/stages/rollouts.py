@@ -3,8 +3,8 @@
 The rollouts are the first experience of training and the cheap place to catch a broken scorer.
 """
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,7 @@ from astra_core.config import (
     SystemConfiguration,
 )
 from astra_core.files import draft_folder_of, record_digest
-from astra_core.rollout import Graph, Node, Prompt
+from astra_core.rollout import Graph, Prompt
 from tasks.pipeline.precision import remember
 from tasks.pipeline.stage import Dep, Metric, Out, Untracked, plain_sections, stage
 from tasks.records.models import read_model_paths
@@ -27,6 +27,9 @@ from tasks.records.rollouts import ROLLOUTS_FILE, rollout_tables, write_rollouts
 if TYPE_CHECKING:
     from astra_core.system import System
     from tasks.expectations import ValidationReport
+
+# Trees that are rolled out and held before they are written.
+_TREES_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,49 +129,74 @@ def collect_rollouts(
     prompts = read_prompts(files.valid / "train.parquet")
     folders = ModelFolders.of(read_model_paths(files.base))
     loaded = load_system(params.system, folders, machine=params.machine, executor=params.executor)
-    with loaded.target.accounted(f"rollouts {record_digest(plain_sections(params))[:16]}"):
-        graphs = _collected(params, prompts, loaded)
-        used = dict(loaded.target.figures())
+    talk = _Talk()
     with draft_folder_of(files.folder) as draft:
-        num_turns = write_rollouts(graphs, draft / ROLLOUTS_FILE)
+        with loaded.target.accounted(f"rollouts {record_digest(plain_sections(params))[:16]}"):
+            graphs = talk.heard(_collected(params, prompts, loaded))
+            num_turns = write_rollouts(graphs, draft / ROLLOUTS_FILE)
+            used = dict(loaded.target.figures())
         if params.system.precision == "auto":
             remember(loaded.config, draft)
         validated = _validated(draft / ROLLOUTS_FILE, params.rollouts, loaded)
         if not validated.success:
             write_record({"checks": validated.to_record()}, files.report)
             validated.require_success(files.report)
-    nodes = [node for graph in graphs for node in graph.nodes() if node.is_judged]
     summary = RolloutsSummary(
-        num_prompts=len(graphs) // params.rollouts.runs_per_prompt,
+        num_prompts=talk.num_graphs // params.rollouts.runs_per_prompt,
         num_turns=num_turns,
-        score_mean=_mean([node.score for node in nodes]),
-        success_rate=_mean([float(node.score >= 0.5) for node in nodes]),
-        num_unjudged=sum(
-            score is None
-            for graph in graphs
-            for node in graph.nodes()
-            for score in node.response_scores
-        ),
+        score_mean=_mean(talk.scores),
+        success_rate=_mean([float(score >= 0.5) for score in talk.scores]),
+        num_unjudged=talk.num_unjudged,
         advice=tuple(validated.advice.values()),
     )
-    written = _record(summary, nodes, system=loaded, validated=validated)
+    written = _record(summary, talk, system=loaded, validated=validated)
     write_record(replace(written, target=used or None), files.report)
     return summary
 
 
+@dataclass(slots=True)
+class _Talk:
+    """The numbers that the report is made of, so that no tree need be kept for it."""
+
+    num_graphs: int = 0
+    num_unjudged: int = 0
+    scores: list[float] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+    target_nlls: list[float] = field(default_factory=list)
+
+    def heard(self, graphs: Iterable[Graph]) -> Iterator[Graph]:
+        """The graphs, counted as they pass."""
+        for graph in graphs:
+            self.num_graphs += 1
+            for node in graph.nodes():
+                self.num_unjudged += sum(score is None for score in node.response_scores)
+                if node.is_judged:
+                    self.scores.append(node.score)
+                    self.rewards.append(node.reward)
+                    self.target_nlls.append(node.target_nll)
+            yield graph
+
+
 def _collected(
     params: RolloutsParams, prompts: Sequence[Prompt], system: "System"
-) -> Sequence[Graph]:
-    """The rewarded rollouts of as many prompts as are asked for and there are."""
+) -> Iterator[Graph]:
+    """The rewarded rollouts of as many prompts as are asked for and there are, piece by piece."""
     from astra_core.assembly import build_sampler
     from astra_core.reward import rewarded
-    from astra_core.sampler import rolled_out
+    from astra_core.sampler import rolled_out_in_pieces
 
     sampler = build_sampler(
         params.rollouts, params.reward, system=system, prompts=prompts, seed=params.training_seed
     )
     chosen = sampler.runs(0, min(params.rollouts.num_prompts, len(prompts)))
-    return rewarded(sampler.reward, rolled_out(sampler, chosen, iteration=0))
+    for graphs in rolled_out_in_pieces(sampler, chosen, iteration=0, at_once=_at_once(params)):
+        yield from rewarded(sampler.reward, graphs)
+
+
+def _at_once(params: RolloutsParams) -> int:
+    """How many trees are rolled out before they are written: whole shards, so these stay equal."""
+    shard = params.machine.prompts_per_shard
+    return max(_TREES_AT_ONCE // shard, 1) * shard if shard else _TREES_AT_ONCE
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -178,7 +206,7 @@ def _mean(values: Sequence[float]) -> float:
 
 def _record(
     summary: RolloutsSummary,
-    nodes: Sequence[Node],
+    talk: _Talk,
     *,
     system: "System",
     validated: "ValidationReport",
@@ -187,8 +215,8 @@ def _record(
 
     return RolloutsRecord(
         **{name: value for name, value in asdict(summary).items() if name != "advice"},
-        reward_mean=_mean([node.reward for node in nodes]),
-        target_nll_mean=_mean([node.target_nll for node in nodes]),
+        reward_mean=_mean(talk.rewards),
+        target_nll_mean=_mean(talk.target_nlls),
         scorer=version_of(system.scorer),
         system_precision=system.config.precision,
         checks=validated.to_record(),

@@ -38,7 +38,8 @@ from tasks.records.journal import Journal, step_table
 from tasks.records.models import Parent, read_manifest, read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import write_record
-from tasks.records.rollouts import ROLLOUTS_FILE, read_rollouts
+from tasks.records.rollouts import ROLLOUTS_FILE
+from tasks.records.stored_rollouts import StoredRollouts
 from tasks.records.training import TrainingSummary, record_of, summary_of
 
 if TYPE_CHECKING:
@@ -125,6 +126,7 @@ class _Run:
         "tasks/records/prompts.py",
         "tasks/records/reports.py",
         "tasks/records/rollouts.py",
+        "tasks/records/stored_rollouts.py",
         "tasks/records/training.py",
         "astra_core",
         "plugins",
@@ -317,7 +319,7 @@ def _trainer(
         build_sampler(params.rollouts, reward, system=loaded, prompts=prompts, seed=seed),
         evaluator=build_evaluator(params.evaluation, reward, prompts=dev, seed=seed),
         store=CheckpointStore(folder / CHECKPOINTS, keep=training.checkpoint.keep),
-        first_graphs=read_rollouts(files.baseline / ROLLOUTS_FILE),
+        first_graphs=StoredRollouts(files.baseline / ROLLOUTS_FILE),
         world=world,
     )
 

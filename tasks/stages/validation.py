@@ -6,16 +6,19 @@ splits are not written, so that nothing can go on with them by accident. (DVC ke
 a failed stage in the working folder, unrecorded, until the stage runs again.)
 """
 
+import gc
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from astra_core.config import Choice, SystemConfiguration
 from astra_core.errors import DataError
@@ -24,8 +27,8 @@ from astra_core.executors.scoring import Scoring
 from astra_core.files import draft_folder_of, write_json, write_text
 from astra_core.redaction import masked
 from astra_core.scorers.of_probes import text_scorer_choice
-from tasks.expectations import Check, ValidationReport, validate_frame
-from tasks.expectations.facts import PROMPT_ROW_COLUMNS, prompt_facts, prompt_set_facts
+from tasks.expectations import ValidationReport, validate_frame
+from tasks.expectations.facts import PROMPT_ROW_COLUMNS, SetFacts, prompt_facts
 from tasks.expectations.frames import joined
 from tasks.expectations.report import RejectedRow
 from tasks.expectations.suites import prompt_row_suite, prompt_suite
@@ -109,12 +112,17 @@ def validate_prompts(
     """
     validation = params.validation
     scoring = Scoring.of(text_scorer_choice(params.system), params.executor)
-    one_by_one, facts = _judged(files.folder, validation, scoring)
-    reasons = _reasons(one_by_one.checks)
-    facts["rejected"] = facts.index.isin(list(reasons)).astype(float)
-    as_a_set = validate_frame(facts, prompt_suite(validation), id_column="prompt_id")
+    set_facts = SetFacts()
+    one_by_one, facts = _judged(files.folder, validation, scoring, set_facts=set_facts)
+    reasons = _reasons(one_by_one)
+    facts["rejected"] = (reasons > 0).astype(float)
+    as_a_set = validate_frame(
+        facts, prompt_suite(validation), id_column="prompt_id", spelled=set_facts.spelled
+    )
     result = _report(one_by_one, as_a_set, facts)
-    rejected = _write_prompts(files, reasons, accept=result.success)
+    del facts
+    names = [check.check for check in one_by_one.checks]
+    rejected = _write_prompts(files, reasons, names, accept=result.success)
     result = replace(result, intake=read_intake(files.folder), rejected=rejected)
     write_json(result.to_record(), files.report)
     write_text(result.to_markdown(), files.page)
@@ -123,7 +131,11 @@ def validate_prompts(
 
 
 def _judged(
-    folder: Path, validation: ValidationConfiguration, scoring: Scoring
+    folder: Path,
+    validation: ValidationConfiguration,
+    scoring: Scoring,
+    *,
+    set_facts: SetFacts,
 ) -> tuple[ValidationReport, pd.DataFrame]:
     """What the row suite says of all rows, and what the suite of the set reads of each."""
     suite = prompt_row_suite(validation)
@@ -135,8 +147,10 @@ def _judged(
             frame["prompt_score"] = _prompt_scores(frame, validation, scoring)
             rows = frame[list(PROMPT_ROW_COLUMNS)]
             reports.append(validate_frame(rows, suite, id_column="prompt_id"))
-            kept.append(prompt_set_facts(frame))
+            kept.append(set_facts.of(frame))
             advance(len(frame))
+            # The library leaves cycles that hold the rows until a collection happens to come.
+            gc.collect()
     if not kept:
         msg = f"{folder} must hold at least one prompt, got none; run the stage 'prompts' again"
         raise DataError(msg)
@@ -213,12 +227,11 @@ def _prompt_scores(
     return [next(remaining) if fit else math.nan for fit in fits]
 
 
-def _reasons(checks: tuple[Check, ...]) -> dict[int, list[str]]:
-    """For every rejected row the row-level checks it fails, in the suite's order."""
-    reasons: dict[int, list[str]] = {}
-    for check in checks:
-        for row in check.rows:
-            reasons.setdefault(row, []).append(check.check)
+def _reasons(report: ValidationReport) -> NDArray[np.uint32]:
+    """For every row the row-level checks it fails, one bit each in the suite's order."""
+    reasons = np.zeros(report.num_rows, np.uint32)
+    for place, check in enumerate(report.checks):
+        reasons[np.fromiter(check.rows, np.int64, len(check.rows))] |= np.uint32(1 << place)
     return reasons
 
 
@@ -226,7 +239,7 @@ def _report(
     one_by_one: ValidationReport, as_a_set: ValidationReport, facts: pd.DataFrame
 ) -> ValidationReport:
     """One report of both suites, with the numbers a person asks for first."""
-    accepted = Counter(facts.loc[facts["rejected"] == 0.0, "split"])
+    accepted = Counter(facts.loc[facts["rejected"] == 0.0, "split"].value_counts().to_dict())
     return replace(
         as_a_set,
         checks=one_by_one.checks + as_a_set.checks,
@@ -237,7 +250,7 @@ def _report(
 
 
 def _write_prompts(
-    paths: ValidationFiles, reasons: Mapping[int, list[str]], *, accept: bool
+    paths: ValidationFiles, reasons: NDArray[np.uint32], names: Sequence[str], *, accept: bool
 ) -> tuple[RejectedRow, ...]:
     """Reads the prompts again and parts them, a row group per piece, without holding them all.
 
@@ -259,10 +272,13 @@ def _write_prompts(
         first = 0
         shown: list[tuple[str, str, list[str]]] = []
         for table in _tables(paths.folder):
-            places = range(first, first + table.num_rows)
+            own = reasons[first : first + table.num_rows]
             first += table.num_rows
-            is_rejected = pa.array([row in reasons for row in places])
-            why = [reasons[row] for row in places if row in reasons]
+            is_rejected = pa.array(own > 0)
+            why = [
+                [name for place, name in enumerate(names) if bits >> place & 1]
+                for bits in own[own > 0].tolist()
+            ]
             refused = table.filter(is_rejected)
             files[REJECTED].write_table(rejected_rows(refused, why))
             columns_shown = (refused[name].to_pylist() for name in ("prompt_id", "text"))

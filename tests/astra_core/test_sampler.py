@@ -1,13 +1,15 @@
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 
 import pytest
 
-from astra_core.errors import DataError
+from astra_core.errors import DataError, RolloutError
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Prompt, runs_of
+from astra_core.sampler import rolled_out, rolled_out_in_pieces
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_prompts, tiny_system
+from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 SYSTEM = tiny_system()
 
@@ -118,3 +120,44 @@ def test_a_sampler_may_choose_prompts_by_their_metadata():
     assert [2, 0, 1, 0] == [p.metadata["difficulty"] for p in own.episodes(2, 4)]
     graphs = own.roll_out(own.episodes(2, 4), iteration=2)
     assert levels == [graph.prompt.metadata["difficulty"] for graph in graphs]
+
+
+def test_pieces_are_the_graphs_of_all_prompts_at_once():
+    own = sampler(5)
+    pieces = list(rolled_out_in_pieces(own, own.prompts, iteration=1, at_once=2))
+
+    assert [2, 2, 1] == [len(piece) for piece in pieces]
+    assert said(rolled_out(own, own.prompts, iteration=1)) == said(chain.from_iterable(pieces))
+    assert 0.05 == own.max_failed_fraction
+
+
+class Failing(TreeSampler):
+    """Each prompt is one turn; those of the last prompts fail."""
+
+    def roll_out(self, prompts, *, iteration):
+        del iteration
+        bad = tiny_node(0.0, failure="no answer")
+        graphs = [
+            tiny_graph(tiny_node(0.1) if self.prompts.index(p) < 8 else bad, prompt=p)
+            for p in prompts
+        ]
+        self.refuse_many_failures(graphs)
+        return graphs
+
+
+@pytest.mark.parametrize(("allowed", "passes"), [(0.2, True), (0.19, False)])
+def test_failures_are_a_share_of_all_pieces(allowed, passes):
+    own = Failing(
+        Failing.Options(),
+        system=SYSTEM,
+        prompts=tiny_prompts(10),
+        reward=AdversarialReward(AdversarialReward.Options()),
+        seed=0,
+        max_failed_fraction=allowed,
+    )
+    pieces = rolled_out_in_pieces(own, own.prompts, iteration=0, at_once=2)
+    if passes:
+        assert 5 == len(list(pieces))
+    else:
+        with pytest.raises(RolloutError, match=r"2 of 10 turns failed .* first: no answer"):
+            list(pieces)

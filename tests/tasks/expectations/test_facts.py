@@ -9,8 +9,8 @@ from astra_core.rollout import runs_of
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
 from tasks.expectations.facts import (
     ROLLOUT_COLUMNS,
+    SetFacts,
     prompt_facts,
-    prompt_set_facts,
     rollout_facts,
 )
 from tasks.records.rollouts import rollout_tables, write_rollouts
@@ -93,12 +93,35 @@ def test_facts_are_added_and_rows_stay_as_they_are():
 
 
 def test_facts_of_the_set_hold_no_text():
-    facts = prompt_set_facts(prompt_facts(prompts("unspeakable", None, "")))
+    facts = SetFacts().of(prompt_facts(prompts("unspeakable", None, "")))
 
     assert "unspeakable" not in facts.to_csv()
     # Only whether there is one.
     assert [False, True, False] == facts["text"].isna().tolist()
     assert [11, 0, 0] == facts["num_characters"].tolist()
+
+
+def test_an_id_of_the_set_is_a_number_that_spells_it_again():
+    facts = SetFacts()
+    frame = facts.of(prompt_facts(prompts("one", None, family=["Opener 3", None])))
+
+    assert prompt_id_of("one") == facts.spelled(frame["prompt_id"][0])
+    assert "Opener 3" == facts.spelled(frame["family"][0])
+    assert [False, True] == frame["family"].isna().tolist()
+
+
+def test_facts_of_the_set_take_at_most_fifty_bytes_a_row():
+    texts = [f"what of number {number}" for number in range(1000)]
+    ids = [prompt_id_of(text) for text in texts]
+    frame = SetFacts().of(prompt_facts(prompts(*texts, prompt_id=ids, family=ids)))
+
+    assert frame.memory_usage(deep=True, index=False).sum() < 50 * len(frame)
+
+
+def test_a_split_that_is_none_of_ours_stays_as_it_is():
+    frame = SetFacts().of(prompt_facts(prompts("one", "two", split=["train", "other"])))
+
+    assert ["train", "other"] == frame["split"].tolist()
 
 
 def test_a_whole_tree_breaks_no_rule(frame):

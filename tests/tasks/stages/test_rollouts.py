@@ -146,3 +146,27 @@ def test_the_summary_counts_what_nobody_could_judge():
     some = RolloutsSummary(8, 96, score_mean=0.2, success_rate=0.125, num_unjudged=3)
 
     assert "3 replies unjudged, data checks passed" in some.summary()
+
+
+def test_trees_are_the_same_whether_or_not_they_are_written_piece_by_piece(world, monkeypatch):
+    _, folder = world
+    monkeypatch.chdir(folder)
+    machine = PARAMS.machine.model_copy(update={"prompts_per_shard": 2})
+    # Novelty compares the trees of a piece.
+    reward = Choice(name="adversarial", options={"novelty_weight": 0.0})
+    collect(machine=machine, reward=reward)
+    whole, report = read_rollouts(folder / FILE), (folder / REPORT).read_bytes()
+    # Of eight trees.
+    monkeypatch.setattr("tasks.stages.rollouts._TREES_AT_ONCE", 5)
+    collect(machine=machine, reward=reward)
+
+    pieces = read_rollouts(folder / FILE)
+    assert report == (folder / REPORT).read_bytes()
+    assert _told(whole) == _told(pieces)
+
+
+def _told(graphs):
+    return [
+        [(node.path, node.probe_logprobs, node.outcome, node.reward) for node in graph.nodes()]
+        for graph in graphs
+    ]

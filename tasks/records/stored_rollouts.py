@@ -1,0 +1,43 @@
+"""The trees of a rollouts file, read when they are asked for."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import overload
+
+from astra_core.rollout import Graph
+from tasks.records.rollouts import graph_keys, stream_rollouts
+
+
+class StoredRollouts(Sequence[Graph]):
+    """A rollouts file as a sequence that holds no tree; each use reads the file again.
+
+    Args:
+        path: Of the file.
+
+    Raises:
+        DataError: The file is missing or is no table of rollouts.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        # Now, so that a broken file is told of before any work is done.
+        self._length = sum(1 for _ in graph_keys(path))
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Graph]:
+        return stream_rollouts(self._path)
+
+    @overload
+    def __getitem__(self, place: int) -> Graph: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Graph]: ...
+    def __getitem__(self, place: int | slice) -> Graph | list[Graph]:
+        chosen = range(self._length)[place]
+        if isinstance(chosen, int):
+            return next(islice(self, chosen, None))
+        wanted = set(chosen)
+        found = {at: graph for at, graph in enumerate(self) if at in wanted}
+        return [found[at] for at in chosen]
