@@ -1,11 +1,12 @@
 """The gate as a Prefect task and as a flow; ``tasks.promotion.decision`` makes the decision."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
+from prefect.states import Completed
 from prefect.tasks import exponential_backoff
 
 from flows.orchestration.events import announce_decision
@@ -111,4 +112,7 @@ def decision_page(
 def promotion() -> "PromotionDecision":
     """Decides about the candidate again, for example after the rules changed."""
     keep_private()
-    return promote(read_params())
+    decision = promote(read_params())
+    state: State[Any] = Completed(message=decision.summary(), data=decision)
+    # Prefect gives who calls the flow what the state holds.
+    return cast("PromotionDecision", state)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from prefect import flow, task
+from prefect import Task, flow, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
 from prefect.states import Completed
@@ -19,6 +19,7 @@ from flows.runs.limits import limit_of
 from flows.runs.preparation import usable_params
 from flows.servers.processes import stage_command
 from tasks.machine.console import complain
+from tasks.params.schema import FlowConfiguration
 from tasks.promotion.reevaluation import FOLDER, NAME, Reevaluation
 
 
@@ -37,7 +38,7 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
     """
     params = usable_params()
     fresh_seed = scheduled_day() if seed is None else seed
-    examined = _examine.with_options(retries=params.flow.retries)
+    examined = examination(params.flow)
     timeout_s = limit_of("evaluation", params.flow)
     state = examined(fresh_seed, file, timeout_s=timeout_s, return_state=True)
     state.result()
@@ -51,11 +52,18 @@ def champion_reevaluation(seed: int | None = None, file: Path | None = None) -> 
     return Completed(message=found.summary())
 
 
+def examination(limits: FlowConfiguration) -> Task[..., State[Any]]:
+    """The task of the evaluation, under the retries and the delay of ``flow``."""
+    return _examine.with_options(
+        retries=limits.retries,
+        retry_delay_seconds=exponential_backoff(backoff_factor=limits.retry_delay_s),
+    )
+
+
 @task(
     name=NAME,
     task_run_name=NAME,
     cache_policy=NO_CACHE,
-    retry_delay_seconds=exponential_backoff(backoff_factor=2.0),
     retry_jitter_factor=1.0,
     retry_condition_fn=can_pass,
 )

@@ -4,6 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_core.errors import DataError
+from astra_core.files import read_json
+from tasks.records.attacker import ATTACKER_FILE
+from tasks.records.evaluation import EVALUATION
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
 from tasks.tracking.registered import aliases_in, has_files
@@ -13,14 +16,28 @@ from tasks.tracking.store_check import check_store, has_store
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
+ATTACKER = Path("models/attacker")
 ALIASES = ("champion", "candidate", "previous")
 
 
-def is_registered(receipt: Path = RECEIPT) -> bool:
-    """Whether the registry has the version that the receipt names, with its files.
+LOST = "the registry has lost this version"
+ANOTHER = "the files here are those of another version"
 
-    DVC sees the receipt, not the registry: after the database or the artifacts were deleted,
-    registration is up to date for DVC although it is undone.
+
+def is_registered(receipt: Path = RECEIPT) -> bool:
+    """Whether the registry has the version that the receipt names, and the files here are its own.
+
+    Raises:
+        TrackingError: The store is unavailable or damaged.
+    """
+    return not why_unregistered(receipt)
+
+
+def why_unregistered(receipt: Path = RECEIPT) -> str:
+    """Why registration has to run although DVC finds it up to date; empty where it has not.
+
+    DVC sees neither the registry nor the receipt: the database or the artifacts may be deleted, and
+    after a checkout of an earlier lock the files are those of an earlier version.
 
     Raises:
         TrackingError: The store is unavailable or damaged.
@@ -28,8 +45,26 @@ def is_registered(receipt: Path = RECEIPT) -> bool:
     try:
         found = read_record(receipt, RegistrationReceipt)
     except DataError:
-        return False
-    return files_are_there(found.model_name, found.version)
+        return LOST
+    if not _is_about_the_files(found, receipt.parent):
+        return ANOTHER
+    return "" if files_are_there(found.model_name, found.version) else LOST
+
+
+def _is_about_the_files(found: RegistrationReceipt, reports: Path) -> bool:
+    """Whether attacker and evaluation beside the receipt are those that were registered."""
+    told = {
+        found.checkpoint_digest: _told(reports.parent / ATTACKER / ATTACKER_FILE, "digest"),
+        found.evaluation_key: _told(reports / EVALUATION.name, "evaluation_key"),
+    }
+    return all(own in {None, wanted} for wanted, own in told.items() if wanted)
+
+
+def _told(file: Path, key: str) -> str | None:
+    try:
+        return str(read_json(file)[key])
+    except (OSError, ValueError, LookupError, TypeError):
+        return None
 
 
 def files_are_there(model_name: str, version: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from astra_core.errors import ConfigurationError
 from flows.runs.attempts import StageOutcome
 from flows.runs.preparation import renew_pipeline
-from flows.registry import is_registered
+from flows.registry import why_unregistered
 from flows.runs.requests import RunRequest
 from tasks.machine.console import say
 from tasks.params.overlay import laid_over
@@ -34,8 +34,9 @@ def run_stages(request: RunRequest, run: StageRunner) -> None:
     """
     for name in request.stages:
         run(name, force=request.force)
-    if "registration" in request.stages and not is_registered():
-        say(f"{'registration':<13}the registry has lost this version: once more")
+    reason = why_unregistered() if "registration" in request.stages else ""
+    if reason:
+        say(f"{'registration':<13}{reason}: once more")
         run("registration", force=True)
 
 

@@ -220,8 +220,9 @@ def check_order(pipeline: dict[str, Stage]) -> None:
 def _entry(stage: Stage, outside: Iterable[Path], *, keys: Iterable[str]) -> dict[str, Any]:
     """One stage as DVC reads it.
 
-    Everything but receipts is cached: one uncached output would keep DVC from restoring the whole
-    stage out of its run cache after a parameter is set back.
+    Everything that it names is cached: one uncached output would keep DVC from restoring the whole
+    stage out of its run cache after a parameter is set back. Receipts are not named: they are true
+    of the registry and not of a commit, so a checkout of an earlier lock must not ask for another.
     """
     entry: dict[str, Any] = {
         "desc": stage.description,
@@ -229,10 +230,7 @@ def _entry(stage: Stage, outside: Iterable[Path], *, keys: Iterable[str]) -> dic
         "cmd": f"sh tasks/stage.sh {stage.name}",
         "params": [*with_root(stage.params), *keys],
         "deps": [*stage.code, *(path.as_posix() for path in (*stage.deps, *outside))],
-        "outs": [
-            *(path.as_posix() for path in stage.outs),
-            *({path.as_posix(): {"cache": False}} for path in stage.receipts),
-        ],
+        "outs": [path.as_posix() for path in stage.outs],
         "metrics": [path.as_posix() for path in stage.metrics],
         "plots": [path.as_posix() for path in stage.plots],
     }

@@ -35,7 +35,8 @@ Dep = Annotated[Path, Role.DEP]
 Out = Annotated[Path, Role.OUT]
 Metric = Annotated[Path, Role.METRIC]
 Plot = Annotated[Path, Role.PLOT]
-# Proof of an effect outside the folder. Never cached: restoring the proof would skip the effect.
+# Proof of an effect outside the folder. DVC does not see it: to restore the proof would skip the
+# effect.
 Receipt = Annotated[Path, Role.RECEIPT]
 
 Value = TypeVar("Value")

@@ -36,6 +36,16 @@ Figures = dict[str, Figure]
 """What one attacker scored, by name; an interval where one was estimated, None for no number."""
 
 
+HEADLINE = {
+    "attack_success_rate": "final/attack_success_rate",
+    "untrained_success_rate": "baseline/attack_success_rate",
+    "gain": "final/lift",
+    "unique_probes": "final/unique_probes",
+    "kl_nats": "final/kl_nats",
+}
+"""What ``dvc metrics show`` shows, and the figure of an examination that it is."""
+
+
 @dataclass(frozen=True, slots=True)
 class CategoryRates:
     """Attack success on the prompts of one category.
@@ -157,6 +167,12 @@ class EvaluationRecord:
             if lift is not None:
                 final[name] = lift
         return dict([*flat_figures("final", final), *flat_figures("baseline", self.baseline)])
+
+    def headline(self) -> dict[str, float]:
+        """The five numbers that a run is compared by; one that nobody knows is left out."""
+        told = self.final_figures()
+        found = {name: told.get(of) for name, of in HEADLINE.items()}
+        return {name: value for name, value in found.items() if value is not None}
 
     def rate(self, role: str = "attacker") -> Interval:
         """The success rate of a role."""

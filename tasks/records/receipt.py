@@ -16,6 +16,7 @@ class RegistrationReceipt:
     experiment_id: str
     tracking_uri: str
     checkpoint_digest: str
+    evaluation_key: str = ""
 
     def summary(self) -> str:
         """One line."""

@@ -11,7 +11,7 @@ from astra_core.config import (
     MachineConfiguration,
     SystemConfiguration,
 )
-from astra_core.files import draft_folder_of, record_digest, write_text
+from astra_core.files import draft_folder_of, record_digest, write_json, write_text
 from astra_core.metrics.categories import CATEGORY, category_labels
 from astra_core.metrics.statistics import paired_gain
 from astra_core.metrics.strategies import strategy_metrics
@@ -90,7 +90,8 @@ class EvaluationFiles:
     base: Dep = Path("models/base")
     rollouts: Dep = Path("data/rollouts")
     attacker: Dep = Path("models/attacker")
-    report: Metric = Path("reports/evaluation.json")
+    report: Out = Path("reports/evaluation.json")
+    headline: Metric = Path("reports/headline.json")
     table: Out = Path("reports/evaluation_prompts.parquet")
     examples: Out = Path("reports/examples.md")
     evidence: Out = Path("data/evaluation")
@@ -177,6 +178,7 @@ def evaluate_attacker(
         record = replace(record, selection=excess)
     record = replace(record, target=target_note(params.system))
     write_record(record.to_record(), files.report)
+    write_json(record.headline(), files.headline)
     told: dict[str, Any] = {"threshold": evaluation.threshold, "vocabulary": places.vocabulary}
     _write_evidence(trained, untrained, labels, files=files, **told)
     page = examples_page(trained.graphs, count=evaluation.num_examples)

@@ -236,6 +236,7 @@ def record(
         experiment_id=run.info.experiment_id,
         tracking_uri=client.tracking_uri,
         checkpoint_digest=evidence.package.digest,
+        evaluation_key=evidence.evaluation.evaluation_key,
     )
 
 

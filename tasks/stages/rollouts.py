@@ -17,7 +17,7 @@ from astra_core.config import (
 from astra_core.files import draft_folder_of, record_digest
 from astra_core.rollout import Graph, Prompt
 from tasks.pipeline.precision import remember
-from tasks.pipeline.stage import Dep, Metric, Out, Untracked, plain_sections, stage
+from tasks.pipeline.stage import Dep, Out, Untracked, plain_sections, stage
 from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import write_record
@@ -73,7 +73,7 @@ class RolloutsFiles:
     valid: Dep = Path("data/valid")
     base: Dep = Path("models/base")
     folder: Out = Path("data/rollouts")
-    report: Metric = Path("reports/rollouts.json")
+    report: Out = Path("reports/rollouts.json")
 
 
 @stage(

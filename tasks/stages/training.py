@@ -31,7 +31,7 @@ from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
 from tasks.pipeline.continuing import take_over_last
 from tasks.pipeline.precision import FILE as PRECISION_FILE
 from tasks.pipeline.precision import remembered
-from tasks.pipeline.stage import Dep, Metric, Out, Plot, Untracked, plain_sections, stage
+from tasks.pipeline.stage import Dep, Out, Plot, Untracked, plain_sections, stage
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.checkpoint import CHECKPOINTS, JOURNAL, CheckpointNote, write_checkpoint
 from tasks.records.journal import Journal, step_table
@@ -80,7 +80,7 @@ class TrainingFiles:
     attacker: Out = Path("models/attacker")
     checkpoint: Out = Path("models/checkpoint")
     steps: Plot = Path("reports/training_steps.csv")
-    report: Metric = Path("reports/training.json")
+    report: Out = Path("reports/training.json")
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from tasks.expectations.report import RejectedRow
 from tasks.expectations.suites import prompt_row_suite, prompt_suite
 from tasks.machine.console import progress
 from tasks.params.schema import ValidationConfiguration
-from tasks.pipeline.stage import Dep, Metric, Out, Untracked, stage
+from tasks.pipeline.stage import Dep, Out, Untracked, stage
 from tasks.records.intake import read_intake, read_places
 from tasks.records.prompt_table import (
     COLUMNS,
@@ -76,7 +76,7 @@ class ValidationFiles:
 
     folder: Dep = Path("data/prompts")
     valid: Out = Path("data/valid")
-    report: Metric = Path("reports/validation.json")
+    report: Out = Path("reports/validation.json")
     page: Out = Path("reports/validation.md")
 
 

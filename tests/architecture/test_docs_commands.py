@@ -59,6 +59,7 @@ RUN_ELSEWHERE = {
     "dvc repro": ("tests/end_to_end/test_pipeline.py", "repro"),
     "dvc exp": ("tests/end_to_end/test_dvc_habits.py", '"exp"'),
     "dvc remote": ("tests/end_to_end/test_dvc_habits.py", '"remote"'),
+    "dvc import-url": ("tests/end_to_end/test_dvc_habits.py", '"import-url"'),
     "dvc push": ("tests/end_to_end/test_dvc_habits.py", '"push"'),
     "dvc pull": ("tests/end_to_end/test_dvc_habits.py", '"pull"'),
     "torchrun": ("tests/tasks/machine/test_processes.py", "torchrun"),

@@ -102,14 +102,10 @@ def outputs(folder: Path) -> dict[str, str]:
     The receipt is the one that differs by nature; of it the rest is compared.
     """
     lock = YAML(typ="safe").load((folder / "dvc.lock").read_text(encoding="utf-8"))
-    found = {}
+    told = read_json(folder / RECEIPT) if (folder / RECEIPT).exists() else {}
+    found = {RECEIPT: str({key: value for key, value in told.items() if key not in BY_NATURE})}
     for stage, entry in lock["stages"].items():
-        for out in entry["outs"]:
-            if out["path"] == RECEIPT:
-                found[RECEIPT] = str(
-                    {k: v for k, v in read_json(folder / RECEIPT).items() if k not in BY_NATURE}
-                )
-                continue
+        for out in entry.get("outs", ()):
             path = folder / out["path"]
             files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
             found |= {str(file.relative_to(folder)): file_digest(file) for file in files}

@@ -78,7 +78,8 @@ class Finished:
         written = yaml.safe_dump(lock, sort_keys=False)  # as DVC spells it
         (folder / "dvc.lock").write_text(written, encoding="utf-8")
         # Not the cache of runs, out of which DVC would take the stages that are still to do.
-        outs = [out["path"] for entry in lock["stages"].values() for out in entry["outs"]]
+        outs = [out["path"] for entry in lock["stages"].values() for out in entry.get("outs", ())]
+        outs += ["reports/registration.json"] if "registration" in stages else []
         for name in (*outs, ".dvc/cache/files"):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             copy = shutil.copytree if (self.folder / name).is_dir() else shutil.copy2

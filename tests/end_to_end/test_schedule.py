@@ -13,6 +13,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,14 +38,21 @@ def tiny():
 """
 
 
+# As a decision announces itself.
+PROMOTED = """\
+from flows.orchestration.events import announce_decision
+from tasks.promotion.decision import PromotionDecision
+announce_decision(PromotionDecision(
+    promoted=True, changed=True, reasons=("better",), model_name="attacker",
+    candidate_version="7", champion_version="7", previous_version=None, comparison=None,
+))
+"""
+SCHEDULE = {"interval": 10, "anchor_date": "2026-01-01T00:00:00+00:00"}
+
+
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    """A folder with a tiny flow under the first deployment of prefect.yaml, every ten seconds."""
-    record = yaml.safe_load((ROOT / "prefect.yaml").read_text("utf-8"))
-    schedule = {"interval": 10, "anchor_date": "2026-01-01T00:00:00+00:00"}
-    tiny = {"entrypoint": "tiny.py:tiny", "parameters": {}, "schedules": [schedule]}
-    record["deployments"] = [record["deployments"][0] | tiny]
-    (tmp_path / "prefect.yaml").write_text(yaml.safe_dump(record), encoding="utf-8")
+def folder(tmp_path, monkeypatch):
+    """A folder for a tiny flow, with the variables of a server of its own."""
     (tmp_path / "tiny.py").write_text(TINY, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path / ".prefect"))
@@ -57,7 +65,17 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_schedule_fires_by_itself(project, monkeypatch):
+def deploy_tiny(folder, name, schedules):
+    """Puts the tiny flow under a deployment of our prefect.yaml, everything else as it is there."""
+    record = yaml.safe_load((ROOT / "prefect.yaml").read_text("utf-8"))
+    tiny = {"entrypoint": "tiny.py:tiny", "parameters": {}, "schedules": schedules}
+    record["deployments"] = [own | tiny for own in record["deployments"] if own["name"] == name]
+    (folder / "prefect.yaml").write_text(yaml.safe_dump(record), encoding="utf-8")
+
+
+@contextmanager
+def served(monkeypatch):
+    """Yields the address of a real server with a real worker, and both; all is deployed."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     started = [services.prefect_server(port)]
@@ -66,19 +84,37 @@ def test_a_schedule_fires_by_itself(project, monkeypatch):
         services.wait_until_ready(started[0], "/api/health")
         url = f"{started[0].url}/api"
         monkeypatch.setenv("PREFECT_API_URL", url)
-        lines = deploy_all()
+        deploy_all()
         started.append(services.worker(url))
-        run = _first_completed(url, timeout_s=120.0)
-        listed = _in_a_shell("prefect deployment schedule ls tiny/nightly-training")
-        stray = _files_with(auth_string().partition(":")[2], project)
+        yield url
     finally:
         services.stop(started)
+    assert not any(service.is_alive() for service in started)
 
-    assert lines[0].startswith("nightly-training")
+
+def test_a_promotion_starts_the_reevaluation(folder, monkeypatch):
+    deploy_tiny(folder, "champion-reevaluation", [])
+    with served(monkeypatch) as url:
+        monkeypatch.setenv("PREFECT_API_AUTH_STRING", auth_string())
+        monkeypatch.setenv("PYTHONPATH", str(ROOT))
+        subprocess.run([sys.executable, "-c", PROMOTED], check=True, timeout=120)
+        run = _first_completed(url, timeout_s=120.0)
+
+    assert run is not None, "the event started no run"
+    assert "AUTOMATION" == run["created_by"]["type"]
+    assert "fired\n" == (folder / "fired.log").read_text()
+
+
+def test_a_schedule_fires_by_itself(folder, monkeypatch):
+    deploy_tiny(folder, "nightly-training", [SCHEDULE])
+    with served(monkeypatch) as url:
+        run = _first_completed(url, timeout_s=120.0)
+        listed = _in_a_shell("prefect deployment schedule ls tiny/nightly-training")
+        stray = _files_with(auth_string().partition(":")[2], folder)
+
     assert run is not None, "no scheduled run completed"
     assert "SCHEDULE" == run["created_by"]["type"]
-    assert (project / "fired.log").read_text().startswith("fired\n")
-    assert not any(service.is_alive() for service in started)
+    assert (folder / "fired.log").read_text().startswith("fired\n")
     assert (0, "") == (listed.returncode, listed.stderr)
     assert "10.0s" in listed.stdout or "0:00:10" in listed.stdout
     assert [FILE.as_posix()] == stray

@@ -1,6 +1,8 @@
 import json
+import shutil
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 import pytest
 from prefect.states import Failed
@@ -8,7 +10,7 @@ from prefect.states import Failed
 from astra_core.errors import DataError
 from astra_core.metrics.statistics import Interval
 from flows.errors import StageTimeoutError
-from flows.promotion import decision_page, promote, store_is_away
+from flows.promotion import decision_page, promote, promotion, store_is_away
 from tasks.params.schema import Params
 from tasks.promotion import decision
 from tasks.promotion.decision import PromotionDecision
@@ -16,6 +18,18 @@ from tasks.records.evaluation import CategoryRates, EvaluationRecord
 from tasks.records.receipt import RegistrationReceipt
 from tasks.records.reports import write_record
 from tasks.tracking.errors import StoreError, TrackingError
+
+ROOT = Path(__file__).parents[2]
+DECIDED = PromotionDecision(
+    promoted=False,
+    changed=False,
+    reasons=("no better",),
+    model_name="attacker",
+    candidate_version="7",
+    champion_version="6",
+    previous_version=None,
+    comparison=None,
+)
 
 
 @pytest.mark.parametrize(
@@ -39,6 +53,17 @@ def test_a_store_that_is_away_is_asked_as_often_as_flow_retries_says(
         in_flow(promote, params)
 
     assert 1 + retries == len(tries)
+
+
+def test_a_run_that_only_decides_says_so_in_words(tmp_path, monkeypatch, prefect_server):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    monkeypatch.setattr(decision, "promote_attacker", lambda _: DECIDED)
+    state = promotion(return_state=True)
+
+    assert DECIDED.summary() == state.message
+    assert DECIDED == state.result()
+    assert DECIDED == promotion()
 
 
 def _away(tries):

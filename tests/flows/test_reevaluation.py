@@ -5,7 +5,8 @@ import pytest
 from registry_project import enter_project
 
 from flows.errors import StageError
-from flows.reevaluation import champion_reevaluation
+from flows.reevaluation import champion_reevaluation, examination
+from tasks.params.schema import FlowConfiguration
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,6 +30,13 @@ def test_a_failure_is_told_in_its_own_words(project):
     (project / "params.yaml").write_text("seed: -1\n", encoding="utf-8")
     with pytest.raises(ValueError, match="seed: input should be greater than or equal to 0"):
         champion_reevaluation(seed=1)
+
+
+@pytest.mark.parametrize("delay_s", [0.5, 4.0])
+def test_a_retry_waits_as_flow_retry_delay_s_says(delay_s):
+    limits = FlowConfiguration(retries=2, retry_delay_s=delay_s)
+
+    assert [delay_s, 2 * delay_s] == examination(limits).retry_delay_seconds
 
 
 @pytest.mark.slow

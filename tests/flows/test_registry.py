@@ -1,8 +1,11 @@
+from dataclasses import replace
+
 import pytest
 from registry_project import enter_project
 from registry_project import receipt as left
 
-from flows.registry import alias_versions, is_registered
+from astra_core.files import write_json
+from flows.registry import ANOTHER, alias_versions, is_registered, why_unregistered
 from tasks.records.reports import write_record
 from tasks.tracking.store import connect
 
@@ -28,6 +31,20 @@ def test_a_receipt_is_true_while_the_registry_has_its_version(project):
     assert is_registered(receipt)
     client.delete_model_version("attacker", "1")
     assert not is_registered(receipt)
+
+
+def test_files_of_another_version_are_not_registered(project):
+    """As after a checkout of an earlier dvc.lock."""
+    receipt, note = project / "reports/receipt.json", project / "models/attacker/astra.json"
+    write_record(replace(left(), evaluation_key="e1"), receipt)
+    _register(project)
+    found = []
+    for digest, key in (("other", "e1"), (left().checkpoint_digest, "e2"), (None, None)):
+        write_json({"digest": digest or left().checkpoint_digest}, note)
+        write_json({"evaluation_key": key or "e1"}, receipt.parent / "evaluation.json")
+        found.append(why_unregistered(receipt))
+
+    assert [ANOTHER, ANOTHER, ""] == found
 
 
 def test_without_a_receipt_nothing_is_registered(project):

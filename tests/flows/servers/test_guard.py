@@ -5,7 +5,7 @@ from starlette.routing import Route, WebSocketRoute
 from starlette.testclient import TestClient, WebSocketDenialResponse
 from starlette.websockets import WebSocketDisconnect
 
-from flows.servers.guard import guard
+from flows.servers.guard import IN_MEMORY, guard
 
 HERE = "http://127.0.0.1:4200"
 SOCKET = "ws://127.0.0.1:4200/socket"
@@ -33,10 +33,18 @@ def client():
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:4200", "127.0.0.1.evil.example", "192.0.2.1", ""]
+    "host",
+    ["evil.example", "evil.example:4200", "127.0.0.1.evil.example", "192.0.2.1", "", IN_MEMORY],
 )
 def test_a_request_to_another_name_is_refused(client, host):
     assert 400 == client.post("/api", headers={"host": host}).status_code
+
+
+def test_what_the_server_asks_itself_passes(client):
+    """Else no automation could start a run."""
+    itself = TestClient(client.app, base_url=f"http://{IN_MEMORY}")
+
+    assert 200 == itself.post("/api").status_code
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def test_render_says_what_dvc_needs_and_nothing_empty(pipeline):
             "cmd": "sh tasks/stage.sh second",
             "params": ["seed"],
             "deps": ["tasks/second.py", "plugins", "data/first"],
-            "outs": ["data/second", {"reports/sent.json": {"cache": False}}],
+            "outs": ["data/second"],
             "metrics": ["reports/second.json"],
             "plots": ["reports/second.csv"],
         },

@@ -66,6 +66,19 @@ def test_the_gain_is_the_difference_of_the_rates_prompt_by_prompt(world, record)
     assert gain == pytest.approx(report.lift.value)
 
 
+def test_the_metrics_of_dvc_are_five_numbers_of_the_report(world, record):
+    folder, _ = world
+    told = json.loads((folder / "reports/headline.json").read_text())
+
+    assert {
+        "attack_success_rate": record["attacker"]["attack_success_rate"]["value"],
+        "untrained_success_rate": record["baseline"]["attack_success_rate"]["value"],
+        "gain": record["lift"]["value"],
+        "unique_probes": record["attacker"]["unique_probes"],
+        "kl_nats": record["attacker"]["kl_nats"],
+    } == told
+
+
 def test_the_prompts_that_chose_a_checkpoint_are_not_those_of_its_examination(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)

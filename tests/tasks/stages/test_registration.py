@@ -162,6 +162,7 @@ def test_register_attacker_leaves_a_receipt(project):
         "experiment_id",
         "tracking_uri",
         "checkpoint_digest",
+        "evaluation_key",
     }
     assert written["run_id"] == receipt.run_id
     assert receipt.summary().startswith("attacker version 1 is candidate (checkpoint 000000000000")
