@@ -124,6 +124,23 @@ class Section(BaseModel, metaclass=_SectionType):
             raise ConfigurationError(explained(error, cls, where=where, record=record)) from None
 
 
+def refuse_unread(section: Section, *names: str, when: str) -> None:
+    """Returns if these fields are left as they are, where nothing would read another value.
+
+    Args:
+        section: While it is validated.
+        names: Of its fields.
+        when: Says why, after "when".
+
+    Raises:
+        ValueError: One is not.
+    """
+    for name in names:
+        if getattr(section, name) != type(section).model_fields[name].default:
+            msg = f"{name} must be left out when {when}"
+            raise ValueError(msg)
+
+
 class Choice(Section):
     """A plug-in by name, import path ``package.module:Class`` or ``path/to/file.py:Class``.
 

@@ -6,11 +6,11 @@ reads, without turns that failed.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import torch
 from jaxtyping import Float, Int
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor
 
 from astra_core.algorithms.functional import (
@@ -21,6 +21,7 @@ from astra_core.algorithms.functional import (
 )
 from astra_core.config import Count, Probability, Section
 from astra_core.rollout import Graph, Node
+from astra_core.sections import refuse_unread
 
 Backup = Literal["none", "max", "mean", "leaf_mean"]
 
@@ -37,6 +38,12 @@ class CreditOptions(Section):
     horizon: Count | None = Field(
         default=None, description="Turns that count, the own one included (n-step); null is all."
     )
+
+    @model_validator(mode="after")
+    def _what_follows_is_looked_at(self) -> Self:
+        if self.backup == "none":
+            refuse_unread(self, "discount", "horizon", when="backup is 'none'")
+        return self
 
 
 @dataclass(frozen=True, slots=True)

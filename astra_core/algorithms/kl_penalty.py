@@ -28,6 +28,7 @@ from astra_core.algorithms.functional import (
 from astra_core.config import NonNegative, Positive, Section
 from astra_core.errors import DataError
 from astra_core.rollout import Graph, Node
+from astra_core.sections import refuse_unread
 
 
 class KLOptions(Section):
@@ -63,6 +64,17 @@ class KLOptions(Section):
         if self.kl_control != "fixed" and self.kl_target_nats is None:
             msg = f"kl_control '{self.kl_control}' must have a kl_target_nats; or use 'fixed'"
             raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _every_number_is_read(self) -> Self:
+        priced = ("kl_estimator", "kl_coefficient", "kl_control", "kl_target_nats", "kl_horizon")
+        if self.kl == "none":
+            refuse_unread(self, *priced, when="kl is 'none'")
+        if self.kl_control == "fixed":
+            refuse_unread(self, "kl_target_nats", "kl_horizon", when="kl_control is 'fixed'")
+        if self.kl_control == "stepped":
+            refuse_unread(self, "kl_horizon", when="kl_control is 'stepped'")
         return self
 
     @model_validator(mode="after")

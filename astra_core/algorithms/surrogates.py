@@ -23,6 +23,7 @@ from astra_core.algorithms.policy import (
     mean_of,
 )
 from astra_core.config import Positive, Section
+from astra_core.sections import refuse_unread
 
 
 class ClipOptions(Section):
@@ -59,10 +60,8 @@ class SurrogateOptions(ClipOptions):
 
     @model_validator(mode="after")
     def _every_bound_has_an_effect(self) -> Self:
-        for name in sorted(set().union(*_READ.values()) - _READ[self.surrogate]):
-            if getattr(self, name) != type(self).model_fields[name].default:
-                msg = f"{name} must be left out when surrogate is '{self.surrogate}'"
-                raise ValueError(msg)
+        unread = sorted(set().union(*_READ.values()) - _READ[self.surrogate])
+        refuse_unread(self, *unread, when=f"surrogate is '{self.surrogate}'")
         return self
 
 

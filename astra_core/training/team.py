@@ -227,7 +227,7 @@ def check_team(
     """Returns if the agents of the sampler's System can be trained by this algorithm.
 
     Raises:
-        ConfigurationError: They cannot; see ``check_agents``.
+        ConfigurationError: They cannot; see ``check_agents`` and ``Algorithm.check_needs``.
     """
     system = sampler.system.config
     check_agents(
@@ -246,3 +246,15 @@ def check_team(
         raise ConfigurationError(msg)
     if isinstance(algorithm, AgentsAlgorithm):
         algorithm.refuse_own_weights()
+    elif hasattr(algorithm, "options"):
+        _check_needs(sampler, algorithm)
+
+
+def _check_needs(sampler: Sampler, algorithm: Algorithm) -> None:
+    """Returns if the sampler gives what the algorithm compares, however the two were made."""
+    given: set[Any] = {*sampler.gives, "value_head"}
+    if sampler.system.shares_tokenizer:
+        given.add("shared_tokenizer")
+    if sampler.runs_per_prompt > 1:
+        given.add("runs")
+    algorithm.check_needs(algorithm.options, sampler.options, gives=given)

@@ -11,6 +11,7 @@ from astra_core.algorithms.credit import (
     flat_group_figures,
     rollouts,
 )
+from astra_core.errors import ConfigurationError
 from astra_core.testing import tiny_graph, tiny_node
 
 LAWS = settings(max_examples=40, derandomize=True, deadline=None)
@@ -158,3 +159,10 @@ def test_a_turn_that_nobody_judged_is_no_zero_to_the_turn_before():
     alone = tiny_graph(tiny_node(0.5, tiny_node(1.0)))
 
     assert values(alone, backup="mean") == values(beside, backup="mean")
+
+
+def test_a_turn_alone_has_nothing_to_discount():
+    assert "none" == CreditOptions(backup="none").backup
+    for option in ({"discount": 0.5}, {"horizon": 2}):
+        with pytest.raises(ConfigurationError, match="must be left out when backup is 'none'"):
+            CreditOptions(backup="none", **option)

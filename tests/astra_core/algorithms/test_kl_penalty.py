@@ -37,6 +37,23 @@ def test_in_the_reward_a_probe_pays_for_its_kl_at_sampling_time(estimator, kl):
     assert priced.losses(torch.zeros(1, 1), torch.ones(1, 1), torch.ones(1, 1)) is None
 
 
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"kl_coefficient": 0.3}, "kl_coefficient must be left out when kl is 'none'"),
+        ({"kl_estimator": "k1"}, "kl_estimator must be left out when kl is 'none'"),
+        ({"kl": "loss", "kl_target_nats": 1.0}, "kl_target_nats must be left out when kl_control"),
+        (
+            {"kl": "loss", "kl_control": "stepped", "kl_target_nats": 1.0, "kl_horizon": 5.0},
+            "kl_horizon must be left out when kl_control is 'stepped'",
+        ),
+    ],
+)
+def test_an_option_that_nothing_reads_is_refused(options, line):
+    with pytest.raises(ConfigurationError, match=line):
+        penalty(**options)
+
+
 def test_tokens_that_are_not_trained_cost_nothing():
     priced = penalty(kl="reward", kl_estimator="k1", kl_coefficient=1.0)
     node = tiny_node(1.0, probe_mask=(True, False, True))
@@ -65,12 +82,12 @@ def test_in_the_loss_the_kl_is_differentiated():
         ("stepped", 2.0, 1.0),
         ("stepped", 0.5, 0.25),
         ("stepped", 1.1, 0.5),
-        ("fixed", 2.0, 0.5),
     ],
 )
 def test_the_coefficient_follows_the_kl(control, kl, expected):
+    horizon = {"kl_horizon": 10.0} if control == "proportional" else {}
     priced = penalty(
-        kl="loss", kl_coefficient=0.5, kl_control=control, kl_target_nats=1.0, kl_horizon=10.0
+        kl="loss", kl_coefficient=0.5, kl_control=control, kl_target_nats=1.0, **horizon
     )
     figures = priced.remember([tiny_graph(node_with_kl(kl), node_with_kl(kl))])
 

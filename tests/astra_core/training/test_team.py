@@ -224,3 +224,10 @@ def test_steps_of_no_agent_are_refused(folder):
     algorithm = build_algorithm(configured(), system)
     with pytest.raises(ConfigurationError, match="must be those that flatten gives, got a Node"):
         algorithm.collate([tiny_node(0.5)])
+
+
+def test_what_an_algorithm_compares_is_asked_of_a_sampler_that_a_script_has_built():
+    config = configured(algorithm={"name": "grpo", "options": {}})
+
+    with pytest.raises(ConfigurationError, match=r"runs_per_prompt must be at least 2 for GRPO"):
+        trainer_of(config, is_evaluated=False, compare="runs")
