@@ -7,7 +7,17 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from flows.commands import caring, chronicle, deciding, looking, report, running, serving, trying
+from flows.commands import (
+    beginning,
+    caring,
+    chronicle,
+    deciding,
+    looking,
+    report,
+    running,
+    serving,
+    trying,
+)
 from flows.sweeps import command as sweeps
 from flows.usage import project_folder, usage_line, working_folder
 
@@ -92,12 +102,15 @@ def _show_version(asked: bool) -> None:
 
 @app.callback()
 def prepare(
+    context: typer.Context,
     _version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
     ] = False,
 ) -> None:
     """Train a red-team attacker, examine it, register it and decide about it."""
-    os.chdir(project_folder(working_folder()))
+    here = working_folder()
+    if context.invoked_subcommand != "init":  # the others need a project
+        os.chdir(project_folder(here))
     from flows.servers.environment import set_flow_environment
     from tasks.machine.privacy import keep_private
 
@@ -105,7 +118,18 @@ def prepare(
     set_flow_environment()
 
 
-for commands in (running, looking, trying, deciding, serving, chronicle, report, sweeps, caring):
+for commands in (
+    running,
+    looking,
+    trying,
+    deciding,
+    serving,
+    chronicle,
+    report,
+    sweeps,
+    caring,
+    beginning,
+):
     commands.register(app)
 
 

@@ -62,10 +62,10 @@ class Heartbeat:
     def line(self) -> str:
         """``training     12 of 40 (30%) after 65 s, success 62%, about 150 s left``."""
         spent = time.monotonic() - self._started
-        begun = f"{self.description:<13}at work for {spent:.0f} s"
+        begun = f"{self.description:<12} at work for {spent:.0f} s"
         if self._total > 0:
             share = f"{self._done} of {self._total} ({self._done / self._total:.0%})"
-            begun = f"{self.description:<13}{share} after {spent:.0f} s"
+            begun = f"{self.description:<12} {share} after {spent:.0f} s"
         words = self.words()
         return f"{begun}, {words}" if words else begun
 

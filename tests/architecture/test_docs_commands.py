@@ -39,6 +39,7 @@ RUN_ELSEWHERE = {
     "astra promote": ("tests/tasks/promotion/test_decision.py", "promote_attacker"),
     "astra rollback": ("tests/tasks/promotion/test_decision.py", "rollback"),
     "astra calibrate": ("tests/flows/commands/test_calibration.py", "calibrate"),
+    "astra init": ("tests/flows/commands/test_beginning.py", "init"),
     "astra gc": ("tests/flows/commands/test_caring.py", "gc"),
     "astra resume": ("tests/flows/commands/test_running.py", "resume"),
     "astra validate": ("tests/flows/commands/test_validating.py", "validate"),

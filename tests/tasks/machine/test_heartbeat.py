@@ -92,3 +92,9 @@ def test_lines_come_where_no_bar_is_drawn_and_in_the_logs_of_a_run(capfd, monkey
     assert "" == told.out
     assert "training     1 of 4 (25%) after 0 s, success 30%" in told.err
     assert "1 of 4 (25%)" in (tmp_path / "told").read_text()
+
+
+def test_a_long_name_stays_apart_from_what_follows():
+    beat = Heartbeat("training the builtin model", 4)
+
+    assert beat.line().startswith("training the builtin model 0 of 4 (0%) after")

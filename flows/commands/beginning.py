@@ -1,0 +1,97 @@
+"""``astra init``: a project in a folder of its own."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Adds the command."""
+    app.command()(init)
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(help="New, or empty.")],
+    prompts: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Your prompts, copied into the project.")
+    ] = None,
+) -> None:
+    """Make a fresh project: code, params.yaml, dvc.yaml and what else a run needs."""
+    from contextlib import chdir
+
+    from flows.settings import change_params
+    from tasks.machine.console import say
+    from tasks.params.schema import read_params
+    from tasks.pipeline.order import PIPELINE_FILE, render
+
+    place = folder.absolute()
+    _check(place, prompts)
+    _fill(place)
+    kept = Path("prompts") / prompts.name if prompts is not None else None
+    if prompts is not None and kept is not None:
+        _copy(prompts, place / kept)
+    with chdir(place):
+        if kept is not None:
+            for line in change_params(["prompts.source=file", f"prompts.path={kept.as_posix()}"]):
+                say(f"params.yaml    {line}")
+        PIPELINE_FILE.write_text(render(params=read_params()), encoding="utf-8")
+    say(f"{'project':<13}{folder}")
+    say(f"{'next':<13}cd {folder}; astra check; astra run")
+
+
+def library() -> Path:
+    """The folder that this program runs from, with all that a project is made of.
+
+    Raises:
+        ConfigurationError: It was installed without them.
+    """
+    from astra_core.errors import ConfigurationError
+
+    root = Path(__file__).resolve().parents[2]
+    lacking = [
+        name for name in ("params.yaml", "dvc.yaml", ".dvc/config") if not (root / name).is_file()
+    ]
+    if lacking:
+        msg = (
+            f"astra init must run from a clone or a source archive of the library, got {root} "
+            f"without {', '.join(lacking)}; install it with 'make setup' in a clone"
+        )
+        raise ConfigurationError(msg)
+    return root
+
+
+def _check(place: Path, prompts: Path | None) -> None:
+    from astra_core.errors import ConfigurationError
+    from astra_core.paths import kind_of
+
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        found = "a folder with files" if place.is_dir() else kind_of(place)
+        msg = f"FOLDER must be new or empty, got {place}, {found}; name another"
+        raise ConfigurationError(msg)
+    if prompts is not None and not prompts.is_file():
+        msg = f"--prompts must name a file of prompts, got {prompts}; there is none"
+        raise ConfigurationError(msg)
+
+
+def _fill(place: Path) -> None:
+    """Copies what a project is made of, and puts it under git where there is one."""
+    import shutil
+    import subprocess
+
+    from tasks.pipeline.workspace import copy_project
+
+    root = library()
+    place.mkdir(parents=True, exist_ok=True)
+    copy_project(root, place)
+    git = shutil.which("git")
+    if git is not None:
+        command = [git, "init", "-q"]
+        subprocess.run(command, cwd=place, check=False, capture_output=True)  # noqa: S603
+
+
+def _copy(prompts: Path, place: Path) -> None:
+    import shutil
+
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(prompts, place)

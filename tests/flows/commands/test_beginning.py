@@ -1,0 +1,50 @@
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from flows.cli import run_command
+from tasks.params.schema import read_params
+from tasks.pipeline.order import drift
+
+
+@pytest.fixture
+def outside(tmp_path, monkeypatch, restored):
+    """A folder that is no project."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_init_makes_a_project_that_passes_its_check(outside, monkeypatch, capsys):
+    Path("mine.jsonl").write_text(json.dumps({"text": "why now"}) + "\n", "utf-8")
+
+    assert 0 == run_command(["init", "new project", "--prompts", "mine.jsonl"])
+    assert "next         cd new project; astra check; astra run" in capsys.readouterr().out
+    monkeypatch.chdir(outside / "new project")
+    params = read_params()
+    assert ("file", Path("prompts/mine.jsonl")) == (params.prompts.source, params.prompts.path)
+    assert drift(params=params) is None
+    assert 0 == run_command(["check"])
+    ignored = subprocess.run(["git", "check-ignore", "-q", "mlflow.db"], check=False)
+    assert 0 == ignored.returncode
+    told = subprocess.run(["git", "status", "--short"], capture_output=True, text=True, check=True)
+    assert "params.yaml" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("full",), "FOLDER must be new or empty, got"),
+        (("new", "--prompts", "none.txt"), "--prompts must name a file of prompts, got none.txt"),
+    ],
+)
+def test_a_mistake_is_one_line_and_nothing_is_made(outside, capsys, arguments, message):
+    (outside / "full").mkdir()
+    (outside / "full" / "mine.txt").touch()
+
+    assert 2 == run_command(["init", *arguments])
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {message}")
+    assert not (outside / "new").exists()
+    assert [outside / "full" / "mine.txt"] == list((outside / "full").iterdir())
