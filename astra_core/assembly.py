@@ -20,9 +20,8 @@ from astra_core.crew import Crew
 from astra_core.engine.machine import Machine
 from astra_core.engine.memory import keep_freed_memory
 from astra_core.evaluator import Evaluator
-from astra_core.executor import Executor
+from astra_core.executors.shared import executor_of
 from astra_core.extensions.calls import plugin_call
-from astra_core.files import record_digest
 from astra_core.models.pretrained import device_for
 from astra_core.registry import build, resolve
 from astra_core.reward import Reward
@@ -35,9 +34,6 @@ if TYPE_CHECKING:
     from astra_core.training.checkpoint import CheckpointStore
     from astra_core.training.distributed import World
     from astra_core.training.trainer import Trainer
-
-
-_executors: dict[str, Executor] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +119,6 @@ def load_system(
     crew = Crew(executor_of(executor), machine.prompts_per_shard, alike)
     crew.begin(system)
     return replace(system, crew=crew)
-
-
-def executor_of(choice: Choice) -> Executor:
-    """The executor that a choice names; an equal choice gives the same one, with its workers."""
-    key = record_digest(choice.model_dump(mode="json"))
-    if key not in _executors:
-        _executors[key] = build("executor", choice)
-    return _executors[key]
-
-
-def close_executors() -> None:
-    """Ends the workers of all executors of this process."""
-    while _executors:
-        _executors.popitem()[1].close()
 
 
 def build_reward(reward: Choice) -> Reward:

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 from astra_core.config import Choice
 from astra_core.executor import Executor, Work
+from astra_core.executors.shared import executor_of
 from astra_core.files import record_digest
 from astra_core.registry import build
 from astra_core.scorer import Scorer, checked_scores
@@ -45,18 +46,17 @@ class Scoring:
 
     def __init__(self, scorer: Choice, executor: Executor, own: Scorer) -> None:
         self._work = ScoringWork(scorer)
-        self._executor = executor
+        self.executor = executor
         self._own = own
 
     @classmethod
     def of(cls, scorer: Choice, executor: Choice) -> Self:
-        """The scorer and the executor of these names; the scorer is built once here too.
+        """The scorer and this process's executor of these names; the scorer is built here too.
 
         Raises:
             ConfigurationError: One of them cannot be built.
         """
-        built: Executor = build("executor", executor)
-        return cls(scorer, built, build("scorer", scorer))
+        return cls(scorer, executor_of(executor), build("scorer", scorer))
 
     def scores(self, texts: Sequence[str], *, at_once: int) -> list[float]:
         """One score per text, in order; the batches are the same for every executor.
@@ -66,7 +66,7 @@ class Scoring:
             at_once: Texts of one batch.
         """
         batches = [texts[first : first + at_once] for first in range(0, len(texts), at_once)]
-        if self._executor.is_here:
+        if self.executor.is_here:
             return [score for own in batches for score in checked_scores(self._own, own)]
-        found = self._executor.run(self._work, batches, title="scoring")
+        found = self.executor.run(self._work, batches, title="scoring")
         return [score for own in found for score in own]

@@ -134,6 +134,7 @@ class _Places:
         "astra_core/training/launch.py",
         "astra_core/crew.py",
         "astra_core/executor.py",
+        "astra_core/executors/shared.py",
         "astra_core/conversation.py",
         "astra_core/judge.py",
         "astra_core/judges",

@@ -95,6 +95,7 @@ class RolloutsFiles:
         "astra_core/engine",
         "astra_core/crew.py",
         "astra_core/executor.py",
+        "astra_core/executors/shared.py",
         "astra_core/conversation.py",
         "astra_core/judge.py",
         "astra_core/judges",

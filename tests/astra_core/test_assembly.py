@@ -8,8 +8,6 @@ from astra_core.assembly import (
     build_evaluator,
     build_sampler,
     build_trainer,
-    close_executors,
-    executor_of,
     load_system,
 )
 from astra_core.config import (
@@ -30,7 +28,6 @@ SHORT = GenerationConfiguration(max_new_tokens=6)
 PHRASES = Choice(name="phrases", options={"phrases": ["bad"]})
 SYSTEM = SystemConfiguration(max_context_tokens=64, probe=SHORT, response=SHORT, scorer=PHRASES)
 REWARD = Choice(name="adversarial")
-TWO = Choice(name="processes", options={"num_workers": 2})
 
 
 @pytest.fixture(scope="module")
@@ -150,15 +147,3 @@ def test_the_share_of_failures_that_stops_a_sampler_is_the_configured_one(folder
 
     assert 0.25 == sampler.max_failed_fraction
     assert 3 == sampler.runs_per_prompt
-
-
-def test_equal_choices_share_their_workers():
-    assert executor_of(TWO) is executor_of(Choice(**TWO.model_dump()))
-    assert executor_of(TWO) is not executor_of(Choice(name="processes"))
-
-
-def test_closed_executors_are_not_found_again():
-    before = executor_of(TWO)
-    close_executors()
-
-    assert before is not executor_of(TWO)

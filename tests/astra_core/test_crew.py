@@ -7,7 +7,6 @@ from tiny_folders import tiny_folders, torch_as_before
 from astra_core.assembly import (
     build_evaluator,
     build_sampler,
-    close_executors,
     load_system,
 )
 from astra_core.config import (
@@ -18,6 +17,7 @@ from astra_core.config import (
     RolloutsConfiguration,
     SystemConfiguration,
 )
+from astra_core.executors.shared import close_executors
 from astra_core.sampler import rolled_out
 from astra_core.testing import tiny_prompts
 

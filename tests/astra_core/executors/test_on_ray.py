@@ -9,7 +9,7 @@ import psutil
 import pytest
 from shard_sums import Sums
 
-from astra_core.assembly import ModelFolders, build_sampler, close_executors, load_system
+from astra_core.assembly import ModelFolders, build_sampler, load_system
 from astra_core.config import (
     Choice,
     GenerationConfiguration,
@@ -20,6 +20,7 @@ from astra_core.config import (
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.executor import shown_by
 from astra_core.executors.on_ray import LOOPBACK, SETTINGS, RayExecutor
+from astra_core.executors.shared import close_executors
 from astra_core.registry import read_options
 from astra_core.sampler import rolled_out
 from astra_core.testing import check_executor, tiny_language_model, tiny_prompts

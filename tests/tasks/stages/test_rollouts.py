@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 from small_world import PARAMS, write_world
 
-from astra_core.assembly import close_executors
 from astra_core.config import Choice
 from astra_core.errors import GateError
+from astra_core.executors.shared import close_executors
 from astra_core.scorer import Scorer
 from tasks.pipeline.stage import stage_of
 from tasks.records.rollouts import read_rollouts

@@ -1,0 +1,26 @@
+"""The executors of this process: equal choices share one, with its workers."""
+
+from astra_core.config import Choice
+from astra_core.executor import Executor
+from astra_core.files import record_digest
+from astra_core.registry import build
+
+_executors: dict[str, Executor] = {}
+
+
+def executor_of(choice: Choice) -> Executor:
+    """The executor that a choice names; an equal choice gives the same one, with its workers.
+
+    Raises:
+        ConfigurationError: It cannot be built.
+    """
+    key = record_digest(choice.model_dump(mode="json"))
+    if key not in _executors:
+        _executors[key] = build("executor", choice)
+    return _executors[key]
+
+
+def close_executors() -> None:
+    """Ends the workers of all executors of this process."""
+    while _executors:
+        _executors.popitem()[1].close()
