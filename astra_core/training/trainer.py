@@ -8,11 +8,10 @@ window. A window never spans two policies.
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from inspect import signature
 from itertools import islice
-from pathlib import Path
 from typing import Any, Self
 
 import torch
@@ -30,15 +29,16 @@ from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
 from astra_core.system import System
 from astra_core.training.by_hand import HandLoop
-from astra_core.training.checkpoint import Checkpoint, CheckpointStore
+from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.distributed import World
+from astra_core.training.ending import Ending
 from astra_core.training.evaluation_scheme import (
     EvaluationScheme,
     check_schedule,
     idle_rule,
-    require_same_score,
 )
 from astra_core.training.harness import Experience, Harness
+from astra_core.training.kept_models import KeptModels
 from astra_core.training.kl_control import closed_move, present_factor
 from astra_core.training.learner import configs_of, make_trainable
 from astra_core.training.progress import (
@@ -48,14 +48,10 @@ from astra_core.training.progress import (
     StepReport,
     progress_bar,
 )
-from astra_core.training.resume_policy import (
-    as_begun,
-    forget_last_look,
-    starting_point,
-    whole_before,
-)
+from astra_core.training.resume_policy import as_begun
+from astra_core.training.resuming import resume
 from astra_core.training.state import RunState
-from astra_core.training.stopping import Best, Stopping
+from astra_core.training.stopping import Best
 from astra_core.training.team import build_algorithm, check_team
 from astra_core.training.trial import Trial, tried
 from astra_core.training.update import Update, Updates, learning_plan, refuse_many_nonfinite
@@ -146,11 +142,11 @@ class Trainer:
             num_epochs=config.epochs_per_experience,
             world=self.world,
         )
-        self._stopping = Stopping(config.early_stopping)
+        self.ending = Ending(config, world=self.world)
         self._state = RunState(config, sampler, algorithm, updates=self.updates, trainer=self)
+        self._kept = KeptModels(config, self.best, self._state, store=store, world=self.world)
         self._eval_s = 0.0
         self._is_cut = False
-        self._unpaid = ""
 
     @classmethod
     def algorithm_for(cls, config: TrainingConfiguration, system: System) -> Algorithm:
@@ -209,35 +205,7 @@ class Trainer:
         Raises:
             CheckpointError: The checkpoints are damaged, or of another run than this.
         """
-        mode = self.config.checkpoint.resume
-        if mode == "never" and not self.world.is_first:
-            return False
-        found = starting_point(self.store, mode)
-        if found is None:
-            return False
-        checkpoint, folder = found
-        self._stopping.start()
-        changed = self._load(checkpoint, folder)
-        if any(name.startswith(("training_steps", "early_stopping")) for name in changed):
-            forget_last_look(self.progress, self.best, self.config)
-            self.progress.stopped_because = self.end()
-            if self.progress.is_partial and not self.progress.stopped_because:
-                self._load(whole_before(checkpoint, folder), folder)
-        is_elsewhere = self.store is not None and folder != self.store.folder
-        if self.store is not None and is_elsewhere and self.world.is_first:
-            for name in sorted(self.best.models):
-                self.store.adopt(name, folder)
-        if changed or is_elsewhere:
-            self.save()
-        self.world.barrier()
-        return True
-
-    def _load(self, checkpoint: Checkpoint, folder: Path) -> Iterable[str]:
-        """Restores a checkpoint; returns the names of the configuration fields that differ."""
-        self.progress, changed = self._state.load(
-            checkpoint, self.best, self._stopping, subject=f"checkpoint {folder}"
-        )
-        return changed
+        return resume(self, self._state)
 
     def dry_run(self) -> Trial:
         """One batch rolled out, read and differentiated, without changing any state.
@@ -261,13 +229,14 @@ class Trainer:
         Raises:
             TrainingError: Too many updates met a NaN or an infinity.
         """
-        self._stopping.start()
+        self.ending.stopping.start()
         is_new = not self.progress.stopped_because
         if is_new:
             self.begin()
         while not self.progress.stopped_because:
-            yield from self._within_budget(self._training_step())
-            self.progress.stopped_because = self._spent() or self.world.first_says(self.end())
+            yield from self.ending.within_budget(self._training_step())
+            spent = self.ending.spent(self.progress)
+            self.progress.stopped_because = spent or self.world.first_says(self.end())
             is_due = self.progress.training_step % self.config.checkpoint.save_every == 0
             if is_due and not self.progress.stopped_because:
                 self.save()
@@ -277,13 +246,6 @@ class Trainer:
         if is_new or not was_examined:
             self.save()
         self.restore_best()
-
-    def _within_budget(self, reports: Iterator[StepReport]) -> Iterator[StepReport]:
-        """The reports of a training step; one whose replies cannot be paid for is not made."""
-        try:
-            yield from reports
-        except BudgetError as error:
-            self._unpaid = str(error)
 
     def begin(self) -> None:
         """Evaluates the untrained attacker, if that is asked for, and saves it."""
@@ -302,7 +264,7 @@ class Trainer:
         self._note(experience)
         last: StepReport | None = None
         for window in self.windows(experience):
-            if self._spent():
+            if self.ending.spent(self.progress):
                 self.progress.is_partial = True
                 break
             if last is not None:
@@ -339,18 +301,12 @@ class Trainer:
         self._is_cut = False
         self.updates.scale_rates(present_factor(self.progress.moves))
         self.progress.num_empty += int(not experience.steps)
-        self._stopping.note(experience.metrics)
+        self.ending.stopping.note(experience.metrics)
 
     def _evaluate_if_due(self) -> None:
         is_due = self.scheme.is_due(self.progress.training_step)
-        if is_due or (self.scheme.has_last and self._spent()):
+        if is_due or (self.scheme.has_last and self.ending.spent(self.progress)):
             self.evaluate()
-
-    def _spent(self) -> str:
-        """Which budget is used up, in words; the same in every process, though clocks differ."""
-        reason = self._stopping.spent(self.progress.step)
-        is_timed = self.config.early_stopping.max_seconds is not None
-        return self.world.first_says(reason) if is_timed else reason
 
     def windows(self, experience: Experience) -> Iterator[list[Batch]]:
         """Windows of micro-batches, one per update; a short last one is kept."""
@@ -398,12 +354,7 @@ class Trainer:
 
     def end(self) -> str:
         """Why the run ends now, in words; empty while it continues."""
-        is_done = self.progress.training_step >= self.config.training_steps
-        return (
-            self._unpaid
-            or self._stopping.reason(self.progress.step, self.best)
-            or ("all training steps are done" if is_done else "")
-        )
+        return self.ending.reason(self.progress, self.best)
 
     def evaluate(self) -> None:
         """Evaluates the attacker as it is, and writes it as the best so far if it is."""
@@ -414,14 +365,11 @@ class Trainer:
         try:
             metrics, done = examined(self), progress.training_step
         except BudgetError as error:
-            self._unpaid = str(error)
+            self.ending.unpaid = str(error)
             return
         self.updates.follow(metrics)
         progress.evaluations.append(EvaluationPoint(done, progress.step, metrics))
-        name, min_delta = f"best_{done:06d}", self.config.early_stopping.min_delta
-        is_best = self.best.offer(metrics, done, name, min_delta=min_delta)
-        if is_best and self.store is not None and self.world.is_first:
-            self.store.save_model(name, self._state.write_model)
+        self._kept.offer(metrics, done)
         seconds = time.perf_counter() - start
         self._eval_s += seconds
         self.reports.add_evaluation(seconds)
@@ -435,20 +383,15 @@ class Trainer:
 
         Does nothing where the last are kept.
         """
-        store = self.store if self.scheme.keeps_best else None
-        if self.evaluator is None or store is None or not self.best.model:
-            return
-        self.world.barrier()
-        folder = store.model(self.best.model)
-        self._state.read_model(folder)
-        require_same_score(self.best, examined(self)[self.config.metric], folder=folder)
+        if self.evaluator is not None and self.scheme.keeps_best:
+            self._kept.put_back(lambda: examined(self)[self.config.metric])
 
     def save(self) -> None:
         """Writes a checkpoint of the run as it is now."""
         self.by_hand.settle()
         self.reports.flush()
         if self.store is not None and self.world.is_first:
-            self.store.save(self._state.checkpoint(self.progress, self.best, self._stopping))
+            self.store.save(self._state.checkpoint(self.progress, self.best, self.ending.stopping))
         self.world.barrier()
 
     @property

@@ -60,12 +60,12 @@ def test_a_checkpoint_without_such_state_still_resumes(kind, tmp_path):
     steps = trainer.steps()
     next(report for report in steps if report.training_step == 2)
     state = trainer._state
-    older = state.checkpoint(trainer.progress, trainer.best, trainer._stopping)
+    older = state.checkpoint(trainer.progress, trainer.best, trainer.ending.stopping)
     record = {key: value for key, value in older.record.items() if key != "owners"}
     resumed = trainer_of(configured(**CHANGES), **{**NONE, kind: KINDS[kind]})
     before = {name: value.clone() for name, value in resumed._state._owners[kind].state().items()}
     kept = type(older)(older.step, older.tensors, record)
-    resumed._state.load(kept, resumed.best, resumed._stopping, subject="old")
+    resumed._state.load(kept, resumed.best, resumed.ending.stopping, subject="old")
 
     assert weights_of(trainer) == weights_of(resumed)
     found = resumed._state._owners[kind].state()
