@@ -47,7 +47,8 @@ def make_project(folder: Path) -> Path:
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            ignored = shutil.ignore_patterns("__pycache__")
+            # With what is compiled already, but for what another worker is writing.
+            ignored = shutil.ignore_patterns("*.pyc.*")
             shutil.copytree(source, folder / name, ignore=ignored)
         elif source.exists():
             shutil.copy(source, folder / name)

@@ -16,6 +16,8 @@ from project import make_project, set_params
 PLACE = Path("ä b", "astra source")
 # To try again takes no time; the world is small already.
 QUICK = "flow.retry_delay_s=0.1"
+# Compiled by the run.
+CODE = ("astra_core", "flows", "tasks")
 # What stands before the first training.
 PREPARED = ("prompts", "validation", "models", "rollouts")
 
@@ -65,8 +67,16 @@ class Finished:
         return Path(shutil.copytree(self.folder, folder, symlinks=True))
 
     def copy_after(self, folder: Path, *stages: str) -> Path:
-        """The project in git before its run, but for these stages, which are done."""
+        """The project in git before its run, but for these stages, which are done.
+
+        Prefect knows of the run: its tables, which a first run makes, take long to make.
+        """
         shutil.copytree(self.fresh, folder, symlinks=True)
+        ignored = shutil.ignore_patterns("*.pyc.*")
+        for name in CODE:
+            place = {"dirs_exist_ok": True, "ignore": ignored}
+            shutil.copytree(self.folder / name, folder / name, **place)
+        shutil.copytree(self.folder / ".prefect", folder / ".prefect", symlinks=True)
         subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
         self.fill(folder, *stages)
         return folder

@@ -149,18 +149,10 @@ def killed_at_every(stride, folder):
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_ends_as_if_it_had_not_been(tmp_path):
-    found = killed_at_every(45, tmp_path)
+def test_a_run_may_be_killed_at_any_moment_at_which_it_writes(tmp_path):
+    found = killed_at_every(7, tmp_path)
 
     assert len(found["signals"]) > 2
-    assert {signal.SIGKILL} == set(found["signals"])
-    assert [] == found["wrong"]
-
-
-@pytest.mark.slow
-def test_a_run_may_be_killed_at_any_moment_at_which_it_writes(tmp_path):
-    found = killed_at_every(3, tmp_path)
-
     assert {signal.SIGKILL} == set(found["signals"])
     assert [] == found["wrong"]
 

@@ -34,6 +34,8 @@ TRAINING = {
     "metric": "eval/kl_nats",
     "checkpoint": {"save_every": 1},
 }
+# Steps enough that a kill after the second comes long before the last.
+LONG = 16
 
 
 def act(code, *arguments):
@@ -230,11 +232,22 @@ def test_two_processes_train_as_one_with_the_doubled_window_and_the_first_writes
     assert ("FINISHED", "2") == (run.info.status, run.data.params["machine.num_processes"])
 
 
+@pytest.fixture(scope="module")
+def undisturbed(world, tmp_path_factory):
+    """The weights that two processes end with when none is killed, however they are started."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "project"
+    project(world, folder, processes=2, training_steps=LONG)
+    trained(folder, commands()["params"])
+    return weights(folder)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["params", "torchrun"])
-def test_a_killed_process_ends_the_run_with_a_line_and_the_command_goes_on(world, tmp_path, way):
+def test_a_killed_process_ends_the_run_with_a_line_and_the_command_goes_on(
+    world, undisturbed, tmp_path, way
+):
     processes = 2 if way == "params" else 1
-    folder = project(world, tmp_path / "cut", processes=processes, training_steps=30)
+    folder = project(world, tmp_path / "cut", processes=processes, training_steps=LONG)
     process = started(folder, commands()[way])
     while not list(folder.glob("runs/*/checkpoints/step_000002")):
         assert process.poll() is None, process.communicate()
@@ -255,6 +268,4 @@ def test_a_killed_process_ends_the_run_with_a_line_and_the_command_goes_on(world
         assert "process 2 of 2 ended by SIGKILL" in lines[0]
     assert not (folder / "models/attacker").exists()
     trained(folder, commands()[way])
-    whole = project(world, tmp_path / "whole", processes=processes, training_steps=30)
-    trained(whole, commands()[way])
-    assert (weights(whole) == weights(folder)).all()
+    assert (undisturbed == weights(folder)).all()

@@ -344,7 +344,7 @@ def _killed(folder, *, stride):
 
 @pytest.mark.slow
 def test_a_stage_may_be_killed_at_any_moment_at_which_it_writes(tmp_path):
-    found = _killed(tmp_path, stride=17)
+    found = _killed(tmp_path, stride=37)
 
     assert 3 <= len(found["signals"])
     # Every output that DVC keeps of the stage, with what lies in its folders.
