@@ -24,6 +24,7 @@ from astra_core.services.remote_limits import adam_of, check_settings
 from astra_core.services.service_losses import loss_on_record, service_loss
 from astra_core.services.service_trainer import ServiceTrainer
 from astra_core.services.speaker import KeptDraws, Speaker, check_plain
+from astra_core.services.staged import Stage
 from astra_core.services.tinker_client import TinkerService, key_in
 from astra_core.services.trainer_state import Intent, Result
 from astra_core.services.training_service import TrainingService
@@ -80,12 +81,13 @@ class RemoteTrainer(ServiceTrainer):
         check_plain(system.config.probe)
         self._loss = service_loss(self.algorithm)
         self.service = self.connected()
-        self.stages = self._opened_state()
         retries = 0 if self.options.on_error == "fail_fast" else self.options.retries
         kept = KeptDraws(self.folder / "draws.sqlite")
         self.speaker = Speaker(self.service, kept, retries=retries)
         system.attacker.elsewhere = self.speaker
         self._is_begun = False
+        self._experience: Experience
+        self._reports: list[StepReport] = []
 
     def connected(self) -> TrainingService:
         """The service at the address, if its host is authorised; sends nothing yet."""
@@ -109,38 +111,48 @@ class RemoteTrainer(ServiceTrainer):
     def end(self) -> str:
         """Also ends a run that sent all the tokens it may."""
         limit = self.options.max_tokens
-        results = [each.result or {} for each in self.stages.effects.values()]
+        results = [each.result or {} for each in self.asked.effects.values()]
         spent = sum(result.get("tokens", 0) for result in results)
         is_spent = limit is not None and spent >= limit
         return super().end() or (f"{spent} of {limit} tokens are trained" if is_spent else "")
 
-    def _training_step(self) -> Iterator[StepReport]:
-        """Samples, trains at the service and evaluates; nothing asked before is asked again."""
-        iteration = self.progress.training_step
-        self.stages.move_to(iteration, "sample")
+    def stages(self) -> Sequence[Stage]:
+        """Sampling, training, evaluating; the loop around them saves."""
+        return (
+            Stage("sample", self._sample),
+            Stage("train", self._train),
+            Stage("evaluate", self._end_iteration),
+            Stage("save", lambda _: None),
+        )
+
+    def _sample(self, iteration: int) -> None:
         graphs = self._first_graphs if iteration == 0 else None
-        experience = self._sampled(iteration, graphs)
-        self._note(experience)
+        self._experience = self._sampled(iteration, graphs)
+        self._note(self._experience)
+
+    def _train(self, iteration: int) -> Iterator[StepReport]:
+        """The updates; the report of the last one waits for the evaluation."""
+        del iteration  # the state knows it
+        experience = self._experience
         windows = [list(window) for window in self.windows(experience)]
-        self.stages.move_to(iteration, "train")
         request = {"experience": experience.digest(), "lr": self._lr, "loss": self._loss.name}
-        result = self.stages.once("", request, do=lambda intent: self._trained(intent, windows))
+        result = self.asked.once("", request, do=lambda intent: self._trained(intent, windows))
         self.speaker.path = result["sampler"]
-        reports = [
+        self._reports = [
             self._updated(Update(**own), experience, at == 0)
             for at, own in enumerate(result["updates"])
         ]
-        yield from reports[:-1]
-        self.stages.move_to(iteration, "evaluate")
-        if reports:
-            self._close(experience)
+        yield from self._reports[:-1]
+
+    def _end_iteration(self, iteration: int) -> Iterator[StepReport]:
+        if self._reports:
+            self._close(self._experience)
         self._move_schedule()
-        self.progress.training_step += 1
+        self.progress.training_step = iteration + 1
         self._evaluate_if_due()
-        if reports:
-            figures = {**reports[-1].metrics, **self.progress.moves[-1].figures()}
-            yield replace(reports[-1], metrics=figures)
-        self.stages.move_to(iteration, "save")
+        if self._reports:
+            last = self._reports[-1]
+            yield replace(last, metrics={**last.metrics, **self.progress.moves[-1].figures()})
 
     def _sampled(self, iteration: int, graphs: Sequence[Any] | None) -> Experience:
         """An experience, in which draws may be missing if the options say so."""
@@ -217,12 +229,12 @@ class RemoteTrainer(ServiceTrainer):
 
     def _published(self, training_step: int) -> str | None:
         """The weights after so many training steps; None for the base model."""
-        result = self.stages.result("train", training_step - 1) if training_step else None
+        result = self.asked.result("train", training_step - 1) if training_step else None
         return result["sampler"] if result else None
 
     def _saved(self, iteration: int) -> str | None:
         """Weights and optimiser before an iteration; None for new adapters."""
-        result = self.stages.result("train", iteration - 1) if iteration else None
+        result = self.asked.result("train", iteration - 1) if iteration else None
         return result["state"] if result else None
 
     def restore_best(self) -> None:

@@ -1,11 +1,15 @@
 """What trainers share whose weights a service trains: a file of effects, and which step is kept."""
 
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
+from astra_core.services.staged import Stage, walk
 from astra_core.services.trainer_state import TrainerState
+from astra_core.training.progress import StepReport
 from astra_core.training.trainer import Trainer
 
 
@@ -15,6 +19,7 @@ class ServiceTrainer(Trainer):
     Attributes:
         name: As params.yaml names the trainer.
         folder: Of all that is kept of the service.
+        asked: What this run asked of the service, and what came of it.
     """
 
     name: ClassVar[str]
@@ -27,6 +32,15 @@ class ServiceTrainer(Trainer):
             )
             raise ConfigurationError(msg)
         self.folder = self.store.folder / "service"
+        self.asked = self._opened_state()
+
+    @abstractmethod
+    def stages(self) -> Sequence[Stage]:
+        """Those of an iteration, in order; they yield its reports."""
+
+    def _training_step(self) -> Iterator[StepReport]:
+        """One iteration; what was asked in it before a restart is not asked again."""
+        yield from walk(self.asked, self.stages(), self.progress.training_step)
 
     def _opened_state(self) -> TrainerState:
         """The effects of this run so far; a run is named by its configuration and seed."""

@@ -7,7 +7,7 @@ step at the service is an effect of ``TrainerState``: a killed run looks there b
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -17,6 +17,7 @@ from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.files import draft_of, record_digest
 from astra_core.services.fine_tuning_client import KEY, FineTuning, ServiceRefusal
 from astra_core.services.service_trainer import ServiceTrainer
+from astra_core.services.staged import Stage
 from astra_core.services.text_lines import Lines, lines_of, method_of
 from astra_core.services.text_speaker import TextSpeaker
 from astra_core.services.trainer_state import Intent, Result
@@ -24,6 +25,7 @@ from astra_core.services.waiting import wait_for
 from astra_core.target import Surroundings
 from astra_core.targets.authorization import check_address
 from astra_core.targets.endpoint import Endpoint, key_of
+from astra_core.training.harness import Experience
 from astra_core.training.progress import StepReport
 from astra_core.training.update import Update
 
@@ -80,7 +82,6 @@ class TextTrainer(ServiceTrainer):
                 f"'{system.config.attacker.format}': the service has a format of its own"
             )
             raise ConfigurationError(msg)
-        self.stages = self._opened_state()
         self.service = FineTuning(
             options.base_url,
             key=key_of(options),
@@ -91,6 +92,8 @@ class TextTrainer(ServiceTrainer):
         own = Surroundings(system.config)
         self.speaker = TextSpeaker(options, surroundings=own, reference=system.reference)
         system.attacker.elsewhere = self.speaker
+        self._experience: Experience
+        self._update: Update
 
     def resume(self) -> bool:
         """As any trainer; samples go on with the model that was trained last."""
@@ -108,31 +111,39 @@ class TextTrainer(ServiceTrainer):
             raise ConfigurationError(msg)
         super().begin()
 
-    def _training_step(self) -> Iterator[StepReport]:
-        """Samples, fine-tunes and switches; nothing that was asked before is asked again."""
-        iteration = self.progress.training_step
-        self.stages.move_to(iteration, "sample")
+    def stages(self) -> Sequence[Stage]:
+        """Sampling, fine-tuning, evaluating with the new model; the loop around them saves."""
+        return (
+            Stage("sample", self._sample),
+            Stage(STAGE, self._learn),
+            Stage("evaluate", self._end_iteration),
+            Stage("save", lambda _: None),
+        )
+
+    def _sample(self, iteration: int) -> None:
         # Not the rollouts of the local attacker: another model is trained.
-        experience = self.harness.experience(iteration, graphs=None)
-        self._note(experience)
+        self._experience = self.harness.experience(iteration, graphs=None)
+        self._note(self._experience)
+
+    def _learn(self, iteration: int) -> None:
         lines = lines_of(
             self.sampler.system.attacker,
-            experience.steps,
+            self._experience.steps,
             method=self._method,
             seed=self.sampler.seed,
             iteration=iteration,
         )
-        self.stages.move_to(iteration, STAGE)
         start = time.perf_counter()
         result = self._fine_tuned(lines, iteration)
         seconds = time.perf_counter() - start
         self.speaker.switch(result["model"])
         figures = {"examples": float(len(lines.records)), "is_trained": float(result["trained"])}
-        update = Update(0.0, 0.0, 0.0, 0, is_skipped=False, metrics=figures, train_s=seconds)
-        report = self._updated(update, experience, is_first=True)
-        self.progress.training_step += 1
+        self._update = Update(0.0, 0.0, 0.0, 0, is_skipped=False, metrics=figures, train_s=seconds)
+
+    def _end_iteration(self, iteration: int) -> Iterator[StepReport]:
+        report = self._updated(self._update, self._experience, is_first=True)
+        self.progress.training_step = iteration + 1
         self._evaluate_if_due()
-        self.stages.move_to(iteration, "save")
         yield report
 
     def _fine_tuned(self, lines: Lines, iteration: int) -> Result:
@@ -140,15 +151,15 @@ class TextTrainer(ServiceTrainer):
         before = self._model_after(iteration)
         if len(lines.records) < self.options.min_examples:
             few = {"model": before, "trained": 0}
-            return self.stages.once("model", lines.records, do=lambda _: few)
-        known = self.stages.result(STAGE, iteration, "model")
+            return self.asked.once("model", lines.records, do=lambda _: few)
+        known = self.asked.result(STAGE, iteration, "model")
         if known is not None:
             return known
         with draft_of(self.folder / f"lines-{iteration:06d}.jsonl") as draft:
             draft.write_bytes(lines.content())
         base = before if self.options.begin_from == "present" else self.options.attacker.model
         model = self._job_done(lines, base=base, iteration=iteration)
-        return self.stages.once("model", lines.records, do=lambda _: {"model": model, "trained": 1})
+        return self.asked.once("model", lines.records, do=lambda _: {"model": model, "trained": 1})
 
     def _job_done(self, lines: Lines, *, base: str, iteration: int) -> str:
         """The model of the iteration's job.
@@ -186,7 +197,7 @@ class TextTrainer(ServiceTrainer):
             TrainingError: The last was refused, which another would be too.
         """
         attempt = 0
-        while (end := self.stages.result(STAGE, iteration, f"end-{attempt}")) is not None:
+        while (end := self.asked.result(STAGE, iteration, f"end-{attempt}")) is not None:
             if end["outcome"] == "refused":
                 raise _failed(_FILE, "refused", end["detail"])
             attempt += 1
@@ -207,7 +218,7 @@ class TextTrainer(ServiceTrainer):
             return None if record is None else {"id": str(record["id"])}
 
         try:
-            return self.stages.once(
+            return self.asked.once(
                 part,
                 request,
                 do=lambda intent: kept(do(intent)) or found,
@@ -219,7 +230,7 @@ class TextTrainer(ServiceTrainer):
 
     def _ended(self, attempt: int, outcome: str, detail: str) -> None:
         end = {"outcome": outcome, "detail": detail}
-        self.stages.once(f"end-{attempt}", attempt, do=lambda _: end)
+        self.asked.once(f"end-{attempt}", attempt, do=lambda _: end)
 
     def _body(self, lines: Lines, base: str, file: str) -> dict[str, Any]:
         own = {"hyperparameters": dict(self.options.hyperparameters)}
@@ -234,7 +245,7 @@ class TextTrainer(ServiceTrainer):
     def _model_after(self, training_step: int) -> str:
         """The name of the model after so many training steps."""
         for iteration in reversed(range(training_step)):
-            result = self.stages.result(STAGE, iteration, "model")
+            result = self.asked.result(STAGE, iteration, "model")
             if result is not None:
                 return str(result["model"])
         return self.options.attacker.model

@@ -2,35 +2,91 @@
 
 import importlib.util
 import json
+import os
+import signal
+import sqlite3
 import subprocess
 import sys
+import time
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from tinker_server import base_model, is_made, tinker_server
+from tinker_server import asked, base_model, free_port, is_made, tinker_server
 
 pytestmark = [
     pytest.mark.slow,
+    # What a server compiles for the first time takes it minutes.
+    pytest.mark.timeout(1800),
     pytest.mark.skipif(not is_made(), reason="make services was not run"),
     pytest.mark.skipif(
         importlib.util.find_spec("tinker") is None, reason="the extra remote is not installed"
     ),
 ]
 # The client's threads end with its process, so each of its uses has one.
-LOSSES = Path(__file__).parent / "servers" / "tinker_losses.py"
+HERE = Path(__file__).parent / "servers"
+LOSSES, TRAINING = HERE / "tinker_losses.py", HERE / "tinker_training.py"
+LEARNING = ("--steps", "3", "--episodes", "16", "--dev", "160", "--eval-every", "3")
+# Boundaries at which one process after the other dies: an iteration begins with a boundary, and
+# is begun again after each death but the one that its checkpoint has come before.
+DEATHS = (2, 3, 4, 5, 2, 3, 4)
+# A server that has to compile again may take longer than a wait; the same command goes on.
+STARTS = 5
+WORK = ("SAMPLE", "FORWARD_BACKWARD", "OPTIM_STEP", "SAVE_WEIGHTS", "SAVE_WEIGHTS_FOR_SAMPLER")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def server(tmp_path_factory):
+    """The server, and the base model in its word."""
     folder = tmp_path_factory.mktemp("tinker")
-    with tinker_server(folder) as url:
-        yield url, base_model(folder)
+    with tinker_server(folder) as address:
+        yield SimpleNamespace(folder=folder, address=address, model=base_model(folder))
 
 
-def test_the_servers_losses_are_ours_beyond_the_clip_too(place):
-    url, model = place
+@pytest.fixture(scope="module")
+def quiet(server, tmp_path_factory):
+    """A run that nobody disturbed."""
+    return finished(server, tmp_path_factory.mktemp("quiet"))
+
+
+def start(server, folder, *arguments):
+    """One process of a run."""
+    command = [sys.executable, TRAINING, folder / "run", server.address, server.model]
+    return subprocess.Popen(
+        [*command, *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(server, folder, *arguments, deaths=()):
+    """What a run came to whose processes died at these boundaries, and what it asked for."""
+    before = asked(server.folder)
+    for boundary in deaths:
+        process = start(server, folder, *arguments, "--die-at", str(boundary))
+        _, errors = process.communicate(timeout=600)
+        assert process.returncode == -signal.SIGKILL, errors[-2000:]
+    process = start(server, folder, *arguments)
+    said, errors = process.communicate(timeout=1200)
+    assert process.returncode == 0, errors[-2000:]
+    record = json.loads(said.splitlines()[-1])
+    return SimpleNamespace(**record, asked=asked(server.folder) - before, drawn=drawn(folder))
+
+
+def drawn(folder):
+    """Token ids of all draws, in the order in which they were made."""
+    with closing(sqlite3.connect(folder / "run" / "service" / "draws.sqlite")) as base:
+        rows = base.execute("SELECT value FROM kept ORDER BY rowid").fetchall()
+    values = [json.loads(value) for (value,) in rows]
+    return [value[0] for value in values if len(value) == 2]
+
+
+def test_the_servers_losses_are_ours_beyond_the_clip_too(server):
     done = subprocess.run(
-        [sys.executable, LOSSES, url, model],
+        [sys.executable, LOSSES, server.address, server.model],
         check=False,
         capture_output=True,
         text=True,
@@ -39,3 +95,46 @@ def test_the_servers_losses_are_ours_beyond_the_clip_too(place):
     assert done.returncode == 0, done.stderr[-2000:]
     for name, (theirs, ours) in json.loads(done.stdout.splitlines()[-1]).items():
         assert theirs == pytest.approx(ours, abs=1e-4), name
+
+
+def test_three_iterations_raise_the_mean_score(server, tmp_path):
+    run = finished(server, tmp_path, *LEARNING)
+    untrained, trained = run.evaluations[0], run.evaluations[-1]
+    sys.stdout.write(f"{untrained}\n{trained}\n")
+    assert untrained["eval/score_mean_high"] < trained["eval/score_mean_low"]
+
+
+def test_killed_after_each_stage_nothing_is_asked_twice(server, quiet, tmp_path):
+    killed = finished(server, tmp_path, deaths=DEATHS)
+    for kind in WORK:
+        assert killed.asked[kind] == quiet.asked[kind], kind
+    assert quiet.asked["CREATE_MODEL"] == 1
+    # The process that trains the second iteration goes on from what the first one saved.
+    assert killed.asked["CREATE_MODEL"] == 2
+    assert killed.drawn == quiet.drawn
+    assert killed.evaluations == quiet.evaluations
+
+
+def test_a_server_that_is_killed_ends_the_run_in_a_line_which_then_goes_on(quiet, tmp_path):
+    folder, port = tmp_path / "server", free_port()
+    folder.mkdir()
+    model, limit = base_model(folder), ("--limit-s", "45")
+    with tinker_server(folder, port) as address:
+        place = SimpleNamespace(folder=folder, address=address, model=model)
+        process = start(place, tmp_path, *limit)
+        while asked(folder)["FORWARD_BACKWARD"] < 2:
+            assert process.poll() is None, process.communicate()[1][-2000:]
+            time.sleep(0.05)
+    _, errors = process.communicate(timeout=600)
+    assert process.returncode != 0
+    assert "trainer 'remote': the service must" in errors.splitlines()[-1]
+    with tinker_server(folder, port):
+        for _ in range(STARTS):
+            process = start(place, tmp_path, *limit)
+            said, errors = process.communicate(timeout=1200)
+            if process.returncode == 0:
+                break
+    assert process.returncode == 0, errors[-2000:]
+    assert drawn(tmp_path) == quiet.drawn
+    assert json.loads(said.splitlines()[-1])["evaluations"] == quiet.evaluations
+    assert asked(folder)["SAMPLE"] == quiet.asked["SAMPLE"]

@@ -11,11 +11,13 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -84,15 +86,17 @@ def base_model(folder: Path) -> Path:
 
 
 @contextmanager
-def tinker_server(folder: Path) -> Iterator[str]:
-    """The server with the shipped model; its address."""
+def tinker_server(folder: Path, port: int = 0) -> Iterator[str]:
+    """The server with the shipped model, and with what it kept in the folder; its address.
+
+    The port is a free one unless a server comes back to where it was.
+    """
     python, shims = str(environment() / "bin" / "python"), folder / "bin"
     shims.mkdir(exist_ok=True)
     shim = shims / "uv"
     shim.write_text(SHIM.format(python=python))
     shim.chmod(0o700)
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = port or free_port()
     settings = {"max_lora_adapters": 8, "max_lora_rank": 8, "loss_chunk_size": 0}
     where = ["--host", "127.0.0.1", "--port", str(port), "--checkpoints-base", folder / "saved"]
     what = ["--base-model", base_model(folder), "--backend", "jax"]
@@ -120,6 +124,19 @@ def tinker_server(folder: Path) -> Iterator[str]:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+def asked(folder: Path) -> Counter[str]:
+    """How often the server was asked for each kind of work, by its own records."""
+    with closing(sqlite3.connect(folder / "tinker.db")) as base:
+        rows = base.execute("SELECT request_type, count(*) FROM futures GROUP BY request_type")
+        return Counter(dict(rows.fetchall()))
 
 
 def _wait(port: int, process: subprocess.Popen, log: Path) -> None:
