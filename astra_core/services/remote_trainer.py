@@ -12,9 +12,9 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from astra_core.algorithms.policy import PolicyBatch
 from astra_core.config import Count, Positive, Section, TrainingConfiguration
@@ -22,6 +22,7 @@ from astra_core.errors import TrainingError
 from astra_core.services.records import Record, records_of
 from astra_core.services.remote_limits import adam_of, check_settings
 from astra_core.services.service_losses import loss_on_record, service_loss
+from astra_core.services.service_prices import ServicePrices, TokensUsed
 from astra_core.services.service_trainer import ServiceTrainer
 from astra_core.services.speaker import KeptDraws, Speaker, check_plain
 from astra_core.services.staged import Stage
@@ -68,9 +69,20 @@ class RemoteTrainer(ServiceTrainer):
         max_tokens: Count | None = Field(
             default=None, description="Sent to be trained, in all; then the run ends."
         )
+        prices: ServicePrices | None = Field(default=None, description="By which cost is told.")
+        max_cost: Positive | None = Field(
+            default=None, description="By prices, which must be given; then the run ends."
+        )
         export: bool = Field(
             default=True, description="Downloads the trained weights at the end, if it may."
         )
+
+        @model_validator(mode="after")
+        def _check_prices(self) -> Self:
+            if self.max_cost is not None and self.prices is None:
+                msg = "prices must be given where max_cost is"
+                raise ValueError(msg)
+            return self
 
     options: Options
 
@@ -109,12 +121,21 @@ class RemoteTrainer(ServiceTrainer):
         return found
 
     def end(self) -> str:
-        """Also ends a run that sent all the tokens it may."""
-        limit = self.options.max_tokens
-        results = [each.result or {} for each in self.asked.effects.values()]
-        spent = sum(result.get("tokens", 0) for result in results)
-        is_spent = limit is not None and spent >= limit
-        return super().end() or (f"{spent} of {limit} tokens are trained" if is_spent else "")
+        """Also ends a run that sent all the tokens, or spent all the money, that it may."""
+        limit, most, used = self.options.max_tokens, self.options.max_cost, self._used()
+        if (reason := super().end()) or used is None:
+            return reason
+        if limit is not None and used.trained >= limit:
+            return f"{used.trained} of {limit} tokens are trained"
+        cost = used.cost(self.options.prices)
+        is_spent = most is not None and cost >= most
+        return f"{cost:.4g} of {most:.4g} is spent at the service" if is_spent else ""
+
+    def _used(self) -> TokensUsed | None:
+        """Tokens of all iterations up to the present one; None before the first has ended."""
+        step = self.progress.training_step
+        result = self.asked.result("evaluate", step - 1, "tokens") if step else None
+        return TokensUsed(**result) if result else None
 
     def stages(self) -> Sequence[Stage]:
         """Sampling, training, evaluating; the loop around them saves."""
@@ -150,9 +171,23 @@ class RemoteTrainer(ServiceTrainer):
         self._move_schedule()
         self.progress.training_step = iteration + 1
         self._evaluate_if_due()
+        used, prices = self._counted(), self.options.prices
         if self._reports:
             last = self._reports[-1]
-            yield replace(last, metrics={**last.metrics, **self.progress.moves[-1].figures()})
+            moved = self.progress.moves[-1].figures()
+            yield replace(last, metrics={**last.metrics, **moved, **used.figures(prices)})
+
+    def _counted(self) -> TokensUsed:
+        """What was used until now, as it was counted first: a restart finds that count."""
+
+        def count(intent: Intent) -> Result:
+            del intent
+            results = [each.result or {} for each in self.asked.effects.values()]
+            prefill, sampled = self.speaker.tokens()
+            trained = sum(result.get("tokens", 0) for result in results)
+            return {"prefill": prefill, "sampled": sampled, "trained": trained}
+
+        return TokensUsed(**self.asked.once("tokens", {}, do=count))
 
     def _sampled(self, iteration: int, graphs: Sequence[Any] | None) -> Experience:
         """An experience, in which draws may be missing if the options say so."""

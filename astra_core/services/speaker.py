@@ -19,23 +19,42 @@ _PLAIN = GenerationConfiguration(min_new_tokens=0)
 
 
 class KeptDraws:
-    """Draws and scores by the digest of what was asked, in one SQLite file."""
+    """Draws and scores by the digest of what was asked, and their tokens, in one SQLite file."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._base = sqlite3.connect(path, isolation_level=None)
         path.chmod(0o600)
         self._base.execute("CREATE TABLE IF NOT EXISTS kept (key TEXT PRIMARY KEY, value TEXT)")
+        self._base.execute(
+            "CREATE TABLE IF NOT EXISTS tokens (key TEXT PRIMARY KEY, read INT, sampled INT)"
+        )
 
     def get(self, key: str) -> list[list[float]] | None:
         """What was kept under a key."""
         row = self._base.execute("SELECT value FROM kept WHERE key = ?", (key,)).fetchone()
         return None if row is None else json.loads(row[0])
 
-    def add(self, key: str, value: Sequence[Sequence[float]]) -> None:
-        """Keeps a value; it is on disk when this returns."""
-        record = (key, json.dumps(value))
-        self._base.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", record)
+    def add(
+        self, key: str, value: Sequence[Sequence[float]], *, read: int, sampled: int = 0
+    ) -> None:
+        """Keeps a value and what it took; both are on disk when this returns.
+
+        Args:
+            key: Digest of what was asked.
+            value: What came of it.
+            read: Tokens that the service read for it.
+            sampled: Tokens that it sampled.
+        """
+        self._base.execute("BEGIN")
+        self._base.execute("INSERT OR REPLACE INTO kept VALUES (?, ?)", (key, json.dumps(value)))
+        self._base.execute("INSERT OR REPLACE INTO tokens VALUES (?, ?, ?)", (key, read, sampled))
+        self._base.execute("COMMIT")
+
+    def tokens(self) -> tuple[int, int]:
+        """How many the service has read and sampled for all that is kept."""
+        row = self._base.execute("SELECT total(read), total(sampled) FROM tokens").fetchone()
+        return int(row[0]), int(row[1])
 
 
 class Speaker:
@@ -56,6 +75,10 @@ class Speaker:
         self.path: str | None = None
         self.min_group: int | None = None
         self._service, self._kept, self._retries = service, kept, retries
+
+    def tokens(self) -> tuple[int, int]:
+        """How many the service has read and sampled in this run, evaluations included."""
+        return self._kept.tokens()
 
     def continuations(
         self,
@@ -89,7 +112,7 @@ class Speaker:
         missing = [at for at, key in enumerate(keys) if known[key] is None]
         asked = [whole[at] for at in missing]
         for at, row in zip(missing, self._service.score(asked, self.path), strict=True):
-            self._kept.add(keys[at], [row])
+            self._kept.add(keys[at], [row], read=len(whole[at]))
             known[keys[at]] = [list(row)]
         rows = [(known[key] or [[]])[0] for key in keys]
         lengths = map(len, continuations)
@@ -109,7 +132,8 @@ class Speaker:
             for at, drawn in zip(missing, asked, strict=True):
                 found[at] = drawn
                 if isinstance(drawn, Drawn):
-                    self._kept.add(keys[at], [drawn.token_ids, drawn.logprobs])
+                    value, read = [drawn.token_ids, drawn.logprobs], len(draws[at].context)
+                    self._kept.add(keys[at], value, read=read, sampled=len(drawn.token_ids))
         return [found[at] for at in range(len(draws))]
 
     def _viable(self, own: Sequence[Drawn | Exception]) -> list[Drawn]:

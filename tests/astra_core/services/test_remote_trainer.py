@@ -187,6 +187,27 @@ def test_a_draw_that_fails(on_error, tmp_path):
         assert 2 == trainer.train().training_step
 
 
+def test_a_run_ends_when_it_has_spent_its_money(tmp_path):
+    prices = {"prefill": 1.0, "sampled": 2.0, "trained": 3.0}
+    service, options = PlayedService(), {"prices": prices, "max_cost": 1e-5}
+    trainer = remote(tmp_path, service, options=options)
+    reports = list(trainer.steps())
+
+    assert 1 == trainer.progress.training_step
+    assert "is spent at the service" in trainer.end()
+    last = reports[-1].metrics
+    tokens = [last[f"remote_{kind}_tokens"] for kind in prices]
+    assert all(tokens)
+    assert last["remote_cost"] == pytest.approx(
+        sum(price * count for price, count in zip(prices.values(), tokens, strict=True)) / 1e6
+    )
+
+
+def test_a_limit_of_money_needs_prices(tmp_path):
+    with pytest.raises(ConfigurationError, match="prices must be given where max_cost is"):
+        remote(tmp_path, PlayedService(), options={"max_cost": 1.0})
+
+
 def test_a_run_ends_when_it_has_sent_its_tokens(tmp_path):
     trainer = remote(tmp_path, PlayedService(), options={"max_tokens": 1})
 

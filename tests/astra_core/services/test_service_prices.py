@@ -1,0 +1,16 @@
+import pytest
+
+from astra_core.services.service_prices import ServicePrices, TokensUsed
+
+USED = TokensUsed(prefill=2_000_000, sampled=1_000_000, trained=500_000)
+
+
+@pytest.mark.parametrize(("kind", "cost"), [("prefill", 2.0), ("sampled", 1.0), ("trained", 0.5)])
+def test_each_kind_of_token_has_its_price_by_the_million(kind, cost):
+    assert USED.cost(ServicePrices(**{kind: 1.0})) == pytest.approx(cost)
+
+
+def test_a_cost_is_told_only_where_prices_are_known():
+    assert "remote_cost" not in USED.figures(None)
+    assert USED.figures(ServicePrices(prefill=3.0))["remote_cost"] == pytest.approx(6.0)
+    assert USED.figures(None)["remote_trained_tokens"] == pytest.approx(5e5)
