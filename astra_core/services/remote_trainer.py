@@ -95,7 +95,7 @@ class RemoteTrainer(ServiceTrainer):
         self.service = self.connected()
         retries = 0 if self.options.on_error == "fail_fast" else self.options.retries
         kept = KeptDraws(self.folder / "draws.sqlite")
-        self.speaker = Speaker(self.service, kept, retries=retries)
+        self.speaker = Speaker(self.service, kept, retries=retries, revive=self._revive)
         system.attacker.elsewhere = self.speaker
         self._is_begun = False
         self._experience: Experience
@@ -225,6 +225,15 @@ class RemoteTrainer(ServiceTrainer):
             self.service.go_on_from(path)
         self._is_begun = True
 
+    def _revive(self, path: str) -> str:
+        """Publishes weights anew, from the state that was saved with them."""
+        results = [each.result or {} for each in self.asked.effects.values()]
+        result = next(each for each in results if each.get("sampler") == path)
+        self.service.go_on_from(result["state"])
+        # Only the newest state is the one that the next iteration begins with.
+        self._is_begun = path == self._published(self.progress.training_step)
+        return self.service.publish(path.rpartition("/")[2])
+
     def _records(self, window: Sequence[Any]) -> list[list[Record]]:
         """The records of a window's micro-batches; empty batches are left out."""
         if not all(isinstance(batch, PolicyBatch) for batch in window):
@@ -275,8 +284,8 @@ class RemoteTrainer(ServiceTrainer):
     def restore_best(self) -> None:
         """Samples with the weights that are kept, and brings them here if that is possible."""
         self.speaker.path = self._published(self._kept_step)
-        if self.options.export and self.speaker.path is not None:
-            self._bring(self.speaker.path)
+        if self.options.export and self.speaker.place is not None:
+            self._bring(self.speaker.place)
 
     def _bring(self, path: str) -> None:
         """Adds the downloaded adapters to the local weights, which then are the attacker."""

@@ -5,12 +5,12 @@ A killed run that samples the same again finds what it had, so no token is paid 
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from astra_core.config import GenerationConfiguration
-from astra_core.errors import ConfigurationError, RolloutError
+from astra_core.errors import ConfigurationError, RolloutError, TrainingError
 from astra_core.files import record_digest
 from astra_core.models.language_model import Continuations, LanguageModel, Utterance
 from astra_core.services.training_service import Draw, Drawn, TrainingService
@@ -64,17 +64,34 @@ class Speaker:
         service: Where they are.
         kept: What was sampled before.
         retries: Times that a failed draw is asked for again.
+        revive: Publishes the weights at a path once more, for a service that samples only while
+            the model that they came from is loaded; returns the path where they then are.
 
     Attributes:
-        path: Of the published weights; None for the base model.
+        path: Where the weights were first published, by which draws are kept; None for the base
+            model.
         min_group: Draws of a context that must succeed; None for all. One that fails after all
             tries then says nothing, with no token.
     """
 
-    def __init__(self, service: TrainingService, kept: KeptDraws, *, retries: int = 0) -> None:
+    def __init__(
+        self,
+        service: TrainingService,
+        kept: KeptDraws,
+        *,
+        retries: int = 0,
+        revive: Callable[[str], str] | None = None,
+    ) -> None:
         self.path: str | None = None
         self.min_group: int | None = None
         self._service, self._kept, self._retries = service, kept, retries
+        self._revive = revive
+        self._places: dict[str, str] = {}
+
+    @property
+    def place(self) -> str | None:
+        """Where the weights of ``path`` are now."""
+        return None if self.path is None else self._places.get(self.path, self.path)
 
     def tokens(self) -> tuple[int, int]:
         """How many the service has read and sampled in this run, evaluations included."""
@@ -111,7 +128,7 @@ class Speaker:
         known = {key: self._kept.get(key) for key in keys}
         missing = [at for at, key in enumerate(keys) if known[key] is None]
         asked = [whole[at] for at in missing]
-        for at, row in zip(missing, self._service.score(asked, self.path), strict=True):
+        for at, row in zip(missing, self._scored(asked), strict=True):
             self._kept.add(keys[at], [row], read=len(whole[at]))
             known[keys[at]] = [list(row)]
         rows = [(known[key] or [[]])[0] for key in keys]
@@ -128,13 +145,39 @@ class Speaker:
             missing = [at for at in range(len(draws)) if not isinstance(found.get(at), Drawn)]
             if not missing:
                 break
-            asked = self._service.draw([draws[at] for at in missing], self.path)
+            asked = self._asked([draws[at] for at in missing])
             for at, drawn in zip(missing, asked, strict=True):
                 found[at] = drawn
                 if isinstance(drawn, Drawn):
                     value, read = [drawn.token_ids, drawn.logprobs], len(draws[at].context)
                     self._kept.add(keys[at], value, read=read, sampled=len(drawn.token_ids))
         return [found[at] for at in range(len(draws))]
+
+    def _asked(self, draws: Sequence[Draw]) -> list[Drawn | Exception]:
+        """What came of each draw; where all fail, of another try with the weights revived."""
+        found = self._service.draw(draws, self.place)
+        if all(isinstance(each, Exception) for each in found) and self._is_revived():
+            return self._service.draw(draws, self.place)
+        return found
+
+    def _scored(self, sequences: Sequence[Sequence[int]]) -> Sequence[tuple[float, ...]]:
+        try:
+            return self._service.score(sequences, self.place)
+        except TrainingError:
+            if not self._is_revived():
+                raise
+            return self._service.score(sequences, self.place)
+
+    def _is_revived(self) -> bool:
+        """Whether the weights could be published anew; tried once in a process."""
+        if self._revive is None or self.path is None or self.path in self._places:
+            return False
+        try:
+            self._places[self.path] = self._revive(self.path)
+        except TrainingError:
+            # What the service said of the draws is told instead.
+            return False
+        return True
 
     def _viable(self, own: Sequence[Drawn | Exception]) -> list[Drawn]:
         failed = [each for each in own if isinstance(each, Exception)]

@@ -25,6 +25,8 @@ class PlayedService:
         self.saved, self.published = {}, {None: copy.deepcopy(self.base.model.state_dict())}
         self.archives, self.samplers = {}, {}
         self.asked, self.fails = Counter(), list(fails)
+        # Weights that nobody can sample from until they are published again.
+        self.unloaded = set()
 
     def begin(self):
         self.asked["begin"] += 1
@@ -81,9 +83,12 @@ class PlayedService:
     def publish(self, name):
         self.asked["publish"] += 1
         self.published[name] = copy.deepcopy(self.base.model.state_dict())
+        self.unloaded.discard(name)
         return name
 
     def draw(self, draws, path):
+        if path in self.unloaded:
+            return [TrainingError(f"{path} is not loaded")] * len(draws)
         keys = [[bytes.fromhex(record_digest([draw.seed]))[:16]] for draw in draws]
         how = GenerationConfiguration(max_new_tokens=draws[0].max_tokens, min_new_tokens=0)
         found = self._at(path).continuations([draw.context for draw in draws], keys, how)
@@ -96,6 +101,8 @@ class PlayedService:
         return Drawn(said.token_ids, said.logprobs)
 
     def score(self, sequences, path):
+        if path in self.unloaded:
+            raise TrainingError(path)
         self.asked["score"] += len(sequences)
         sampler = self._at(path)
         return sampler.continuation_logprobs([x[:1] for x in sequences], [x[1:] for x in sequences])

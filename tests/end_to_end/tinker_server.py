@@ -132,10 +132,12 @@ def free_port() -> int:
         return free.getsockname()[1]
 
 
-def asked(folder: Path) -> Counter[str]:
-    """How often the server was asked for each kind of work, by its own records."""
+def done_at(folder: Path) -> Counter[str]:
+    """How often the server did each kind of work, by its own records."""
     with closing(sqlite3.connect(folder / "tinker.db")) as base:
-        rows = base.execute("SELECT request_type, count(*) FROM futures GROUP BY request_type")
+        rows = base.execute(
+            "SELECT request_type, count(*) FROM futures WHERE status = 'COMPLETED' GROUP BY 1"
+        )
         return Counter(dict(rows.fetchall()))
 
 

@@ -122,6 +122,29 @@ def test_killed_after_every_stage_nothing_is_asked_twice(tmp_path, monkeypatch):
             assert torch.equal(weight, again.published[last][name])
 
 
+@pytest.mark.parametrize("moment", [5, 8])
+def test_weights_that_the_service_has_unloaded_are_published_again(tmp_path, monkeypatch, moment):
+    # Of a run that was killed for long: after its first iteration, and after its last update.
+    service, again = PlayedService(), PlayedService()
+    remote(tmp_path / "whole", service).train()
+    first = remote(tmp_path / "killed", again)
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainerState, "move_to", dying_at(moment))
+        with pytest.raises(KeyboardInterrupt):
+            first.train()
+    again.unloaded = set(again.published) - {None}
+    second = remote(tmp_path / "killed", again)
+    second.resume()
+    second.train()
+
+    for name in ("update", "save", "draw", "score"):
+        assert service.asked[name] == again.asked[name], name
+    assert again.asked["publish"] == service.asked["publish"] + 1
+    last = list(service.published)[-1]
+    for name, weight in service.published[last].items():
+        assert torch.equal(weight, again.published[last][name])
+
+
 def test_killed_within_an_update_it_begins_at_the_state_before(tmp_path):
     service, again = PlayedService(), PlayedService()
     remote(tmp_path / "whole", service).train()
