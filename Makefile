@@ -9,6 +9,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --native-tls \
   $${PIP_INDEX_URL:+--default-index "$$PIP_INDEX_URL"} $${PIP_FIND_LINKS:+--find-links "$$PIP_FIND_LINKS"}
 
+# Where it is set, as in many containers, every process compiles all that it imports anew: seconds of
+# processor time in each of the hundreds of processes that stages and tests start.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Distributed by file, the slowest first; see tests/conftest.py. Slow tests wait a lot, for stages
 # and servers that they have started: a third worker has something to do meanwhile.
 FILES := --dist loadfile --no-loadscope-reorder
