@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from astra_core.config import TrainingConfiguration
+from astra_core.config import EarlyStopping
 from astra_core.errors import BudgetError
 from astra_core.training.distributed import World
 from astra_core.training.progress import Progress, StepReport
@@ -13,29 +13,28 @@ class Ending:
     """Says why a run ends; the same in every process that trains.
 
     Args:
-        config: With the rules.
+        rules: ``training.early_stopping``.
         world: The processes that train together.
 
     Attributes:
-        stopping: The rules of ``training.early_stopping``.
+        stopping: The rules, and what they have seen.
         unpaid: What a budget of the target refused, in words; empty while it pays.
     """
 
-    def __init__(self, config: TrainingConfiguration, *, world: World) -> None:
-        self.stopping = Stopping(config.early_stopping)
+    def __init__(self, rules: EarlyStopping, *, world: World) -> None:
+        self.stopping = Stopping(rules)
         self.unpaid = ""
-        self._config = config
+        self._is_timed = rules.max_seconds is not None
         self._world = world
 
     def spent(self, progress: Progress) -> str:
         """Which budget of updates or seconds is used up, in words; clocks may differ."""
         reason = self.stopping.spent(progress.step)
-        is_timed = self._config.early_stopping.max_seconds is not None
-        return self._world.first_says(reason) if is_timed else reason
+        return self._world.first_says(reason) if self._is_timed else reason
 
-    def reason(self, progress: Progress, best: Best) -> str:
-        """Why the run ends now, in words; empty while it continues."""
-        is_done = progress.training_step >= self._config.training_steps
+    def reason(self, progress: Progress, best: Best, *, training_steps: int) -> str:
+        """Why a run of so many training steps ends now, in words; empty while it continues."""
+        is_done = progress.training_step >= training_steps
         return (
             self.unpaid
             or self.stopping.reason(progress.step, best)

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 
-from astra_core.config import TrainingConfiguration
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.distributed import World
 from astra_core.training.evaluation_scheme import require_same_score
@@ -14,7 +13,6 @@ class KeptModels:
     """Writes the attacker when it is the best, and reads the best one again.
 
     Args:
-        config: Says by how much an evaluation must beat the best.
         best: The best evaluation so far.
         state: Writes and reads models.
         store: Where they are; without one nothing is kept.
@@ -23,23 +21,21 @@ class KeptModels:
 
     def __init__(
         self,
-        config: TrainingConfiguration,
         best: Best,
         state: RunState,
         *,
         store: CheckpointStore | None,
         world: World,
     ) -> None:
-        self._min_delta = config.early_stopping.min_delta
         self._best = best
         self._state = state
         self._store = store
         self._world = world
 
-    def offer(self, metrics: Mapping[str, float], training_step: int) -> None:
-        """Keeps the attacker as it is if its evaluation beats the best."""
+    def offer(self, metrics: Mapping[str, float], training_step: int, *, min_delta: float) -> None:
+        """Keeps the attacker as it is if its evaluation beats the best by enough."""
         name = f"best_{training_step:06d}"
-        is_best = self._best.offer(metrics, training_step, name, min_delta=self._min_delta)
+        is_best = self._best.offer(metrics, training_step, name, min_delta=min_delta)
         if is_best and self._store is not None and self._world.is_first:
             self._store.save_model(name, self._state.write_model)
 

@@ -142,9 +142,9 @@ class Trainer:
             num_epochs=config.epochs_per_experience,
             world=self.world,
         )
-        self.ending = Ending(config, world=self.world)
+        self.ending = Ending(config.early_stopping, world=self.world)
         self._state = RunState(config, sampler, algorithm, updates=self.updates, trainer=self)
-        self._kept = KeptModels(config, self.best, self._state, store=store, world=self.world)
+        self._kept = KeptModels(self.best, self._state, store=store, world=self.world)
         self._eval_s = 0.0
         self._is_cut = False
 
@@ -354,7 +354,8 @@ class Trainer:
 
     def end(self) -> str:
         """Why the run ends now, in words; empty while it continues."""
-        return self.ending.reason(self.progress, self.best)
+        steps = self.config.training_steps
+        return self.ending.reason(self.progress, self.best, training_steps=steps)
 
     def evaluate(self) -> None:
         """Evaluates the attacker as it is, and writes it as the best so far if it is."""
@@ -369,7 +370,7 @@ class Trainer:
             return
         self.updates.follow(metrics)
         progress.evaluations.append(EvaluationPoint(done, progress.step, metrics))
-        self._kept.offer(metrics, done)
+        self._kept.offer(metrics, done, min_delta=self.config.early_stopping.min_delta)
         seconds = time.perf_counter() - start
         self._eval_s += seconds
         self.reports.add_evaluation(seconds)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import overload
 
 from astra_core.rollout import Graph
-from tasks.records.rollouts import graph_keys, stream_rollouts
+from tasks.records.rollouts import stream_rollouts
 
 
 class StoredRollouts(Sequence[Graph]):
@@ -16,13 +16,13 @@ class StoredRollouts(Sequence[Graph]):
         path: Of the file.
 
     Raises:
-        DataError: The file is missing or is no table of rollouts.
+        DataError: The file is missing, or does not hold whole trees.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # Now, so that a broken file is told of before any work is done.
-        self._length = sum(1 for _ in graph_keys(path))
+        # All of it and now, so that a broken tree is told of before any work is done.
+        self._length = sum(1 for _ in stream_rollouts(path))
 
     def __len__(self) -> int:
         return self._length

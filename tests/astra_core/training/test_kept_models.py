@@ -7,12 +7,12 @@ from astra_core.errors import CheckpointError
 
 @pytest.fixture
 def trainer(tmp_path):
-    return trainer_of(configured(early_stopping={"min_delta": 0.1}), tmp_path)
+    return trainer_of(configured(), tmp_path)
 
 
 def offer(trainer, value, training_step):
     """Offers the attacker with this score; the names of the models that are then kept."""
-    trainer._kept.offer({trainer.config.metric: value}, training_step)
+    trainer._kept.offer({trainer.config.metric: value}, training_step, min_delta=0.1)
     return sorted(path.name for path in trainer.store.folder.glob("best_*"))
 
 
