@@ -151,7 +151,7 @@ def vendi_score(texts: Sequence[str], *, size: int, seed: int) -> float:
         eigenvalues = np.linalg.eigvalsh(chosen @ chosen.T / size)
         positive = eigenvalues[eigenvalues > 1e-12]  # what is left of rounding is no direction
         scores.append(math.exp(-float((positive * np.log(positive)).sum())))
-    # The last digits of eigenvalues depend on where arrays lie in memory; a file has the same bytes.
+    # The last digits of eigenvalues depend on where arrays lie in memory.
     return round(math.fsum(scores) / num_draws, 9)
 
 
