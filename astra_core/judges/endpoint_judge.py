@@ -102,8 +102,8 @@ class EndpointJudge(Judge):
         return Conversation(Prompt.of("")).said(Message("user", self.prompt(exchange)))
 
     def _keys(self, exchange: Exchange) -> list[bytes]:
-        """Of the votes: the same for the same exchange, in any batch."""
-        text = exchange_text(exchange, self.version)
+        """Of the votes: the same for the same exchange, in any batch and at any address."""
+        text = exchange_text(exchange, self.options.endpoint.model)
         return [
             record_digest([self.options.seed, vote, text]).encode()
             for vote in range(self.options.votes)

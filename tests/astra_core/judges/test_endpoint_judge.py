@@ -71,6 +71,16 @@ def test_several_votes_are_drawn_and_one_is_not(tmp_path):
     assert 0.0 < found.labels["unread"] < 1.0
 
 
+def test_the_votes_do_not_depend_on_the_address(tmp_path):
+    asked = []
+    for number in range(2):
+        with hostile_server(by_seed) as server:
+            judge_of(server.url, tmp_path / str(number), votes=9).judge([exchange()])
+        asked.append(sorted(body["seed"] for body, _ in server.requests))
+
+    assert asked[0] == asked[1]
+
+
 def test_the_seed_changes_what_is_drawn(tmp_path):
     with hostile_server(by_seed) as server:
         shares = {
