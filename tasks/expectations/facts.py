@@ -10,8 +10,7 @@ import pandas as pd
 
 from astra_core.errors import DataError
 from tasks.expectations.speech import NO_LIMITS, TokenLimits, items, speech_facts
-from tasks.records.prompt_table import SPLITS
-from tasks.stages.prompts import prompt_id_of
+from tasks.records.prompt_table import SPLITS, prompt_id_of
 
 # What the row suite reads of prompt_facts, with the id that names a row.
 PROMPT_ROW_COLUMNS = (

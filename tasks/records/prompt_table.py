@@ -5,6 +5,7 @@ value keeps its type, and a column of a name of ours is no conflict. A source wi
 columns gives a table without it.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -19,6 +20,11 @@ COLUMNS = ("prompt_id", "text", "split", "source", "licence", "family")
 METADATA = "metadata"
 REJECTED = "rejected"
 REASONS = "reasons"
+
+
+def prompt_id_of(text: str) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of the text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def prompt_schema(columns: Iterable[str] = COLUMNS) -> "pa.Schema":

@@ -17,17 +17,12 @@ from astra_core.paths import found_at, is_file
 from astra_core.redaction import masked
 from tasks.params.schema import Params, PromptsConfiguration
 from tasks.pipeline.stage import sections_for
-from tasks.records.prompt_table import REASONS, REJECTED, SPLITS
+from tasks.records.prompt_table import REASONS, REJECTED, SPLITS, prompt_id_of
 from tasks.reporting.file_lines import BY_ROW, numbered_rows
+from tasks.sources.distinct_rows import normalised
 from tasks.sources.families import FamilyFinder
 from tasks.sources.rows import columns_of
-from tasks.stages.prompts import (
-    PromptsFiles,
-    PromptsParams,
-    normalised,
-    prepare_prompts,
-    prompt_id_of,
-)
+from tasks.stages.prompts import PromptsFiles, PromptsParams, prepare_prompts
 from tasks.stages.validation import ValidationFiles, ValidationParams, validate_prompts
 
 BLANK, DUPLICATE, NEAR, LEAK, NEAR_LEAK = (

@@ -5,24 +5,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_core.config import (
-    Choice,
-    EvaluationConfiguration,
-    MachineConfiguration,
-    SystemConfiguration,
-)
-from astra_core.files import draft_folder_of, record_digest, write_json, write_text
+from astra_core.files import draft_folder_of, write_json, write_text
 from astra_core.metrics.categories import CATEGORY, category_labels
 from astra_core.metrics.statistics import paired_gain
-from astra_core.metrics.strategies import strategy_metrics
 from astra_core.rollout import Prompt
-from astra_core.scorer import version_of
 from tasks.params.schema import Params
 from tasks.pipeline.precision import remembered
-from tasks.pipeline.stage import Dep, Metric, Out, Untracked, sections_for, stage
+from tasks.pipeline.stage import Dep, Metric, Out, sections_for, stage
 from tasks.records.attacker import ATTACKER_FILE
 from tasks.records.evaluation import EvaluationRecord, write_prompt_table
-from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import nan_as_null, write_record
 from tasks.records.rollouts import write_rollouts
@@ -30,10 +21,17 @@ from tasks.records.vocabulary import read_vocabulary
 from tasks.reporting.belief import Believer
 from tasks.reporting.categories import category_rates
 from tasks.reporting.category_table import with_categories
+from tasks.reporting.examination import (
+    EvaluationParams,
+    Places,
+    bootstrap_options,
+    examined,
+    rates,
+)
 from tasks.reporting.examples import examples_page
 from tasks.reporting.prompt_rows import prompt_rows
 from tasks.reporting.selection import optimism, was_selected
-from tasks.reporting.target_use import target_figures, target_note
+from tasks.reporting.target_use import target_note
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,19 +68,6 @@ class EvaluationReport:
 
 
 @dataclass(frozen=True, slots=True)
-class EvaluationParams:
-    """What decides an examination."""
-
-    training_seed: int
-    machine: MachineConfiguration
-    system: SystemConfiguration
-    reward: Choice
-    evaluation: EvaluationConfiguration
-    # Who does the work, which is the same whoever does it.
-    executor: Untracked[Choice]
-
-
-@dataclass(frozen=True, slots=True)
 class EvaluationFiles:
     """Prompts and models, and where reports, table, examples and replies go."""
 
@@ -97,14 +82,6 @@ class EvaluationFiles:
     evidence: Out = Path("data/evaluation")
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """What the models stage wrote, and the words that the run knows."""
-
-    base: Path
-    vocabulary: frozenset[str]
-
-
 @stage(
     code=(
         "tasks/stages/evaluation.py",
@@ -112,6 +89,7 @@ class _Places:
         "tasks/reporting/belief.py",
         "tasks/reporting/categories.py",
         "tasks/reporting/category_table.py",
+        "tasks/reporting/examination.py",
         "tasks/reporting/examples.py",
         "tasks/reporting/prompt_rows.py",
         "tasks/reporting/selection.py",
@@ -124,6 +102,7 @@ class _Places:
         "tasks/records/prompt_table.py",
         "tasks/records/prompts.py",
         "tasks/records/reports.py",
+        "tasks/records/rollout_columns.py",
         "tasks/records/rollouts.py",
         "tasks/records/vocabulary.py",
         "astra_core/agents.py",
@@ -165,17 +144,17 @@ def evaluate_attacker(
     evaluation = params.evaluation
     prompts = read_prompts(files.valid / "test.parquet", limit=evaluation.num_prompts)
     params = replace(params, system=remembered(params.system, files.attacker / ATTACKER_FILE))
-    places = _Places(files.base, read_vocabulary(files.valid, files.rollouts))
+    places = Places(files.base, read_vocabulary(files.valid, files.rollouts))
     asked = Believer.of(evaluation, seed=params.training_seed)
-    trained, key = _examined(files.attacker, prompts, params, places=places, asked=asked)
-    untrained, _ = _examined(None, prompts, params, places=places, asked=asked)
+    trained, key = examined(files.attacker, prompts, params, places=places, asked=asked)
+    untrained, _ = examined(None, prompts, params, places=places, asked=asked)
     labels = category_labels(prompts)
     record = _compared(trained, untrained, labels, key=key, params=params)
     record = replace(record, belief=asked.belief(trained, untrained))
     if was_selected(files.attacker):
         dev = read_prompts(files.valid / "dev.parquet", limit=evaluation.num_training_prompts)
-        chosen_on, _ = _examined(files.attacker, dev, params, places=places)
-        excess = optimism(_rates(chosen_on), _rates(trained), **_bootstrap_options(params))
+        chosen_on, _ = examined(files.attacker, dev, params, places=places)
+        excess = optimism(rates(chosen_on), rates(trained), **bootstrap_options(params))
         record = replace(record, selection=excess)
     record = replace(record, target=target_note(params.system))
     write_record(record.to_record(), files.report)
@@ -231,67 +210,17 @@ def evaluate_checkpoint(
         system=system,
         evaluation=evaluation.model_copy(update={"num_prompts": len(chosen)}),
     )
-    places = _Places(base, read_vocabulary(valid, rollouts))
+    places = Places(base, read_vocabulary(valid, rollouts))
     asked = Believer.of(evaluation, seed=own.training_seed)
-    examined, key = _examined(weights, chosen, own, places=places, asked=asked)
+    found, key = examined(weights, chosen, own, places=places, asked=asked)
     record = {
         "evaluation_key": key,
         "num_prompts": len(chosen),
         "threshold": evaluation.threshold,
-        "attacker": examined.record(),
+        "attacker": found.record(),
     }
     told: dict[str, Any] = {"threshold": evaluation.threshold, "vocabulary": places.vocabulary}
-    return nan_as_null(record), pd.DataFrame(prompt_rows(examined, "attacker", **told))
-
-
-def _examined(
-    weights: Path | None,
-    prompts: list[Prompt],
-    params: EvaluationParams,
-    *,
-    places: _Places,
-    asked: Believer | None = None,
-) -> tuple["Evaluation", str]:
-    """An attacker's evaluation, and the key that equal examinations share.
-
-    Args:
-        weights: Of the attacker; None is the untrained one.
-        prompts: To examine it on.
-        params: How.
-        places: What earlier stages wrote.
-        asked: What is asked about the judge; None asks nothing, as in a training.
-    """
-    from astra_core.agents import as_exported
-    from astra_core.assembly import ModelFolders, build_evaluator, load_system
-    from astra_core.models.pretrained import weights_digest
-
-    evaluation, seed = params.evaluation, params.training_seed
-    folders = ModelFolders.of(read_model_paths(places.base), attacker=weights)
-    # A trained attacker plays the roles it was trained in, whatever params.yaml says now.
-    system = as_exported(params.system, weights) if weights else params.system
-    loaded = load_system(system, folders, machine=params.machine, executor=params.executor)
-    if asked is not None:
-        asked.check(version_of(loaded.scorer))
-    evaluator = build_evaluator(evaluation, params.reward, prompts=prompts, seed=seed)
-    examination = evaluation.model_dump(
-        mode="json", include={"num_rollouts", "num_responses", "depth", "threshold"}
-    )
-    ids = [prompt.prompt_id for prompt in prompts]
-    judging = asked.key() if asked is not None else []
-    key = record_digest([loaded.digest(), examination, ids, seed, *judging])
-    who = weights_digest(folders.attacker)
-    with loaded.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
-        found = evaluator.evaluate(loaded)
-        used = target_figures(loaded.target, found)
-    figures = used | strategy_metrics(
-        found.graphs,
-        threshold=evaluation.threshold,
-        vocabulary=places.vocabulary,
-        rarefied_to=evaluation.rarefied_to,
-        seed=seed,
-    )
-    found = replace(found, figures={**found.figures, **figures})
-    return (asked.applied(found) if asked is not None else found), key
+    return nan_as_null(record), pd.DataFrame(prompt_rows(found, "attacker", **told))
 
 
 def _compared(
@@ -303,9 +232,9 @@ def _compared(
     params: EvaluationParams,
 ) -> EvaluationRecord:
     evaluation = params.evaluation
-    rates, before = _rates(trained), _rates(untrained)
+    own, before = rates(trained), rates(untrained)
     ids = [outcome.prompt_id for outcome in trained.outcomes]
-    gains = [own - other for own, other in zip(rates, before, strict=True)]
+    gains = [after - other for after, other in zip(own, before, strict=True)]
     return EvaluationRecord(
         evaluation_key=key,
         num_prompts=len(trained.outcomes),
@@ -315,20 +244,11 @@ def _compared(
         confidence=evaluation.confidence,
         attacker={**trained.intervals, **trained.figures},
         baseline={**untrained.intervals, **untrained.figures},
-        lift=paired_gain(ids, gains, **_bootstrap_options(params)),
+        lift=paired_gain(ids, gains, **bootstrap_options(params)),
         categories=category_rates(
-            labels, attacker=rates, baseline=before, **_bootstrap_options(params)
+            labels, attacker=own, baseline=before, **bootstrap_options(params)
         ),
     )
-
-
-def _rates(evaluation: "Evaluation") -> list[float]:
-    return [outcome.success_rate for outcome in evaluation.outcomes]
-
-
-def _bootstrap_options(params: EvaluationParams) -> dict[str, Any]:
-    chosen = params.evaluation.model_dump(include={"num_resamples", "confidence"})
-    return chosen | {"seed": params.training_seed}
 
 
 def _write_evidence(

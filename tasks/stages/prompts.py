@@ -5,42 +5,32 @@ known only after the last row was read, and the whole set need not fit into memo
 bytes per row do.
 """
 
-import hashlib
-import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from astra_core.errors import DataError
 from astra_core.files import draft_folder_of
-from astra_core.metadata import Metadata
 from astra_core.seeding import derive_key
 from tasks.params.schema import PromptsConfiguration
 from tasks.pipeline.stage import Out, stage
-from tasks.records.intake import PLACES_FILE, Intake, places_schema, write_intake
+from tasks.records.intake import Intake, write_intake
 from tasks.records.prompt_table import (
     COLUMNS,
     METADATA,
     SPLITS,
+    prompt_id_of,
     prompt_schema,
-    spelled_metadata,
 )
+from tasks.sources.distinct_rows import BATCH_ROWS, DistinctRows, record_batch
 from tasks.sources.families import FamilyFinder
-from tasks.sources.known_numbers import KnownNumbers
-from tasks.sources.rows import SourceRow, columns_of, source_rows
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-# Rows held in memory at a time, and rows of one parquet row group.
-_BATCH_ROWS = 8192
+from tasks.sources.rows import columns_of, source_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +118,7 @@ def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles())
     """
     with draft_folder_of(files.folder) as draft:
         spool = draft / "rows.parquet"
-        intake = _Intake(FamilyFinder(draft))
+        intake = DistinctRows(FamilyFinder(draft))
         columns = columns_of(params.prompts)
         rows = source_rows(params.prompts, columns, data_seed=params.data_seed)
         intake.take(rows, spool)
@@ -146,18 +136,6 @@ def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles())
     return summary
 
 
-def normalised(text: str | None) -> str:
-    """The text in Unicode NFC without outer white space; lone surrogates become U+FFFD."""
-    # JSON can spell half a surrogate pair, which no UTF-8 file can hold.
-    whole = (text or "").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return unicodedata.normalize("NFC", whole).strip()
-
-
-def prompt_id_of(text: str) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of the text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
 def split_of(family: str, params: PromptsParams) -> str:
     """The split that a family of near duplicates falls into, by its hash alone."""
     prompts = params.prompts
@@ -169,95 +147,7 @@ def split_of(family: str, params: PromptsParams) -> str:
     return "train"
 
 
-@dataclass(slots=True)
-class _Intake:
-    """First pass: normalises, drops what is blank or seen before, and learns the families.
-
-    Attributes:
-        ids: Prompt ids as numbers, one per row of the spool.
-        told: A digest of the metadata of each of these rows.
-        known: Where in the spool an id is.
-        num_dev: Rows at the head of the spool that came from a dev file.
-    """
-
-    finder: FamilyFinder
-    ids: "array[int]" = field(default_factory=lambda: array("Q"))
-    told: "array[int]" = field(default_factory=lambda: array("q"))
-    known: KnownNumbers = field(default_factory=KnownNumbers)
-    num_read: int = 0
-    num_blank: int = 0
-    num_duplicates: int = 0
-    num_dev: int = 0
-    num_differing: int = 0
-    has_metadata: bool = False
-    has_places: bool = False
-    num_dev_duplicates: int = 0
-
-    def take(self, rows: Iterable[SourceRow], spool: Path) -> None:
-        """Leaves the kept rows in ``spool``."""
-        import pyarrow.parquet as pq
-
-        columns = ("prompt_id", "text", "source", "licence", "family", METADATA)
-        places = spool.with_name(PLACES_FILE)
-        with (
-            pq.ParquetWriter(spool, prompt_schema(columns)) as writer,
-            pq.ParquetWriter(places, places_schema()) as map_writer,
-        ):
-            for batch in _batches(rows):
-                kept = self._kept(batch)
-                self.finder.add(record["text"] or "" for record in kept if not record["family"])
-                writer.write_batch(_record_batch(kept, columns))
-                if self.has_places:
-                    map_writer.write_batch(_record_batch(kept, places_schema().names))
-        if not self.has_places:
-            places.unlink()
-        # The second pass needs neither, and has arrays of its own.
-        self.known, self.told = KnownNumbers(), array("q")
-
-    def _kept(self, batch: list[SourceRow]) -> list[dict[str, str | None]]:
-        """The records of the rows whose text is there for the first time."""
-        texts = [normalised(row.text) for row in batch]
-        self.num_read += len(batch)
-        self.num_blank += texts.count("")
-        told = [(row, text, prompt_id_of(text)) for row, text in zip(batch, texts, strict=True)]
-        rows = [(row, text, name, int(name, 16)) for row, text, name in told if text]
-        first = len(self.ids)
-        before = self.known.rows(np.array([number for *_, number in rows], np.uint64))
-        places: dict[int, int] = {}
-        kept = []
-        for (row, text, prompt_id, number), place in zip(rows, before.tolist(), strict=True):
-            metadata = hash(Metadata(row.metadata))
-            earlier = places.get(number, place)
-            if earlier >= 0:
-                self.num_duplicates += 1
-                self.num_differing += self.told[earlier] != metadata
-                self.num_dev_duplicates += not row.is_dev and earlier < self.num_dev
-                continue
-            places[number] = len(self.ids)
-            self.ids.append(number)
-            self.told.append(metadata)
-            self.num_dev += row.is_dev
-            kept.append(self._record(row, text, prompt_id))
-        new = np.array(self.ids[first:], np.uint64)
-        self.known.add(new, np.arange(first, len(self.ids)))
-        return kept
-
-    def _record(self, row: SourceRow, text: str, prompt_id: str) -> dict[str, str | None]:
-        metadata = spelled_metadata(row.metadata)
-        self.has_metadata |= metadata is not None
-        self.has_places |= bool(row.place)
-        return {
-            "prompt_id": prompt_id,
-            "text": text,
-            "source": row.source,
-            "licence": row.licence,
-            "family": row.family,
-            METADATA: metadata,
-            "place": row.place,
-        }
-
-
-def _write_splits(params: PromptsParams, intake: _Intake, spool: Path) -> PromptsSummary:
+def _write_splits(params: PromptsParams, intake: DistinctRows, spool: Path) -> PromptsSummary:
     """Second pass: writes each row of the spool to the file of its split."""
     import pyarrow.parquet as pq
 
@@ -276,7 +166,7 @@ def _write_splits(params: PromptsParams, intake: _Intake, spool: Path) -> Prompt
             for split, writer in writers.items():
                 rows = [record for record in records if record["split"] == split]
                 counts[split] += len(rows)
-                writer.write_batch(_record_batch(rows, columns))
+                writer.write_batch(record_batch(rows, columns))
     return PromptsSummary(
         num_read=intake.num_read,
         num_blank=intake.num_blank,
@@ -296,14 +186,16 @@ def _is_kept_together(record: dict[str, Any], params: PromptsParams) -> bool:
     return family != prompt_id and split_of(prompt_id, params) != split
 
 
-def _placed(params: PromptsParams, intake: _Intake, spool: Path) -> Iterator[list[dict[str, Any]]]:
+def _placed(
+    params: PromptsParams, intake: DistinctRows, spool: Path
+) -> Iterator[list[dict[str, Any]]]:
     """Batches of the spool with family and split; a near duplicate of the dev file is left out."""
     import pyarrow.parquet as pq
 
     roots = intake.finder.roots()
     first = 0
     with pq.ParquetFile(spool) as file:
-        for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+        for batch in file.iter_batches(batch_size=BATCH_ROWS):
             placed = []
             for row, record in enumerate(batch.to_pylist(), start=first):
                 # A source names the families of all of its rows or of none.
@@ -315,15 +207,3 @@ def _placed(params: PromptsParams, intake: _Intake, spool: Path) -> Iterator[lis
                 placed.append(record | {"family": family, "split": split})
             first += batch.num_rows
             yield placed
-
-
-def _batches(rows: Iterable[SourceRow]) -> Iterator[list[SourceRow]]:
-    remaining = iter(rows)
-    while batch := list(islice(remaining, _BATCH_ROWS)):
-        yield batch
-
-
-def _record_batch(records: list[dict[str, Any]], columns: Sequence[str]) -> "pa.RecordBatch":
-    import pyarrow as pa
-
-    return pa.RecordBatch.from_pylist(records, schema=prompt_schema(columns))

@@ -85,6 +85,7 @@ class RolloutsFiles:
         "tasks/records/prompts.py",
         "tasks/records/rollout_report.py",
         "tasks/records/reports.py",
+        "tasks/records/rollout_columns.py",
         "tasks/records/rollouts.py",
         "tasks/expectations",
         "astra_core/errors/excerpt.py",

@@ -5,10 +5,9 @@ reach: DVC deletes a stage's outputs before it starts. Where it ended is an outp
 more training steps goes on from there, also in another clone.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from astra_core.config import (
     Choice,
@@ -18,24 +17,18 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
-from astra_core.files import (
-    draft_folder_of,
-    file_digest,
-    folder_digest,
-    record_digest,
-    write_text,
-)
+from astra_core.files import draft_folder_of, folder_digest, write_text
 from tasks.machine.console import progress
-from tasks.params.plugins import PLUGINS, source_digests
 from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
 from tasks.pipeline.continuing import take_over_last
 from tasks.pipeline.precision import FILE as PRECISION_FILE
 from tasks.pipeline.precision import remembered
 from tasks.pipeline.stage import Dep, Out, Plot, Untracked, plain_sections, stage
+from tasks.pipeline.training_run import TrainingInputs, TrainingRun
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.checkpoint import CHECKPOINTS, JOURNAL, CheckpointNote, write_checkpoint
 from tasks.records.journal import Journal, step_table
-from tasks.records.models import Parent, read_manifest, read_model_paths
+from tasks.records.models import read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import write_record
 from tasks.records.rollouts import ROLLOUTS_FILE
@@ -48,7 +41,6 @@ if TYPE_CHECKING:
     from astra_core.training.trainer import Trainer
     from tasks.tracking.sinks import Sinks
 
-RUNS = Path("runs")
 SUCCESS, SCORE = "eval/attack_success_rate", "rollout/score"
 
 
@@ -83,34 +75,6 @@ class TrainingFiles:
     report: Out = Path("reports/training.json")
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    """A training that can be found again.
-
-    Attributes:
-        key: Digest of parameters, inputs and code.
-        updates_key: The same without what changes no update: the number of training steps, and
-            what is written.
-        sections: The parameters as JSON.
-        experiment: Where MLflow records it.
-        tracking: Where else it is recorded.
-        experiment: Where it is recorded.
-        parent: The earlier attacker that it begins from, if it does.
-    """
-
-    key: str
-    updates_key: str
-    sections: Mapping[str, Any]
-    experiment: str
-    tracking: TrackingConfiguration
-    parent: Parent | None
-
-    @property
-    def folder(self) -> Path:
-        """Where it was when it was killed."""
-        return RUNS / self.key[:16]
-
-
 @stage(
     code=(
         "tasks/stages/training.py",
@@ -118,6 +82,7 @@ class _Run:
         "tasks/pipeline/continuing.py",
         "tasks/pipeline/precision.py",
         "tasks/pipeline/remembered.py",
+        "tasks/pipeline/training_run.py",
         "tasks/records/attacker.py",
         "tasks/records/checkpoint.py",
         "tasks/records/journal.py",
@@ -125,6 +90,7 @@ class _Run:
         "tasks/records/prompt_table.py",
         "tasks/records/prompts.py",
         "tasks/records/reports.py",
+        "tasks/records/rollout_columns.py",
         "tasks/records/rollouts.py",
         "tasks/records/stored_rollouts.py",
         "tasks/records/training.py",
@@ -172,37 +138,21 @@ def train_attacker(
     return summary
 
 
-def _run(params: TrainingParams, files: TrainingFiles, *, device: str, num_processes: int) -> _Run:
-    # As it is, not as it was asked for: another device or number of processes is another run.
+def _run(
+    params: TrainingParams, files: TrainingFiles, *, device: str, num_processes: int
+) -> TrainingRun:
+    # The device that was found, not the one that was asked for: on another it is another run.
     found = {"device": device, "num_processes": num_processes}
     machine = params.machine.model_copy(update=found)
-    sections = plain_sections(replace(params, machine=machine))
-    training, checkpoint = sections["training"], dict(sections["training"]["checkpoint"])
-    # Whether the last state is exported changes nothing else, so it is no other run.
-    del checkpoint["export"]
-    # Nor does what is asked after the training alone.
-    sections = {**sections, "evaluation": _without_belief(sections["evaluation"])}
-    key = _run_key({**sections, "training": {**training, "checkpoint": checkpoint}}, files)
-    written = {"training_steps", "checkpoint"}
-    updates = {name: value for name, value in training.items() if name not in written}
-    updates_key = _run_key({**sections, "training": updates}, files)
-    return _Run(
-        key,
-        updates_key=updates_key,
-        sections=sections,
+    return TrainingRun.of(
+        plain_sections(replace(params, machine=machine)),
+        TrainingInputs(files.valid, files.base, files.baseline),
         experiment=params.registration.experiment,
         tracking=params.tracking,
-        parent=read_manifest(files.base).attacker.parent,
     )
 
 
-def _without_belief(evaluation: Mapping[str, Any]) -> dict[str, Any]:
-    """Without how far the judge is believed, which the evaluation stage alone asks."""
-    asked_after = {"calibration", "second_judge", "second_threshold"}
-    return {name: value for name, value in evaluation.items() if name not in asked_after}
-
-
-def _recorded(trainer: "Trainer", run: _Run, steps: Path) -> None:
+def _recorded(trainer: "Trainer", run: TrainingRun, steps: Path) -> None:
     """Trains, and tells of every update in a journal, to the sinks and in a table."""
     from tasks.tracking.runs import ENGINE_TAG
     from tasks.tracking.sinks import open_sinks
@@ -322,21 +272,3 @@ def _trainer(
         first_graphs=StoredRollouts(files.baseline / ROLLOUTS_FILE),
         world=world,
     )
-
-
-def _run_key(sections: Mapping[str, Any], files: TrainingFiles) -> str:
-    """Names a run: the same parameters, inputs and code go on where they were."""
-    root = Path(__file__).resolve().parents[2]
-    # Of plug-ins too: an edited one must begin anew, not export what the unedited one had learned.
-    code = [
-        folder_digest(root / "astra_core", keep=lambda file: file.suffix == ".py"),
-        folder_digest(PLUGINS, keep=lambda file: file.suffix not in {".pyc", ".md"}),
-        source_digests(sections),
-    ]
-    inputs = [
-        file_digest(files.valid / "train.parquet"),
-        file_digest(files.valid / "dev.parquet"),
-        file_digest(files.baseline / ROLLOUTS_FILE),
-        read_manifest(files.base).digests(),
-    ]
-    return record_digest([dict(sections), inputs, code])

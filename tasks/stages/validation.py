@@ -9,10 +9,9 @@ a failed stage in the working folder, unrecorded, until the stage runs again.)
 import gc
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,9 +35,8 @@ from tasks.machine.console import progress
 from tasks.params.schema import ValidationConfiguration
 from tasks.pipeline.stage import Dep, Out, Untracked, stage
 from tasks.records.intake import read_intake, read_places
+from tasks.records.prompt_pieces import columns_in, num_rows_in, prompt_pieces
 from tasks.records.prompt_table import (
-    COLUMNS,
-    METADATA,
     REJECTED,
     SPLITS,
     prompt_schema,
@@ -47,14 +45,10 @@ from tasks.records.prompt_table import (
 )
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    pass
 
-# Rows of a file held at a time, texts of one call of the scorer, and rows of one run of the row
-# suite and of one row group: a run costs a tenth of a second however few they are.
-_READ_AT_ONCE = 8192
+# Texts of one call of the scorer.
 _SCORED_AT_ONCE = 4096
-_JUDGED_AT_ONCE = 65536
 # Rejected rows, and characters of each, on the page.
 _NUM_SHOWN = 50
 _SHOWN_CHARACTERS = 120
@@ -95,6 +89,7 @@ class ValidationFiles:
         "tasks/expectations",
         "astra_core/redaction.py",
         "tasks/records/intake.py",
+        "tasks/records/prompt_pieces.py",
         "tasks/records/prompt_table.py",
         "tasks/records/reports.py",
         "tasks/stages/validation.py",
@@ -140,9 +135,9 @@ def _judged(
     """What the row suite says of all rows, and what the suite of the set reads of each."""
     suite = prompt_row_suite(validation)
     reports, kept = [], []
-    total = sum(_num_rows(folder / f"{split}.parquet") for split in SPLITS)
+    total = sum(num_rows_in(folder / f"{split}.parquet") for split in SPLITS)
     with progress("validating prompts", total) as advance:
-        for table in _tables(folder):
+        for table in prompt_pieces(folder):
             frame = prompt_facts(table.to_pandas())
             frame["prompt_score"] = _prompt_scores(frame, validation, scoring)
             rows = frame[list(PROMPT_ROW_COLUMNS)]
@@ -157,63 +152,12 @@ def _judged(
     return joined(reports), pd.concat(kept, ignore_index=True)
 
 
-def _tables(folder: Path) -> Iterator["pa.Table"]:
-    """The rows of all splits in order, a bounded number at a time, as the prompts stage writes."""
-    import pyarrow as pa
-
-    batches: list[pa.RecordBatch] = []
-    schema = prompt_schema(_columns(folder))
-    paths = [folder / f"{split}.parquet" for split in SPLITS]
-    for batch in chain.from_iterable(_batches(path, schema) for path in paths):
-        batches.append(batch)
-        if sum(batch.num_rows for batch in batches) >= _JUDGED_AT_ONCE:
-            yield pa.Table.from_batches(batches)
-            batches.clear()
-    if any(batch.num_rows for batch in batches):
-        yield pa.Table.from_batches(batches)
-
-
-def _batches(path: Path, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
-    with _opened(path) as file:
-        for batch in file.iter_batches(batch_size=_READ_AT_ONCE):
-            yield batch.select(schema.names).cast(schema)
-
-
-def _columns(folder: Path) -> tuple[str, ...]:
-    """Those that each split has; the stage before gives all splits the same."""
-    with _opened(folder / f"{SPLITS[0]}.parquet") as file:
-        return (*COLUMNS, METADATA) if METADATA in file.schema_arrow.names else COLUMNS
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator["pq.ParquetFile"]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            yield file
-    except (KeyError, OSError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0]
-        msg = (
-            f"{path} must be a parquet file with the columns {list(COLUMNS)}, got: {reason}; "
-            "run the stage 'prompts' again"
-        )
-        raise DataError(msg) from None
-
-
-def _num_rows(path: Path) -> int:
-    with _opened(path) as file:
-        num_rows: int = file.metadata.num_rows
-        return num_rows
-
-
 def _prompt_scores(
     frame: pd.DataFrame, validation: ValidationConfiguration, scoring: Scoring
 ) -> list[float]:
     """What the scorer says of each prompt; NaN for those that are rejected for their length anyway.
 
-    A scorer may be a model with a context of its own, and is the dear part of this stage.
+    A scorer may be a model with a context of its own, and takes most of the time of this stage.
     """
     fits = (
         frame["text"].notna()
@@ -262,7 +206,7 @@ def _write_prompts(
     import pyarrow.parquet as pq
 
     with draft_folder_of(paths.valid) as draft, ExitStack() as stack:
-        columns = _columns(paths.folder)
+        columns = columns_in(paths.folder)
         schemas = dict.fromkeys(SPLITS if accept else (), prompt_schema(columns))
         schemas[REJECTED] = rejected_schema(columns)
         files = {
@@ -271,7 +215,7 @@ def _write_prompts(
         }
         first = 0
         shown: list[tuple[str, str, list[str]]] = []
-        for table in _tables(paths.folder):
+        for table in prompt_pieces(paths.folder):
             own = reasons[first : first + table.num_rows]
             first += table.num_rows
             is_rejected = pa.array(own > 0)

@@ -13,8 +13,8 @@ from tasks.expectations.facts import (
     prompt_facts,
     rollout_facts,
 )
+from tasks.records.prompt_table import prompt_id_of
 from tasks.records.rollouts import rollout_tables, write_rollouts
-from tasks.stages.prompts import prompt_id_of
 
 
 def prompts(*texts, **columns):

@@ -6,7 +6,7 @@ from tasks.expectations import validate_frame
 from tasks.expectations.facts import prompt_facts
 from tasks.expectations.suites import prompt_row_suite, prompt_suite
 from tasks.params.schema import ValidationConfiguration
-from tasks.stages.prompts import SPLITS, prompt_id_of
+from tasks.records.prompt_table import SPLITS, prompt_id_of
 
 CONFIG = ValidationConfiguration(
     min_characters=3,

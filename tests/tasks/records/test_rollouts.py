@@ -1,6 +1,6 @@
 import math
 import tracemalloc
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import chain
 
 import pyarrow.parquet as pq
@@ -9,14 +9,12 @@ import pytest
 from astra_core.assembly import build_sampler
 from astra_core.errors import DataError
 from astra_core.metadata import Metadata
-from astra_core.rollout import Context, Failure, Probe, Replies
+from astra_core.rollout import Failure
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 from tasks.params.schema import Params
+from tasks.records.rollout_columns import COLUMNS
 from tasks.records.rollouts import (
-    COLUMNS,
-    PARTS,
     read_rollouts,
-    rollout_schema,
     rollout_tables,
     stream_rollouts,
     write_rollouts,
@@ -105,61 +103,6 @@ def test_row_ids_are_unique_and_stable(graphs, tmp_path):
     assert len(first) == len(set(first))
 
 
-# What a row of a tree of one turn holds, column by column, as it was first written.
-ROW = {
-    "row_id": "string",
-    "prompt_id": "string",
-    "prompt_text": "string",
-    "iteration": "int32",
-    "path": "string",
-    "parent": "string",
-    "depth": "int32",
-    "context_ids": "list<element: int32>",
-    "truncated_tokens": "int32",
-    "probe_text": "string",
-    "probe_ids": "list<element: int32>",
-    "probe_logprobs": "list<element: double>",
-    "probe_mask": "list<element: bool>",
-    "reference_logprobs": "list<element: double>",
-    "target_logprobs": "list<element: double>",
-    "response_texts": "list<element: string>",
-    "response_ids": "list<element: list<element: int32>>",
-    "response_scores": "list<element: double>",
-    "score": "double",
-    "probe_score": "double",
-    "novelty": "double",
-    "reward": "double",
-    "failure": "string",
-}
-
-
-def test_the_columns_in_the_file_are_those_that_were_first_written(graphs, tmp_path):
-    write_rollouts(graphs, tmp_path / "r.parquet")
-    written = pq.read_schema(tmp_path / "r.parquet")
-
-    assert ROW == {field.name: str(field.type) for field in written}
-    assert rollout_schema().names == list(ROW)
-
-
-@pytest.mark.parametrize(
-    ("part", "kind"),
-    [("context", Context), ("probe", Probe), ("replies", Replies), ("failure", Failure)],
-)
-def test_every_field_of_a_part_is_read_from_one_column(part, kind):
-    read = [field for _, field in PARTS[part]]
-
-    assert sorted(field.name for field in fields(kind)) == sorted(read)
-
-
-def test_a_row_says_where_its_turn_is():
-    graph = tiny_graph(tiny_node(0.0), tiny_node(0.0, tiny_node(1.0)))
-    deep = graph.children[1].children[0]
-    row = {column.name: column.value(graph, deep) for column in COLUMNS}
-
-    assert ("1.0", "1", 2) == (row["path"], row["parent"], row["depth"])
-    assert graph.prompt.prompt_id == row["prompt_id"]
-
-
 @pytest.mark.parametrize("content", [None, b"no parquet"])
 def test_a_file_that_is_no_table_is_a_data_error(tmp_path, content):
     if content is not None:
@@ -192,7 +135,7 @@ def test_runs_and_metadata_survive_the_file(tmp_path):
 
 
 def test_only_what_there_is_gets_a_column(tmp_path):
-    columns = {}
+    always, columns = {column.name for column in COLUMNS}, {}
     kinds = {
         "runs": runs_with({}),
         "both": runs_with({"a": 1}),
@@ -200,7 +143,7 @@ def test_only_what_there_is_gets_a_column(tmp_path):
     }
     for name, graphs in kinds.items():
         write_rollouts(graphs, tmp_path / name)
-        columns[name] = set(pq.read_schema(tmp_path / name).names) - set(ROW)
+        columns[name] = set(pq.read_schema(tmp_path / name).names) - always
         assert graphs == read_rollouts(tmp_path / name)
 
     assert {

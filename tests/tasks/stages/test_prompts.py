@@ -14,9 +14,7 @@ from tasks.stages.prompts import (
     SPLITS,
     PromptsFiles,
     PromptsParams,
-    normalised,
     prepare_prompts,
-    prompt_id_of,
 )
 
 WORDS = [f"word{number}" for number in range(400)]
@@ -213,20 +211,6 @@ def test_prepare_prompts_leaves_the_old_prompts_when_a_new_source_is_broken(tmp_
         prepare(["three", 4], tmp_path)
 
     pd.testing.assert_frame_equal(before, read_splits(tmp_path / "prompts"))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("  cafe\u0301 \n", "caf\u00e9"),
-        ("half \ud83d a pair", "half \ufffd a pair"),
-        ("whole \ud83d\ude00 pair", "whole 😀 pair"),
-        (None, ""),
-    ],
-)
-def test_normalised_gives_text_that_utf_8_can_hold(text, expected):
-    assert expected == normalised(text)
-    assert 16 == len(prompt_id_of(normalised(text)))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import pandas as pd
 import pytest
 from registry_project import (
     RUN_KEY,
@@ -19,13 +18,11 @@ from registry_project import (
 
 import tasks.report.page
 import tasks.stages.registration
+import tasks.tracking.registration
 from astra_core.errors import DataError
-from astra_core.files import read_json, write_json
 from tasks.pipeline.stage import stage_of
 from tasks.stages.registration import register_attacker
-from tasks.tracking.chronicle import lineage_of
 from tasks.tracking.errors import StoreError
-from tasks.tracking.figures import HEADLINE
 from tasks.tracking.runs import connect, open_run
 from tasks.tracking.versions import aliases_of
 
@@ -57,98 +54,6 @@ def state(client):
         "aliases": aliases_of(client, "attacker"),
         "status": run.info.status,
     }
-
-
-def test_register_attacker_records_the_run(project):
-    receipt = register()
-
-    client = connect()
-    run = client.get_run(receipt.run_id)
-    assert run.data.tags["astra.run_key"] == RUN_KEY
-    assert run.data.params["training.algorithm.name"] == "dpo"
-    assert run.data.params["prompts.source"] == "builtin"
-    assert pytest.approx(0.61) == run.data.metrics["train/loss"]
-    assert pytest.approx(0.6) == run.data.metrics["final/attack_success_rate"]
-    headline = {name for name in run.data.metrics if name.startswith(("final/", "baseline/"))}
-    assert set(HEADLINE) == headline
-    assert pytest.approx(0.2) == run.data.metrics["baseline/attack_success_rate"]
-    assert pytest.approx(0.4) == run.data.metrics["final/lift"]
-    assert run.info.status == "FINISHED"
-    inputs = {entry.dataset.name: entry for entry in run.inputs.dataset_inputs}
-    assert set(inputs) == {"prompts", "valid", "rollouts"}
-    assert json.loads(inputs["valid"].dataset.profile) == {"num_rows": 2}
-
-
-def test_a_training_that_was_not_evaluated_is_registered(project):
-    report, steps = (project / "reports" / name for name in ("training.json", "training_steps.csv"))
-    found = json.loads(report.read_text())
-    report.write_text(json.dumps({**found, "first": None, "best": None, "kept": "last"}))
-    steps.write_text("step,training_step,train/loss\n0,0,\n1,1,0.69\n2,2,0.61\n")
-    run = connect().get_run(register().run_id)
-    kept = {path.name for path in Path(run.info.artifact_uri).rglob("*.png")}
-
-    assert pytest.approx(0.61) == run.data.metrics["train/loss"]
-    assert pytest.approx(0.6) == run.data.metrics["final/attack_success_rate"]
-    assert not [name for name in run.data.metrics if name.startswith("eval/")]
-    assert {"scores.png"} == kept
-
-
-def test_a_training_that_moved_too_far_is_tagged(project):
-    report = project / "reports/training.json"
-    found = json.loads(report.read_text())
-    report.write_text(json.dumps({**found, "kl_warning": "experience 2 moved the attacker"}))
-
-    receipt = register()
-
-    client = connect()
-    version = client.get_model_version(receipt.model_name, receipt.version)
-    for tags in (client.get_run(receipt.run_id).data.tags, version.tags):
-        assert "experience 2 moved the attacker" == tags["astra.kl_warning"]
-
-
-def test_register_attacker_keeps_reports_and_pictures(project):
-    receipt = register()
-
-    root = Path(connect().get_run(receipt.run_id).info.artifact_uri)
-    kept = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
-    assert kept == {
-        "training/training.json",
-        "training/training_steps.csv",
-        "data/known_prompts.txt",
-        "data/validation.json",
-        "data/rollouts.json",
-        "figures.csv",
-        "lineage.json",
-        "report.html",
-        *(
-            f"evaluation/{'e7' * 8}/{name}"
-            for name in (
-                "evaluation.json",
-                "evaluation_prompts.parquet",
-                "examples.md",
-                "params.json",
-                "learning_curve.png",
-                "reward.png",
-                "scores.png",
-            )
-        ),
-    }
-
-
-def test_register_attacker_makes_a_restricted_candidate(project):
-    receipt = register()
-
-    version = connect().get_model_version_by_alias("attacker", "candidate")
-    assert receipt.version == str(version.version) == "1"
-    assert version.tags["astra.checkpoint_digest"] == "00" * 32
-    assert "astra.target_digest" not in version.tags
-    lineage = lineage_of(connect(), "attacker", "1")
-    assert ("7a" * 32, RUN_KEY) == (lineage.target_digest, lineage.run_key)
-    assert version.tags["attack_success_rate"] == "0.6000"
-    assert version.tags["intended_use"] == "restricted"
-    assert "Not to be used for" in version.description
-    assert version.description.startswith("Attack success 0.600 [0.500, 0.700], untrained 0.200")
-    assert version.run_id == receipt.run_id
 
 
 def test_register_attacker_leaves_a_receipt(project):
@@ -258,7 +163,7 @@ def test_registration_completes_what_a_kill_left(project, monkeypatch, write):
 def test_registration_completes_what_a_kill_left_at_any_write(
     project, monkeypatch, tmp_path_factory
 ):
-    monkeypatch.setattr(tasks.stages.registration, "draw_plots", lambda *_, **__: [])
+    monkeypatch.setattr(tasks.tracking.registration, "draw_plots", lambda *_, **__: [])
     monkeypatch.setattr(tasks.report.page, "pictures", lambda _: [])
     num_writes = 0
     has_died = True
@@ -282,18 +187,6 @@ def test_a_model_whose_files_were_deleted_is_uploaded_again(project):
 
     assert state(connect())["model_folders"] == 1
     assert len(state(connect())["models"]) == 1
-
-
-def test_lineage_carries_the_digests_of_dvc(project):
-    Path("dvc.lock").write_text(
-        "schema: '2.0'\nstages:\n  prompts:\n    outs:\n    - path: data/prompts\n"
-        "      md5: 4f1c.dir\n"
-    )
-    receipt = register()
-
-    inputs = connect().get_run(receipt.run_id).inputs.dataset_inputs
-    digests = {i.dataset.name: {t.key: t.value for t in i.tags}.get("dvc.md5") for i in inputs}
-    assert digests == {"prompts": "4f1c.dir", "valid": None, "rollouts": None}
 
 
 @pytest.mark.parametrize(
@@ -321,25 +214,3 @@ def test_registration_is_a_stage_with_a_receipt():
     assert stage.name == "registration"
     assert stage.receipts == (Path("reports/registration.json"),)
     assert "promotion" not in stage.params
-
-
-def test_results_by_category_are_kept_as_a_table_and_a_few_figures(tmp_path, monkeypatch):
-    enter_project(tmp_path, monkeypatch)
-    write_project(tmp_path)
-    path = tmp_path / "reports/evaluation.json"
-    record = read_json(path)
-    rates = dict.fromkeys(("attacker", "baseline", "lift"), record["lift"])
-    record["categories"] = {"fraud": {"num_prompts": 7, **rates}}
-    write_json(record, path)
-    receipt = register()
-    client = connect()
-    run = client.get_run(receipt.run_id)
-    (table,) = Path(run.info.artifact_uri).rglob("categories.csv")
-    version = client.get_model_version("attacker", receipt.version)
-
-    assert "fraud" == pd.read_csv(table)["category"].item()
-    figures = pd.read_csv(Path(run.info.artifact_uri) / "figures.csv", index_col="figure")
-    assert 1.0 == figures.loc["num_categories", "trained"]
-    assert 0.5 == pytest.approx(figures.loc["attack_success_rate_low", "trained"])
-    assert 0.1 == pytest.approx(figures.loc["attack_success_rate_low", "untrained"])
-    assert "| fraud | 7 | " in version.description

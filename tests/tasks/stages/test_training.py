@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from small_world import PARAMS, write_world
 
-from astra_core.config import Choice, TrainingConfiguration
+from astra_core.config import TrainingConfiguration
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import pad_rows
@@ -143,41 +143,6 @@ def test_another_sink_gets_the_whole_run_and_trains_nothing_again(world, monkeyp
                 assert float(value) == found[name, step["step"]]
 
 
-def test_an_edited_plugin_is_another_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    write_world(tmp_path)
-    rollouts_file = tmp_path / "data/rollouts/rollouts.parquet"
-    rollouts_file.parent.mkdir(parents=True)
-    rollouts_file.write_bytes(b"")
-    files = training.TrainingFiles()
-    keys = [training._run_key({}, files)]
-    for text in ("a = 1", "a = 1", "a = 2"):
-        (tmp_path / "plugins").mkdir(exist_ok=True)
-        (tmp_path / "plugins" / "mine.py").write_text(text, encoding="utf-8")
-        keys.append(training._run_key({}, files))
-
-    assert keys[1] == keys[2]
-    assert 3 == len(set(keys))
-
-
-@pytest.mark.parametrize("name", ["my/mine.py:Mine", "my.mine:Mine"])
-def test_an_edited_plugin_outside_of_the_folder_is_another_run(tmp_path, monkeypatch, name):
-    monkeypatch.chdir(tmp_path)
-    write_world(tmp_path)
-    rollouts_file = tmp_path / "data/rollouts/rollouts.parquet"
-    rollouts_file.parent.mkdir(parents=True)
-    rollouts_file.write_bytes(b"")
-    sections = {"training": {"trainer": {"name": name, "options": {}}}}
-    (tmp_path / "my").mkdir()
-    (tmp_path / "my" / "mine.py").write_text("from .helper import a", "utf-8")
-    keys = []
-    for text in ("a = 1", "a = 1", "a = 2"):
-        (tmp_path / "my" / "helper.py").write_text(text, "utf-8")
-        keys.append(training._run_key(sections, training.TrainingFiles()))
-
-    assert keys[0] == keys[1] != keys[2]
-
-
 def test_another_experiment_is_the_same_run(world, monkeypatch):
     folder, _ = world
     monkeypatch.chdir(folder)
@@ -198,32 +163,6 @@ def test_another_experiment_is_the_same_run(world, monkeypatch):
     assert one.key == other.key == json.loads(files.report.read_text())["run_key"]
     assert ("red-team-training", "elsewhere") == (one.experiment, other.experiment)
     assert not {"registration", "tracking"} & set(stage_of(training.train_attacker).params)
-
-
-def test_how_far_a_judge_is_believed_is_asked_after_the_training(world, monkeypatch):
-    folder, _ = world
-    monkeypatch.chdir(folder)
-    asked = {
-        "calibration": Path("my/calibration.json"),
-        "second_judge": Choice(name="profanity"),
-        "second_threshold": 0.7,
-    }
-    keys = {
-        training._run(
-            sections_for(
-                training.TrainingParams,
-                PARAMS.model_copy(
-                    update={"evaluation": PARAMS.evaluation.model_copy(update={name: value})}
-                ),
-            ),
-            training.TrainingFiles(),
-            device="cpu",
-            num_processes=1,
-        ).key
-        for name, value in asked.items()
-    }
-
-    assert keys == {json.loads((folder / "reports/training.json").read_text())["run_key"]}
 
 
 def test_another_number_of_processes_is_another_run(world, monkeypatch):

@@ -9,6 +9,7 @@ from astra_core.config import Choice, SystemConfiguration
 from astra_core.errors import DataError, GateError, ScorerError
 from astra_core.scorer import Scorer
 from tasks.params.schema import PromptsConfiguration, ValidationConfiguration
+from tasks.records import prompt_pieces
 from tasks.stages import validation
 from tasks.stages.prompts import COLUMNS, SPLITS, PromptsParams, prepare_prompts
 from tasks.stages.validation import ValidationParams, validate_prompts
@@ -112,8 +113,8 @@ def test_validate_prompts_says_the_same_however_much_is_read_at_once(project, mo
     prepare([*GOOD, *BAD, *(f"{text} again" for text in BAD)])
     found = []
     for num_rows in (10_000, 4, 1):
-        monkeypatch.setattr(validation, "_JUDGED_AT_ONCE", num_rows)
-        monkeypatch.setattr(validation, "_READ_AT_ONCE", num_rows)
+        monkeypatch.setattr(prompt_pieces, "ROWS_PER_PIECE", num_rows)
+        monkeypatch.setattr(prompt_pieces, "_READ_AT_ONCE", num_rows)
         monkeypatch.setattr(validation, "_SCORED_AT_ONCE", num_rows)
         validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
         reports = [Path(f"reports/validation.{kind}").read_bytes() for kind in ("json", "md")]
@@ -124,8 +125,8 @@ def test_validate_prompts_says_the_same_however_much_is_read_at_once(project, mo
 
 
 def test_validate_prompts_writes_row_groups_of_bounded_size(project, monkeypatch):
-    monkeypatch.setattr(validation, "_JUDGED_AT_ONCE", 4)
-    monkeypatch.setattr(validation, "_READ_AT_ONCE", 2)
+    monkeypatch.setattr(prompt_pieces, "ROWS_PER_PIECE", 4)
+    monkeypatch.setattr(prompt_pieces, "_READ_AT_ONCE", 2)
     prepare(GOOD + BAD)
     validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))
     for name in (*SPLITS, "rejected"):

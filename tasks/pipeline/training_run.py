@@ -1,0 +1,98 @@
+"""The run of a training: what decides it, and the key under which it is found again."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from astra_core.files import file_digest, folder_digest, record_digest
+from tasks.params.plugins import PLUGINS, source_digests
+from tasks.params.schema import TrackingConfiguration
+from tasks.records.models import Parent, read_manifest
+from tasks.records.rollouts import ROLLOUTS_FILE
+
+RUNS = Path("runs")
+# Asked by the evaluation stage alone, after the training.
+_ASKED_AFTER = frozenset({"calibration", "second_judge", "second_threshold"})
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingInputs:
+    """What a training reads: the valid prompts, the base models and their first rollouts."""
+
+    valid: Path
+    base: Path
+    baseline: Path
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """A training that can be found again.
+
+    Attributes:
+        key: Digest of parameters, inputs and code.
+        updates_key: The same without what changes no update: the number of training steps, and
+            what is written.
+        sections: The parameters as JSON.
+        experiment: Where MLflow records it.
+        tracking: Where else it is recorded.
+        parent: The earlier attacker that it begins from, if it does.
+    """
+
+    key: str
+    updates_key: str
+    sections: Mapping[str, Any]
+    experiment: str
+    tracking: TrackingConfiguration
+    parent: Parent | None
+
+    @classmethod
+    def of(
+        cls,
+        sections: Mapping[str, Any],
+        inputs: TrainingInputs,
+        *,
+        experiment: str,
+        tracking: TrackingConfiguration,
+    ) -> Self:
+        """The run of these parameters, as JSON by section, and these inputs."""
+        training, checkpoint = sections["training"], dict(sections["training"]["checkpoint"])
+        # Whether the last state is exported changes no update, so it makes no other run.
+        del checkpoint["export"]
+        sections = {**sections, "evaluation": _without(sections["evaluation"], _ASKED_AFTER)}
+        updates = _without(training, {"training_steps", "checkpoint"})
+        return cls(
+            run_key({**sections, "training": {**training, "checkpoint": checkpoint}}, inputs),
+            updates_key=run_key({**sections, "training": updates}, inputs),
+            sections=sections,
+            experiment=experiment,
+            tracking=tracking,
+            parent=read_manifest(inputs.base).attacker.parent,
+        )
+
+    @property
+    def folder(self) -> Path:
+        """Where a run that was killed left its checkpoints and its journal."""
+        return RUNS / self.key[:16]
+
+
+def run_key(sections: Mapping[str, Any], inputs: TrainingInputs) -> str:
+    """The name of a run; with the same parameters, inputs and code a run goes on under it."""
+    root = Path(__file__).resolve().parents[2]
+    # Of plug-ins too: an edited one must begin anew, not export what the unedited one had learned.
+    code = [
+        folder_digest(root / "astra_core", keep=lambda file: file.suffix == ".py"),
+        folder_digest(PLUGINS, keep=lambda file: file.suffix not in {".pyc", ".md"}),
+        source_digests(sections),
+    ]
+    digests = [
+        file_digest(inputs.valid / "train.parquet"),
+        file_digest(inputs.valid / "dev.parquet"),
+        file_digest(inputs.baseline / ROLLOUTS_FILE),
+        read_manifest(inputs.base).digests(),
+    ]
+    return record_digest([dict(sections), digests, code])
+
+
+def _without(section: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: value for name, value in section.items() if name not in names}

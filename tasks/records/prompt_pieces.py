@@ -1,0 +1,76 @@
+"""A folder of prompts read in pieces of bounded size, whatever the sizes of its files."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from astra_core.errors import DataError
+from tasks.records.prompt_table import COLUMNS, METADATA, SPLITS, prompt_schema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+# Rows of a file held at a time.
+_READ_AT_ONCE = 8192
+# Rows of one run of the row suite, which costs a tenth of a second however few they are, and of one
+# row group.
+ROWS_PER_PIECE = 65536
+
+
+def prompt_pieces(folder: Path) -> Iterator["pa.Table"]:
+    """The rows of all splits in order, a bounded number at a time, as the prompts stage writes.
+
+    Raises:
+        DataError: A file is missing, is no parquet file or lacks a column.
+    """
+    import pyarrow as pa
+
+    batches: list[pa.RecordBatch] = []
+    schema = prompt_schema(columns_in(folder))
+    paths = [folder / f"{split}.parquet" for split in SPLITS]
+    for batch in chain.from_iterable(_batches(path, schema) for path in paths):
+        batches.append(batch)
+        if sum(batch.num_rows for batch in batches) >= ROWS_PER_PIECE:
+            yield pa.Table.from_batches(batches)
+            batches.clear()
+    if any(batch.num_rows for batch in batches):
+        yield pa.Table.from_batches(batches)
+
+
+def _batches(path: Path, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
+    with _opened(path) as file:
+        for batch in file.iter_batches(batch_size=_READ_AT_ONCE):
+            yield batch.select(schema.names).cast(schema)
+
+
+def columns_in(folder: Path) -> tuple[str, ...]:
+    """Those that each split has; the stage before gives all splits the same."""
+    with _opened(folder / f"{SPLITS[0]}.parquet") as file:
+        return (*COLUMNS, METADATA) if METADATA in file.schema_arrow.names else COLUMNS
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator["pq.ParquetFile"]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            yield file
+    except (KeyError, OSError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0]
+        msg = (
+            f"{path} must be a parquet file with the columns {list(COLUMNS)}, got: {reason}; "
+            "run the stage 'prompts' again"
+        )
+        raise DataError(msg) from None
+
+
+def num_rows_in(path: Path) -> int:
+    """How many prompts a file holds; none is read."""
+    with _opened(path) as file:
+        num_rows: int = file.metadata.num_rows
+        return num_rows

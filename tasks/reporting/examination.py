@@ -1,0 +1,105 @@
+"""One attacker's examination: loaded, rolled out on prompts, measured, under a key."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_core.config import (
+    Choice,
+    EvaluationConfiguration,
+    MachineConfiguration,
+    SystemConfiguration,
+)
+from astra_core.files import record_digest
+from astra_core.metrics.strategies import strategy_metrics
+from astra_core.rollout import Prompt
+from astra_core.scorer import version_of
+from tasks.pipeline.stage import Untracked
+from tasks.records.models import read_model_paths
+from tasks.reporting.belief import Believer
+from tasks.reporting.target_use import target_figures
+
+if TYPE_CHECKING:
+    from astra_core.evaluator import Evaluation
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationParams:
+    """What decides an examination."""
+
+    training_seed: int
+    machine: MachineConfiguration
+    system: SystemConfiguration
+    reward: Choice
+    evaluation: EvaluationConfiguration
+    # Who does the work, which is the same whoever does it.
+    executor: Untracked[Choice]
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What the models stage wrote, and the words that the run knows."""
+
+    base: Path
+    vocabulary: frozenset[str]
+
+
+def examined(
+    weights: Path | None,
+    prompts: list[Prompt],
+    params: EvaluationParams,
+    *,
+    places: Places,
+    asked: Believer | None = None,
+) -> tuple["Evaluation", str]:
+    """An attacker's evaluation, and the key that equal examinations share.
+
+    Args:
+        weights: Of the attacker; None is the untrained one.
+        prompts: To examine it on.
+        params: How.
+        places: What earlier stages wrote.
+        asked: What is asked about the judge; None asks nothing, as in a training.
+    """
+    from astra_core.agents import as_exported
+    from astra_core.assembly import ModelFolders, build_evaluator, load_system
+    from astra_core.models.pretrained import weights_digest
+
+    evaluation, seed = params.evaluation, params.training_seed
+    folders = ModelFolders.of(read_model_paths(places.base), attacker=weights)
+    # A trained attacker plays the roles it was trained in, whatever params.yaml says now.
+    system = as_exported(params.system, weights) if weights else params.system
+    loaded = load_system(system, folders, machine=params.machine, executor=params.executor)
+    if asked is not None:
+        asked.check(version_of(loaded.scorer))
+    evaluator = build_evaluator(evaluation, params.reward, prompts=prompts, seed=seed)
+    examination = evaluation.model_dump(
+        mode="json", include={"num_rollouts", "num_responses", "depth", "threshold"}
+    )
+    ids = [prompt.prompt_id for prompt in prompts]
+    judging = asked.key() if asked is not None else []
+    key = record_digest([loaded.digest(), examination, ids, seed, *judging])
+    who = weights_digest(folders.attacker)
+    with loaded.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
+        found = evaluator.evaluate(loaded)
+        used = target_figures(loaded.target, found)
+    figures = used | strategy_metrics(
+        found.graphs,
+        threshold=evaluation.threshold,
+        vocabulary=places.vocabulary,
+        rarefied_to=evaluation.rarefied_to,
+        seed=seed,
+    )
+    found = replace(found, figures={**found.figures, **figures})
+    return (asked.applied(found) if asked is not None else found), key
+
+
+def rates(evaluation: "Evaluation") -> list[float]:
+    """Of each prompt the share of its rollouts that succeeded."""
+    return [outcome.success_rate for outcome in evaluation.outcomes]
+
+
+def bootstrap_options(params: EvaluationParams) -> dict[str, Any]:
+    """How intervals over prompts are drawn."""
+    chosen = params.evaluation.model_dump(include={"num_resamples", "confidence"})
+    return chosen | {"seed": params.training_seed}

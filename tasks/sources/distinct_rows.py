@@ -1,0 +1,132 @@
+"""The first pass over a source: what is blank or was seen before is dropped and counted."""
+
+import unicodedata
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from astra_core.metadata import Metadata
+from tasks.records.intake import PLACES_FILE, places_schema
+from tasks.records.prompt_table import METADATA, prompt_id_of, prompt_schema, spelled_metadata
+from tasks.sources.families import FamilyFinder
+from tasks.sources.known_numbers import KnownNumbers
+from tasks.sources.rows import SourceRow
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Rows held in memory at a time, and rows of one parquet row group.
+BATCH_ROWS = 8192
+
+
+def normalised(text: str | None) -> str:
+    """The text in Unicode NFC without outer white space; lone surrogates become U+FFFD."""
+    # JSON can spell half a surrogate pair, which no UTF-8 file can hold.
+    whole = (text or "").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return unicodedata.normalize("NFC", whole).strip()
+
+
+@dataclass(slots=True)
+class DistinctRows:
+    """First pass: normalises, drops what is blank or seen before, and learns the families.
+
+    Attributes:
+        ids: Prompt ids as numbers, one per row of the spool.
+        told: A digest of the metadata of each of these rows.
+        known: Where in the spool an id is.
+        num_dev: Rows at the head of the spool that came from a dev file.
+    """
+
+    finder: FamilyFinder
+    ids: "array[int]" = field(default_factory=lambda: array("Q"))
+    told: "array[int]" = field(default_factory=lambda: array("q"))
+    known: KnownNumbers = field(default_factory=KnownNumbers)
+    num_read: int = 0
+    num_blank: int = 0
+    num_duplicates: int = 0
+    num_dev: int = 0
+    num_differing: int = 0
+    has_metadata: bool = False
+    has_places: bool = False
+    num_dev_duplicates: int = 0
+
+    def take(self, rows: Iterable[SourceRow], spool: Path) -> None:
+        """Leaves the kept rows in ``spool``."""
+        import pyarrow.parquet as pq
+
+        columns = ("prompt_id", "text", "source", "licence", "family", METADATA)
+        places = spool.with_name(PLACES_FILE)
+        with (
+            pq.ParquetWriter(spool, prompt_schema(columns)) as writer,
+            pq.ParquetWriter(places, places_schema()) as map_writer,
+        ):
+            for batch in _batches(rows):
+                kept = self._kept(batch)
+                self.finder.add(record["text"] or "" for record in kept if not record["family"])
+                writer.write_batch(record_batch(kept, columns))
+                if self.has_places:
+                    map_writer.write_batch(record_batch(kept, places_schema().names))
+        if not self.has_places:
+            places.unlink()
+        # The second pass needs neither, and has arrays of its own.
+        self.known, self.told = KnownNumbers(), array("q")
+
+    def _kept(self, batch: list[SourceRow]) -> list[dict[str, str | None]]:
+        """The records of the rows whose text is there for the first time."""
+        texts = [normalised(row.text) for row in batch]
+        self.num_read += len(batch)
+        self.num_blank += texts.count("")
+        told = [(row, text, prompt_id_of(text)) for row, text in zip(batch, texts, strict=True)]
+        rows = [(row, text, name, int(name, 16)) for row, text, name in told if text]
+        first = len(self.ids)
+        before = self.known.rows(np.array([number for *_, number in rows], np.uint64))
+        places: dict[int, int] = {}
+        kept = []
+        for (row, text, prompt_id, number), place in zip(rows, before.tolist(), strict=True):
+            metadata = hash(Metadata(row.metadata))
+            earlier = places.get(number, place)
+            if earlier >= 0:
+                self.num_duplicates += 1
+                self.num_differing += self.told[earlier] != metadata
+                self.num_dev_duplicates += not row.is_dev and earlier < self.num_dev
+                continue
+            places[number] = len(self.ids)
+            self.ids.append(number)
+            self.told.append(metadata)
+            self.num_dev += row.is_dev
+            kept.append(self._record(row, text, prompt_id))
+        new = np.array(self.ids[first:], np.uint64)
+        self.known.add(new, np.arange(first, len(self.ids)))
+        return kept
+
+    def _record(self, row: SourceRow, text: str, prompt_id: str) -> dict[str, str | None]:
+        metadata = spelled_metadata(row.metadata)
+        self.has_metadata |= metadata is not None
+        self.has_places |= bool(row.place)
+        return {
+            "prompt_id": prompt_id,
+            "text": text,
+            "source": row.source,
+            "licence": row.licence,
+            "family": row.family,
+            METADATA: metadata,
+            "place": row.place,
+        }
+
+
+def _batches(rows: Iterable[SourceRow]) -> Iterator[list[SourceRow]]:
+    remaining = iter(rows)
+    while batch := list(islice(remaining, BATCH_ROWS)):
+        yield batch
+
+
+def record_batch(records: list[dict[str, Any]], columns: Sequence[str]) -> "pa.RecordBatch":
+    """Prompts by column, as their files have them."""
+    import pyarrow as pa
+
+    return pa.RecordBatch.from_pylist(records, schema=prompt_schema(columns))

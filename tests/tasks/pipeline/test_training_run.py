@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import pytest
+from small_world import PARAMS, write_world
+
+from astra_core.config import Choice
+from tasks.pipeline.stage import plain_sections, sections_for
+from tasks.pipeline.training_run import RUNS, TrainingInputs, TrainingRun, run_key
+from tasks.stages.training import TrainingParams
+
+INPUTS = TrainingInputs(Path("data/valid"), Path("models/base"), Path("data/rollouts"))
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """What the stages before the training leave; the rollouts are not read here."""
+    monkeypatch.chdir(tmp_path)
+    write_world(tmp_path)
+    rollouts_file = tmp_path / "data/rollouts/rollouts.parquet"
+    rollouts_file.parent.mkdir(parents=True)
+    rollouts_file.write_bytes(b"")
+    return tmp_path
+
+
+def run_of(params):
+    sections = plain_sections(sections_for(TrainingParams, params))
+    return TrainingRun.of(sections, INPUTS, experiment="any", tracking=params.tracking)
+
+
+def changed(section, **values):
+    """The parameters with other values in one section."""
+    own = getattr(PARAMS, section).model_copy(update=values)
+    return PARAMS.model_copy(update={section: own})
+
+
+def test_an_edited_plugin_is_another_run(project):
+    keys = [run_key({}, INPUTS)]
+    for text in ("a = 1", "a = 1", "a = 2"):
+        (project / "plugins").mkdir(exist_ok=True)
+        (project / "plugins" / "mine.py").write_text(text, encoding="utf-8")
+        keys.append(run_key({}, INPUTS))
+
+    assert keys[1] == keys[2]
+    assert 3 == len(set(keys))
+
+
+@pytest.mark.parametrize("name", ["my/mine.py:Mine", "my.mine:Mine"])
+def test_an_edited_plugin_outside_of_the_folder_is_another_run(project, name):
+    sections = {"training": {"trainer": {"name": name, "options": {}}}}
+    (project / "my").mkdir()
+    (project / "my" / "mine.py").write_text("from .helper import a", "utf-8")
+    keys = []
+    for text in ("a = 1", "a = 1", "a = 2"):
+        (project / "my" / "helper.py").write_text(text, "utf-8")
+        keys.append(run_key(sections, INPUTS))
+
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_how_far_a_judge_is_believed_is_asked_after_the_training(project):
+    asked = {
+        "calibration": Path("my/calibration.json"),
+        "second_judge": Choice(name="profanity"),
+        "second_threshold": 0.7,
+    }
+    keys = {run_of(changed("evaluation", **{name: value})).key for name, value in asked.items()}
+
+    assert {run_of(PARAMS).key} == keys
+
+
+def test_more_steps_are_another_run_of_the_same_updates(project):
+    run, longer = run_of(PARAMS), run_of(changed("training", training_steps=99))
+
+    assert run.key != longer.key
+    assert run.updates_key == longer.updates_key != run_of(changed("training", lr=0.1)).updates_key
+    assert RUNS / run.key[:16] == run.folder
