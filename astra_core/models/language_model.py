@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import torch
 
@@ -22,59 +21,10 @@ from astra_core.models.lora import merged_state
 from astra_core.models.pretrained import Dtype, load_pretrained
 from astra_core.models.rows import batches_within, row_batches
 from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
+from astra_core.models.utterances import Continuations, Elsewhere, Utterance
 
 # A conversation is rendered anew for every turn; its texts are not encoded anew.
 _MOST_ENCODED = 1 << 14
-
-
-@dataclass(frozen=True, slots=True)
-class Utterance:
-    """An utterance of attacker or target, as it was sampled.
-
-    Attributes:
-        text: The ids decoded, without special tokens.
-        token_ids: As sampled, the end token included.
-        logprobs: Of each token under the unmodified model (before temperature and truncation),
-            nats.
-        has_ended: False when the length limit cut it off.
-    """
-
-    text: str
-    token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
-    has_ended: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Continuations:
-    """What followed one context.
-
-    Attributes:
-        utterances: One per key, in order.
-        suffix_logprobs: Of the context's last tokens, as many as were asked for, nats.
-    """
-
-    utterances: tuple[Utterance, ...]
-    suffix_logprobs: tuple[float, ...]
-
-
-class Elsewhere(Protocol):
-    """Samples and scores in a model's place, with weights that are not on this machine."""
-
-    def continuations(
-        self,
-        model: "LanguageModel",
-        contexts: Sequence[Sequence[int]],
-        keys: Sequence[Sequence[bytes]],
-        *,
-        generation: GenerationConfiguration,
-    ) -> list[Continuations]:
-        """As the method of ``LanguageModel``."""
-
-    def score(
-        self, contexts: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]]
-    ) -> list[tuple[float, ...]]:
-        """As ``continuation_logprobs``."""
 
 
 class LanguageModel:

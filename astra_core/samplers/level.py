@@ -11,7 +11,7 @@ from astra_core.conversation import Conversation, Message
 from astra_core.errors import TargetError
 from astra_core.judge import Judgement
 from astra_core.models.chat_format import ChatFormat
-from astra_core.models.language_model import Utterance
+from astra_core.models.utterances import Utterance
 from astra_core.rollout import Context, Failure, Node, Path, Probe, Prompt, Replies
 from astra_core.samplers.scoring import Said, scored_answers, verdicts
 from astra_core.seeding import derive_key

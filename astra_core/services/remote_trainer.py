@@ -12,24 +12,23 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, Self
-
-from pydantic import Field, model_validator
+from typing import Any
 
 from astra_core.algorithms.policy import PolicyBatch
-from astra_core.config import Count, Positive, Section, TrainingConfiguration
+from astra_core.config import Section, TrainingConfiguration
 from astra_core.errors import TrainingError
 from astra_core.services.records import Record, records_of
 from astra_core.services.remote_limits import adam_of, check_settings
+from astra_core.services.remote_options import RemoteOptions
 from astra_core.services.service_losses import loss_on_record, service_loss
-from astra_core.services.service_prices import ServicePrices, TokensUsed
+from astra_core.services.service_prices import TokensUsed
 from astra_core.services.service_trainer import ServiceTrainer
 from astra_core.services.speaker import KeptDraws, Speaker, check_plain
 from astra_core.services.staged import Stage
 from astra_core.services.tinker_client import TinkerService, key_in
 from astra_core.services.trainer_state import Intent, Result
 from astra_core.services.training_service import TrainingService
-from astra_core.targets.authorization import Authorization, check_address
+from astra_core.targets.authorization import check_address
 from astra_core.training.harness import Experience
 from astra_core.training.progress import StepReport
 from astra_core.training.update import Update
@@ -44,47 +43,8 @@ class RemoteTrainer(ServiceTrainer):
 
     name = "remote"
 
-    class Options(Section):
-        """Which service, which model there, and what is done when it fails."""
-
-        address: str = Field(description="As http://127.0.0.1:8000, without a key.")
-        base_model: str = Field(min_length=1, description="The attacker's weights, in its word.")
-        authorization: Authorization | None = Field(
-            default=None, description="Of a host beyond this machine: owner, note, hosts."
-        )
-        key_env: str | None = Field(default=None, description="Variable that holds the key.")
-        rank: Count = Field(default=8, description="Of the adapters that the service trains.")
-        on_error: Literal["fail_fast", "retry", "min_group"] = Field(
-            default="retry",
-            description="A draw that fails ends the run; is asked for again; or, after that, is "
-            "left out where enough of its group succeeded.",
-        )
-        retries: Count = Field(default=3, description="Times a failed draw is asked for again.")
-        min_group: Count = Field(default=2, description="Draws of a context that must succeed.")
-        limit_s: Positive = Field(default=600.0, description="The longest wait for one answer.")
-        clips_gradients: bool = Field(
-            default=False,
-            description="Whether the service honours training.max_grad_norm; skyrl does not.",
-        )
-        max_tokens: Count | None = Field(
-            default=None, description="Sent to be trained, in all; then the run ends."
-        )
-        prices: ServicePrices | None = Field(default=None, description="By which cost is told.")
-        max_cost: Positive | None = Field(
-            default=None, description="By prices, which must be given; then the run ends."
-        )
-        export: bool = Field(
-            default=True, description="Downloads the trained weights at the end, if it may."
-        )
-
-        @model_validator(mode="after")
-        def _check_prices(self) -> Self:
-            if self.max_cost is not None and self.prices is None:
-                msg = "prices must be given where max_cost is"
-                raise ValueError(msg)
-            return self
-
-    options: Options
+    Options: type[Section] = RemoteOptions
+    options: RemoteOptions
 
     def __init__(self, config: TrainingConfiguration, *arguments: Any, **parts: Any) -> None:
         check_settings(config, clips=bool(config.trainer.options.get("clips_gradients", False)))

@@ -12,7 +12,8 @@ from pathlib import Path
 from astra_core.config import GenerationConfiguration
 from astra_core.errors import ConfigurationError, RolloutError, TrainingError
 from astra_core.files import record_digest
-from astra_core.models.language_model import Continuations, LanguageModel, Utterance
+from astra_core.models.language_model import LanguageModel
+from astra_core.models.utterances import Continuations, Utterance
 from astra_core.services.training_service import Draw, Drawn, TrainingService
 
 _PLAIN = GenerationConfiguration(min_new_tokens=0)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import RolloutError
-from astra_core.models.language_model import Continuations, LanguageModel, Utterance
+from astra_core.models.language_model import LanguageModel
+from astra_core.models.utterances import Continuations, Utterance
 from astra_core.rollout import Failure, Prompt
 from astra_core.services.text_lines import chat_of
 from astra_core.target import Surroundings

@@ -13,9 +13,10 @@ from astra_core.conversation import Conversation
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.models.chat_format import ChatFormat, Rendering, SeparatorFormat
-from astra_core.models.language_model import Continuations, LanguageModel, Utterance
+from astra_core.models.language_model import LanguageModel
 from astra_core.models.pretrained import Dtype, weights_digest
 from astra_core.models.template_format import TemplateFormat
+from astra_core.models.utterances import Continuations, Utterance
 from astra_core.target import Answer, Heard, Outcome, Reply, Surroundings, Target, Usage
 
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from astra_core.metrics.statistics import Interval
+from tasks.machine.time_words import duration
 from tasks.records.evaluation import EVALUATION, EvaluationRecord, read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
@@ -97,9 +98,3 @@ def _belief_lines(record: EvaluationRecord) -> list[str]:
     if isinstance(kappa, Interval):
         lines.append(f"judges agree   kappa {kappa.spelled()}")
     return lines
-
-
-def duration(seconds: float) -> str:
-    """``75`` as ``1 min 15 s``."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"

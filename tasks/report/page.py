@@ -2,19 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
+from tasks.report.facts import attacked, cost, data_gates, lineage
 from tasks.report.material import Material
 from tasks.report.pictures import pictures
-from tasks.report.story import (
-    attacked,
-    cost,
-    data_gates,
-    decision,
-    headlines,
-    lead,
-    limits,
-    lineage,
-    title,
-)
+from tasks.report.story import decision, headlines, lead, limits, title
 
 if TYPE_CHECKING:
     from jinja2 import Environment

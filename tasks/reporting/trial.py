@@ -15,6 +15,7 @@ from astra_core.errors import DataError
 from tasks.machine.console import libraries_to, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.thread_waits import set_thread_waits
+from tasks.machine.time_words import about
 from tasks.params.checks import check_params
 from tasks.params.schema import Params
 from tasks.pipeline.precision import FILE as PRECISION_FILE
@@ -95,7 +96,7 @@ class Findings:
     def lines(self) -> list[str]:
         """All of it for a person."""
         trial, total = self.trial, self.total
-        parts = ", ".join(f"{name} {duration(part.seconds)}" for name, part in self.parts.items())
+        parts = ", ".join(f"{name} {about(part.seconds)}" for name, part in self.parts.items())
         tokens = f"reads {total.tokens_in:,.0f} tokens, writes {total.tokens_out:,.0f}"
         cost = "unknown; give --price-per-million-tokens"
         if self.cost is not None:
@@ -105,7 +106,7 @@ class Findings:
             *self.samples,
             self._batch(),
             f"{'target':<13}a whole run asks it for {total.calls:,.0f} replies; it {tokens}",
-            f"{'time':<13}at most about {duration(total.seconds)}: {parts}",
+            f"{'time':<13}at most about {about(total.seconds)}: {parts}",
             f"{'memory':<13}{trial.peak_bytes / 2**20:,.0f} MiB at the peak of this trial",
             f"{'cost':<13}{cost}",
             "nothing was changed",
@@ -118,17 +119,6 @@ class Findings:
             f"first batch has {trial.num_tokens:,} tokens, loss {trial.loss:.4g}, gradient norm "
             f"{trial.grad_norm:.4g}"
         )
-
-
-def duration(seconds: float) -> str:
-    """For a person.
-
-    >>> duration(3.2), duration(200), duration(7300)
-    ('3 s', '3 min', '2.0 h')
-    """
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json: bool) -> None:

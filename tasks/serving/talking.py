@@ -15,7 +15,8 @@ from tasks.serving.wire import RefusalError, refusal
 
 if TYPE_CHECKING:
     from astra_core.config import GenerationConfiguration
-    from astra_core.models.language_model import LanguageModel, Utterance
+    from astra_core.models.language_model import LanguageModel
+    from astra_core.models.utterances import Utterance
 
 Message = Mapping[str, str]
 

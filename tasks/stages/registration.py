@@ -110,6 +110,7 @@ class RegistrationFiles:
         "tasks/tracking/pages.py",
         "tasks/tracking/plots.py",
         "tasks/machine/scratch.py",
+        "tasks/machine/time_words.py",
         "tasks/serving",
     )
 )

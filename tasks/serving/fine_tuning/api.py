@@ -12,7 +12,8 @@ from fastapi.responses import FileResponse, Response
 
 from tasks.serving.fine_tuning.lines import MAX_BYTES, FileError, examples_of
 from tasks.serving.fine_tuning.requests import JobBody
-from tasks.serving.fine_tuning.store import Job, JobStore, same_request
+from tasks.serving.fine_tuning.store import JobStore, same_request
+from tasks.serving.fine_tuning.tables import Job
 from tasks.serving.wire import RefusalError, body_of, refusal
 
 PURPOSE = "fine-tune"

@@ -17,7 +17,8 @@ from astra_core.errors import AstraError
 from astra_core.errors.exception_text import shown_text
 from astra_core.files import draft_folder_of
 from tasks.serving.fine_tuning.lines import Example, FileError, examples_of
-from tasks.serving.fine_tuning.store import Job, JobStore
+from tasks.serving.fine_tuning.store import JobStore
+from tasks.serving.fine_tuning.tables import Job
 
 if TYPE_CHECKING:
     from astra_core.training.progress import StepReport

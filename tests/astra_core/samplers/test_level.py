@@ -7,7 +7,7 @@ from tiny_chats import OPENED, chat_system
 
 from astra_core.conversation import Conversation
 from astra_core.errors import TargetError
-from astra_core.models.language_model import Utterance
+from astra_core.models.utterances import Utterance
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Context, Failure
 from astra_core.samplers.level import (

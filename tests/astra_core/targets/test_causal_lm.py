@@ -6,7 +6,7 @@ import torch
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import ConfigurationError
-from astra_core.models.language_model import Continuations, Utterance
+from astra_core.models.utterances import Continuations, Utterance
 from astra_core.registry import build
 from astra_core.target import Surroundings
 from astra_core.targets.causal_lm import CausalLM, as_target, speaker_of

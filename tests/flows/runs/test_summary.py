@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 from astra_core.metrics.statistics import Interval
-from flows.runs.summary import duration, evaluation_lines, run_summary
+from flows.runs.summary import evaluation_lines, run_summary
 from tasks.promotion.decision import PromotionDecision
 from tasks.records.evaluation import Belief, CategoryRates, EvaluationRecord, Selection
 
@@ -99,8 +99,3 @@ def test_a_summary_without_reports_still_tells_the_decision(tmp_path):
         "wall time      1 min 15 s",
         "look           astra ui",
     ] == lines
-
-
-def test_duration_of_less_than_a_minute_has_a_fraction():
-    assert "12.3 s" == duration(12.34)
-    assert "1 min 0 s" == duration(60)

@@ -8,7 +8,7 @@ from small_world import PARAMS, write_world
 from astra_core.config import Choice
 from astra_core.errors import DataError
 from tasks.pipeline.stage import stage_of
-from tasks.reporting.trial import SECTIONS, check_inputs, duration, run_trial
+from tasks.reporting.trial import SECTIONS, check_inputs, run_trial
 from tasks.stages import rollouts, training
 
 
@@ -111,7 +111,3 @@ def test_only_what_is_missing_is_asked_for(tmp_path, monkeypatch):
 
     with pytest.raises(DataError, match=r"must find \S*base, got no such path; 'dvc repro models'"):
         check_inputs([there, Path("models/base")])
-
-
-def test_seconds_are_written_for_people():
-    assert ["0 s", "89 s", "2 min", "1.5 h"] == list(map(duration, (0.2, 89.4, 100.0, 5400.0)))

@@ -1,0 +1,57 @@
+"""What a language model said, and what may say it in the model's place."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from astra_core.config import GenerationConfiguration
+
+
+@dataclass(frozen=True, slots=True)
+class Utterance:
+    """An utterance of attacker or target, as it was sampled.
+
+    Attributes:
+        text: The ids decoded, without special tokens.
+        token_ids: As sampled, the end token included.
+        logprobs: Of each token under the unmodified model (before temperature and truncation),
+            nats.
+        has_ended: False when the length limit cut it off.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    has_ended: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Continuations:
+    """What followed one context.
+
+    Attributes:
+        utterances: One per key, in order.
+        suffix_logprobs: Of the context's last tokens, as many as were asked for, nats.
+    """
+
+    utterances: tuple[Utterance, ...]
+    suffix_logprobs: tuple[float, ...]
+
+
+class Elsewhere(Protocol):
+    """Samples and scores in a model's place, with weights that are not on this machine."""
+
+    def continuations(
+        self,
+        model: Any,
+        contexts: Sequence[Sequence[int]],
+        keys: Sequence[Sequence[bytes]],
+        *,
+        generation: GenerationConfiguration,
+    ) -> list[Continuations]:
+        """As the method of ``LanguageModel``."""
+
+    def score(
+        self, contexts: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]]
+    ) -> list[tuple[float, ...]]:
+        """As ``continuation_logprobs``."""

@@ -1,0 +1,50 @@
+"""Options of the trainer ``remote``: the service, and what is done when it fails."""
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from astra_core.config import Count, Positive, Section
+from astra_core.services.service_prices import ServicePrices
+from astra_core.targets.authorization import Authorization
+
+
+class RemoteOptions(Section):
+    """Which service, which model there, and what is done when it fails."""
+
+    address: str = Field(description="As http://127.0.0.1:8000, without a key.")
+    base_model: str = Field(min_length=1, description="The attacker's weights, in its word.")
+    authorization: Authorization | None = Field(
+        default=None, description="Of a host beyond this machine: owner, note, hosts."
+    )
+    key_env: str | None = Field(default=None, description="Variable that holds the key.")
+    rank: Count = Field(default=8, description="Of the adapters that the service trains.")
+    on_error: Literal["fail_fast", "retry", "min_group"] = Field(
+        default="retry",
+        description="A draw that fails ends the run; is asked for again; or, after that, is "
+        "left out where enough of its group succeeded.",
+    )
+    retries: Count = Field(default=3, description="Times a failed draw is asked for again.")
+    min_group: Count = Field(default=2, description="Draws of a context that must succeed.")
+    limit_s: Positive = Field(default=600.0, description="The longest wait for one answer.")
+    clips_gradients: bool = Field(
+        default=False,
+        description="Whether the service honours training.max_grad_norm; skyrl does not.",
+    )
+    max_tokens: Count | None = Field(
+        default=None, description="Sent to be trained, in all; then the run ends."
+    )
+    prices: ServicePrices | None = Field(default=None, description="By which cost is told.")
+    max_cost: Positive | None = Field(
+        default=None, description="By prices, which must be given; then the run ends."
+    )
+    export: bool = Field(
+        default=True, description="Downloads the trained weights at the end, if it may."
+    )
+
+    @model_validator(mode="after")
+    def _check_prices(self) -> Self:
+        if self.max_cost is not None and self.prices is None:
+            msg = "prices must be given where max_cost is"
+            raise ValueError(msg)
+        return self

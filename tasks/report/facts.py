@@ -1,0 +1,167 @@
+"""What a report says of a version in two columns: what was attacked, from what, at what cost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.machine.time_words import duration
+from tasks.records.evaluation import EvaluationRecord
+from tasks.report.material import Material
+
+_UNKNOWN = "not told"
+_SHORT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A row of two columns."""
+
+    label: str
+    value: str
+
+
+def attacked(material: Material) -> list[Fact]:
+    """What was attacked, by whom, with what."""
+    found, params = material.evaluation, material.params
+    target = dict(found.target or {})
+    name = target.get("name") or _source(params.get("models", {}), "target")
+    system = params.get("system", {})
+    turns = _of(system, "target", "name")
+    return [
+        Fact("Target", _joined(name, turns, material.lineage.target_digest[:_SHORT])),
+        Fact(
+            "Judge", _joined(material.lineage.scorer or _UNKNOWN, f"success at {found.threshold:g}")
+        ),
+        Fact("Prompts", _joined(_prompts(params), f"{found.num_prompts} test prompts")),
+        Fact("Conversation", f"{found.num_rollouts} rollouts per prompt, {found.depth} turns deep"),
+        Fact("Attacker", _source(params.get("models", {}), "attacker")),
+        Fact("Training", _training(material)),
+    ]
+
+
+def lineage(material: Material) -> list[Fact]:
+    """What it was made from, with the digests by which each part is found again."""
+    found = material.lineage
+    summary, code = found.summary, found.code
+    dirty = ", with changes that were not committed" * (code.get("git.dirty") == "true")
+    parts = [
+        Fact(
+            part.part.capitalize(),
+            _joined(
+                part.path,
+                part.digest[:_SHORT],
+                "" if part.num_rows is None else f"{part.num_rows} rows",
+                f"DVC {part.dvc_md5}" if part.dvc_md5 else "",
+            ),
+        )
+        for part in found.data
+    ]
+    parents = ", ".join(f"version {parent}" for parent in found.parents) or "none"
+    libraries = [
+        f"{key.removeprefix('version.')} {value}"
+        for key, value in code.items()
+        if key.startswith("version.")
+    ]
+    return [
+        Fact("Registered", summary.created.replace("T", " ").replace("+00:00", " UTC")),
+        Fact("Seed", summary.seed or _UNKNOWN),
+        *parts,
+        Fact("Examination", material.examination[:_SHORT]),
+        Fact("Weights", found.checkpoint_digest[:_SHORT]),
+        Fact("Parameters", f"run key {found.run_key[:_SHORT]}"),
+        Fact("Code", f"commit {code.get('git.commit', 'unknown')[:_SHORT]}{dirty}"),
+        Fact("Parents", parents),
+        Fact("Libraries", ", ".join(libraries) or _UNKNOWN),
+        Fact("MLflow run", summary.run_id),
+        Fact("Get it back", f"astra lineage {summary.version}"),
+    ]
+
+
+def data_gates(material: Material) -> list[Fact]:
+    """What the gates of the data said."""
+    told = []
+    validation = material.data.get("validation", {})
+    if "num_rows" in validation:
+        told.append(
+            Fact(
+                "Prompts",
+                f"{validation['num_rows']} checked, {validation.get('num_rejected', 0)} rejected",
+            )
+        )
+    rollouts = material.data.get("rollouts", {})
+    if "num_turns" in rollouts:
+        share = rollouts.get("success_rate")
+        success = f", {share:.1%} of them succeeded" if isinstance(share, int | float) else ""
+        told.append(Fact("First rollouts", f"{rollouts['num_turns']} turns{success}"))
+    return told
+
+
+def cost(material: Material) -> list[Fact]:
+    """What it took: updates, turns, tokens, time and money, as far as they were counted."""
+    trained, steps = material.training, material.steps
+    told = [
+        Fact(
+            "Training",
+            f"{trained.training_steps} training steps, {trained.optimizer_steps} updates; "
+            f"{trained.stopped_because}",
+        )
+    ]
+    if {"training_step", "rollout/num_nodes"} <= set(steps.columns):
+        turns = steps.dropna(subset=["rollout/num_nodes"]).drop_duplicates("training_step")
+        told.append(
+            Fact("Turns rolled out", f"{turns['rollout/num_nodes'].sum():,.0f} in training")
+        )
+    if "train/num_tokens" in steps.columns:
+        told.append(Fact("Tokens learned from", f"{steps['train/num_tokens'].sum():,.0f}"))
+    if material.seconds is not None:
+        told.append(Fact("Time", f"{duration(material.seconds)} from first update to registration"))
+    uses = {"in training": trained.target, "in the evaluation": _target_use(material.evaluation)}
+    for where, used in uses.items():
+        if used:
+            shown = ", ".join(
+                f"{name.replace('_', ' ')} {value:,.6g}" for name, value in used.items()
+            )
+            told.append(Fact(f"Target {where}", shown))
+    if not any(uses.values()):
+        told.append(Fact("Money", "none: the target runs on this machine"))
+    return told
+
+
+def _target_use(found: EvaluationRecord) -> dict[str, float]:
+    start = "target_"
+    return {
+        name.removeprefix(start): value
+        for name, value in found.attacker.items()
+        if name.startswith(start) and isinstance(value, int | float)
+    }
+
+
+def _training(material: Material) -> str:
+    summary, trained = material.lineage.summary, material.training
+    return _joined(
+        f"{summary.algorithm or _UNKNOWN} from seed {summary.seed or _UNKNOWN}",
+        f"{trained.optimizer_steps} updates",
+        f"the {trained.kept} checkpoint was kept",
+    )
+
+
+def _prompts(params: Mapping[str, Any]) -> str:
+    own = params.get("prompts", {})
+    return str(own.get("path") or own.get("repository") or own.get("source") or _UNKNOWN)
+
+
+def _source(models: Mapping[str, Any], role: str) -> str:
+    own = models.get(role) or {}
+    named = own.get("path") or own.get("repository") or own.get("version") or ""
+    return _joined(str(own.get("source", _UNKNOWN)), str(named)) if own else _UNKNOWN
+
+
+def _of(section: Mapping[str, Any], *path: str) -> str:
+    value: Any = section
+    for part in path:
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return "" if value is None else str(value)
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)

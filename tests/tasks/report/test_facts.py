@@ -1,0 +1,41 @@
+from dataclasses import replace
+
+from report_material import material
+
+from tasks.report.facts import attacked, cost, data_gates, lineage
+
+
+def _told(facts):
+    return {fact.label: fact.value for fact in facts}
+
+
+def test_what_was_attacked_names_target_judge_and_prompts():
+    told = _told(attacked(material()))
+
+    assert told["Target"].startswith("builtin, 2222222222222222")
+    assert "profanity, success at 0.5" == told["Judge"]
+    assert "builtin, 40 test prompts" == told["Prompts"]
+    assert "4 rollouts per prompt, 2 turns deep" == told["Conversation"]
+
+
+def test_the_cost_counts_each_experience_once_and_names_what_a_target_took():
+    told = _told(cost(material()))
+    used = replace(material().training, target={"calls": 12.0, "cost": 0.5})
+    paid = _told(cost(material(training=used)))
+
+    assert "16 in training" == told["Turns rolled out"]
+    assert "175" == told["Tokens learned from"]
+    assert told["Time"].startswith("1 min 15 s")
+    assert told["Money"].startswith("none")
+    assert "calls 12, cost 0.5" == paid["Target in training"]
+    assert "Money" not in paid
+
+
+def test_the_lineage_has_a_digest_of_each_part():
+    told = _told(lineage(material()))
+
+    assert "data/valid, d1d1d1d1d1d1d1d1, 40 rows, DVC 4f1c.dir" == told["Valid"]
+    assert "commit c0ffeec0ffeec0ff, with changes that were not committed" == told["Code"]
+    assert "version 1" == told["Parents"]
+    assert "torch 2.13" == told["Libraries"]
+    assert {"Prompts": "9 checked, 2 rejected"} == _told(data_gates(material()))
