@@ -9,16 +9,26 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from astra_core.agent_settings import (
-    AgentConfiguration,
-    AgentName,
-    AgentTraining,
-    Part,
-    check_roles,
+from astra_core.settings.agents import AgentConfiguration, AgentName, check_roles
+from astra_core.settings.attacker import AttackerConfiguration, check_slots
+from astra_core.settings.sections import (
+    Choice,
+    Count,
+    NonNegative,
+    Positive,
+    Probability,
+    Section,
 )
-from astra_core.attacker_settings import AttackerConfiguration, check_slots
-from astra_core.kl_settings import KLConfiguration
-from astra_core.sections import Choice, Count, NonNegative, Positive, Probability, Section
+from astra_core.settings.training import (
+    AgentTraining,
+    CheckpointConfiguration,
+    EarlyStopping,
+    KLConfiguration,
+    LoraConfiguration,
+    Part,
+    Shuffle,
+    TrainingConfiguration,
+)
 
 __all__ = [
     "AgentConfiguration",
@@ -155,146 +165,6 @@ class RolloutsConfiguration(Section):
     max_failed_fraction: Probability = Field(
         default=0.05, description="More failed nodes than this stop the run."
     )
-
-
-class EarlyStopping(Section):
-    """When training ends before its last step; every rule that is set can end it.
-
-    Patience is checked after a training step, the other rules before every optimiser step.
-    """
-
-    patience: Count | None = Field(
-        default=None,
-        description="Evaluations without improvement before the end; null never stops.",
-    )
-    min_delta: NonNegative = Field(default=0.0, description="A smaller gain is no improvement.")
-    max_kl_nats: Positive | None = Field(
-        default=30.0,
-        description="Mean KL to the reference per probe of an experience; from one above it "
-        "nothing is learned and training ends. null never stops.",
-    )
-    max_optimizer_steps: Count | None = Field(
-        default=None, description="Updates; the last may be in the middle of an experience."
-    )
-    max_seconds: Positive | None = Field(
-        default=None, description="Wall-clock time of this process."
-    )
-
-
-class CheckpointConfiguration(Section):
-    """When the state of a run is written, how much of it is kept, and where a run starts."""
-
-    save_every: Count = Field(default=10, description="Training steps between checkpoints.")
-    keep: Count = Field(default=2, description="Newest checkpoints kept; best and last always are.")
-    resume: str = Field(
-        default="auto",
-        min_length=1,
-        description="auto resumes this run; never starts from scratch and deletes its "
-        "checkpoints; else the folder of a checkpoint, or of several, to start from.",
-    )
-    export: bool = Field(
-        default=True,
-        description="Leaves the last state in models/checkpoint, from which a longer run goes on.",
-    )
-    allow_other_version: bool = Field(
-        default=False, description="Resume checkpoints of another major version of the package."
-    )
-
-
-class LoraConfiguration(Section):
-    """Low-rank adapters (arXiv:2106.09685); no dropout, since the policy must train as it samples.
-
-    Only the adapters are trained; the exported model has them merged.
-    """
-
-    rank: Count = 8
-    alpha: Positive = Field(default=16.0, description="Adapters count alpha / rank times.")
-    target_modules: tuple[str, ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="Names of linear layers; null takes all but the head.",
-    )
-
-
-Shuffle = Literal["trees", "steps"]
-"""What is shuffled before an experience is divided into micro-batches."""
-
-
-class TrainingConfiguration(Section):
-    """Settings of the Trainer; the algorithm has its own options."""
-
-    trainer: Choice = Choice(name="trainer")
-    algorithm: Choice = Choice(name="dpo")
-    training_steps: Count = Field(
-        default=1024, description="Experiences collected and learned from."
-    )
-    num_episodes_per_experience: Count = Field(
-        default=8, description="Prompts rolled out per step."
-    )
-    batch_size: Count = Field(default=16, description="Rows of one forward and backward pass.")
-    gradient_accumulation_steps: Count = Field(
-        default=1, description="Forward passes per optimiser update."
-    )
-    epochs_per_experience: Count = Field(
-        default=1, description="Times each experience is learned from."
-    )
-    shuffle: Shuffle = Field(
-        default="trees",
-        description="What is shuffled: whole trees, read with their common context, or steps.",
-    )
-    lr: Positive = Field(default=3e-3, description="Peak learning rate.")
-    optimizer: Choice = Choice(name="adamw")
-    schedule: Choice = Choice(name="transformers")
-    warmup_steps: int = Field(default=0, ge=0, description="Training steps of linear warm-up.")
-    max_grad_norm: Positive | None = Field(default=1.0, description="null does not clip.")
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        default="fp32",
-        description="Of a training pass; bf16 is faster where the processor has units for it; "
-        "auto takes what a trial finds faster, and a resumed run what it began with.",
-    )
-    gradient_checkpointing: bool = Field(
-        default=False, description="Computes activations again in the backward pass: less memory."
-    )
-    parts: dict[str, Part] = Field(
-        default_factory=dict,
-        description="Learning rates and timetables of named groups of weights.",
-    )
-    agents: dict[str, AgentTraining] = Field(
-        default_factory=dict, description="Of the agents in system.roles; null follows the above."
-    )
-    lora: LoraConfiguration | None = Field(default=None, description="null trains all weights.")
-    evaluate: Literal["every", "first_and_last", "first", "last", "none"] = Field(
-        default="every",
-        description="Which attackers are evaluated: every eval_every training steps and at the "
-        "end, the untrained, the trained, both or none.",
-    )
-    eval_first: bool = Field(default=True, description="every: the untrained attacker too.")
-    eval_every: Count = Field(default=10, description="every: training steps between evaluations.")
-    metric: str = Field(
-        default="eval/attack_success_rate", description="Chooses the best checkpoint."
-    )
-    mode: Literal["max", "min"] = "max"
-    keep: Literal["best", "last"] = Field(
-        default="best",
-        description="The attacker that a run ends with: the best of those evaluated, or the last. "
-        "Without an evaluation of a trained attacker it is the last.",
-    )
-    kl: KLConfiguration = KLConfiguration()
-    early_stopping: EarlyStopping = EarlyStopping()
-    checkpoint: CheckpointConfiguration = CheckpointConfiguration()
-    max_nonfinite_steps: int = Field(
-        default=3, ge=0, description="Updates skipped for a NaN or infinity before the run stops."
-    )
-    dump_steps: tuple[Count, ...] = Field(
-        default=(), description="Optimiser steps whose tensors are saved beside checkpoints."
-    )
-
-    @model_validator(mode="after")
-    def _metric_names_an_area(self) -> Self:
-        if not self.metric.startswith("eval/"):
-            msg = "metric must name an evaluation metric such as eval/attack_success_rate"
-            raise ValueError(msg)
-        return self
 
 
 class EvaluationConfiguration(Section):

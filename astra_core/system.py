@@ -10,7 +10,6 @@ from typing import Self
 import torch
 
 from astra_core.agents import Agent, load_agents, save_agents, save_format, separate_models
-from astra_core.attacker_settings import AttackerConfiguration
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.crew import Crew
 from astra_core.engine.machine import Machine
@@ -24,6 +23,7 @@ from astra_core.registry import build
 from astra_core.scorer import Scorer, version_of
 from astra_core.scorers.cached import cached
 from astra_core.scorers.of_probes import probe_scorer_of
+from astra_core.settings.attacker import AttackerConfiguration
 from astra_core.target import Surroundings, Target
 from astra_core.targets.causal_lm import CausalLM, as_target, speaker_of
 

@@ -21,7 +21,7 @@ from astra_core.algorithms.functional import (
 )
 from astra_core.config import Count, Probability, Section
 from astra_core.rollout import Graph, Node
-from astra_core.sections import refuse_unread
+from astra_core.settings.sections import refuse_unread
 
 Backup = Literal["none", "max", "mean", "leaf_mean"]
 

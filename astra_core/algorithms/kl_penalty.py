@@ -28,7 +28,7 @@ from astra_core.algorithms.functional import (
 from astra_core.config import NonNegative, Positive, Section
 from astra_core.errors import DataError
 from astra_core.rollout import Graph, Node
-from astra_core.sections import refuse_unread
+from astra_core.settings.sections import refuse_unread
 
 
 class KLOptions(Section):

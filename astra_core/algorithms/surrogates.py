@@ -23,7 +23,7 @@ from astra_core.algorithms.policy import (
     mean_of,
 )
 from astra_core.config import Positive, Section
-from astra_core.sections import refuse_unread
+from astra_core.settings.sections import refuse_unread
 
 
 class ClipOptions(Section):

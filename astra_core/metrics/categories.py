@@ -6,10 +6,10 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
-from astra_core.metadata import Scalar
 from astra_core.metrics.statistics import Interval, bootstrap_mean
 from astra_core.redaction import masked
 from astra_core.rollout import Prompt
+from astra_core.rollout.metadata import Scalar
 
 CATEGORY = "category"
 OTHER = "other"

@@ -7,11 +7,11 @@ slot ``{conversation}``, it is the only message, written anew for every turn.
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from astra_core.attacker_settings import DEFAULT_INSTRUCTION, AttackerConfiguration, slots_of
 from astra_core.conversation import Conversation, Message, Role
 from astra_core.models.chat_format import ChatFormat, Ids, SeparatorFormat
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.template_format import TemplateFormat
+from astra_core.settings.attacker import DEFAULT_INSTRUCTION, AttackerConfiguration, slots_of
 
 _NAMES = {"user": "User", "assistant": "Assistant"}
 

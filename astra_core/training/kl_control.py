@@ -16,8 +16,8 @@ import torch
 
 from astra_core.algorithms.functional import kl_estimates
 from astra_core.algorithms.movement import K3
-from astra_core.kl_settings import KLConfiguration
 from astra_core.rollout import Graph, Node
+from astra_core.settings.kl import KLConfiguration
 from astra_core.system import System
 from astra_core.training.progress import Move
 

@@ -13,7 +13,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from astra_core.agent_settings import check_agents
 from astra_core.algorithm import Algorithm, Batch
 from astra_core.config import Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError
@@ -22,6 +21,7 @@ from astra_core.extensions.calls import plugin_call
 from astra_core.registry import build
 from astra_core.rollout import Graph, Node
 from astra_core.sampler import Sampler
+from astra_core.settings.agents import check_agents
 from astra_core.system import System
 from astra_core.training.distributed import World
 from astra_core.training.learner import trained_agents

@@ -3,11 +3,11 @@
 Plug-in names and options, what one section asks of another, and the files that are pointed to.
 """
 
-from astra_core.agent_settings import check_agents
 from astra_core.config import MachineConfiguration, Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.registry import read_options, resolve
 from astra_core.scorers.of_probes import text_scorer_choice
+from astra_core.settings.agents import check_agents
 from tasks.machine.console import complain
 from tasks.params.builtin_limits import check_builtin
 from tasks.params.inputs import check_inputs

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from astra_core.metadata import Metadata, Scalar
+from astra_core.rollout.metadata import Metadata, Scalar
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from astra_core.errors import ConfigurationError, DataError
-from astra_core.metadata import Scalar, problem_of
+from astra_core.rollout.metadata import Scalar, problem_of
 
 Wanted = Literal["all"] | tuple[str, ...]
 KEY = "prompts.metadata_columns"

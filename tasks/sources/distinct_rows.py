@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_core.metadata import Metadata
+from astra_core.rollout.metadata import Metadata
 from tasks.records.intake import PLACES_FILE, places_schema
 from tasks.records.prompt_table import METADATA, prompt_id_of, prompt_schema, spelled_metadata
 from tasks.sources.families import FamilyFinder

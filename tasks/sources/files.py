@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.errors.excerpt import excerpt, shortened
-from astra_core.metadata import Scalar
 from astra_core.paths import found_at, is_file
+from astra_core.rollout.metadata import Scalar
 from tasks.sources.columns import Columns, shown_names
 from tasks.sources.csv_numbers import cell_value, column_kinds
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from astra_core.metadata import Scalar
+from astra_core.rollout.metadata import Scalar
 from tasks.params.schema import PromptsConfiguration
 from tasks.sources.columns import Columns
 from tasks.sources.files import read_rows

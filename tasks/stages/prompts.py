@@ -92,7 +92,7 @@ class PromptsFiles:
 @stage(
     code=(
         "astra_core/errors/excerpt.py",
-        "astra_core/metadata.py",
+        "astra_core/rollout/metadata.py",
         "astra_core/paths.py",
         "astra_core/seeding.py",
         "tasks/builtin/grammar.py",

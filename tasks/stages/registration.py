@@ -79,10 +79,9 @@ class RegistrationFiles:
 @stage(
     code=(
         "tasks/stages/registration.py",
-        "astra_core/attacker_settings.py",
+        "astra_core/settings/attacker.py",
         "astra_core/errors/excerpt.py",
-        "astra_core/metadata.py",
-        "astra_core/rollout.py",
+        "astra_core/rollout",
         "astra_core/metrics/statistics.py",
         "astra_core/seeding.py",
         "tasks/tracking/artifacts.py",

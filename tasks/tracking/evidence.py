@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_core.attacker_settings import DEFAULT_INSTRUCTION, AttackerConfiguration
 from astra_core.config import SystemConfiguration
 from astra_core.errors import DataError
 from astra_core.files import read_json, record_digest
+from astra_core.settings.attacker import DEFAULT_INSTRUCTION, AttackerConfiguration
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.evaluation import EvaluationRecord
 from tasks.records.models import Parent

@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 # and a test holds it to that.
 PLUMBING = {
     "astra_core",
-    "astra_core.agent_settings",
     "astra_core.config",
     "astra_core.errors",
     "astra_core.errors.exception_text",
@@ -24,7 +23,8 @@ PLUMBING = {
     "astra_core.files",
     "astra_core.redaction",
     "astra_core.registry",
-    "astra_core.sections",
+    "astra_core.settings.agents",
+    "astra_core.settings.sections",
     "tasks",
     "tasks.machine.console",
     "tasks.params.schema",
@@ -40,10 +40,13 @@ PLUMBING = {
 # whose digest it checks: an edit there must not train the built-in model again, the base of all.
 LOADED_ONLY = {
     "models": {
-        "astra_core.metadata",
+        "astra_core.rollout.metadata",
         "astra_core.models.decoding",
         "astra_core.models.rows",
         "astra_core.rollout",
+        "astra_core.rollout.graph",
+        "astra_core.rollout.prompt",
+        "astra_core.rollout.turn",
         "astra_core.seeding",
         "tasks.machine.scratch",
         "tasks.records.receipt",

@@ -7,7 +7,6 @@ PACKAGES = ("astra_core", "tasks", "flows", "benchmarks", "plugins")
 # A test of one part of a module whose own file would become too long, or of a whole package.
 PARTS = {
     "tasks/expectations/test_rollout_suite.py": "tasks/expectations/suites.py",
-    "astra_core/test_training_settings.py": "astra_core/config.py",
     "astra_core/test_budgets.py": "astra_core/training/trainer.py",
     "astra_core/test_other_device.py": "astra_core/training/trainer.py",
     "astra_core/training/test_own_state.py": "astra_core/training/state.py",

@@ -11,7 +11,7 @@ from astra_core.models.language_model import LanguageModel
 from astra_core.reward import Reward
 from astra_core.rollout import Context, Graph, Node, Probe, Prompt, Replies
 from astra_core.sampler import Sampler
-from astra_core.sections import Section
+from astra_core.settings.sections import Section
 from astra_core.system import System
 from tasks.serving.fine_tuning.lines import Example, FileError
 from tasks.serving.talking import add_template_ends, answered, heard

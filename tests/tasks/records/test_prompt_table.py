@@ -1,6 +1,6 @@
 import pyarrow as pa
 
-from astra_core.metadata import Metadata
+from astra_core.rollout.metadata import Metadata
 from tasks.records.prompt_table import (
     COLUMNS,
     METADATA,

@@ -2,10 +2,10 @@ import pandas as pd
 import pytest
 from registry_project import EVALUATION_KEY, examined, prompt_table
 
-from astra_core.attacker_settings import DEFAULT_INSTRUCTION
 from astra_core.config import AttackerConfiguration, GenerationConfiguration, SystemConfiguration
 from astra_core.errors import DataError
 from astra_core.files import write_json
+from astra_core.settings.attacker import DEFAULT_INSTRUCTION
 from tasks.records.training import BestMeasured, Measured, TrainingRecord
 from tasks.tracking.evidence import (
     Evidence,

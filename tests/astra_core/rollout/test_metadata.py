@@ -6,7 +6,7 @@ import pickle
 import pytest
 
 from astra_core.errors import DataError
-from astra_core.metadata import Metadata, problem_of
+from astra_core.rollout.metadata import Metadata, problem_of
 
 VALUES = {"category": "fraud", "difficulty": 3, "share": 0.25, "is_new": True, "note": None}
 

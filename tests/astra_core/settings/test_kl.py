@@ -1,7 +1,7 @@
 import pytest
 
 from astra_core.errors import ConfigurationError
-from astra_core.kl_settings import KLConfiguration
+from astra_core.settings.kl import KLConfiguration
 
 
 def test_no_experience_moves_far_unnoticed_by_default():

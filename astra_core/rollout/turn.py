@@ -1,58 +1,10 @@
-"""Trees of turns, with token ids, log-probabilities and masks from sampling to loss.
+"""One turn: what the attacker had read, its probe, and what came of it."""
 
-Text is derived for people and scorers and is never tokenised again for training.
-"""
-
-import hashlib
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Self
-
-from astra_core.errors import ConfigurationError
-from astra_core.metadata import Metadata, Scalar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 Path = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A seed that opens a conversation.
-
-    Attributes:
-        prompt_id: A hash of the text.
-        text: What it says.
-        metadata: What else is known of it, such as ``category``; any mapping of plain values.
-        run_id: Which of several independent runs of it this opens, from 0. Runs of a prompt share
-            its id and draw different random numbers; see ``rollouts.runs_per_prompt``.
-    """
-
-    prompt_id: str
-    text: str
-    metadata: Mapping[str, Scalar] = Metadata()
-    run_id: int = 0
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.metadata, Metadata):
-            object.__setattr__(self, "metadata", Metadata(self.metadata))
-
-    @classmethod
-    def of(cls, text: str, metadata: Mapping[str, Scalar] | None = None) -> Self:
-        """The prompt with this text, under the id that the pipeline gives it."""
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        return cls(digest[:16], text, Metadata(metadata))
-
-
-def prompts_of(given: Sequence[Prompt | str]) -> tuple[Prompt, ...]:
-    """Prompts, of which a text may stand for the one that it is of.
-
-    Raises:
-        ConfigurationError: It is one text rather than a list.
-    """
-    if isinstance(given, str):
-        msg = f"prompts must be a list, got one text of {len(given)} characters; put it into [...]"
-        raise ConfigurationError(msg)
-    return tuple(own if isinstance(own, Prompt) else Prompt.of(own) for own in given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,58 +246,3 @@ class Node:
         if not self.reference_logprobs:
             return 0.0
         return sum(self.probe_logprobs) - sum(self.reference_logprobs)
-
-
-@dataclass(frozen=True, slots=True)
-class Graph:
-    """A prompt and the tree of turns that grew from it."""
-
-    prompt: Prompt
-    iteration: int
-    children: tuple[Node, ...]
-
-    @property
-    def run_id(self) -> int:
-        """Which of several runs of its prompt it is, from 0."""
-        return self.prompt.run_id
-
-    def nodes(self) -> Iterator[Node]:
-        """Every turn, breadth first, siblings in order."""
-        level = self.children
-        while level:
-            yield from level
-            level = tuple(child for node in level for child in node.children)
-
-    def groups(self) -> Iterator[tuple[Node, ...]]:
-        """The siblings of every parent, breadth first; the root's children come first."""
-        if self.children:
-            yield self.children
-        for node in self.nodes():
-            if node.children:
-                yield node.children
-
-    def paths(self) -> Iterator[tuple[Node, ...]]:
-        """Every rollout: the turns from the root to a leaf."""
-
-        def walk(nodes: tuple[Node, ...], before: tuple[Node, ...]) -> Iterator[tuple[Node, ...]]:
-            for node in nodes:
-                here = (*before, node)
-                if node.children:
-                    yield from walk(node.children, here)
-                else:
-                    yield here
-
-        yield from walk(self.children, ())
-
-
-def runs_of(prompts: Sequence[Prompt], count: int) -> tuple[Prompt, ...]:
-    """Each prompt ``count`` times, once for each of its runs, the runs of a prompt together."""
-    return tuple(replace(prompt, run_id=run_id) for prompt in prompts for run_id in range(count))
-
-
-def by_prompt(graphs: Iterable[Graph]) -> list[tuple[Graph, ...]]:
-    """The runs of each prompt, prompts in the order of their first run."""
-    runs: dict[str, list[Graph]] = {}
-    for graph in graphs:
-        runs.setdefault(graph.prompt.prompt_id, []).append(graph)
-    return [tuple(own) for own in runs.values()]

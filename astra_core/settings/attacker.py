@@ -5,7 +5,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from astra_core.sections import Section
+from astra_core.settings.sections import Section
 
 ChatFormatName = Literal["separator", "template", "auto"]
 

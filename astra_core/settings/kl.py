@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from astra_core.sections import Positive, Section
+from astra_core.settings.sections import Positive, Section
 
 
 class KLConfiguration(Section):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from astra_core.errors import ConfigurationError
-from astra_core.sections import Choice, Count, NonNegative, Positive, Section
+from astra_core.settings.sections import Choice, Count, NonNegative, Positive, Section
 
 AgentName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 """Names a folder and metrics."""

@@ -4,7 +4,7 @@ import pytest
 
 from astra_core.config import Section as Published
 from astra_core.errors import ConfigurationError
-from astra_core.sections import Choice, Count, Positive, Section
+from astra_core.settings.sections import Choice, Count, Positive, Section
 
 
 def test_a_section_is_strict_frozen_and_knows_its_keys():

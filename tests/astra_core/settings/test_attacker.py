@@ -1,8 +1,8 @@
 import pytest
 
-from astra_core.attacker_settings import DEFAULT_INSTRUCTION, AttackerConfiguration, slots_of
 from astra_core.config import SystemConfiguration
 from astra_core.errors import ConfigurationError
+from astra_core.settings.attacker import DEFAULT_INSTRUCTION, AttackerConfiguration, slots_of
 
 
 def read(**record):

@@ -1,8 +1,8 @@
 import pytest
 
-from astra_core.agent_settings import check_agents
 from astra_core.config import AgentConfiguration, AgentTraining, Part, SystemConfiguration
 from astra_core.errors import ConfigurationError
+from astra_core.settings.agents import check_agents
 
 ROLES = ("opener", "presser")
 OWN = {"presser": AgentConfiguration(model="own")}

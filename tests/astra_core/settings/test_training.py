@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-from pathlib import Path
 
 import pytest
 from tiny_training import configured, trainer_of, weights_of
@@ -17,7 +16,6 @@ from astra_core.config import (
 )
 from astra_core.errors import TrainingError
 
-HERE = Path(__file__).parent
 PERIODIC = {"pattern": "mlp", "active": "periodic", "period": 3, "start": 1, "stop": 2}
 KL = {"metric": "eval/kl_nats", "eval_every": 1}
 STUCK = {"metric": "eval/failed_rate", "eval_every": 1, "training_steps": 4}

@@ -1,0 +1,54 @@
+"""Prompts: what opens a conversation, and the independent runs of each."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from astra_core.errors import ConfigurationError
+from astra_core.rollout.metadata import Metadata, Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A seed that opens a conversation.
+
+    Attributes:
+        prompt_id: A hash of the text.
+        text: What it says.
+        metadata: What else is known of it, such as ``category``; any mapping of plain values.
+        run_id: Which of several independent runs of it this opens, from 0. Runs of a prompt share
+            its id and draw different random numbers; see ``rollouts.runs_per_prompt``.
+    """
+
+    prompt_id: str
+    text: str
+    metadata: Mapping[str, Scalar] = Metadata()
+    run_id: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.metadata, Metadata):
+            object.__setattr__(self, "metadata", Metadata(self.metadata))
+
+    @classmethod
+    def of(cls, text: str, metadata: Mapping[str, Scalar] | None = None) -> Self:
+        """The prompt with this text, under the id that the pipeline gives it."""
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        return cls(digest[:16], text, Metadata(metadata))
+
+
+def prompts_of(given: Sequence[Prompt | str]) -> tuple[Prompt, ...]:
+    """Prompts, of which a text may stand for the one that it is of.
+
+    Raises:
+        ConfigurationError: It is one text rather than a list.
+    """
+    if isinstance(given, str):
+        msg = f"prompts must be a list, got one text of {len(given)} characters; put it into [...]"
+        raise ConfigurationError(msg)
+    return tuple(own if isinstance(own, Prompt) else Prompt.of(own) for own in given)
+
+
+def runs_of(prompts: Sequence[Prompt], count: int) -> tuple[Prompt, ...]:
+    """Each prompt ``count`` times, once for each of its runs, the runs of a prompt together."""
+    return tuple(replace(prompt, run_id=run_id) for prompt in prompts for run_id in range(count))

@@ -1,0 +1,1 @@
+"""Sections of the configuration that are long enough for a module of their own."""

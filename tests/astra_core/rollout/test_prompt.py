@@ -1,0 +1,35 @@
+import hashlib
+
+import pytest
+
+from astra_core.errors import DataError
+from astra_core.rollout import Prompt, runs_of
+from astra_core.rollout.metadata import Metadata
+from astra_core.testing import tiny_prompts
+
+
+def test_a_prompt_takes_any_mapping_and_keeps_it_unchanged():
+    row = {"category": "fraud", "difficulty": 2}
+    prompt = Prompt.of("you are late", row)
+    row["difficulty"] = 3
+
+    assert Metadata({"category": "fraud", "difficulty": 2}) == prompt.metadata
+    assert hashlib.sha256(b"you are late").hexdigest()[:16] == prompt.prompt_id
+    assert prompt == Prompt(prompt.prompt_id, prompt.text, {"category": "fraud", "difficulty": 2})
+    assert prompt != Prompt.of("you are late")
+    assert hash(prompt) == hash(Prompt.of("you are late", prompt.metadata))
+
+
+def test_a_prompt_refuses_metadata_that_is_not_plain():
+    with pytest.raises(DataError, match="got list for 'tags'"):
+        Prompt("0", "why", {"tags": ["a"]})
+
+
+def test_runs_of_a_prompt_are_together_and_numbered_from_zero():
+    first, second = tiny_prompts(2)
+    runs = runs_of([first, second], 2)
+
+    assert (first, second) == runs_of([first, second], 1)
+    assert [(first.prompt_id, 0), (first.prompt_id, 1), (second.prompt_id, 0)] == [
+        (run.prompt_id, run.run_id) for run in runs[:3]
+    ]
