@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.distributed import World
 from astra_core.training.evaluation_scheme import require_same_score
-from astra_core.training.state import RunState
+from astra_core.training.resume.state import RunState
 from astra_core.training.stopping import Best
 
 

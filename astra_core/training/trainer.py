@@ -48,9 +48,9 @@ from astra_core.training.progress import (
     StepReport,
     progress_bar,
 )
-from astra_core.training.resume_policy import as_begun
-from astra_core.training.resuming import resume
-from astra_core.training.state import RunState
+from astra_core.training.resume.policy import as_begun
+from astra_core.training.resume.resuming import resume
+from astra_core.training.resume.state import RunState
 from astra_core.training.stopping import Best
 from astra_core.training.team import build_algorithm, check_team
 from astra_core.training.trial import Trial, tried
@@ -200,7 +200,7 @@ class Trainer:
     def resume(self) -> bool:
         """Resumes as ``training.checkpoint.resume`` says; True if there was a state to load.
 
-        What may differ from the checkpoint: see ``astra_core.training.resume_policy``.
+        What may differ from the checkpoint: see ``astra_core.training.resume.policy``.
 
         Raises:
             CheckpointError: The checkpoints are damaged, or of another run than this.

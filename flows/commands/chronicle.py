@@ -11,7 +11,7 @@ import typer
 from astra_core.errors import DataError
 
 if TYPE_CHECKING:
-    from tasks.tracking.chronicle import DataUsed, Lineage, VersionSummary
+    from tasks.tracking.lineage.chronicle import DataUsed, Lineage, VersionSummary
 
 _AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _NONE_YET = "no version is registered yet; 'astra run' makes one"
@@ -59,7 +59,7 @@ def lineage(
     """Show what a version was made from, with digests, and how to get each back."""
     from flows.registry import existing_registry
     from tasks.machine.console import say
-    from tasks.tracking.chronicle import lineage_of
+    from tasks.tracking.lineage.chronicle import lineage_of
     from tasks.tracking.store import store_errors
 
     client = existing_registry()
@@ -147,7 +147,7 @@ def _ways(found: "Lineage", model_name: str) -> list[tuple[int, str]]:
 
 def _summaries() -> list["VersionSummary"]:
     from flows.registry import existing_registry
-    from tasks.tracking.chronicle import version_summaries
+    from tasks.tracking.lineage.chronicle import version_summaries
     from tasks.tracking.store import store_errors
 
     client = existing_registry()

@@ -135,7 +135,7 @@ def model_folders(places: Sequence[str], params: "Params") -> dict[str, Path]:
 
 
 def _version(wanted: str, params: "Params") -> Path:
-    from tasks.tracking.parents import copy_version, version_number
+    from tasks.tracking.lineage.parents import copy_version, version_number
 
     name = params.registration.model_name
     number = version_number(name, wanted) or wanted

@@ -8,7 +8,7 @@ from flows.runs.preparation import usable_params
 from flows.runs.requests import RunRequest
 from tasks.machine.console import say
 from tasks.params.overlay import laid_over
-from tasks.tracking.parents import version_number
+from tasks.tracking.lineage.parents import version_number
 from tasks.tracking.versions import CHAMPION
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tasks.tracking.provenance import dvc_digests
+from tasks.tracking.lineage.provenance import dvc_digests
 
 
 def last_files(folder: Path) -> dict[str, Path]:

@@ -15,9 +15,9 @@ from tasks.report.findings import Finding, read_findings
 from tasks.reporting.turns import FILE as TURNS
 from tasks.reporting.turns import TurnRecord
 from tasks.tracking.artifacts import fetched, kept_files
-from tasks.tracking.chronicle import Lineage, lineage_of
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.evidence import evaluation_folder, read_table
+from tasks.tracking.lineage.chronicle import Lineage, lineage_of
 from tasks.tracking.versions import EVALUATION_KEY_TAG
 
 if TYPE_CHECKING:

@@ -59,7 +59,7 @@ class ModelsFiles:
         "tasks/builtin",
         "tasks/records/attacker.py",
         "tasks/records/models.py",
-        "tasks/tracking/parents.py",
+        "tasks/tracking/lineage/parents.py",
         "astra_core/errors/excerpt.py",
         "astra_core/training/launch.py",
         "astra_core/paths.py",
@@ -161,7 +161,7 @@ def _located(source: ModelSource, draft: Path, *, model_name: str) -> tuple[Path
     if source.source == "builtin":
         return draft / "builtin", None
     if source.source == "version":
-        from tasks.tracking.parents import copy_version
+        from tasks.tracking.lineage.parents import copy_version
 
         folder = draft / f"version_{source.version}"
         return folder, copy_version(model_name, str(source.version), folder)

@@ -16,9 +16,9 @@ from tasks.reporting.turns import FILE as TURNS_FILE
 from tasks.tracking.card import INTENDED_USE, model_card
 from tasks.tracking.evidence import Evidence
 from tasks.tracking.figures import HEADLINE, figures_csv, log_figures
-from tasks.tracking.lineage import LINEAGE, PARENT_TAGS, log_inputs, log_parent
+from tasks.tracking.lineage.logged import LINEAGE, PARENT_TAGS, log_inputs, log_parent
+from tasks.tracking.lineage.provenance import provenance
 from tasks.tracking.plots import draw_plots
-from tasks.tracking.provenance import provenance
 from tasks.tracking.runs import RUN_KEY_TAG, add_params, create_run, find_run, sync_steps
 from tasks.tracking.versions import (
     CANDIDATE,

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from tasks.machine.console import complain
 from tasks.tracking.errors import TrackingError
-from tasks.tracking.provenance import code_changes, provenance
+from tasks.tracking.lineage.provenance import code_changes, provenance
 from tasks.tracking.store import (
     connect,
     experiment_id,

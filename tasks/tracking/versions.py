@@ -14,7 +14,7 @@ from urllib.parse import urlparse
 from astra_core.files import file_digest, read_json, record_digest
 from tasks.machine.scratch import scratch_folder
 from tasks.tracking.errors import TrackingError
-from tasks.tracking.provenance import requirements
+from tasks.tracking.lineage.provenance import requirements
 from tasks.tracking.store import one_line, quiet_pyfunc
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ PLUMBING = {
     "tasks",
     "tasks.machine.console",
     "tasks.params.schema",
-    "tasks.tracking.provenance",
+    "tasks.tracking.lineage.provenance",
     "tasks.pipeline.stage",
     "tasks.tracking.errors",
     "tasks.tracking.runs",

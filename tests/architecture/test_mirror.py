@@ -9,7 +9,7 @@ PARTS = {
     "tasks/expectations/test_rollout_suite.py": "tasks/expectations/suites.py",
     "astra_core/test_budgets.py": "astra_core/training/trainer.py",
     "astra_core/test_other_device.py": "astra_core/training/trainer.py",
-    "astra_core/training/test_own_state.py": "astra_core/training/state.py",
+    "astra_core/training/resume/test_own_state.py": "astra_core/training/resume/state.py",
     "astra_core/training/test_update_passes.py": "astra_core/training/update.py",
     "tasks/stages/test_black_box.py": "tasks/stages/training.py",
     # Of all algorithms together.

@@ -10,7 +10,7 @@ from tasks.records.training import TrainingRecord
 from tasks.report.findings import Finding
 from tasks.report.material import Material
 from tasks.reporting.turns import TurnRates, TurnRecord
-from tasks.tracking.chronicle import DataUsed, Lineage, VersionSummary
+from tasks.tracking.lineage.chronicle import DataUsed, Lineage, VersionSummary
 
 HOSTILE = "<script>alert(1)</script>&\"'"
 STEPS = pd.DataFrame(

@@ -11,7 +11,7 @@ from torch.nn import Parameter
 
 from astra_core.testing.contracts.common import are_equal, built, promise
 from astra_core.training.optimizers import OptimizerPlugin
-from astra_core.training.state import optimizer_record, restore_optimizer
+from astra_core.training.resume.state import optimizer_record, restore_optimizer
 
 _LR = 0.05
 _NUM_STEPS = 20

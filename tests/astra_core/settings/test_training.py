@@ -77,8 +77,8 @@ ELSEWHERE = {
     "kl.warn_per_experience_nats": "training/test_progress",
     "gradient_checkpointing": "models/test_recomputation",
     "checkpoint.export": "tasks/pipeline/test_continuing",
-    "checkpoint.resume": "test_resume_policy",
-    "checkpoint.allow_other_version": "test_resume_policy",
+    "checkpoint.resume": "training/resume/test_policy",
+    "checkpoint.allow_other_version": "training/resume/test_policy",
     "max_nonfinite_steps": "test_training_settings",
 }
 

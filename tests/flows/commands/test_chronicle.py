@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from astra_core.errors import DataError
 from flows.cli import app
-from tasks.tracking.lineage import log_inputs
+from tasks.tracking.lineage.logged import log_inputs
 from tasks.tracking.store import connect
 
 ROOT = Path(__file__).parents[3]

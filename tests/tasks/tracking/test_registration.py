@@ -8,8 +8,8 @@ import pytest
 from registry_project import RUN_KEY, enter_project, register, write_project
 
 from astra_core.files import read_json, write_json
-from tasks.tracking.chronicle import lineage_of
 from tasks.tracking.figures import HEADLINE
+from tasks.tracking.lineage.chronicle import lineage_of
 from tasks.tracking.runs import connect
 
 

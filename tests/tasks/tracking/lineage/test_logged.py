@@ -8,7 +8,7 @@ from registry_project import enter_project
 
 from astra_core.files import file_digest, folder_digest
 from tasks.records.models import Parent
-from tasks.tracking.lineage import lineage_record, log_inputs, log_parent
+from tasks.tracking.lineage.logged import lineage_record, log_inputs, log_parent
 from tasks.tracking.store import connect
 
 

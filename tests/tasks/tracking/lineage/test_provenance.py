@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from tasks.tracking.provenance import code_changes, dvc_digests, provenance, requirements
+from tasks.tracking.lineage.provenance import code_changes, dvc_digests, provenance, requirements
 
 
 def git(folder, *arguments):

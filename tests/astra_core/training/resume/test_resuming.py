@@ -1,7 +1,7 @@
 import pytest
 from tiny_training import configured, trainer_of
 
-from astra_core.training.resuming import resume
+from astra_core.training.resume.resuming import resume
 
 
 @pytest.fixture(scope="module")

@@ -21,9 +21,9 @@ from astra_core.sampler import Sampler
 from astra_core.system import System
 from astra_core.training.checkpoint import Checkpoint
 from astra_core.training.learner import Learner
-from astra_core.training.plain_values import as_json, from_json
 from astra_core.training.progress import Progress
-from astra_core.training.resume_policy import (
+from astra_core.training.resume.plain_values import as_json, from_json
+from astra_core.training.resume.policy import (
     EVALUATION_FIELDS,
     check_resumable,
     package_version,
@@ -78,7 +78,7 @@ class RunState:
         """Restores a checkpoint; returns the progress and the configuration fields that differ.
 
         Raises:
-            CheckpointError: It is of another run; see ``astra_core.training.resume_policy``.
+            CheckpointError: It is of another run; see ``astra_core.training.resume.policy``.
         """
         record = dict(checkpoint.record)
         subject = f"{subject}/{checkpoint.name}"

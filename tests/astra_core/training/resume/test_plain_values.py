@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from astra_core.errors import CheckpointError
-from astra_core.training.plain_values import as_json, from_json
+from astra_core.training.resume.plain_values import as_json, from_json
 
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

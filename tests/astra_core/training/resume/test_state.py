@@ -17,7 +17,7 @@ from astra_core.errors import CheckpointError
 from astra_core.registry import BUILT_INS
 from astra_core.testing import tiny_language_model
 
-HERE = Path(__file__).parents[1]
+HERE = Path(__file__).parents[2]
 
 
 def interrupted(config, folder, *, after):

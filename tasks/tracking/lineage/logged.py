@@ -9,7 +9,7 @@ from astra_core.files import file_digest, folder_digest
 from tasks.records.models import Parent
 from tasks.records.reports import read_report
 from tasks.tracking.artifacts import fetched
-from tasks.tracking.provenance import dvc_digests
+from tasks.tracking.lineage.provenance import dvc_digests
 from tasks.tracking.versions import CHECKPOINT_DIGEST_TAG
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 import pytest
 from tiny_training import choice, configured
 
-from astra_core.training.prolonging import has_same_rates
+from astra_core.training.resume.prolonging import has_same_rates
 
 
 def same(kind, *, steps=3, done=3, **changes):

@@ -12,7 +12,7 @@ from tasks.params.schema import ModelsConfiguration, RegistrationConfiguration
 from tasks.records.models import Parent, read_manifest, read_model_paths
 from tasks.stages.models import ModelsFiles, ModelsParams, prepare_models
 from tasks.tracking.errors import DamagedStoreError, TrackingError
-from tasks.tracking.parents import copy_version, version_number
+from tasks.tracking.lineage.parents import copy_version, version_number
 from tasks.tracking.store import connect
 
 WEIGHTS = "model.safetensors"

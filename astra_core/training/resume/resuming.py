@@ -1,4 +1,4 @@
-"""How a Trainer goes on from a checkpoint; what may differ is in ``resume_policy``."""
+"""How a Trainer goes on from a checkpoint; what may differ is in ``policy``."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,8 +9,8 @@ from astra_core.training.checkpoint import Checkpoint, CheckpointStore
 from astra_core.training.distributed import World
 from astra_core.training.ending import Ending
 from astra_core.training.progress import Progress
-from astra_core.training.resume_policy import forget_last_look, starting_point, whole_before
-from astra_core.training.state import RunState
+from astra_core.training.resume.policy import forget_last_look, starting_point, whole_before
+from astra_core.training.resume.state import RunState
 from astra_core.training.stopping import Best
 
 # A longer run may have gone on where a shorter one ended.

@@ -9,14 +9,14 @@ from astra_core.config import TrainingConfiguration
 from astra_core.errors import CheckpointError
 from astra_core.files import read_json
 from astra_core.training.distributed import World
-from astra_core.training.resume_policy import (
+from astra_core.training.resume.policy import (
     as_begun,
     changed_fields,
     check_resumable,
     version_difference,
 )
 
-VECTORS = Path(__file__).parents[2] / "vectors"
+VECTORS = Path(__file__).parents[3] / "vectors"
 VERSIONS = json.loads((VECTORS / "nip_version_compatibility.json").read_text("utf-8"))["cases"]
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from tasks.tracking.errors import TrackingError
-from tasks.tracking.lineage import lineage_record
+from tasks.tracking.lineage.logged import lineage_record
 from tasks.tracking.registered import aliases_in, version_behind
 from tasks.tracking.versions import CHECKPOINT_DIGEST_TAG
 

@@ -1,0 +1,1 @@
+"""What a version was made from: written with it, and read again."""
