@@ -11,6 +11,8 @@ from pathlib import Path
 from astra_core.errors import ConfigurationError
 
 HUB = "hub:"
+POINTER = "service.json"
+"""In the folder of an attacker whose weights stay at a service; see ``services.pointer``."""
 _HUB_NAME = re.compile(r"hub:(?P<repository>[\w.-]+(?:/[\w.-]+)?)@(?P<revision>[0-9a-f]{40})")
 _PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt"]
 
@@ -54,6 +56,12 @@ def require_folder(folder: Path | str) -> Path:
     if (path / "adapter_config.json").exists():
         # Its weights are a difference from a model that transformers would look up by name.
         msg = f"{folder} must hold a whole model, got an adapter; merge it into its base first"
+        raise ConfigurationError(msg)
+    if (path / POINTER).exists():
+        msg = (
+            f"{folder} must hold weights, got a pointer to those at a service; 'astra export' "
+            "brings them here, where the service gives them out"
+        )
         raise ConfigurationError(msg)
     if not (path / "config.json").is_file():
         msg = f"{folder} must be a Hugging Face folder, got no config.json in it; check the path"

@@ -291,5 +291,7 @@ class LanguageModel:
         """Writes a Hugging Face folder with safetensors and the tokenizer; adapters are merged."""
         self.model.save_pretrained(str(folder), state_dict=merged_state(self.model))
         self.tokenizer.save_pretrained(str(folder))
+        if self.elsewhere is not None:
+            self.elsewhere.leave(Path(folder))
 
     save_pretrained = save  # as transformers calls it

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from astra_core.config import GenerationConfiguration
@@ -55,3 +56,6 @@ class Elsewhere(Protocol):
         self, contexts: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]]
     ) -> list[tuple[float, ...]]:
         """As ``continuation_logprobs``."""
+
+    def leave(self, folder: Path) -> None:
+        """Leaves in the folder that the model was saved in what is needed to sample again."""

@@ -6,6 +6,8 @@ They are low-rank pairs as PEFT writes them (arXiv:2106.09685): a matrix ``W`` b
 """
 
 import math
+import tarfile
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,6 +20,7 @@ from transformers.pytorch_utils import Conv1D
 
 from astra_core.errors import TrainingError
 from astra_core.files import read_json
+from astra_core.services.training_service import TrainingService
 
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
@@ -47,6 +50,25 @@ _ONLY = {
     # Others also change the base weights when training begins.
     "init_lora_weights": (True, False, "gaussian"),
 }
+
+
+def add_from(service: TrainingService, path: str, model: Any) -> None:
+    """Adds the adapters that a service has at a path to the model's own weights.
+
+    Raises:
+        TrainingError: The service keeps them, or they do not fit. The model is then unchanged.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "weights.tar"
+        if not service.download(path, archive):
+            msg = (
+                "trainer 'remote': the service must give its weights out to be exported, got "
+                "none; set training.trainer.options.export: false"
+            )
+            raise TrainingError(msg)
+        with tarfile.open(archive) as tar:
+            tar.extractall(folder, filter="data")
+        add_downloaded(model, Path(folder))
 
 
 def add_downloaded(model: Any, folder: Path) -> None:

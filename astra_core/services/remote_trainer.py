@@ -6,17 +6,18 @@ iteration trained is one effect of ``TrainerState``: a killed run finds its resu
 iteration's updates again from the state that the service saved at the end of the one before.
 """
 
-import tarfile
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from astra_core.algorithms.policy import PolicyBatch
 from astra_core.config import Section, TrainingConfiguration
 from astra_core.errors import TrainingError
+from astra_core.models.language_model import LanguageModel
+from astra_core.services.adapters import add_from
+from astra_core.services.pointer import ServicePointer, leave_pointer, parameters_digest
 from astra_core.services.records import Record, records_of
 from astra_core.services.remote_limits import adam_of, check_settings
 from astra_core.services.remote_options import RemoteOptions
@@ -52,7 +53,7 @@ class RemoteTrainer(ServiceTrainer):
         system = self.sampler.system
         check_plain(system.config.probe)
         self._loss = service_loss(self.algorithm)
-        self.service = self.connected()
+        self.service = self.connected(self.options, seed=self.sampler.seed % 2**31)
         retries = 0 if self.options.on_error == "fail_fast" else self.options.retries
         kept = KeptDraws(self.folder / "draws.sqlite")
         self.speaker = Speaker(self.service, kept, retries=retries, revive=self._revive)
@@ -61,15 +62,21 @@ class RemoteTrainer(ServiceTrainer):
         self._experience: Experience
         self._reports: list[StepReport] = []
 
-    def connected(self) -> TrainingService:
-        """The service at the address, if its host is authorised; sends nothing yet."""
-        own = self.options
+    @classmethod
+    def connected(cls, options: Any, *, seed: int = 0) -> TrainingService:
+        """The service at the address, if its host is authorised; sends nothing yet.
+
+        Args:
+            options: Of this trainer.
+            seed: Of new adapters' first values.
+        """
+        own: RemoteOptions = options
         check_address(own.address, own.authorization, subject="trainer 'remote': address")
         return TinkerService(
             own.address,
             base_model=own.base_model,
             rank=own.rank,
-            seed=self.sampler.seed % 2**31,
+            seed=seed,
             key=key_in(own.key_env),
             limit_s=own.limit_s,
         )
@@ -242,24 +249,23 @@ class RemoteTrainer(ServiceTrainer):
         return result["state"] if result else None
 
     def restore_best(self) -> None:
-        """Samples with the weights that are kept, and brings them here if that is possible."""
+        """Samples with the weights that are kept, and brings them here if that is wanted."""
+        system = self.sampler.system
         self.speaker.path = self._published(self._kept_step)
-        if self.options.export and self.speaker.place is not None:
-            self._bring(self.speaker.place)
+        if self.speaker.place is None:
+            return
+        if self.options.export:
+            add_from(self.service, self.speaker.place, system.attacker.model)
+            system.attacker.elsewhere = None
+        else:
+            self.speaker.leaves = partial(leave_pointer, self._pointer(system.attacker))
 
-    def _bring(self, path: str) -> None:
-        """Adds the downloaded adapters to the local weights, which then are the attacker."""
-        from astra_core.services.adapters import add_downloaded
-
-        with tempfile.TemporaryDirectory() as folder:
-            archive = Path(folder) / "weights.tar"
-            if not self.service.download(path, archive):
-                msg = (
-                    "trainer 'remote': the service must give its weights out to be exported, got "
-                    "none; set training.trainer.options.export: false"
-                )
-                raise TrainingError(msg)
-            with tarfile.open(archive) as tar:
-                tar.extractall(folder, filter="data")
-            add_downloaded(self.sampler.system.attacker.model, Path(folder))
-        self.sampler.system.attacker.elsewhere = None
+    def _pointer(self, attacker: LanguageModel) -> ServicePointer:
+        """What is exported instead of weights that stay at the service."""
+        return ServicePointer(
+            trainer=self.config.trainer.name,
+            options=self.options.model_dump(mode="json"),
+            path=str(self.speaker.place),
+            state=str(self._saved(self._kept_step)),
+            base=parameters_digest(attacker),
+        )

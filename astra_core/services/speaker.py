@@ -73,6 +73,7 @@ class Speaker:
             model.
         min_group: Draws of a context that must succeed; None for all. One that fails after all
             tries then says nothing, with no token.
+        leaves: What is done to a folder that the attacker was saved in; None for nothing.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Speaker:
     ) -> None:
         self.path: str | None = None
         self.min_group: int | None = None
+        self.leaves: Callable[[Path], None] | None = None
         self._service, self._kept, self._retries = service, kept, retries
         self._revive = revive
         self._places: dict[str, str] = {}
@@ -93,6 +95,11 @@ class Speaker:
     def place(self) -> str | None:
         """Where the weights of ``path`` are now."""
         return None if self.path is None else self._places.get(self.path, self.path)
+
+    def leave(self, folder: Path) -> None:
+        """Replaces the local weights in the attacker's folder, where the trained ones stay away."""
+        if self.leaves is not None:
+            self.leaves(folder)
 
     def tokens(self) -> tuple[int, int]:
         """How many the service has read and sampled in this run, evaluations included."""

@@ -1,6 +1,7 @@
 """An attacker that is reached by text alone: chats out, messages back, each kept before its use."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation, Message
@@ -42,6 +43,10 @@ class TextSpeaker:
         if model != self.model:
             self.close()
             self.model = model
+
+    def leave(self, folder: Path) -> None:
+        """Leaves the local weights as they are: the model's name is in the run's state."""
+        del folder
 
     def close(self) -> None:
         """Closes connections."""

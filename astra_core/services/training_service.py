@@ -6,9 +6,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from astra_core.services.records import Record
+if TYPE_CHECKING:
+    from astra_core.services.records import Record
 
 LossName = Literal["cross_entropy", "importance_sampling", "ppo", "cispo"]
 
@@ -95,7 +96,7 @@ class TrainingService(Protocol):
         """Creates the model with the weights and the optimiser saved at a path."""
 
     def update(
-        self, batches: Sequence[Sequence[Record]], loss: ServiceLoss, adam: AdamStep
+        self, batches: Sequence[Sequence["Record"]], loss: ServiceLoss, adam: AdamStep
     ) -> Updated:
         """Adds the gradients of all batches up and takes one step; all is queued, then awaited."""
 

@@ -14,6 +14,7 @@ from astra_core.rollout import Prompt
 from tasks.params.schema import Params
 from tasks.promotion.duels import Draw, Evaluate, draw_with, judge
 from tasks.promotion.gate import Comparison, Verdict
+from tasks.promotion.smoke import why_unusable
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.store import alone_with, connect, store_errors
 from tasks.tracking.versions import (
@@ -22,7 +23,6 @@ from tasks.tracking.versions import (
     PREVIOUS,
     aliases_of,
     set_alias,
-    smoke_test,
 )
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _confirm(client: "MlflowClient", champion: "ModelVersion") -> PromotionDecis
 
 def _smoke_tested(client: "MlflowClient", candidate: "ModelVersion", verdict: Verdict) -> Verdict:
     """The verdict, or a refusal if the candidate does not load and write where it is served."""
-    problem = smoke_test(client, candidate)
+    problem = why_unusable(client, candidate)
     return Verdict(passed=False, reasons=(problem,)) if problem else verdict
 
 

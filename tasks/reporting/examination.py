@@ -22,6 +22,9 @@ from tasks.reporting.target_use import target_figures
 if TYPE_CHECKING:
     from astra_core.evaluator import Evaluation
 
+DRAWS = Path(".astra/draws")
+"""What was sampled at services for evaluations, so that none is paid for twice."""
+
 
 @dataclass(frozen=True, slots=True)
 class EvaluationParams:
@@ -64,12 +67,22 @@ def examined(
     from astra_core.agents import as_exported
     from astra_core.assembly import ModelFolders, build_evaluator, load_system
     from astra_core.models.pretrained import weights_digest
+    from astra_core.services.pointer import read_pointer, speak_from
+    from astra_core.services.speaker import check_plain
 
     evaluation, seed = params.evaluation, params.training_seed
-    folders = ModelFolders.of(read_model_paths(places.base), attacker=weights)
+    # Of weights at a service the folder has none: those that they change are loaded.
+    pointer = read_pointer(weights) if weights else None
+    own = None if pointer else weights
+    folders = ModelFolders.of(read_model_paths(places.base), attacker=own)
     # A trained attacker plays the roles it was trained in, whatever params.yaml says now.
     system = as_exported(params.system, weights) if weights else params.system
-    loaded = load_system(system, folders, machine=params.machine, executor=params.executor)
+    executor = None if pointer else params.executor
+    loaded = load_system(system, folders, machine=params.machine, executor=executor)
+    who = weights_digest(weights or folders.attacker)
+    if pointer is not None:
+        check_plain(system.probe)
+        speak_from(pointer, loaded.attacker, kept=DRAWS / f"{who[:16]}.sqlite")
     if asked is not None:
         asked.check(version_of(loaded.scorer))
     evaluator = build_evaluator(evaluation, params.reward, prompts=prompts, seed=seed)
@@ -79,7 +92,6 @@ def examined(
     ids = [prompt.prompt_id for prompt in prompts]
     judging = asked.key() if asked is not None else []
     key = record_digest([loaded.digest(), examination, ids, seed, *judging])
-    who = weights_digest(folders.attacker)
     with loaded.target.accounted(f"evaluation {record_digest([key, who])[:16]}"):
         found = evaluator.evaluate(loaded)
         used = target_figures(loaded.target, found)

@@ -57,6 +57,9 @@ class AttackerModel(PythonModel):
             # transformers would look a path that is no folder up at the hub.
             msg = f"the model's files must hold {folder}, got none; register it again"
             raise FileNotFoundError(msg)
+        if Path(folder, "service.json").is_file():
+            msg = "weights must be here, got a pointer to those at a service; 'astra export' them"
+            raise FileNotFoundError(msg)
         own = {"local_files_only": True, "trust_remote_code": False}
         self._tokenizer = AutoTokenizer.from_pretrained(folder, **own)
         is_chat = chat and (chat["format"] == "template" or self._tokenizer.chat_template)

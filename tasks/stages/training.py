@@ -181,10 +181,11 @@ def _recorded(trainer: "Trainer", run: TrainingRun, steps: Path) -> None:
 def _export(trainer: "Trainer", summary: TrainingSummary, folder: Path, *, run_key: str) -> str:
     """Writes the trained attacker; the digest of its weights, and of who plays and reads what."""
     from astra_core.agents import FILE, FORMAT_FILE
+    from astra_core.models.folders import POINTER
 
     with draft_folder_of(folder) as draft:
         trainer.sampler.system.save(draft)
-        kept = {".safetensors", FILE, FORMAT_FILE}
+        kept = {".safetensors", FILE, FORMAT_FILE, POINTER}
         digest = folder_digest(draft, keep=lambda path: bool(kept & {path.suffix, path.name}))
         note = AttackerNote(
             digest,

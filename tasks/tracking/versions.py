@@ -36,7 +36,7 @@ _SERVING_CODE = Path(__file__).parents[1] / "serving" / "attacker_pyfunc.py"
 _REQUIREMENTS = ("mlflow", "torch", "transformers", "tokenizers", "safetensors", "pandas")
 # What ``System.save`` leaves where several agents play the turns.
 _AGENTS = "agents.json"
-_SMOKE_CONTEXTS = ["Hello.", "How are you today?"]
+SMOKE_CONTEXTS = ["Hello.", "How are you today?"]
 # What a caller of the served model may set; their defaults come from system.probe.
 _CALL_PARAMS = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
 
@@ -190,12 +190,12 @@ def smoke_test(client: "MlflowClient", version: "ModelVersion") -> str | None:
     try:
         with version_folder(client, version) as folder:
             model = quiet_pyfunc().load_model(str(folder))
-            probes = model.predict(_SMOKE_CONTEXTS, params={"max_new_tokens": 8, "seed": 0})
+            probes = model.predict(SMOKE_CONTEXTS, params={"max_new_tokens": 8, "seed": 0})
     except Exception as error:  # noqa: BLE001 - whatever it is, the version cannot be served
         return f"version {version.version} must load and write, got {one_line(error)}"
     num_texts = sum(isinstance(probe, str) for probe in probes)
-    if num_texts != len(_SMOKE_CONTEXTS):
-        return f"version {version.version} must write {len(_SMOKE_CONTEXTS)} texts, got {num_texts}"
+    if num_texts != len(SMOKE_CONTEXTS):
+        return f"version {version.version} must write {len(SMOKE_CONTEXTS)} texts, got {num_texts}"
     return None
 
 

@@ -2,10 +2,12 @@
 
 import copy
 import io
+import json
 import tarfile
 from collections import Counter
 
 import torch
+from safetensors.torch import save
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.logprobs import token_logprobs
@@ -122,3 +124,20 @@ class PlayedService:
                 entry.size = len(content)
                 tar.addfile(entry, io.BytesIO(content))
         return bool(files)
+
+
+def adapters_of(model):
+    """The files of an adapter that changes one matrix of the model, as PEFT writes them."""
+    names = (name for name, value in model.model.named_parameters() if value.dim() == 2)
+    name = next(each for each in names if "proj" in each)
+    rows, columns = dict(model.model.named_parameters())[name].shape
+    place = f"base_model.model.{name.removesuffix('.weight')}"
+    pair = {
+        f"{place}.lora_A.weight": torch.ones(1, columns),
+        f"{place}.lora_B.weight": torch.ones(rows, 1),
+    }
+    config = {"peft_type": "LORA", "r": 1, "lora_alpha": 1}
+    return {
+        "adapter_config.json": json.dumps(config).encode(),
+        "adapter_model.safetensors": save(pair),
+    }

@@ -87,6 +87,7 @@ def test_a_mistake_is_one_line_and_status_2(restored, project, capfd, arguments,
 ACTS = {
     "check",
     "deploy",
+    "export",
     "init",
     "promote",
     "reevaluate",

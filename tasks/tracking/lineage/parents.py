@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 from astra_core.files import folder_digest
+from astra_core.models.folders import require_folder
 from tasks.records.models import Parent
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.registered import aliases_in, has_version
@@ -57,6 +58,7 @@ def copy_version(name: str, wanted: str, folder: Path) -> Parent:
         # Versions had it once as a tag of their own.
         tags = {**client.get_run(str(version.run_id)).data.tags, **version.tags}
         with checkpoint_folder(client, version) as source:
+            require_folder(source)
             shutil.copytree(source, folder, dirs_exist_ok=True)
     digest = folder_digest(folder, keep=lambda path: path.suffix == ".safetensors")
     registered = version.tags.get(CHECKPOINT_DIGEST_TAG, digest)

@@ -8,9 +8,10 @@ from astra_core.errors import AuthorizationError, ConfigurationError, RolloutErr
 from astra_core.evaluator import Evaluator
 from astra_core.registry import build
 from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.services.pointer import parameters_digest, read_pointer
 from astra_core.services.remote_trainer import RemoteTrainer
 from astra_core.services.trainer_state import TrainerState
-from astra_core.testing import tiny_prompts, tiny_system
+from astra_core.testing import tiny_language_model, tiny_prompts, tiny_system
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.trainer import Trainer
 
@@ -23,8 +24,9 @@ class Played(RemoteTrainer):
 
     service_of_all = None
 
-    def connected(self):
-        return self.service_of_all
+    @classmethod
+    def connected(cls, *_, **__):
+        return cls.service_of_all
 
 
 def remote(folder, service, *, kind=Played, options=None, **changes):
@@ -208,6 +210,20 @@ def test_a_draw_that_fails(on_error, tmp_path):
     else:
         trainer.options = trainer.options.model_copy(update={"min_group": 1})
         assert 2 == trainer.train().training_step
+
+
+@pytest.mark.parametrize("keep", ["last", "best"])
+def test_what_stays_at_the_service_is_exported_as_a_pointer_to_it(tmp_path, keep):
+    service = PlayedService()
+    trainer = remote(tmp_path / "run", service, keep=keep)
+    trainer.train()
+    trainer.sampler.system.save(tmp_path / "attacker")
+    pointer, kept = read_pointer(tmp_path / "attacker"), trainer._kept_step
+
+    assert pointer.path == trainer._published(kept)
+    assert pointer.state == trainer._saved(kept)
+    assert "remote" == pointer.trainer
+    assert pointer.base == parameters_digest(tiny_language_model(1))
 
 
 def test_a_run_ends_when_it_has_spent_its_money(tmp_path):

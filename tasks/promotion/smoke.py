@@ -1,0 +1,39 @@
+"""Whether a version loads and writes, with weights that are here or at a service."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tasks.tracking.store import one_line
+from tasks.tracking.versions import SMOKE_CONTEXTS, checkpoint_folder, smoke_test
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+    from astra_core.services.pointer import ServicePointer
+
+_NEW_TOKENS = 8
+
+
+def why_unusable(client: "MlflowClient", version: "ModelVersion") -> str | None:
+    """Why the version cannot be champion, in one line; None if it loads and writes."""
+    from astra_core.services.pointer import read_pointer
+
+    try:
+        with checkpoint_folder(client, version) as folder:
+            pointer = read_pointer(folder)
+            if pointer is not None:
+                _ask(pointer, folder)
+                return None
+    except Exception as error:  # noqa: BLE001 - whatever it is, nobody can sample from it
+        return f"version {version.version} must load and write, got {one_line(error)}"
+    return smoke_test(client, version)
+
+
+def _ask(pointer: "ServicePointer", folder: Path) -> None:
+    from transformers import AutoTokenizer
+
+    own = {"local_files_only": True, "trust_remote_code": False}
+    tokenizer = AutoTokenizer.from_pretrained(folder, **own)
+    ids = [tokenizer(text)["input_ids"] for text in SMOKE_CONTEXTS]
+    pointer.try_out(ids, max_tokens=_NEW_TOKENS)
