@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from astra_core.errors import ConfigurationError
+from astra_core.errors.packages import require_package
 from astra_core.seeding import derive_key, generator
 
 
@@ -92,11 +92,9 @@ def simulated(
     Raises:
         ConfigurationError: SimPy is not installed.
     """
-    try:
-        import simpy
-    except ImportError as error:
-        msg = "the simulation must find the package simpy, got none; pip install simpy"
-        raise ConfigurationError(msg) from error
+    require_package("simpy", subject="the simulation", extra="dev")
+    import simpy
+
     world: Any = simpy.Environment()
     driver = simpy.Resource(world)
     run = _Run(deque(range(num_shards)), num_shards)

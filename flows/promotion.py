@@ -14,6 +14,7 @@ from flows.orchestration.findings import comparison_table, publish_report
 from flows.orchestration.reports import publish_page
 from flows.orchestration.run_logs import told_to_run
 from flows.runs.limits import limit_of, time_limit
+from tasks.machine.ports import PREFECT_PAGES
 from tasks.machine.privacy import keep_private
 from tasks.params.schema import Params, read_params
 from tasks.pipeline.names import PROMOTION
@@ -25,10 +26,6 @@ from tasks.tracking.errors import StoreError
 
 if TYPE_CHECKING:
     from tasks.promotion.decision import PromotionDecision
-
-
-PAGES = "http://127.0.0.1:4200"
-"""Of Prefect, at the port that ``astra ui`` chooses by itself."""
 
 
 def store_is_away(_task: Any, _run: Any, state: State[Any]) -> bool:
@@ -84,7 +81,7 @@ def flow_run_page() -> str:
     """The address of the present flow run's page, where ``astra ui`` serves it."""
     from prefect.runtime import flow_run
 
-    return f"{PAGES}/runs/flow-run/{flow_run.id}" if flow_run.id else ""
+    return f"{PREFECT_PAGES}/runs/flow-run/{flow_run.id}" if flow_run.id else ""
 
 
 def decision_page(

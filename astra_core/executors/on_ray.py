@@ -17,6 +17,7 @@ from pydantic import Field
 
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError, LostProcessError, StaleWorkerError
+from astra_core.errors.packages import require_package
 from astra_core.executor import Advance, Executor, Weights, Work
 from astra_core.executors.bench import Bench, Held, Task, portable
 from astra_core.executors.ledger import Ledger, WorkersOptions
@@ -219,14 +220,9 @@ class RayExecutor(Executor):
 def _imported() -> Any:
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
-    try:
-        import ray
-    except ImportError as error:
-        msg = (
-            "executor 'ray' must find the package ray, got none; install it with "
-            "pip install 'astra-red-team[ray]'"
-        )
-        raise ConfigurationError(msg) from error
+    require_package("ray", subject="executor 'ray'", extra="ray")
+    import ray
+
     return ray
 
 

@@ -4,7 +4,6 @@ import atexit
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import httpx
 
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.errors.excerpt import excerpt
+from astra_core.errors.packages import require_package
 from astra_core.services.records import Record
 from astra_core.services.training_service import AdamStep, Draw, Drawn, ServiceLoss, Updated
 
@@ -41,12 +41,7 @@ class TinkerService:
         key: str | None = None,
         limit_s: float = 600.0,
     ) -> None:
-        if find_spec("tinker") is None:
-            msg = (
-                "trainer 'remote' must have the package tinker, got none; install it with "
-                "python -m pip install -e '.[remote]'"
-            )
-            raise ConfigurationError(msg)
+        require_package("tinker", subject="trainer 'remote'", extra="remote")
         # The client tells its maker of its use unless this says no; read when it connects.
         os.environ["TINKER_TELEMETRY"] = "0"
         import tinker

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping
 
 from astra_core.config import Section
+from astra_core.errors.packages import require_package
 from astra_core.sink import Sink, SinkRun, Status
-from astra_core.sinks.packages import require_package
 
 
 class TensorBoardSink(Sink):
@@ -17,7 +17,12 @@ class TensorBoardSink(Sink):
         Raises:
             ConfigurationError: It is not.
         """
-        require_package("tensorboard")
+        require_package(
+            "tensorboard",
+            subject="tracking.sinks: tensorboard",
+            extra="tensorboard",
+            otherwise=" or remove the name",
+        )
 
     def __init__(self, options: Section, *, run: SinkRun) -> None:
         self.check()

@@ -10,8 +10,8 @@ from typing import Literal
 from pydantic import Field
 
 from astra_core.config import Section
+from astra_core.errors.packages import require_package
 from astra_core.sink import Sink, SinkRun, Status
-from astra_core.sinks.packages import require_package
 
 
 class WandbSink(Sink):
@@ -35,7 +35,9 @@ class WandbSink(Sink):
         Raises:
             ConfigurationError: It is not.
         """
-        require_package("wandb")
+        require_package(
+            "wandb", subject="tracking.sinks: wandb", extra="wandb", otherwise=" or remove the name"
+        )
 
     def __init__(self, options: Options, *, run: SinkRun) -> None:
         self.check()

@@ -100,13 +100,9 @@ def _require_uploads() -> None:
     Raises:
         ConfigurationError: The library that reads them is not installed.
     """
-    from importlib.util import find_spec
+    from astra_core.errors.packages import require_package
 
-    from astra_core.errors import ConfigurationError
-
-    if find_spec("python_multipart") is None:
-        msg = "serve-jobs must have python-multipart, got none; pip install 'astra-red-team[serve]'"
-        raise ConfigurationError(msg)
+    require_package("python_multipart", subject="serve-jobs", extra="serve")
 
 
 def model_folders(places: Sequence[str], params: "Params") -> dict[str, Path]:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from flows.commands.model_serving import serve, serve_jobs
+from tasks.machine.ports import MLFLOW_PORT, PREFECT_PORT
 
 port = partial(typer.Option, min=1, max=65_535)
 
@@ -17,8 +18,8 @@ def register(app: typer.Typer) -> None:
 
 
 def ui(
-    prefect_port: Annotated[int, port(help="Of Prefect's pages.")] = 4200,
-    mlflow_port: Annotated[int, port(help="Of MLflow's pages.")] = 5000,
+    prefect_port: Annotated[int, port(help="Of Prefect's pages.")] = PREFECT_PORT,
+    mlflow_port: Annotated[int, port(help="Of MLflow's pages.")] = MLFLOW_PORT,
     worker: Annotated[bool, typer.Option(help="Also run what is scheduled.")] = False,
     detach: Annotated[bool, typer.Option(help="Leave them running.")] = False,
     stop: Annotated[bool, typer.Option(help="Stop those left running.")] = False,

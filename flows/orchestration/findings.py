@@ -8,6 +8,7 @@ from prefect.artifacts import create_link_artifact
 
 from flows.orchestration.reports import publish_page
 from flows.servers import services
+from tasks.machine.ports import MLFLOW_PAGES
 from tasks.records.evaluation import EVALUATION, EvaluationRecord, read_evaluation
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from tasks.promotion.gate import Comparison
 
 REPORT = Path("reports/report.html")
-MLFLOW = "http://127.0.0.1:5000"
 """Where ``astra ui`` serves MLflow's pages unless it is told otherwise."""
 
 
@@ -95,5 +95,5 @@ def run_address(receipt: RegistrationReceipt) -> str:
         base = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
     else:
         served = [service.url for service in services.running() if "mlflow" in service.name]
-        base = next(iter(served), MLFLOW)
+        base = next(iter(served), MLFLOW_PAGES)
     return run_page(receipt.experiment_id, receipt.run_id, server=base)

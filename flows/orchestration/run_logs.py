@@ -6,10 +6,9 @@ a thread follows while the stage runs. A stage that says nothing for a while is 
 
 import json
 import logging
-import os
 import threading
 import time
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from prefect.logging import get_run_logger
 
 from tasks.machine.scratch import scratch_folder
 from tasks.machine.telling import VARIABLE
+from tasks.machine.variables import variable_set
 
 POLL_S = 0.5
 SILENCE_S = 60.0
@@ -45,26 +45,12 @@ def told_to_run(subject: str = "", *, silence_s: float = SILENCE_S) -> Iterator[
         return
     with scratch_folder() as folder:
         follower = _Follower(folder / "told", logger, subject=subject, silence_s=silence_s)
-        with _named_in(os.environ, follower.file):
+        with variable_set(VARIABLE, str(follower.file)):
             follower.start()
             try:
                 yield
             finally:
                 follower.finish()
-
-
-@contextmanager
-def _named_in(environment: MutableMapping[str, str], file: Path) -> Iterator[None]:
-    """Names the file in the environment, and afterwards what was named before."""
-    before = environment.get(VARIABLE)
-    environment[VARIABLE] = str(file)
-    try:
-        yield
-    finally:
-        if before is None:
-            environment.pop(VARIABLE, None)
-        else:
-            environment[VARIABLE] = before
 
 
 class _Follower:

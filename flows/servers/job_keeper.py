@@ -6,10 +6,10 @@ same jobs. A job that a process of an earlier keeper still trains is left to it.
 
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
-from flows.servers.processes import STAGE, child_environment, stage_command, stop_group
+from flows.servers.processes import STAGE, stage_command, start_process, stop_group
 from tasks.serving.fine_tuning.store import OPEN, JobStore
 from tasks.serving.fine_tuning.training import job_lock
 
@@ -35,26 +35,11 @@ def start_worker(folder: Path, job_id: str) -> "subprocess.Popen[bytes]":
     """A process that trains the job: as a flow run where a Prefect server is there."""
     prefect = prefect_variables()
     module = WORKER if prefect is None else FLOW
-    return start_process(
-        stage_command(module, str(folder), job_id),
-        log=folder / "jobs" / job_id / "worker.log",
-        environment=prefect or {},
-    )
-
-
-def start_process(
-    command: Sequence[str], *, log: Path, environment: Mapping[str, str]
-) -> "subprocess.Popen[bytes]":
-    """A process group of its own whose output goes to a file."""
+    log = folder / "jobs" / job_id / "worker.log"
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with log.open("ab") as output:
-        return subprocess.Popen(  # noqa: S603
-            command,
-            env={**child_environment(), **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+        return start_process(
+            stage_command(module, str(folder), job_id), log=output, environment=prefect or {}
         )
 
 

@@ -90,6 +90,34 @@ def run_group(
     return status
 
 
+def start_process(
+    command: Sequence[str],
+    *,
+    log: IO[bytes],
+    environment: Mapping[str, str],
+    stdin: int = subprocess.DEVNULL,
+    pass_fds: Sequence[int] = (),
+) -> "subprocess.Popen[bytes]":
+    """A process in a group of its own that goes on by itself, what it prints in a log.
+
+    Args:
+        command: The program and its arguments.
+        log: Takes both of its streams.
+        environment: Variables to set in addition to ours.
+        stdin: PIPE for a process that ends when its standard input does, and so with us.
+        pass_fds: Descriptors that it inherits.
+    """
+    return subprocess.Popen(  # noqa: S603
+        command,
+        env={**child_environment(), **environment},
+        stdin=stdin,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+        pass_fds=pass_fds,
+    )
+
+
 @contextmanager
 def _undisturbed() -> Iterator[None]:
     """Lets signals that ask us to end arrive after the block.

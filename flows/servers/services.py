@@ -19,9 +19,9 @@ from flows.servers.keeper import kept
 from flows.servers.processes import (
     KEEPER,
     SERVER,
-    child_environment,
     group_members,
     stage_command,
+    start_process,
     stop_group,
 )
 
@@ -91,13 +91,11 @@ def start(
 
     LOGS.mkdir(parents=True, exist_ok=True)
     with (LOGS / f"{name}.log").open("wb") as log:
-        process = subprocess.Popen(  # noqa: S603
+        process = start_process(
             command,
-            env={**child_environment(), **environment, MARK: name},
+            log=log,
+            environment={**environment, MARK: name},
             stdin=stdin,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
             pass_fds=pass_fds,
         )
     _children[process.pid] = process

@@ -4,13 +4,13 @@ Each is a function of the axes and of what has been found, with no state of its 
 that was killed asks for the same settings again.
 """
 
-import importlib.util
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from astra_core.errors import ConfigurationError
+from astra_core.errors.packages import require_package
 from astra_core.seeding import derive_key, generator
 from flows.sweeps.space import MAX_POINTS, Axis, Setting
 
@@ -112,12 +112,7 @@ def _distribution(axis: Axis) -> Any:
 
 
 def _require_optuna() -> None:
-    if importlib.util.find_spec("optuna") is None:
-        msg = (
-            "--sampler optuna must have the package optuna, got none; "
-            "install it with: pip install 'astra-red-team[sweep]'"
-        )
-        raise ConfigurationError(msg)
+    require_package("optuna", subject="--sampler optuna", extra="sweep")
 
 
 def _drawn(axis: Axis, rng: Any) -> str | float:

@@ -15,6 +15,7 @@ from typing import Any
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import excerpt
+from tasks.machine.variables import variable_set
 
 VARIABLE = "ASTRA_OVERRIDES"
 """Set for the duration of a run by ``laid_over``; not meant to be set by hand."""
@@ -50,16 +51,8 @@ def laid_over(values: Mapping[str, Any]) -> Iterator[None]:
         values: Plain values by dotted key, such as ``{"training.lr": 1e-4}``. None of them: what
             held before goes on to hold.
     """
-    before = os.environ.get(VARIABLE)
-    if values:
-        os.environ[VARIABLE] = json.dumps({**overrides(), **values})
-    try:
+    with variable_set(VARIABLE, json.dumps({**overrides(), **values}) if values else None):
         yield
-    finally:
-        if before is None:
-            os.environ.pop(VARIABLE, None)
-        else:
-            os.environ[VARIABLE] = before
 
 
 def overlaid(record: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from astra_core.errors import AstraError
 from astra_core.files import disk_full, is_disk_full
+from tasks.machine.ports import MLFLOW_PORT
 from tasks.tracking.address import check_tracking_uri
 from tasks.tracking.errors import DamagedStoreError, StoreError, TrackingError
 from tasks.tracking.relocation import follow_move
@@ -25,7 +26,6 @@ from tasks.tracking.relocation import follow_move
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
-DEFAULT_PORT = 5000
 _CONNECT_S = 5.0
 # What SQLite says while another process writes.
 _PASSING = ("is locked", "busy", "timed out", "unique constraint")
@@ -215,7 +215,7 @@ def experiment_id(client: "MlflowClient", name: str) -> str:
     return str(found.experiment_id)
 
 
-def mlflow_server_command(port: int = DEFAULT_PORT) -> tuple[list[str], dict[str, str]]:
+def mlflow_server_command(port: int = MLFLOW_PORT) -> tuple[list[str], dict[str, str]]:
     """Arguments and extra environment of the server that shows runs and models to this machine.
 
     One worker and no job runner: 0.5 GB and 4 s to the first page instead of 2.7 GB and 41 s.

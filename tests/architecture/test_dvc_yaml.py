@@ -19,6 +19,7 @@ PLUMBING = {
     "astra_core.config",
     "astra_core.errors",
     "astra_core.errors.exception_text",
+    "astra_core.errors.packages",
     "astra_core.extensions.calls",
     "astra_core.files",
     "astra_core.redaction",

@@ -6,9 +6,9 @@ transaction, so each can be killed at any moment.
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -29,6 +29,8 @@ DATABASE = "jobs.sqlite"
 OPEN = ("queued", "running")
 ENDED = ("succeeded", "failed", "cancelled")
 _WAIT_S = 30.0
+
+Value = TypeVar("Value")
 
 
 class JobStore:
@@ -69,9 +71,7 @@ class JobStore:
 
     def files(self) -> list[dict[str, Any]]:
         """All files, newest first."""
-        with self._engine.connect() as base:
-            rows = base.execute(sa.select(FILES).order_by(FILES.c.number.desc()))
-            return [file_record(row) for row in rows]
+        return self._all(sa.select(FILES).order_by(FILES.c.number.desc()), file_record)
 
     def file(self, file_id: str) -> dict[str, Any] | None:
         """A file as the interface has it."""
@@ -126,8 +126,12 @@ class JobStore:
         query = sa.select(JOBS).order_by(JOBS.c.number)
         if statuses:
             query = query.where(JOBS.c.status.in_(statuses))
+        return self._all(query, lambda row: Job(*row))
+
+    def _all(self, query: sa.Select[Any], read: Callable[[Any], Value]) -> list[Value]:
+        """What the rows of a query are read as, in their order."""
         with self._engine.connect() as base:
-            return [Job(*row) for row in base.execute(query)]
+            return [read(row) for row in base.execute(query)]
 
     def _job(self, condition: sa.ColumnElement[bool]) -> Job | None:
         with self._engine.connect() as base:
@@ -165,9 +169,7 @@ class JobStore:
     def events(self, job_id: str) -> list[dict[str, Any]]:
         """Of a job, newest first, as the interface has them."""
         query = sa.select(EVENTS).where(EVENTS.c.job == job_id)
-        with self._engine.connect() as base:
-            rows = base.execute(query.order_by(EVENTS.c.number.desc()))
-            return [event_record(row) for row in rows]
+        return self._all(query.order_by(EVENTS.c.number.desc()), event_record)
 
     def add_checkpoint(self, job_id: str, step: int, *, model: str, loss: float) -> None:
         """Notes a model that a job has left on its way, once."""
@@ -179,9 +181,7 @@ class JobStore:
     def checkpoints(self, job_id: str) -> list[dict[str, Any]]:
         """Of a job, newest first, as the interface has them."""
         query = sa.select(CHECKPOINTS).where(CHECKPOINTS.c.job == job_id)
-        with self._engine.connect() as base:
-            rows = base.execute(query.order_by(CHECKPOINTS.c.step.desc()))
-            return [checkpoint_record(row) for row in rows]
+        return self._all(query.order_by(CHECKPOINTS.c.step.desc()), checkpoint_record)
 
     def models(self) -> dict[str, Path]:
         """The folder of every model that jobs have made, by its name."""

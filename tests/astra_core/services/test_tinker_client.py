@@ -3,12 +3,11 @@ import importlib.util
 import pytest
 
 from astra_core.errors import ConfigurationError
-from astra_core.services import tinker_client
 from astra_core.services.tinker_client import TinkerService, key_in
 
 
 def test_without_the_package_it_says_how_to_install_it(monkeypatch):
-    monkeypatch.setattr(tinker_client, "find_spec", lambda _: None)
+    monkeypatch.setattr("astra_core.errors.packages.find_spec", lambda _: None)
 
     with pytest.raises(ConfigurationError, match=r"install it with .*\[remote\]"):
         TinkerService("http://127.0.0.1:1", base_model="tiny", rank=1, seed=1)

@@ -12,6 +12,7 @@ from flows.servers.processes import (
     child_environment,
     run_group,
     stage_command,
+    start_process,
     stop_group,
 )
 
@@ -98,3 +99,12 @@ def _wait_for(happened, timeout_s=10.0):
     end = time.monotonic() + timeout_s
     while not happened() and time.monotonic() < end:
         time.sleep(0.05)
+
+
+def test_a_process_that_goes_on_has_its_group_and_its_log(tmp_path):
+    code = "import os, sys; print(os.environ['MINE'], os.getpgrp() == os.getpid(), file=sys.stderr)"
+    with (tmp_path / "log").open("wb") as log:
+        process = start_process([sys.executable, "-c", code], log=log, environment={"MINE": "yes"})
+
+    assert 0 == process.wait(30)
+    assert "yes True" == (tmp_path / "log").read_text().strip()

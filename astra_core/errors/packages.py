@@ -1,0 +1,25 @@
+"""Packages that this one does not install by itself, but one of its extras does."""
+
+from importlib.util import find_spec
+
+from astra_core.errors import ConfigurationError
+
+
+def require_package(name: str, *, subject: str, extra: str, otherwise: str = "") -> None:
+    """Returns if an optional package is installed.
+
+    Args:
+        name: As it is imported.
+        subject: What needs it, as a person has named it.
+        extra: Of this package; installs it.
+        otherwise: Another way out, if there is one.
+
+    Raises:
+        ConfigurationError: It is not; says how to install it.
+    """
+    if find_spec(name) is None:
+        msg = (
+            f"{subject} must have the package {name}, got none; install it with "
+            f"python -m pip install -e '.[{extra}]'{otherwise}"
+        )
+        raise ConfigurationError(msg)

@@ -1,0 +1,6 @@
+"""Where the pages of Prefect and MLflow are on this machine, unless ``astra ui`` is told."""
+
+PREFECT_PORT = 4200
+MLFLOW_PORT = 5000
+PREFECT_PAGES = f"http://127.0.0.1:{PREFECT_PORT}"
+MLFLOW_PAGES = f"http://127.0.0.1:{MLFLOW_PORT}"
