@@ -11,6 +11,9 @@ PARTS = {
     "astra_core/test_other_device.py": "astra_core/training/trainer.py",
     "astra_core/training/resume/test_own_state.py": "astra_core/training/resume/state.py",
     "astra_core/training/test_update_passes.py": "astra_core/training/update.py",
+    "tasks/params/test_checks_of_algorithms.py": "tasks/params/checks.py",
+    "tasks/promotion/test_rollback.py": "tasks/promotion/decision.py",
+    "astra_core/targets/test_endpoint_limits.py": "astra_core/targets/endpoint.py",
     "tasks/stages/test_black_box.py": "tasks/stages/training.py",
     # Of all algorithms together.
     "astra_core/algorithms/test_against_trl.py": "astra_core/algorithms",

@@ -5,50 +5,17 @@ import struct
 import time
 
 import pytest
+from asking import PROBES, SHORT, ask, conversation, endpoint, texts
 from hostile_server import answer, cut, hostile_server, huge, slow, text_for, well
-from outside_calls import outside_calls
 
-from astra_core.config import GenerationConfiguration, SystemConfiguration
-from astra_core.conversation import Conversation, Message
+from astra_core.config import GenerationConfiguration
 from astra_core.errors import (
-    AuthorizationError,
-    BudgetError,
     ChangedTargetError,
     ConfigurationError,
 )
-from astra_core.rollout import Failure, Prompt
+from astra_core.rollout import Failure
 from astra_core.seeding import derive_key
-from astra_core.target import Answer, Surroundings
-from astra_core.targets.endpoint import Endpoint
-
-SHORT = GenerationConfiguration(max_new_tokens=12)
-PROBES = [f"probe {number}" for number in range(12)]
-
-
-def endpoint(url, folder, **options):
-    given = {"base_url": url, "model": "tiny", "replies": str(folder), "backoff_s": 0.01, **options}
-    return Endpoint(
-        Endpoint.Options.read(given, where="target 'endpoint' options"),
-        surroundings=Surroundings(SystemConfiguration()),
-    )
-
-
-def conversation(probe, *before):
-    roles = ("user", "assistant")
-    said = [Message(roles[place % 2], text) for place, text in enumerate([*before, probe])]
-    return Conversation(Prompt.of("they are late"), tuple(said))
-
-
-def ask(target, probes=PROBES, *, replies=1, generation=SHORT):
-    keys = [[derive_key(1, "reply", text, n) for n in range(replies)] for text in probes]
-    return target.respond([conversation(text) for text in probes], keys, generation)
-
-
-def texts(outcomes):
-    return [
-        [reply.text for reply in each.replies] if isinstance(each, Answer) else each.kind
-        for each in outcomes
-    ]
+from astra_core.target import Answer
 
 
 @pytest.fixture
@@ -253,167 +220,6 @@ def test_a_model_that_changes_under_way_stops_with_one_line(folder):
         assert 6 == len(server.requests)
         told = ask(endpoint(server.url, folder, on_change="warn"))
         assert all(isinstance(each, Answer) for each in told)
-
-
-def test_a_budget_of_calls_is_never_exceeded_and_what_was_answered_is_kept(folder):
-    def failing(handler, body, number):
-        handler.give(b"", 500)
-
-    limit = {"budget": {"calls": 10, "evaluation_share": 0.0}, "retries": 3}
-    with hostile_server() as server:
-        target = endpoint(server.url, folder, **limit)
-        ask(target, PROBES[:6])
-        with pytest.raises(BudgetError, match=r"6 of 10 calls made and 6 more to make; raise"):
-            ask(target)
-        assert 6 == len(server.requests)
-        server.behave = failing
-        with pytest.raises(BudgetError, match="10 of 10 calls"):
-            ask(endpoint(server.url, folder, **limit), PROBES[:9])
-        assert 10 == len(server.requests)
-        # What is kept needs no call, and another name counts from 0.
-        assert 6 == len(texts(ask(target, PROBES[:6])))
-        server.behave = well
-        named = {"budget": {"calls": 10, "name": "second", "evaluation_share": 0.0}}
-        assert 10 == len(texts(ask(endpoint(server.url, folder, **named), PROBES[:10])))
-
-
-@pytest.mark.parametrize(
-    ("budget", "words"),
-    [({"tokens": 30}, "36 of 30 tokens"), ({"money": 3e-5}, "3.4e-05 of 3e-05 spent")],
-)
-def test_a_budget_of_tokens_or_money_ends_it_too(folder, budget, words):
-    limit = {"budget": {**budget, "evaluation_share": 0.0}, "concurrency": 1}
-    with hostile_server() as server:
-        target = endpoint(server.url, folder, prices={"input": 1.0, "output": 2.0}, **limit)
-        with pytest.raises(BudgetError, match=words):
-            ask(target)
-
-
-def test_a_share_of_the_budget_is_kept_for_evaluations(folder):
-    with hostile_server() as server:
-        target = endpoint(server.url, folder, budget={"calls": 10, "evaluation_share": 0.4})
-        ask(target, PROBES[:6])
-        with pytest.raises(BudgetError):
-            ask(target, PROBES[:7])
-        with target.evaluating():
-            ask(target, PROBES[:10])
-        with pytest.raises(BudgetError):
-            ask(target, PROBES[:11])
-
-        assert 10 == len(server.requests)
-
-
-def test_figures_are_of_an_account_and_survive_the_process(folder):
-    prices = {"prices": {"input": 1.0, "output": 2.0}}
-    with hostile_server() as server:
-        target = endpoint(server.url, folder, **prices)
-        with target.calls.accounted("training 1"):
-            ask(target, PROBES[:4])
-        ask(target, PROBES[:8])
-        again = endpoint(server.url, folder, **prices)
-        with again.calls.accounted("training 1"):
-            ask(again, PROBES[2:6])
-            figures = again.calls.figures()
-
-    assert (6.0, 42.0, 30.0) == (figures["calls"], figures["tokens_in"], figures["tokens_out"])
-    assert 102e-6 == pytest.approx(figures["cost"])
-    assert 0.0 < figures["latency_p50_s"] <= figures["latency_p90_s"] <= figures["latency_p99_s"]
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "https://api.example.org/v1",
-        "http://127.0.0.1.example.org/v1",
-        "http://10.0.0.1:8000/v1",
-        "http://localhost.example.org",
-    ],
-)
-def test_a_host_that_is_not_authorised_is_refused_before_a_socket_opens(folder, url):
-    other = {"owner": "us", "note": "T-1", "hosts": ["example.org"]}
-    with outside_calls() as asked:
-        for given in ({}, {"authorization": other}):
-            with pytest.raises(AuthorizationError, match="authorization must name the host"):
-                endpoint(url, folder, **given)
-
-    assert [] == asked
-
-
-@pytest.mark.parametrize(
-    "url",
-    [
-        "http://me:secret@127.0.0.1/v1",
-        "http://127.0.0.1\\@example.org",
-        "ftp://127.0.0.1",
-        "http://127.0.0.1/v1?key=secret",
-        "127.0.0.1:8000",
-    ],
-)
-def test_an_address_that_could_be_read_twice_is_refused_without_its_secret(folder, url):
-    with pytest.raises(AuthorizationError, match="base_url must be") as raised:
-        endpoint(url, folder)
-
-    assert "me:secret" not in str(raised.value)
-
-
-def test_an_authorised_host_is_asked_and_none_else(folder):
-    with outside_calls() as asked:
-        authorization = {"owner": "us", "note": "T-1", "hosts": ["Model.example.org"]}
-        target = endpoint(
-            "http://model.example.org/v1", folder, authorization=authorization, retries=0
-        )
-        assert "down" == ask(target, ["one"])[0].kind
-
-    assert {"model.example.org"} == set(asked)
-
-
-def test_a_proxy_of_the_environment_does_not_see_loopback(folder, monkeypatch):
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
-    with hostile_server() as server:
-        assert isinstance(ask(endpoint(server.url, folder), ["one"])[0], Answer)
-
-
-def test_the_key_is_sent_and_nowhere_else(folder, monkeypatch, tmp_path):
-    monkeypatch.setenv("MY_KEY", "sk-hidden")
-    (tmp_path / "key").write_text("sk-filed\n")
-    with hostile_server() as server:
-        named = endpoint(server.url, folder, key_env="MY_KEY")
-        filed = endpoint(server.url, folder, key_file=str(tmp_path / "key"))
-        plain = endpoint(server.url, folder)
-        ask(named, ["one"])
-        ask(filed, ["two"])
-        sent = [headers.get("Authorization") for _, headers in server.requests]
-        named.close()
-
-    assert ["Bearer sk-hidden", "Bearer sk-filed"] == sent
-    assert named.digest() == filed.digest() == plain.digest()
-    assert "sk-hidden" not in repr(named.options) + str(vars(named.options))
-    assert not any(b"sk-" in file.read_bytes() for file in folder.iterdir())
-    for given in ({"key_env": "NO_KEY"}, {"key_file": str(tmp_path / "none")}):
-        with pytest.raises(ConfigurationError, match="must hold the endpoint's key"):
-            endpoint(server.url, folder, **given)
-
-
-def test_only_its_owner_can_read_the_replies(folder):
-    with hostile_server() as server:
-        target = endpoint(server.url, folder)
-        ask(target, ["one"])
-
-        modes = {file.name: oct(file.stat().st_mode & 0o777) for file in folder.iterdir()}
-        assert {"0o600"} == set(modes.values())
-        assert "0o700" == oct(folder.stat().st_mode & 0o777)
-
-
-def test_a_file_of_replies_that_is_none_is_one_line(folder):
-    with hostile_server() as server:
-        target = endpoint(server.url, folder)
-        folder.mkdir()
-        target.calls.replies.path.write_bytes(b"no database at all" * 100)
-        with pytest.raises(ConfigurationError, match="must be a file of kept replies"):
-            ask(target, ["one"])
-
-        assert [] == server.requests
 
 
 BODIES = [

@@ -1,14 +1,11 @@
 """The gate between candidate and champion: what moves, what is refused, what a kill leaves."""
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import pytest
+from decisions import PARAMS, aliases, fought, promote, register_another, tags
 from registry_project import (
     EVALUATION_KEY,
     Killed,
@@ -17,7 +14,6 @@ from registry_project import (
     prompt_table,
     register,
     write_checkpoint,
-    write_project,
     write_reports,
 )
 
@@ -25,37 +21,11 @@ from astra_core.errors import DataError
 from astra_core.metrics.statistics import paired_gain
 from astra_core.rollout import Prompt
 from tasks.machine.scratch import SCRATCH
-from tasks.params.schema import Params
-from tasks.promotion.decision import DECISIONS, promote_attacker, rollback
-from tasks.stages import registration
+from tasks.promotion.decision import promote_attacker
 from tasks.tracking.errors import StoreError, TrackingError
 from tasks.tracking.runs import connect
-from tasks.tracking.store import alone_with
-from tasks.tracking.versions import aliases_of
 
-PARAMS = Params()
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture(scope="module")
-def registered(tmp_path_factory):
-    """A project whose first candidate is registered; each test works in a copy."""
-    folder = tmp_path_factory.mktemp("registered")
-    with pytest.MonkeyPatch.context() as patch:
-        enter_project(folder, patch)
-        write_project(folder)
-        register()
-    return folder
-
-
-@pytest.fixture
-def project(registered, tmp_path, monkeypatch):
-    folder = shutil.copytree(registered, tmp_path / "project")
-    enter_project(folder, monkeypatch, is_empty=False)
-    # Pictures and page of a version are half of its registration, and decide nothing.
-    monkeypatch.setattr(registration, "draw_plots", lambda *_, **__: [])
-    monkeypatch.setattr(registration, "renew_report", lambda *_, **__: None)
-    return folder
 
 
 def no_evaluation(folder, _):
@@ -64,44 +34,6 @@ def no_evaluation(folder, _):
 
 def no_draw(number):
     pytest.fail(f"no prompts had to be drawn, got duel {number}")
-
-
-def fought(rates, seen=None, strategies=None):
-    """What examines attackers whose checkpoints have these seeds; notes who met which prompts."""
-
-    def evaluate(folder, prompts):
-        seed = int(json.loads((folder / "astra.json").read_text())["digest"][:2])
-        if seen is not None:
-            seen.append((seed, [prompt.prompt_id for prompt in prompts]))
-        table = prompt_table(rate=rates[seed], baseline=0.0).query("role == 'attacker'")
-        if strategies:
-            table = table.assign(hit_strategies=strategies[seed])
-        return {}, table
-
-    return evaluate
-
-
-def promote(**named):
-    means = {
-        "evaluate": fought({0: 0.6, 1: 0.9, 2: 1.0}),
-        "draw": lambda number: [Prompt(f"p{number}", "why now")],
-    }
-    return promote_attacker(PARAMS, **(means | named))
-
-
-def register_another(project, seed, **reports):
-    """A second candidate, from a checkpoint and a training of its own."""
-    write_checkpoint(project / "models" / "attacker", seed=seed)
-    write_reports(project, run_key=f"{seed:04d}" * 16, **reports)
-    return register()
-
-
-def aliases():
-    return aliases_of(connect(), "attacker")
-
-
-def tags(version):
-    return connect().get_model_version("attacker", version).tags
 
 
 def test_the_first_candidate_must_beat_the_untrained_attacker(project):
@@ -395,143 +327,3 @@ def test_promotion_without_a_store_is_one_line(project, monkeypatch):
 
     with pytest.raises(StoreError, match=r"http://127\.0\.0\.1:9 must answer"):
         promote()
-
-
-def test_rollback_returns_to_the_champion_before(project):
-    promote()
-    register_another(project, 1, rate=0.9)
-    promote()
-
-    undone = rollback("attacker")
-
-    assert undone.summary() == "attacker version 1 is champion again instead of 2"
-    assert aliases() == {"candidate": "2", "champion": "1"}
-    assert tags("2")["promotion.decision"] == "rolled_back"
-
-
-def test_a_version_that_was_rolled_back_is_not_promoted_again(project):
-    """A schedule would otherwise undo the rollback within the hour."""
-    promote()
-    register_another(project, 1, rate=0.9)
-    promote()
-    rollback("attacker")
-
-    refused = promote()
-
-    assert not refused.promoted
-    assert "version 2 was rolled back" in refused.reasons[0]
-
-    connect().delete_model_version_tag("attacker", "2", "promotion.decision")
-    assert promote().promoted
-
-
-def test_rollback_goes_back_more_than_one_promotion(project):
-    rates = fought({0: 0.3, 1: 0.65, 2: 1.0})
-    promote(evaluate=rates)
-    register_another(project, 1)
-    promote(evaluate=rates)
-    register_another(project, 2)
-    promote(evaluate=rates)
-
-    assert rollback("attacker").previous_version == "1"
-    assert rollback("attacker").champion_version == "1"
-    assert aliases() == {"candidate": "3", "champion": "1"}
-
-
-def test_rollback_without_anything_to_go_back_to_is_an_error(project):
-    with pytest.raises(TrackingError, match=r"alias 'champion'.*; promote a candidate first"):
-        rollback("attacker")
-
-    promote()
-    with pytest.raises(TrackingError, match=r"alias 'previous'.*; there is nothing to go back to"):
-        rollback("attacker")
-    with pytest.raises(TrackingError, match="registered model 'other' must exist"):
-        rollback("other")
-
-
-@pytest.mark.slow
-def test_a_promotion_killed_at_any_write_is_completed_by_the_next(project):
-    promote()
-    register_another(project, 1, rate=0.9)
-    num_writes = 0
-    deaths = 0
-    while deaths == num_writes:
-        num_writes += 1
-        deaths += dies(lambda n=num_writes: promote(client=killed_after(n)))
-        assert aliases()["champion"] in {"1", "2"}
-
-        promote()
-
-        assert aliases() == {"candidate": "2", "champion": "2", "previous": "1"}
-        assert tags("2")["promotion.decision"] == "promoted"
-        unpromote()
-
-    # Five tags of the duel, two tags, two aliases, one tag, and the round that lived.
-    assert num_writes == 11
-
-
-@pytest.mark.slow
-def test_a_rollback_killed_at_any_write_is_completed_by_the_next(project):
-    promote()
-    register_another(project, 1, rate=0.9)
-    num_writes = 0
-    deaths = 0
-    while deaths == num_writes:
-        num_writes += 1
-        promote()
-        has_died = dies(lambda n=num_writes: rollback("attacker", client=killed_after(n)))
-        deaths += has_died
-        if has_died and "previous" in aliases():
-            rollback("attacker")
-
-        assert aliases() == {"candidate": "2", "champion": "1"}
-        assert tags("2")["promotion.decision"] == "rolled_back"
-        connect().delete_model_version_tag("attacker", "2", "promotion.decision")
-
-    assert num_writes == 4  # One tag, two aliases, and the round that lived.
-
-
-def test_a_promotion_killed_before_the_champion_moved_can_be_rolled_back(project):
-    promote()
-    register_another(project, 1, rate=0.9)
-    dies(lambda: promote(client=killed_after(1, of=["set_registered_model_alias"])))
-    assert aliases() == {"candidate": "2", "champion": "1", "previous": "1"}
-
-    rollback("attacker")
-
-    assert aliases() == {"candidate": "2", "champion": "1"}
-
-
-def dies(act):
-    try:
-        act()
-    except Killed:
-        return True
-    return False
-
-
-def unpromote():
-    """The registry as it was before version 2 was promoted."""
-    client = connect()
-    client.set_registered_model_alias("attacker", "champion", "1")
-    client.delete_registered_model_alias("attacker", "previous")
-    decided = ("promotion.decision", "promotion.reasons", "promotion.previous")
-    for key in (*decided, "promotion.duel", "promotion.opponent", "promotion.outcome"):
-        client.delete_model_version_tag("attacker", "2", key)
-
-
-@pytest.mark.slow
-def test_of_two_that_decide_at_once_the_second_waits(project):
-    with alone_with(DECISIONS):
-        code = "from tasks.promotion.decision import rollback; rollback('nobody')"
-        second = subprocess.Popen(
-            [sys.executable, "-c", code],
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        with pytest.raises(subprocess.TimeoutExpired):
-            second.wait(4)
-    _, said = second.communicate(timeout=120)
-
-    assert "nobody" in said.splitlines()[-1]
