@@ -9,7 +9,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "coming-from.md"
-GUIDES = {"test_astra_rl": "ASTRA-RL", "test_nexrl": "NexRL", "test_nip": "NIP"}
+GUIDES = {
+    "test_astra_rl": "ASTRA-RL",
+    "test_astra_rl_parts": "ASTRA-RL",
+    "test_nexrl": "NexRL",
+    "test_nexrl_rewards": "NexRL",
+    "test_nip": "NIP",
+}
 MARKS = ("<!-- rows:begin (rendered by python -m tests.guides) -->", "<!-- rows:end -->")
 
 

@@ -1,5 +1,12 @@
 """What the scripts of the guides' tests have in common: small settings, beside tiny models."""
 
+from dataclasses import dataclass
+
+import torch
+
+from astra_core import Trainer, TrainingConfiguration
+from astra_core.algorithms.dpo import DPO
+from astra_core.algorithms.policy import PolicyBatch
 from astra_core.config import (
     Choice,
     EvaluationConfiguration,
@@ -24,6 +31,7 @@ SMALL = Assembly(
 )
 TEXTS = [prompt.text for prompt in tiny_prompts(6)]
 FAST = {"training_steps": 2, "lr": 0.01, "eval_every": 1}
+CONFIG = {"training_steps": 2, "num_episodes_per_experience": 2, "batch_size": 4, "lr": 0.01}
 
 
 def sampler_of(system=None, *, seed=1, **options):
@@ -54,3 +62,23 @@ def weights_of(trainer):
     """The attacker's weights as bytes."""
     model = trainer.sampler.system.attacker.model
     return b"".join(p.detach().numpy().tobytes() for p in model.parameters())
+
+
+def dpo(system):
+    return DPO(DPO.Options(margin=0.0), system=system)
+
+
+def trained(own=Trainer, sampler=None, **changes):
+    """The attacker's weights after a training of the plain kind."""
+    sampler = sampler or sampler_of()
+    config = TrainingConfiguration(**CONFIG | changes)
+    trainer = own(config, sampler, dpo(sampler.system))
+    trainer.train()
+    return weights_of(trainer)
+
+
+@dataclass(frozen=True, slots=True)
+class Marked(PolicyBatch):
+    """A batch with a field more."""
+
+    depths: torch.Tensor

@@ -159,7 +159,7 @@ class JobStore:
             base.execute(sa.insert(EVENTS).values(**own, created_at=_now()))
 
     def note_step(self, job_id: str, message: str, *, step: int, data: Mapping[str, Any]) -> None:
-        """Adds the figures of a step once, and takes note that the job gets on."""
+        """Adds the figures of a step once; its job has got further, so its starts count anew."""
         own = {"job": job_id, "level": "info", "type": "metrics", "message": message}
         values = {**own, "data": dict(data), "step": step, "created_at": _now()}
         with self._engine.begin() as base:
