@@ -1,4 +1,4 @@
-"""Packages that this one does not install by itself, but one of its extras does."""
+"""Optional packages, each of which an extra of this one installs."""
 
 from importlib.util import find_spec
 

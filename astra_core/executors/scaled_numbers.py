@@ -1,4 +1,4 @@
-"""The work by which executors are checked: workers load it in no time, as it needs no torch."""
+"""Work to test executors with: it needs no torch, so workers load it at once."""
 
 import tempfile
 from dataclasses import dataclass

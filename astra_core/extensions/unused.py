@@ -1,4 +1,4 @@
-"""What a plug-in's class says and nobody would ask for: told before any weights are loaded.
+"""What a plug-in's class defines but nothing reads, reported before any weights are loaded.
 
 A method that is overridden, but called by nothing that runs, is work that would be lost without a
 word. What runs is found from the names that code uses: from what the framework calls, through the

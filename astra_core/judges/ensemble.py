@@ -1,4 +1,4 @@
-"""Several judges as one: mean, max, min, weighted, or a dear one that confirms a cheap one."""
+"""Several judges as one: mean, max, min, weighted, or a costly one that confirms a cheap one."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self

@@ -1,1 +1,1 @@
-"""What attackers are compared by."""
+"""The metrics by which attackers are compared."""

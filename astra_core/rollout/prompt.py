@@ -38,7 +38,7 @@ class Prompt:
 
 
 def prompts_of(given: Sequence[Prompt | str]) -> tuple[Prompt, ...]:
-    """Prompts, of which a text may stand for the one that it is of.
+    """The given prompts; a plain text becomes the prompt with that text.
 
     Raises:
         ConfigurationError: It is one text rather than a list.

@@ -173,7 +173,7 @@ class Reports:
             self._pending = replace(self._pending, timings={**timings, "time/eval_s": spent})
 
     def flush(self) -> None:
-        """Tells of what was not told yet."""
+        """Hands on the report that is still held back."""
         report, self._pending = self._pending, None
         if report is not None and self._hear is not None:
             self._hear(report)

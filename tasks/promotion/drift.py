@@ -1,4 +1,4 @@
-"""Whether the champion does otherwise today than when it was registered, beyond chance."""
+"""Whether the champion behaves differently today than when it was registered, beyond chance."""
 
 from collections.abc import Sequence
 

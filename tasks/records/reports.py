@@ -1,4 +1,4 @@
-"""JSON between stages: written whole, read into a typed record, a damaged file told in one line."""
+"""JSON between stages: written whole, read into a typed record, a damaged file is one line."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The words that a run knows, by which invented ones are told from them."""
+"""The words that a run knows, so that invented ones can be recognised."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Two versions side by side: figures, paired differences by prompt, and what was done otherwise.
+"""Two versions side by side: figures, paired differences by prompt, and what was done differently.
 
 Differences are paired: both attackers met the same prompts, so each prompt gives one difference.
 Where two examinations were not the same, nothing is subtracted, and the page says why.

@@ -1,4 +1,4 @@
-"""Whether ``MLFLOW_TRACKING_URI`` can name a store at all, seen before anything asks it."""
+"""Whether ``MLFLOW_TRACKING_URI`` can name a store at all, checked before anything connects."""
 
 import os
 from pathlib import Path

@@ -342,3 +342,16 @@ def test_a_known_algorithm_written_anew_trains(algorithm):
     trainer.train()
 
     assert before != weights_of(trainer)
+
+
+@pytest.mark.row(57, "metrics of one's own appear")
+def test_an_own_metric_is_in_the_table_and_at_the_tracker(pipeline, world):
+    from mlflow import MlflowClient
+
+    ran = pipeline(training={"algorithm": {"name": f"{MINE}:Custom"}})
+    client = MlflowClient(f"sqlite:///{world}/mlflow.db")
+    (experiment,) = [e for e in client.search_experiments() if e.name == "red-team-training"]
+    newest = client.search_runs([experiment.experiment_id], max_results=1)[0]
+
+    assert all(row["train/advantage_mean"] for row in ran.rows[1:])
+    assert "train/advantage_mean" in newest.data.metrics

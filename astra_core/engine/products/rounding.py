@@ -1,4 +1,4 @@
-"""The error of a way of multiplying, by which it is accepted or rejected."""
+"""The rounding error of a way of multiplying, which decides whether it is accepted."""
 
 from torch import Tensor
 
