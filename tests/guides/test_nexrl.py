@@ -295,7 +295,7 @@ class Broken(Trainer):
         (f"{MINE}:Broken", "AttributeError"),
         (f"{MINE}:Missing", "must be importable"),
         ("plugins.no_such:Mine", "must be importable"),
-        (f"{MINE}:TwoParts", "must be a subclass of astra_core.training.trainer.Trainer"),
+        (f"{MINE}:Custom", "must be a subclass of astra_core.training.trainer.Trainer"),
     ],
 )
 def test_a_mistake_is_one_line_with_its_name(pipeline, name, words):
