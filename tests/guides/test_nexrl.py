@@ -182,8 +182,9 @@ class Weaver(RemoteTrainer):
 
     service = None
 
-    def connected(self):
-        return type(self).service
+    @classmethod
+    def connected(cls, *_, **__):
+        return cls.service
 
 
 REMOTE = {
