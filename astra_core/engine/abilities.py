@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -60,12 +59,11 @@ def abilities_of(model: Any) -> Abilities:
     return found
 
 
-def copied(model: Any) -> Any:
-    """A copy of a causal LM that need not be tried out again."""
-    found = abilities_of(model)
-    copy = deepcopy(model)
-    _known[copy] = found
-    return copy
+def assume(model: Any, found: Abilities) -> None:
+    """Spares the trial of a model that is built like one whose abilities were found."""
+    if found.takes_masks:
+        use_own_attention(model)
+    _known[model] = found
 
 
 def _in_full_precision(device: str) -> AbstractContextManager[Any]:

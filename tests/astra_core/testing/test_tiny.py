@@ -23,6 +23,18 @@ def test_tiny_models_are_the_same_for_the_same_seed_alone(kind):
     assert first.num_parameters < 20_000
 
 
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+def test_tiny_models_of_one_build_are_run_alike(kind):
+    """Only the first is tried out; the others are told what it can do."""
+    found = [tiny_language_model(3, kind=kind, max_positions=77) for _ in range(2)]
+
+    assert found[0].plan == found[1].plan
+    assert ["astra"] * 2 == [one.model.config._attn_implementation for one in found]
+    contexts, continuations = [(4, 5, 0), (4, 5, 6, 7)], [(3, 0), (6, 7, 8)]
+    logprobs = [one.continuation_logprobs(contexts, continuations) for one in found]
+    assert logprobs[0] == logprobs[1]
+
+
 def test_tiny_models_leave_the_global_random_state_alone():
     before = torch.get_rng_state()
 
