@@ -37,6 +37,12 @@ def _imports_kept():
     gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish():
+    """Hypothesis asks at the end who refers to what, and is told nothing of what is frozen."""
+    gc.unfreeze()
+
+
 @pytest.fixture
 def restored(monkeypatch):
     """What a command called in this process changes of it is as it was, afterwards."""

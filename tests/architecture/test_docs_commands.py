@@ -37,7 +37,7 @@ RUN_ELSEWHERE = {
     "astra run": ("tests/flows", "red_team_training"),
     "astra status": ("tests/flows", "status_lines"),
     "astra promote": ("tests/tasks/promotion/test_decision.py", "promote_attacker"),
-    "astra rollback": ("tests/tasks/promotion/test_decision.py", "rollback"),
+    "astra rollback": ("tests/tasks/promotion/test_rollback.py", "rollback"),
     "astra calibrate": ("tests/flows/commands/test_calibration.py", "calibrate"),
     "astra init": ("tests/flows/commands/test_beginning.py", "init"),
     "astra gc": ("tests/flows/commands/test_caring.py", "gc"),
