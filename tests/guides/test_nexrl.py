@@ -354,5 +354,6 @@ def test_an_own_metric_is_in_the_table_and_at_the_tracker(pipeline, world):
     (experiment,) = [e for e in client.search_experiments() if e.name == "red-team-training"]
     newest = client.search_runs([experiment.experiment_id], max_results=1)[0]
 
+    assert len(ran.rows) > 1
     assert all(row["train/advantage_mean"] for row in ran.rows[1:])
     assert "train/advantage_mean" in newest.data.metrics
