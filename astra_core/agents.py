@@ -22,11 +22,9 @@ from astra_core.errors import ConfigurationError
 from astra_core.files import read_json, write_json
 from astra_core.models.attacker_format import attacker_format, uses_template
 from astra_core.models.chat_format import ChatFormat
+from astra_core.models.folders import AGENTS, FORMAT
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Context, Graph
-
-FILE = "agents.json"
-FORMAT_FILE = "attacker.json"
 
 _Kind = TypeVar("_Kind", bound=Section)
 FOLDER = "agents"
@@ -126,13 +124,13 @@ def save_agents(agents: Sequence[Agent], config: SystemConfiguration, folder: Pa
     for name, model in separate_models(agents).items():
         model.save(folder / FOLDER / name if name else folder)
     roles = Roles(roles=config.roles, agents=config.agents)
-    write_json(roles.model_dump(mode="json"), folder / FILE)
+    write_json(roles.model_dump(mode="json"), folder / AGENTS)
 
 
 def save_format(config: SystemConfiguration, folder: Path) -> None:
     """Notes beside the attacker's weights how it reads; by separator there is nothing to note."""
     if config.attacker.format != "separator":
-        write_json(config.attacker.model_dump(mode="json"), folder / FORMAT_FILE)
+        write_json(config.attacker.model_dump(mode="json"), folder / FORMAT)
 
 
 def separate_models(agents: Sequence[Agent]) -> dict[str, LanguageModel]:
@@ -150,8 +148,8 @@ def as_exported(config: SystemConfiguration, folder: Path) -> SystemConfiguratio
     Raises:
         ConfigurationError: The folder's ``agents.json`` or ``attacker.json`` is damaged.
     """
-    roles = _noted(folder / FILE, Roles) or Roles(roles=(), agents={})
-    own = _noted(folder / FORMAT_FILE, AttackerConfiguration) or AttackerConfiguration()
+    roles = _noted(folder / AGENTS, Roles) or Roles(roles=(), agents={})
+    own = _noted(folder / FORMAT, AttackerConfiguration) or AttackerConfiguration()
     found = {"roles": roles.roles, "agents": roles.agents, "attacker": own}
     return config.model_copy(update=found)
 

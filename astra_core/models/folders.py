@@ -9,8 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from astra_core.errors import ConfigurationError
+from astra_core.files import folder_digest
 
 HUB = "hub:"
+AGENTS = "agents.json"
+"""Who plays which turn, in a folder of several agents."""
+FORMAT = "attacker.json"
+"""How the attacker reads its chat template, in its folder."""
 POINTER = "service.json"
 """In the folder of an attacker whose weights stay at a service; see ``services.pointer``."""
 _HUB_NAME = re.compile(r"hub:(?P<repository>[\w.-]+(?:/[\w.-]+)?)@(?P<revision>[0-9a-f]{40})")
@@ -67,6 +72,14 @@ def require_folder(folder: Path | str) -> Path:
         msg = f"{folder} must be a Hugging Face folder, got no config.json in it; check the path"
         raise ConfigurationError(msg)
     return path
+
+
+def attacker_digest(folder: Path) -> str:
+    """SHA-256 of what makes an attacker what it is: its weights, who plays and who reads what."""
+    named = {AGENTS, FORMAT, POINTER}
+    return folder_digest(
+        folder, keep=lambda path: path.suffix == ".safetensors" or path.name in named
+    )
 
 
 def hub_folder(repository: str, revision: str) -> Path:

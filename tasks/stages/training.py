@@ -17,7 +17,7 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
-from astra_core.files import draft_folder_of, folder_digest, write_text
+from astra_core.files import draft_folder_of, write_text
 from tasks.machine.console import progress
 from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
 from tasks.pipeline.continuing import take_over_last
@@ -180,13 +180,11 @@ def _recorded(trainer: "Trainer", run: TrainingRun, steps: Path) -> None:
 
 def _export(trainer: "Trainer", summary: TrainingSummary, folder: Path, *, run_key: str) -> str:
     """Writes the trained attacker; the digest of its weights, and of who plays and reads what."""
-    from astra_core.agents import FILE, FORMAT_FILE
-    from astra_core.models.folders import POINTER
+    from astra_core.models.folders import attacker_digest
 
     with draft_folder_of(folder) as draft:
         trainer.sampler.system.save(draft)
-        kept = {".safetensors", FILE, FORMAT_FILE, POINTER}
-        digest = folder_digest(draft, keep=lambda path: bool(kept & {path.suffix, path.name}))
+        digest = attacker_digest(draft)
         note = AttackerNote(
             digest,
             run_key=run_key,

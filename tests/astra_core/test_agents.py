@@ -6,8 +6,6 @@ from tiny_agents import agents_config, agents_system, changed, weights
 from tiny_chats import PROMPTS, chat_config, chat_model, chat_system
 
 from astra_core.agents import (
-    FILE,
-    FORMAT_FILE,
     Agent,
     as_exported,
     own_folder,
@@ -18,6 +16,7 @@ from astra_core.config import EvaluationConfiguration
 from astra_core.conversation import Conversation
 from astra_core.errors import ConfigurationError
 from astra_core.evaluator import Evaluator
+from astra_core.models.folders import AGENTS, FORMAT
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rollout import Prompt
 from astra_core.samplers.tree import TreeSampler
@@ -184,15 +183,15 @@ def test_an_attacker_that_was_exported_alone_plays_alone(tmp_path):
     tiny_system(1).save(tmp_path)
 
     assert () == as_exported(agents_config(**OWN), tmp_path).roles
-    assert not (tmp_path / FILE).exists()
+    assert not (tmp_path / AGENTS).exists()
 
 
 def test_a_damaged_note_of_the_roles_is_one_line(tmp_path):
-    (tmp_path / FILE).write_text("{", "utf-8")
+    (tmp_path / AGENTS).write_text("{", "utf-8")
     with pytest.raises(ConfigurationError, match=r"agents\.json must hold JSON"):
         as_exported(agents_config(), tmp_path)
 
-    (tmp_path / FILE).write_text(json.dumps({"roles": []}), "utf-8")
+    (tmp_path / AGENTS).write_text(json.dumps({"roles": []}), "utf-8")
     with pytest.raises(ConfigurationError, match=r"agents must be given"):
         as_exported(agents_config(), tmp_path)
 
@@ -254,7 +253,7 @@ def test_how_a_templated_attacker_reads_is_saved_beside_it(tmp_path):
     # Whatever is set now: what was trained is what is evaluated.
     assert config.attacker == as_exported(agents_config(roles=[]), tmp_path / "chat").attacker
     assert agents_config().attacker == as_exported(config, tmp_path / "plain").attacker
-    assert not (tmp_path / "plain" / FORMAT_FILE).exists()
+    assert not (tmp_path / "plain" / FORMAT).exists()
 
 
 def test_agents_of_a_templated_attacker_are_told_their_own_instructions(tmp_path):

@@ -3,8 +3,7 @@
 import shutil
 from pathlib import Path
 
-from astra_core.files import folder_digest
-from astra_core.models.folders import require_folder
+from astra_core.models.folders import attacker_digest, require_folder
 from tasks.records.models import Parent
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.registered import aliases_in, has_version
@@ -60,7 +59,7 @@ def copy_version(name: str, wanted: str, folder: Path) -> Parent:
         with checkpoint_folder(client, version) as source:
             require_folder(source)
             shutil.copytree(source, folder, dirs_exist_ok=True)
-    digest = folder_digest(folder, keep=lambda path: path.suffix == ".safetensors")
+    digest = attacker_digest(folder)
     registered = version.tags.get(CHECKPOINT_DIGEST_TAG, digest)
     if digest != registered:
         msg = (

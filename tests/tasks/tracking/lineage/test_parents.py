@@ -6,7 +6,7 @@ import pytest
 from registry_project import RUN_KEY, enter_project, register, write_checkpoint, write_project
 
 from astra_core.config import MachineConfiguration, SystemConfiguration
-from astra_core.files import folder_digest
+from astra_core.models.folders import FORMAT, attacker_digest
 from astra_core.models.pretrained import weights_digest
 from tasks.params.schema import ModelsConfiguration, RegistrationConfiguration
 from tasks.records.models import Parent, read_manifest, read_model_paths
@@ -20,7 +20,7 @@ WEIGHTS = "model.safetensors"
 
 def _write_digest(folder):
     """As the training stage does; returns it."""
-    digest = folder_digest(folder, keep=lambda path: path.suffix == ".safetensors")
+    digest = attacker_digest(folder)
     note = json.loads((folder / "astra.json").read_text()) | {"digest": digest}
     (folder / "astra.json").write_text(json.dumps(note))
     return digest
@@ -28,13 +28,18 @@ def _write_digest(folder):
 
 @pytest.fixture(scope="module")
 def registered(tmp_path_factory):
-    """A project with two versions, of which the first is champion, and their digests."""
+    """A project with two versions, and their digests; the first is champion, the second has a note.
+
+    The note says how it reads its chat template.
+    """
     folder = tmp_path_factory.mktemp("registered")
     digests = []
     with pytest.MonkeyPatch.context() as patch:
         enter_project(folder, patch)
         for seed in (0, 1):
             write_project(folder, seed=seed)
+            if seed == 1:
+                (folder / "models/attacker" / FORMAT).write_text('{"format": "separator"}')
             digests.append(_write_digest(folder / "models/attacker"))
             register()
         connect().set_registered_model_alias("attacker", "champion", "1")
