@@ -9,12 +9,16 @@ import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tasks.tracking.registered import aliases_in
 from tasks.tracking.runs import RUN_KEY_TAG
 from tasks.tracking.store import connect, store_errors
 from tasks.tracking.store_check import check_store, has_store
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
 
 RUNS = Path("runs")
 _DAY_S = 86_400.0
@@ -75,7 +79,7 @@ def needed_keys(model_name: str) -> frozenset[str]:
     """Run keys of the versions that have an alias.
 
     Raises:
-        TrackingError: The registry cannot be read.
+        TrackingError: The registry, or the run of one of them, cannot be read.
     """
     check_store()
     if not has_store():
@@ -83,8 +87,16 @@ def needed_keys(model_name: str) -> frozenset[str]:
     with store_errors():
         client = connect()
         versions = set(aliases_in(client, model_name).values())
-        tags = [client.get_model_version(model_name, version).tags for version in versions]
-    return frozenset(tag[RUN_KEY_TAG] for tag in tags if RUN_KEY_TAG in tag)
+        keys = [_run_key(client, client.get_model_version(model_name, one)) for one in versions]
+    return frozenset(key for key in keys if key is not None)
+
+
+def _run_key(client: "MlflowClient", version: "ModelVersion") -> str | None:
+    """Of the training behind a version: a tag of its run, in older registries of its own."""
+    own = version.tags.get(RUN_KEY_TAG)
+    if own is not None or not version.run_id:
+        return own
+    return client.get_run(version.run_id).data.tags.get(RUN_KEY_TAG)
 
 
 def _measured(folder: Path) -> Leftover:

@@ -3,8 +3,9 @@ import time
 from pathlib import Path
 
 import pytest
-from registry_project import enter_project
+from registry_project import RUN_KEY, enter_project, register, write_project
 
+from tasks.tracking.errors import TrackingError
 from tasks.tracking.leftovers import leftovers, needed_keys, remove
 from tasks.tracking.store import connect
 
@@ -41,6 +42,25 @@ def test_what_a_champion_came_from_and_what_is_recent_stays(project):
     assert {"nobody", "unfinished"} == {
         each.path.name.rstrip("0") for each in leftovers("attacker", min_days=0.0)
     }
+
+
+def test_a_champion_that_registration_made_keeps_its_training(tmp_path, monkeypatch):
+    write_project(enter_project(tmp_path, monkeypatch))
+    register()
+    connect().set_registered_model_alias("attacker", "champion", "1")
+    for key in (RUN_KEY[:16], "0" * 16):
+        Path(f"runs/{key}").mkdir(parents=True)
+
+    assert {RUN_KEY} == needed_keys("attacker")
+    assert [Path(f"runs/{'0' * 16}")] == [each.path for each in leftovers("attacker", min_days=0.0)]
+
+
+def test_a_version_whose_run_is_gone_stops_the_search(project):
+    connect().create_model_version("attacker", source=str(project), run_id="0" * 32)
+    connect().set_registered_model_alias("attacker", "previous", "3")
+
+    with pytest.raises(TrackingError):
+        leftovers("attacker", min_days=0.0)
 
 
 def test_only_what_is_listed_goes(project):
