@@ -10,20 +10,24 @@ from astra_core.files import record_digest
 from astra_core.models.folders import require_folder
 
 
+def load_tokenizer(folder: Path | str) -> Any:
+    """The tokenizer of a Hugging Face folder, also of one without weights; uses no network."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(
+        str(folder), local_files_only=True, trust_remote_code=False
+    )
+
+
 def tokenizer_digest(folder: Path | str) -> str:
     """A digest of what the ids of a Hugging Face folder's tokenizer mean.
 
     Raises:
         ConfigurationError: The folder holds no tokenizer that transformers can load.
     """
-    from transformers import AutoTokenizer
-
     require_folder(folder)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(
-            str(folder), local_files_only=True, trust_remote_code=False
-        )
-        return record_digest(meaning_of_ids(tokenizer))
+        return record_digest(meaning_of_ids(load_tokenizer(folder)))
     except Exception as error:  # the tokenizers library raises plain exceptions
         reason = shortened(f"{type(error).__name__}: {error}", limit=140)
         msg = f"{folder} must hold a tokenizer, got {reason}; check it"

@@ -1,7 +1,7 @@
 """Pointers: the folder of an attacker whose weights stay at a service.
 
-It has configuration and tokenizer but no weights, so that whoever knows no pointers fails to load
-it, instead of taking the untrained weights for the trained ones.
+It has configuration and tokenizer but no weights, so that a program that knows no pointers fails to
+load it, instead of using the untrained weights.
 """
 
 import hashlib

@@ -31,9 +31,8 @@ def why_unusable(client: "MlflowClient", version: "ModelVersion") -> str | None:
 
 
 def _ask(pointer: "ServicePointer", folder: Path) -> None:
-    from transformers import AutoTokenizer
+    from astra_core.models.tokenizers import load_tokenizer
 
-    own = {"local_files_only": True, "trust_remote_code": False}
-    tokenizer = AutoTokenizer.from_pretrained(folder, **own)
+    tokenizer = load_tokenizer(folder)
     ids = [tokenizer(text)["input_ids"] for text in SMOKE_CONTEXTS]
     pointer.try_out(ids, max_tokens=_NEW_TOKENS)

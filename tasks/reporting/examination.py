@@ -35,7 +35,7 @@ class EvaluationParams:
     system: SystemConfiguration
     reward: Choice
     evaluation: EvaluationConfiguration
-    # Who does the work, which is the same whoever does it.
+    # Where the work is done, which does not change its result.
     executor: Untracked[Choice]
 
 

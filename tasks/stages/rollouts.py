@@ -62,7 +62,7 @@ class RolloutsParams:
     system: SystemConfiguration
     rollouts: RolloutsConfiguration
     reward: Choice
-    # Who does the work, which is the same whoever does it.
+    # Where the work is done, which does not change its result.
     executor: Untracked[Choice]
 
 

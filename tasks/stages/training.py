@@ -58,7 +58,7 @@ class TrainingParams:
     # Where a run is recorded, and under what name: another must not train again.
     registration: Untracked[RegistrationConfiguration]
     tracking: Untracked[TrackingConfiguration]
-    # Who does the work, which is the same whoever does it.
+    # Where the work is done, which does not change its result.
     executor: Untracked[Choice]
 
 
