@@ -14,6 +14,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.files import file_digest, folder_digest, record_digest, write_text
 from flows.settings import planned_params
 from flows.sweeps.space import Setting
+from tasks.params.plugins import is_source
 from tasks.params.schema import PARAMS_FILE, Params
 from tasks.pipeline.order import PIPELINE_FILE, outside_inputs, render, stages
 from tasks.pipeline.workspace import copy_project, share_cache
@@ -106,7 +107,7 @@ def make_points(settings: Sequence[Setting], seeds: Sequence[int]) -> list[Point
 def code_digest() -> str:
     """Of the code that runs in a workspace."""
     kept = [Path(name) for name in _CODE if Path(name).is_dir()]
-    return record_digest([folder_digest(path, keep=_is_code) for path in kept])
+    return record_digest([folder_digest(path, keep=is_source) for path in kept])
 
 
 def _point(setting: Setting, seed: int, *, code: str, is_one: bool) -> Point:
@@ -157,7 +158,3 @@ def _digest(path: Path) -> str:
     files = sorted(file for file in path.rglob("*") if file.is_file())
     stats = [(file.relative_to(path).as_posix(), file.stat()) for file in files]
     return record_digest([[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats])
-
-
-def _is_code(path: Path) -> bool:
-    return path.suffix not in {".pyc", ".md"}

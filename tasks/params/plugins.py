@@ -19,6 +19,14 @@ DATA = frozenset({"path", "program"})
 _NAME = re.compile(r"[^\s:]+:[^\W\d]\w*")
 
 
+def is_source(file: Path) -> bool:
+    """Whether a file below a folder of code can decide a result: it is neither compiled nor a page.
+
+    Python writes a compiled module beside itself first, under a name of its own.
+    """
+    return file.suffix not in {".pyc", ".md"} and file.parent.name != "__pycache__"
+
+
 def plugin_names(record: Any) -> Iterator[str]:
     """The paths that lead to plug-ins in a plain record of parameters.
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from astra_core.files import file_digest, folder_digest, record_digest
-from tasks.params.plugins import PLUGINS, source_digests
+from tasks.params.plugins import PLUGINS, is_source, source_digests
 from tasks.params.schema import TrackingConfiguration
 from tasks.records.models import Parent, read_manifest
 from tasks.records.rollouts import ROLLOUTS_FILE
@@ -82,7 +82,7 @@ def run_key(sections: Mapping[str, Any], inputs: TrainingInputs) -> str:
     # Of plug-ins too: an edited one must begin anew, not export what the unedited one had learned.
     code = [
         folder_digest(root / "astra_core", keep=lambda file: file.suffix == ".py"),
-        folder_digest(PLUGINS, keep=lambda file: file.suffix not in {".pyc", ".md"}),
+        folder_digest(PLUGINS, keep=is_source),
         source_digests(sections),
     ]
     digests = [

@@ -44,6 +44,18 @@ def test_an_edited_plugin_is_another_run(project):
     assert 3 == len(set(keys))
 
 
+def test_a_module_that_is_being_compiled_is_the_same_run(project):
+    """Python writes beside and renames: another process may be at it at any time."""
+    compiled = project / "plugins" / "__pycache__"
+    compiled.mkdir(parents=True)
+    keys = [run_key({}, INPUTS)]
+    for name in ("mine.cpython-311.pyc.139872", "mine.cpython-311.pyc"):
+        (compiled / name).write_bytes(b"half")
+        keys.append(run_key({}, INPUTS))
+
+    assert 1 == len(set(keys))
+
+
 @pytest.mark.parametrize("name", ["my/mine.py:Mine", "my.mine:Mine"])
 def test_an_edited_plugin_outside_of_the_folder_is_another_run(project, name):
     sections = {"training": {"trainer": {"name": name, "options": {}}}}
