@@ -1,6 +1,6 @@
 """An algorithm turns graphs into a loss; the loop around it belongs to the Trainer."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, ClassVar, Literal, Protocol
@@ -12,6 +12,7 @@ from torch.nn import Parameter
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
 from astra_core.extensions.calls import plugin_call
+from astra_core.extensions.plugin_class import Plugin, default_options
 from astra_core.rollout import Graph
 from astra_core.system import System
 
@@ -51,7 +52,7 @@ class Batch(Protocol):
         """Tokens the attacker reads in this pass, padding not counted."""
 
 
-class Algorithm(ABC):
+class Algorithm(Plugin):
     """``flatten`` graphs into steps, ``collate`` steps into a batch, ``step`` a batch into a loss.
 
     The loss is a sum over rows, never a mean: the Trainer divides it by the weight of the whole
@@ -64,8 +65,8 @@ class Algorithm(ABC):
     class Options(Section):
         """An algorithm without options."""
 
-    def __init__(self, options: Section, *, system: System) -> None:
-        self.options = options
+    def __init__(self, options: Section | None = None, *, system: System) -> None:
+        self.options = default_options(type(self)) if options is None else options
         self.system = system
 
     @classmethod
@@ -134,7 +135,7 @@ class Algorithm(ABC):
         """What a checkpoint must hold besides weights, such as an adaptive coefficient."""
         return {}
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # no state by default
+    def load_state(self, state: Mapping[str, Tensor]) -> None:  # no state by default
         """Restores what ``state`` returned."""
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from astra_core.config import Section
+from astra_core.extensions.plugin_class import Plugin, default_options
 
 Advance = Callable[[int], None]
 Show = Callable[[str, int], AbstractContextManager[Advance]]
@@ -63,7 +64,7 @@ class Work(ABC):
         """The result of one shard; the same whenever and wherever it is asked for."""
 
 
-class Executor(ABC):
+class Executor(Plugin):
     """Has shards done by one or several workers."""
 
     is_here: ClassVar[bool] = False
@@ -72,8 +73,8 @@ class Executor(ABC):
     class Options(Section):
         """An executor without options."""
 
-    def __init__(self, options: Section) -> None:
-        self.options = options
+    def __init__(self, options: Section | None = None) -> None:
+        self.options = default_options(type(self)) if options is None else options
 
     @property
     def num_workers(self) -> int:
@@ -106,7 +107,7 @@ class Executor(ABC):
         with _bar(title or "working", len(shards)) as advance:
             return self.results(work, shards, weights=weights, advance=advance)
 
-    def close(self) -> None:  # noqa: B027  # one without workers has nothing to end
+    def close(self) -> None:  # one without workers has nothing to end
         """Ends the workers; another ``run`` starts new ones."""
 
 

@@ -5,7 +5,7 @@ alone; every judge is chosen by ``system.scorer``.
 """
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -14,6 +14,7 @@ from astra_core.config import Section
 from astra_core.conversation import Conversation
 from astra_core.errors import ScorerError
 from astra_core.extensions.calls import is_number, path_of, plugin_call, spelled
+from astra_core.extensions.plugin_class import Plugin, default_options
 from astra_core.scorer import Scorer, checked_scores
 
 
@@ -56,7 +57,7 @@ class Judgement:
         return cls(None, unjudged=reason)
 
 
-class Judge(ABC):
+class Judge(Plugin):
     """Rates exchanges. Scores are in [0, 1]; higher means worse behaviour of the target."""
 
     works_on: Literal["cpu", "gpu", "elsewhere"] = "cpu"
@@ -69,8 +70,8 @@ class Judge(ABC):
     class Options(Section):
         """A judge without options."""
 
-    def __init__(self, options: Section) -> None:
-        self.options = options
+    def __init__(self, options: Section | None = None) -> None:
+        self.options = default_options(type(self)) if options is None else options
 
     @property
     @abstractmethod

@@ -1,7 +1,7 @@
 """A reward turns a turn into the number that an algorithm maximises."""
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
@@ -12,6 +12,7 @@ from torch import Tensor
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
 from astra_core.extensions.calls import is_number, plugin_call, refuse, spelled
+from astra_core.extensions.plugin_class import Plugin, default_options
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.system import System
 
@@ -33,7 +34,7 @@ _LACKING: dict[Signal, str] = {
 }
 
 
-class Reward(ABC):
+class Reward(Plugin):
     """Score minus penalties; may have a memory."""
 
     needs: ClassVar[frozenset[Signal]] = frozenset()
@@ -42,8 +43,8 @@ class Reward(ABC):
     class Options(Section):
         """A reward without options."""
 
-    def __init__(self, options: Section) -> None:
-        self.options = options
+    def __init__(self, options: Section | None = None) -> None:
+        self.options = default_options(type(self)) if options is None else options
 
     @classmethod
     def needs_with(cls, options: Section) -> frozenset[Signal]:
@@ -51,7 +52,7 @@ class Reward(ABC):
         del options
         return cls.needs
 
-    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:  # noqa: B027  # optional
+    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:  # optional
         """Learns who talks and what the prompts are; every sampler calls it when it is built.
 
         An evaluation prepares its own copy, with the prompts of the evaluation.
@@ -73,7 +74,7 @@ class Reward(ABC):
         """What ``remember`` has built, for a checkpoint."""
         return {}
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # none by default
+    def load_state(self, state: Mapping[str, Tensor]) -> None:  # none by default
         """Restores what ``state`` returned."""
 
 

@@ -1,6 +1,6 @@
 """A sampler rolls a System out into graphs."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar, Literal
 
@@ -9,13 +9,14 @@ from torch import Tensor
 from astra_core.config import Section
 from astra_core.errors import DataError, RolloutError
 from astra_core.extensions.calls import plugin_call, refuse
+from astra_core.extensions.plugin_class import Plugin, default_options
 from astra_core.reward import Reward, require_graphs
 from astra_core.rollout import Graph, Prompt, prompts_of, runs_of
 from astra_core.seeding import derive_key, generator
 from astra_core.system import System
 
 
-class Sampler(ABC):
+class Sampler(Plugin):
     """Grows one graph per prompt, breadth first, all prompts of a level in one batched call."""
 
     gives: ClassVar[frozenset[Literal["siblings", "reference", "roles"]]] = frozenset(
@@ -34,7 +35,7 @@ class Sampler(ABC):
 
     def __init__(
         self,
-        options: Section,
+        options: Section | None = None,
         *,
         system: System,
         prompts: Sequence[Prompt | str],
@@ -42,7 +43,7 @@ class Sampler(ABC):
         seed: int,
         max_failed_fraction: float = 0.05,
     ) -> None:
-        self.options = options
+        self.options = default_options(type(self)) if options is None else options
         self.system = system
         self.prompts = prompts_of(prompts)
         self.reward = reward
@@ -86,7 +87,7 @@ class Sampler(ABC):
         """What ``remember`` has built, for a checkpoint, such as a curriculum's weights."""
         return {}
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # none by default
+    def load_state(self, state: Mapping[str, Tensor]) -> None:  # none by default
         """Restores what ``state`` returned."""
 
     def refuse_many_failures(self, graphs: Sequence[Graph]) -> None:

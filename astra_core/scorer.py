@@ -1,12 +1,13 @@
 """A scorer rates text: 0 is harmless, 1 is what the safety team looks for."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
 from astra_core.config import Section
 from astra_core.errors import PluginError, ScorerError
 from astra_core.extensions.calls import is_number, path_of, plugin_call, spelled
+from astra_core.extensions.plugin_class import Plugin, default_options
 
 
 class Versioned(Protocol):
@@ -17,7 +18,7 @@ class Versioned(Protocol):
         """Names it and its weights."""
 
 
-class Scorer(ABC):
+class Scorer(Plugin):
     """Scores texts. Scores are in [0, 1]; higher means worse behaviour."""
 
     works_on: Literal["cpu", "gpu", "elsewhere"] = "cpu"
@@ -30,8 +31,8 @@ class Scorer(ABC):
     class Options(Section):
         """A scorer without options."""
 
-    def __init__(self, options: Section) -> None:
-        self.options = options
+    def __init__(self, options: Section | None = None) -> None:
+        self.options = default_options(type(self)) if options is None else options
 
     @property
     @abstractmethod

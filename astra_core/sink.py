@@ -2,7 +2,7 @@
 
 import json
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from astra_core.config import Section
 from astra_core.extensions.calls import is_number
+from astra_core.extensions.plugin_class import Plugin, default_options
 
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 """How a run ended."""
@@ -33,7 +34,7 @@ class SinkRun:
     params: Mapping[str, Any]
 
 
-class Sink(ABC):
+class Sink(Plugin):
     """Records figures named ``area/name`` by optimiser step.
 
     Its failure never ends a run. It is given each figure of each step once, in a resumed run too:
@@ -43,8 +44,8 @@ class Sink(ABC):
     class Options(Section):
         """A sink without options."""
 
-    def __init__(self, options: Section, *, run: SinkRun) -> None:
-        self.options = options
+    def __init__(self, options: Section | None = None, *, run: SinkRun) -> None:
+        self.options = default_options(type(self)) if options is None else options
         self.run = run
 
     @classmethod
@@ -68,7 +69,7 @@ class Sink(ABC):
         """
         return None
 
-    def finish(self, status: Status) -> None:  # noqa: B027 - most sinks have nothing to close
+    def finish(self, status: Status) -> None:
         """Ends the record; the run may still be tried again."""
 
 

@@ -5,7 +5,7 @@ where a local model sampled them, so that one that reads the same ids need not e
 ``astra_core.testing.check_target`` checks all that is promised here.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from astra_core.config import GenerationConfiguration, Section, SystemConfiguration
 from astra_core.conversation import Conversation, Message
+from astra_core.extensions.plugin_class import Plugin, default_options
 from astra_core.rollout import Failure
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Surroundings:
     language_model: "LanguageModel | None" = None
 
 
-class Target(ABC):
+class Target(Plugin):
     """The system under attack, as sampler, reward and evaluation use it."""
 
     works_on: Literal["cpu", "gpu", "elsewhere"] = "elsewhere"
@@ -150,8 +151,8 @@ class Target(ABC):
     class Options(Section):
         """A target without options."""
 
-    def __init__(self, options: Section, *, surroundings: Surroundings) -> None:
-        self.options = options
+    def __init__(self, options: Section | None = None, *, surroundings: Surroundings) -> None:
+        self.options = default_options(type(self)) if options is None else options
         self.surroundings = surroundings
 
     @abstractmethod
@@ -182,7 +183,7 @@ class Target(ABC):
             TargetError: No call can be made at all; then all of these turns have failed.
         """
 
-    def read(  # noqa: B027  # most have no use for it
+    def read(  # most have no use for it
         self,
         conversations: Sequence[Conversation],
         generation: GenerationConfiguration,

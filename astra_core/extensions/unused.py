@@ -15,6 +15,8 @@ from functools import cached_property
 from types import CodeType, FunctionType, MappingProxyType
 from typing import Any
 
+from astra_core.extensions.plugin_class import Plugin
+
 # What the framework calls by itself, of each kind of plug-in.
 _CALLED: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -122,7 +124,8 @@ class _View:
         self._plugin = plugin
         own = [cls for cls in plugin.__mro__ if not cls.__module__.startswith((_OURS, "builtins"))]
         self._own = [cls for cls in own if cls.__module__ not in {"abc", "typing"}]
-        self._base = [cls for cls in plugin.__mro__ if cls.__module__.startswith(_OURS)]
+        base = [cls for cls in plugin.__mro__ if cls.__module__.startswith(_OURS)]
+        self._base = [cls for cls in base if cls is not Plugin]
 
     @cached_property
     def given(self) -> set[str]:

@@ -1,6 +1,6 @@
 """A term of the reward ``terms``: one quantity of a turn, which the reward weights and adds up."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
@@ -8,6 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from astra_core.config import Section
+from astra_core.extensions.plugin_class import Plugin, default_options
 from astra_core.reward import Signal
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.system import System
@@ -33,7 +34,7 @@ class Turn:
         return self.node.probe_text
 
 
-class Term(ABC):
+class Term(Plugin):
     """One quantity of a turn; may have a memory.
 
     A class of your own is named as ``name`` of a term by import path or file;
@@ -52,8 +53,8 @@ class Term(ABC):
     class Options(Section):
         """A term without options."""
 
-    def __init__(self, options: Section) -> None:
-        self.options = options
+    def __init__(self, options: Section | None = None) -> None:
+        self.options = default_options(type(self)) if options is None else options
 
     @classmethod
     def needs_with(cls, options: Section) -> frozenset[Signal]:
@@ -61,7 +62,7 @@ class Term(ABC):
         del options
         return cls.needs
 
-    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:  # noqa: B027  # optional
+    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:  # optional
         """Learns before the first rollout who talks and what the prompts are; see ``Reward``."""
 
     @abstractmethod
@@ -72,14 +73,14 @@ class Term(ABC):
             turns: Those of one experience or evaluation that were judged.
         """
 
-    def remember(self, turns: Sequence[Turn]) -> None:  # noqa: B027  # most have no memory
+    def remember(self, turns: Sequence[Turn]) -> None:  # most have no memory
         """Updates the memory with an experience that was rewarded."""
 
     def state(self) -> Mapping[str, Tensor]:
         """What ``remember`` has built, for a checkpoint."""
         return {}
 
-    def load_state(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027  # none by default
+    def load_state(self, state: Mapping[str, Tensor]) -> None:  # none by default
         """Restores what ``state`` returned."""
 
 

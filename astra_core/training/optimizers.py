@@ -3,7 +3,7 @@
 Which weights decay, and at which rate each part learns, is ``astra_core.training.parts``' business.
 """
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Self, cast
 
@@ -13,9 +13,10 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from astra_core.config import NonNegative, Positive, Probability, Section
 from astra_core.errors import ConfigurationError
+from astra_core.extensions.plugin_class import Plugin, default_options
 
 
-class OptimizerPlugin(ABC):
+class OptimizerPlugin(Plugin):
     """Builds an optimiser over the given groups."""
 
     class Options(Section):
@@ -23,8 +24,8 @@ class OptimizerPlugin(ABC):
 
         weight_decay: NonNegative = 0.0
 
-    def __init__(self, options: Section) -> None:
-        self.options = options
+    def __init__(self, options: Section | None = None) -> None:
+        self.options = default_options(type(self)) if options is None else options
 
     @abstractmethod
     def optimizer(self, groups: Sequence[dict[str, Any]], lr: float) -> torch.optim.Optimizer:
@@ -122,14 +123,14 @@ class Adagrad(OptimizerPlugin):
         return torch.optim.Adagrad(groups, lr=lr, **options)
 
 
-class SchedulePlugin(ABC):
+class SchedulePlugin(Plugin):
     """Builds a learning-rate schedule over training steps, or over evaluations."""
 
     class Options(Section):
         """A schedule without options."""
 
-    def __init__(self, options: Section) -> None:
-        self.options = options
+    def __init__(self, options: Section | None = None) -> None:
+        self.options = default_options(type(self)) if options is None else options
 
     @abstractmethod
     def schedule(

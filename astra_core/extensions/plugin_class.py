@@ -1,0 +1,57 @@
+"""What every plug-in's class has in common: options that need not be named where there are none.
+
+A class is called as ``Class(options, **parts)``, by the pipeline and in a script. Without options
+it has those of its ``Options`` section; a class whose constructor takes none is built without.
+"""
+
+from abc import ABC, ABCMeta
+from inspect import Parameter, signature
+from typing import Any
+
+from astra_core.settings.sections import Section
+
+_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class _PluginType(ABCMeta):
+    """Fills in options that were left out, and leaves out those that a class does not take."""
+
+    def __call__(cls, *arguments: Any, **parts: Any) -> Any:
+        if not _takes_options(cls, parts):
+            are_left = len(arguments) == 1 and _are_defaults(arguments[0])
+            return super().__call__(*(() if are_left else arguments), **parts)
+        if not arguments and "options" not in parts:
+            arguments = (default_options(cls),)
+        return super().__call__(*arguments, **parts)
+
+
+class Plugin(ABC, metaclass=_PluginType):
+    """The base of each kind of plug-in that has options of its own."""
+
+
+def default_options(plugin: type[Any]) -> Section:
+    """A plug-in's options where none are named.
+
+    Raises:
+        ConfigurationError: One of them has no default.
+    """
+    options: type[Section] = plugin.Options
+    return options.read({}, where=f"{plugin.__name__}.Options")
+
+
+def _takes_options(plugin: type[Any], parts: dict[str, Any]) -> bool:
+    """Whether the first place of a class's constructor, after ``self``, is for its options."""
+    _, *taken = signature(plugin.__init__).parameters.values()
+    first = taken[0] if taken else None
+    if first is None or first.kind is Parameter.VAR_POSITIONAL or first.name == "options":
+        return first is not None
+    return first.kind in _BY_PLACE and first.name not in parts
+
+
+def _are_defaults(options: Any) -> bool:
+    """Whether these are options, none of which was changed."""
+    fields = type(options).model_fields if isinstance(options, Section) else None
+    return fields is not None and all(
+        getattr(options, name) == field.get_default(call_default_factory=True)
+        for name, field in fields.items()
+    )

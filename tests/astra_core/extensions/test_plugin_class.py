@@ -1,0 +1,84 @@
+"""Options need not be named where there are none: by name, by file and in Python."""
+
+import pytest
+
+from astra_core.config import Choice, NonNegative, Section
+from astra_core.errors import ConfigurationError, PluginError
+from astra_core.extensions.plugin_class import default_options
+from astra_core.registry import BASES, bases_of, build
+from astra_core.reward import Reward
+from astra_core.rewards.adversarial import AdversarialReward
+from astra_core.scorers.phrases import PhraseScorer
+
+SOURCE = """
+from astra_core.reward import Reward
+
+class Plain(Reward):
+    def __init__(self):
+        super().__init__()
+        self.memory = []
+    def assign(self, graphs):
+        return graphs
+"""
+
+
+class Plain(Reward):
+    def __init__(self):
+        super().__init__()
+        self.memory = []
+
+    def assign(self, graphs):
+        return graphs
+
+
+class Weighed(Reward):
+    class Options(Section):
+        weight: NonNegative = 0.5
+
+    def __init__(self):
+        super().__init__()
+
+    def assign(self, graphs):
+        return graphs
+
+
+def test_a_class_has_its_default_options_where_none_are_given():
+    assert AdversarialReward.Options() == AdversarialReward().options
+
+
+def test_given_options_are_those_of_the_plugin():
+    options = AdversarialReward.Options(novelty_weight=0.75)
+
+    assert options is AdversarialReward(options).options
+    assert options is AdversarialReward(options=options).options
+
+
+def test_options_without_a_default_are_asked_for():
+    with pytest.raises(ConfigurationError, match=r"PhraseScorer\.Options\.phrases must be given"):
+        PhraseScorer()
+
+
+def test_a_constructor_need_not_take_options(tmp_path, monkeypatch):
+    (tmp_path / "plain.py").write_text(SOURCE, "utf-8")
+    monkeypatch.chdir(tmp_path)
+
+    for built in (
+        Plain(),
+        build("reward", Choice(name=f"{__name__}:Plain")),
+        build("reward", Choice(name="plain.py:Plain")),
+    ):
+        assert ([], Reward.Options()) == (built.memory, built.options)
+
+
+def test_options_that_a_constructor_would_drop_are_refused():
+    name = f"{__name__}:Weighed"
+
+    assert 0.5 == build("reward", Choice(name=name)).options.weight
+    with pytest.raises(PluginError, match="takes 1 positional argument"):
+        build("reward", Choice(name=name, options={"weight": 0.25}))
+
+
+@pytest.mark.parametrize("kind", sorted(set(BASES) - {"trainer"}))
+def test_every_kind_has_options_by_default(kind):
+    for base in bases_of(kind):
+        assert base.Options() == default_options(base)
