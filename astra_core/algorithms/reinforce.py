@@ -101,11 +101,15 @@ class REINFORCE(Algorithm):
         return policy_steps(turns, values - (self._mean if baseline == "running" else 0.0))
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
-        """Updates the running mean and the KL coefficient."""
+        """Updates the running mean and the KL coefficient; counts siblings if they are compared."""
         turns = self._turns(graphs)
         values, _ = values_and_groups(turns)
         self._mean, self._num_seen = running_mean(values, mean=self._mean, num_seen=self._num_seen)
-        figures = self._policy.remember(graphs, turns)
+        # The other baselines compare no siblings: a group of one has its gradient there.
+        if self.options.baseline == "leave_one_out":
+            figures = self._policy.remember(graphs, turns)
+        else:
+            figures = self._policy.penalty.remember(graphs)
         return {**figures, "running_mean": self._mean}
 
     def collate(self, steps: Sequence[PolicyStep]) -> PolicyBatch:

@@ -188,9 +188,19 @@ def test_every_node_is_a_step_also_an_only_child(name, make_algorithm, vector_ca
 
 @pytest.mark.parametrize("name", ["reinforce", "rloo", "grpo", "dpo", "ipo", "sft"])
 def test_flat_groups_are_counted(name, experience, make_algorithm):
-    figures = make_algorithm(name).remember([experience[2]])
+    options = {"baseline": "leave_one_out"} if name == "reinforce" else {}
+    figures = make_algorithm(name, **options).remember([experience[2]])
 
     assert (1.0, 1.0) == (figures["groups"], figures["flat_groups"])
+
+
+@pytest.mark.parametrize("baseline", ["none", "mean", "running"])
+def test_a_baseline_that_compares_no_siblings_calls_no_group_flat(
+    baseline, experience, make_algorithm
+):
+    figures = make_algorithm("reinforce", baseline=baseline).remember(experience)
+
+    assert not {"groups", "flat_groups"} & set(figures)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

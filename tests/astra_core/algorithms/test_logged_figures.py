@@ -126,7 +126,8 @@ FREE = {"kl": "none"}
         ("rloo", FREE, GROUPS),
         ("rloo", {"kl": "loss", "kl_coefficient": 0.25}, {**GROUPS, "kl_coefficient": 0.25}),
         # With what follows at 0.9: 0.9 + 0.45, 0.1 + 0.27, 0.4, 0.5, 0.5 and 0.3 over six turns.
-        ("reinforce", {}, {**GROUPS, "running_mean": 3.42 / 6}),
+        ("reinforce", {}, {"running_mean": 3.42 / 6}),
+        ("reinforce", {"baseline": "leave_one_out"}, {**GROUPS, "running_mean": 3.42 / 6}),
         ("ppo", FREE, {}),
         ("distillation", {}, {}),
         # Rollouts of 1.4, 1.4, 0.4 and 0.4.
