@@ -7,7 +7,6 @@ environment or a file and is in no digest, log or error.
 import json
 import logging
 import os
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -23,6 +22,7 @@ from astra_core.target import Outcome, Surroundings
 from astra_core.targets import wire
 from astra_core.targets.authorization import Authorization, check_address
 from astra_core.targets.calls import CallOptions, Calls, Question, about_tokens, call_error
+from astra_core.targets.deadlines import Deadlines
 from astra_core.targets.kept import Kept
 from astra_core.targets.outcomes import CalledTarget, asked_for_each
 
@@ -110,6 +110,7 @@ class Endpoint(CalledTarget):
         self._is_here = check_address(options.base_url, options.authorization)
         self._key = key_of(options)
         self._client: httpx.Client | None = None
+        self._deadlines = Deadlines()
         asked = options.model_dump(mode="json", include={*_ASKED})
         asked["base_url"] = options.name or asked["base_url"].rstrip("/")
         self._digest = record_digest(["endpoint", asked])
@@ -205,20 +206,19 @@ class Endpoint(CalledTarget):
         """Status, headers and body of the answer, within the limits of time and size."""
         options = self.options
         path = "chat/completions" if options.api == "chat" else "completions"
-        end = time.monotonic() + options.timeout_s
         content = bytearray()
         body = json.dumps(question.body, ensure_ascii=False).encode("utf-8", "replace")
         headers = {"Idempotency-Key": question.key}
         url = f"{options.base_url.rstrip('/')}/{path}"
-        with self._connected().stream("POST", url, content=body, headers=headers) as response:
+        with (
+            self._deadlines.within(options.timeout_s),
+            self._connected().stream("POST", url, content=body, headers=headers) as response,
+        ):
             for part in response.iter_raw():
                 content += part
                 if len(content) > options.max_reply_bytes:
                     words = f"the answer is longer than {options.max_reply_bytes} bytes"
                     raise call_error(kind="too_large", words=words, is_final=True)
-                if time.monotonic() > end:
-                    msg = "the answer takes too long"
-                    raise httpx.ReadTimeout(msg)
             encoding = response.headers.get("content-encoding", "")
             whole = wire.unpacked(bytes(content), encoding, most=options.max_reply_bytes)
             return response.status_code, response.headers, whole
@@ -239,6 +239,7 @@ class Endpoint(CalledTarget):
                 # A proxy of the environment would see what is meant for this machine alone.
                 trust_env=not self._is_here,
             )
+            self._deadlines.hold_for(self._client)
         return self._client
 
     def _check_model(self, model: str) -> None:

@@ -112,6 +112,34 @@ def slow(handler: Handler, body: dict[str, Any], number: int) -> None:
         time.sleep(0.05)
 
 
+def headers_without_end(handler: Handler, body: dict[str, Any], number: int) -> None:
+    """A status, and then a byte of a header a while."""
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    for _ in range(100):
+        handler.wfile.write(b"a")
+        handler.wfile.flush()
+        time.sleep(0.05)
+
+
+def plainly(before: bytes, *, of: int = 0) -> Behaviour:
+    """A right answer behind these bytes, in which %d is its length and ``of`` more."""
+
+    def behave(handler: Handler, body: dict[str, Any], number: int) -> None:
+        content = json.dumps(answer(text_for(body))).encode()
+        head = before % (len(content) + of) if b"%d" in before else before
+        handler.wfile.write(head + content)
+        handler.wfile.flush()
+        handler.close_connection = True
+
+    return behave
+
+
+def hangs_up(handler: Handler, body: dict[str, Any], number: int) -> None:
+    """A right answer that promises to keep the connection, which then ends."""
+    well(handler, body, number)
+    handler.close_connection = True
+
+
 def cut(handler: Handler, body: dict[str, Any], number: int) -> None:
     """Half of an answer."""
     content = json.dumps(answer(text_for(body))).encode()

@@ -6,7 +6,19 @@ import time
 
 import pytest
 from asking import PROBES, SHORT, ask, conversation, endpoint, texts
-from hostile_server import answer, cut, hostile_server, huge, slow, text_for, well
+from hostile_server import (
+    answer,
+    cut,
+    hangs_up,
+    headers_without_end,
+    hostile_server,
+    huge,
+    plainly,
+    slow,
+    text_for,
+    well,
+)
+from outside_calls import outside_calls
 
 from astra_core.config import GenerationConfiguration
 from astra_core.errors import (
@@ -111,8 +123,40 @@ def _reset(handler, body, number):
     handler.close_connection = True
 
 
+OK, CHUNKS = b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+ELSEWHERE = {"Location": "http://models.example.org/v1/chat/completions"}
+SLOW = {"slow", "headers never end"}
 HOSTILE = {
-    "slow": (slow, "timeout", "no answer within 2 s"),
+    "slow": (slow, "timeout", "no answer within 1 s"),
+    "headers never end": (headers_without_end, "timeout", "no answer within 1 s"),
+    "too many headers": (plainly(OK + b"X: a\r\n" * 50_000), "down", "RemoteProtocolError"),
+    "longer than said": (
+        plainly(OK + b"Content-Length: %d\r\n\r\n", of=-9),
+        "malformed",
+        "no JSON",
+    ),
+    "shorter than said": (
+        plainly(OK + b"Content-Length: %d\r\n\r\n", of=9),
+        "down",
+        "RemoteProtocolError",
+    ),
+    "less than no length": (plainly(OK + b"Content-Length: -1\r\n\r\n"), "down", "broke off"),
+    "two lengths": (
+        plainly(OK + b"Content-Length: 3\r\nContent-Length: %d\r\n\r\n"),
+        "down",
+        "RemoteProtocolError",
+    ),
+    "junk for chunks": (plainly(CHUNKS + b"zz\r\n"), "down", "RemoteProtocolError"),
+    "an endless chunk": (plainly(CHUNKS + b"FFFFFFFFFFFFFFFF\r\n"), "down", "broke off"),
+    "another protocol": (plainly(b"SSH-2.0-x\r\n"), "down", "RemoteProtocolError"),
+    "packed twice": (
+        lambda handler, *_: handler.give(
+            gzip.compress(gzip.compress(b"{}")), Content_Encoding="gzip, gzip"
+        ),
+        "malformed",
+        "no JSON",
+    ),
+    "moved elsewhere": (_status(302, {}, **ELSEWHERE), "refused", "not followed"),
     "429": (_status(429, {"error": "much"}, Retry_After="0"), "rate_limited", "answers 429"),
     "500": (_status(500, {"error": {"message": "boo", "type": "E5"}}), "server", "500 (E5, b··)"),
     "wrong JSON": (_content(b"<html>no</html>"), "malformed", "no JSON"),
@@ -144,8 +188,8 @@ def test_a_server_that_misbehaves_once_fails_one_node_and_nothing_is_lost(folder
         is_bad = "probe 3" in json.dumps(body)
         (behave if is_bad else well)(handler, body, number)
 
-    with hostile_server(once) as server:
-        target = endpoint(server.url, folder, timeout_s=2.0 if name == "slow" else 20.0, retries=1)
+    with hostile_server(once) as server, outside_calls() as elsewhere:
+        target = endpoint(server.url, folder, timeout_s=1.0 if name in SLOW else 20.0, retries=1)
         outcomes = ask(target)
 
         assert [3] == [n for n, each in enumerate(outcomes) if isinstance(each, Failure)]
@@ -159,6 +203,17 @@ def test_a_server_that_misbehaves_once_fails_one_node_and_nothing_is_lost(folder
         told = texts(ask(endpoint(server.url, folder)))
         assert len(PROBES) - 1 == sum(a == b for a, b in zip(told, texts(outcomes), strict=True))
         assert {2 if is_final else 3, 1} == set(server.keys.values())
+        assert [] == elsewhere
+
+
+@pytest.mark.parametrize(
+    "behave", [hangs_up, plainly(b"HTTP/1.0 200 OK\r\n\r\n")], ids=["hangs up", "HTTP/1.0"]
+)
+def test_a_server_that_keeps_no_connection_loses_nothing(folder, behave):
+    with hostile_server(behave) as server:
+        outcomes = ask(endpoint(server.url, folder, concurrency=2, retries=1))
+
+        assert not any(isinstance(each, Failure) for each in outcomes)
 
 
 def test_a_server_that_recovers_loses_nothing(folder):
