@@ -7,6 +7,7 @@ replaces all of the old one.
 """
 
 import io
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,8 @@ from tasks.params.yaml_files import check_yaml, load_yaml, read_yaml_text
 
 PRESETS = "params"
 """The folder of presets, beside params.yaml."""
+# More than one word before the colon: the keys of params.yaml are single words.
+_SENTENCE = re.compile(r"\w[^\n:]* [^\n:]*: [^\x00-\x1f]*")
 
 
 def change_params(
@@ -212,10 +215,21 @@ def _value(key: str, written: str, yaml: YAML) -> Any:
         check_yaml(written, subject=key, way_out="")
         load_yaml(written, subject=key, way_out="")
     except ConfigurationError:
+        if _is_sentence(written):
+            return written.strip()
         shown = excerpt(written)
         msg = f"value of {key} must be plain YAML, got {shown}; put quotes around a text"
         raise ConfigurationError(msg) from None
-    return yaml.load(written)
+    found = yaml.load(written)
+    # YAML makes a mapping of a colon in a sentence, and drops what follows a number sign.
+    is_split = isinstance(found, Mapping) and _is_sentence(written)
+    is_cut = isinstance(found, str) and " #" in written and written.strip()[0].isalnum()
+    return written.strip() if is_split or is_cut else found
+
+
+def _is_sentence(written: str) -> bool:
+    """True for words with a colon in one line, such as ``Say this: {prompt}``."""
+    return _SENTENCE.fullmatch(written.strip()) is not None
 
 
 def _round_trip_yaml() -> YAML:

@@ -49,6 +49,32 @@ def test_null_is_written_as_null(params):
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Say this: {prompt}",
+        "The goal: {goal}. The user: {prompt}",
+        "Ask #1: say it",
+        "Say what #1 says",
+        "Begin with it: [now",
+    ],
+)
+def test_a_sentence_is_read_as_text_and_quoted_where_yaml_needs_it(params, text):
+    system = "system.target.options.system_prompt"
+    assignments = ["system.target.options.format=auto", f"{system}={text}"]
+    lines = change_params(assignments, params)
+
+    assert text == read_params(params).system.target.options["system_prompt"]
+    assert text in lines[1]
+    assert [] == change_params(assignments, params)
+
+
+def test_one_word_before_a_colon_and_braces_stay_a_mapping(params):
+    for text in ("name: grpo", "{name: grpo}"):
+        change_params(["training.algorithm=" + text], params)
+        assert "grpo" == read_params(params).training.algorithm.name
+
+
+@pytest.mark.parametrize(
     ("assignment", "message"),
     [
         ("training.lrr=1", "training.lrr is not a known key; Did you mean 'lr'?"),
