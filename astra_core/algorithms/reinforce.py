@@ -107,7 +107,7 @@ class REINFORCE(Algorithm):
         self._mean, self._num_seen = running_mean(values, mean=self._mean, num_seen=self._num_seen)
         # The other baselines compare no siblings: a group of one has its gradient there.
         if self.options.baseline == "leave_one_out":
-            figures = self._policy.remember(graphs, turns)
+            figures: Mapping[str, float] = self._policy.remember(graphs, turns)
         else:
             figures = self._policy.penalty.remember(graphs)
         return {**figures, "running_mean": self._mean}

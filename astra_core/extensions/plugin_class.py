@@ -19,7 +19,10 @@ class _PluginType(ABCMeta):
     def __call__(cls, *arguments: Any, **parts: Any) -> Any:
         if not _takes_options(cls, parts):
             are_left = len(arguments) == 1 and _are_defaults(arguments[0])
-            return super().__call__(*(() if are_left else arguments), **parts)
+            built = super().__call__(*(() if are_left else arguments), **parts)
+            if not hasattr(built, "options"):
+                built.options = default_options(cls)
+            return built
         if not arguments and "options" not in parts:
             arguments = (default_options(cls),)
         return super().__call__(*arguments, **parts)

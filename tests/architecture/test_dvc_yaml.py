@@ -21,6 +21,7 @@ PLUMBING = {
     "astra_core.errors.exception_text",
     "astra_core.errors.packages",
     "astra_core.extensions.calls",
+    "astra_core.extensions.plugin_class",
     "astra_core.files",
     "astra_core.redaction",
     "astra_core.registry",

@@ -142,8 +142,8 @@ class LeavesAtOnce(Plain):
 
 
 class Unbuilt(Plain):
-    def __init__(self):
-        """Takes no options."""
+    def __init__(self, options, phrases):
+        """Asks for what nobody gives."""
 
 
 class NamelessScorer(Plain):

@@ -31,6 +31,11 @@ class Plain(Reward):
         return graphs
 
 
+class Bare(Plain):
+    def __init__(self):
+        self.memory = []
+
+
 class Weighed(Reward):
     class Options(Section):
         weight: NonNegative = 0.5
@@ -64,6 +69,7 @@ def test_a_constructor_need_not_take_options(tmp_path, monkeypatch):
 
     for built in (
         Plain(),
+        Bare(),
         build("reward", Choice(name=f"{__name__}:Plain")),
         build("reward", Choice(name="plain.py:Plain")),
     ):

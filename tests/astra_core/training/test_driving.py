@@ -198,10 +198,11 @@ class Twice(Trainer):
 
 class Elsewhere(Trainer):
     def train(self):
-        optimizer = torch.optim.SGD(self.sampler.system.attacker.model.parameters(), 0.1)
         for batch in self.harness.experience():
             self.harness.step(batch)[0].backward()
-            optimizer.step()
+            with torch.no_grad():
+                for weight in self.sampler.system.attacker.model.parameters():
+                    weight.sub_(0.1 * weight.grad)
 
 
 class Idle(Trainer):
