@@ -1,9 +1,16 @@
 """``astra gc``: what can be removed, and its removal."""
 
 import json
-from typing import Annotated
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from flows.orchestration.old_runs import OldRuns
+    from tasks.pipeline.cache_leftovers import CacheLeftovers
+    from tasks.tracking.deleted_runs import DeletedRuns
+    from tasks.tracking.leftovers import Leftover
 
 
 def register(app: typer.Typer) -> None:
@@ -11,31 +18,98 @@ def register(app: typer.Typer) -> None:
     app.command()(gc)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What can go, by where it is kept."""
+
+    folders: "list[Leftover]"
+    cache: "CacheLeftovers"
+    mlflow: "DeletedRuns"
+    prefect: "OldRuns"
+    days: float
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all but Prefect's, which are not known before."""
+        folders = sum(each.num_bytes for each in self.folders)
+        return folders + self.cache.num_bytes + self.mlflow.num_bytes
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether there is nothing to remove."""
+        deleted = self.mlflow.runs or self.mlflow.models
+        return not (self.folders or self.cache.objects or deleted or self.prefect.num_runs)
+
+    def lines(self) -> list[str]:
+        """For a person."""
+        others = (self.cache, self.mlflow, self.prefect)
+        return [*(each.line() for each in self.folders), *(each.line() for each in others)]
+
+    def record(self) -> dict[str, Any]:
+        """As JSON."""
+        return {
+            "num_bytes": self.num_bytes,
+            "folders": [each.record() for each in self.folders],
+            "cache": self.cache.record(),
+            "mlflow": self.mlflow.record(),
+            "prefect": self.prefect.record(),
+        }
+
+    def remove(self) -> int:
+        """Removes it; how many bytes there are more on the disk."""
+        from flows.orchestration.old_runs import remove_old_runs
+        from tasks.tracking.leftovers import remove
+
+        remove(self.folders)
+        self.cache.remove()
+        self.mlflow.remove()
+        return self.num_bytes + remove_old_runs(self.prefect, min_days=self.days)
+
+
+def _find(days: float) -> _Found:
+    from flows.orchestration.old_runs import old_runs
+    from tasks.params.schema import read_params
+    from tasks.pipeline.cache_leftovers import cache_leftovers
+    from tasks.tracking.deleted_runs import deleted_runs, digests_of_versions
+    from tasks.tracking.leftovers import leftovers
+
+    return _Found(
+        leftovers(read_params().registration.model_name, min_days=days),
+        cache_leftovers(digests_of_versions(), min_days=days),
+        deleted_runs(min_days=days),
+        old_runs(min_days=days),
+        days,
+    )
+
+
 def gc(
-    yes: Annotated[bool, typer.Option("--yes", help="Remove them.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove it.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only list, as without --yes.")
+    ] = False,
     days: Annotated[
-        float, typer.Option(min=0.0, help="Keep what was written in the last days.")
+        float, typer.Option(min=0.0, help="Keep what was written, deleted or ended since.")
     ] = 14.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """List checkpoints in runs/ that no champion, previous or candidate needs; --yes removes."""
+    """List checkpoints, cached results, deleted and old runs that nothing needs; --yes removes."""
+    from astra_core.errors import ConfigurationError
     from tasks.machine.console import quiet_libraries, say
-    from tasks.params.schema import read_params
-    from tasks.tracking.leftovers import leftovers, remove
 
+    if yes and dry_run:
+        msg = "astra gc must either list or remove, got both --dry-run and --yes; leave one out"
+        raise ConfigurationError(msg)
     quiet_libraries()
-    found = leftovers(read_params().registration.model_name, min_days=days)
+    found = _find(days)
     if as_json:
-        if yes:
-            remove(found)
-        folders = [each.record() for each in found]
-        say(json.dumps({"removed": yes, "folders": folders}, indent=2))
+        freed = found.remove() if yes else 0
+        say(json.dumps({"removed": yes, "freed": freed, **found.record()}, indent=2))
         return
-    for each in found:
-        say(each.line())
-    size = f"{len(found)} folders, {sum(each.num_bytes for each in found) / 2**20:.1f} MiB"
-    if yes:
-        remove(found)
-        say(f"removed {size}")
-        return
-    say(f"would remove {size}; --yes does" if found else "nothing to remove")
+    for line in found.lines():
+        say(line)
+    if found.is_nothing:
+        say("nothing to remove")
+    elif yes:
+        say(f"removed {found.remove() / 2**20:.1f} MiB")
+    else:
+        say(f"would remove {found.num_bytes / 2**20:.1f} MiB; --yes does")

@@ -1,8 +1,8 @@
 """Folders of ``runs/`` that nobody needs any more: ``astra gc``.
 
 A folder holds the checkpoints of one training. It is kept while a version with an alias, that is
-champion, previous or candidate, came from it, and for some days after it was written last: a run
-that was stopped goes on from it.
+champion, previous or candidate, or the training in ``reports/`` came from it, and for some days
+after it was written last: a run that was stopped goes on from it.
 """
 
 import shutil
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from astra_core.files import read_json
 from tasks.tracking.registered import aliases_in
 from tasks.tracking.runs import RUN_KEY_TAG
 from tasks.tracking.store import connect, store_errors
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
 
 RUNS = Path("runs")
+TRAINING = Path("reports/training.json")
 _DAY_S = 86_400.0
 
 
@@ -59,7 +61,7 @@ def leftovers(model_name: str, *, min_days: float, runs: Path = RUNS) -> list[Le
     Raises:
         TrackingError: The registry cannot be read, so what it needs is unknown.
     """
-    needed = needed_keys(model_name)
+    needed = needed_keys(model_name) | _key_here(runs)
     found = [_measured(path) for path in sorted(runs.glob("*")) if path.is_dir()]
     free = [
         each
@@ -89,6 +91,14 @@ def needed_keys(model_name: str) -> frozenset[str]:
         versions = set(aliases_in(client, model_name).values())
         keys = [_run_key(client, client.get_model_version(model_name, one)) for one in versions]
     return frozenset(key for key in keys if key is not None)
+
+
+def _key_here(runs: Path) -> frozenset[str]:
+    """The run key of the training whose report lies beside ``runs``."""
+    try:
+        return frozenset({str(read_json(runs.parent / TRAINING)["run_key"])})
+    except (OSError, ValueError, LookupError, TypeError):
+        return frozenset()
 
 
 def _run_key(client: "MlflowClient", version: "ModelVersion") -> str | None:

@@ -73,8 +73,6 @@ PARSED_ONLY = (
     "dvc params",
     "dvc metrics",
     "dvc plots",
-    "dvc gc",
-    "mlflow gc",
     "prefect deployment",
 )
 

@@ -16,10 +16,18 @@ def test_nothing_is_removed_without_yes(restored, tmp_path, monkeypatch, capsys)
     os.utime(tmp_path / "runs" / "0123456789abcdef", (0, 0))
 
     assert 0 == run_command(["gc"])
-    assert "would remove 1 folders" in capsys.readouterr().out
-    assert 0 == run_command(["gc", "--json"])
-    (folder,) = json.loads(capsys.readouterr().out)["folders"]
-    assert "runs/0123456789abcdef" == folder["path"]
+    listed = capsys.readouterr().out
+    assert "runs/0123456789abcdef" in listed
+    assert "--yes does" in listed
+    assert 0 == run_command(["gc", "--dry-run", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    assert "runs/0123456789abcdef" == told["folders"][0]["path"]
+    assert (False, 0) == (told["removed"], told["freed"])
     assert 0 == run_command(["gc", "--yes"])
     assert [] == list(Path("runs").iterdir())
     assert not Path("mlflow.db").exists()
+
+
+def test_to_list_and_to_remove_is_a_mistake(restored, capsys):
+    assert 2 == run_command(["gc", "--yes", "--dry-run"])
+    assert "got both --dry-run and --yes" in capsys.readouterr().err

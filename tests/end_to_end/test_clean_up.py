@@ -1,0 +1,46 @@
+"""``astra gc`` in a finished project: what can go goes, and nothing that is needed."""
+
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+from project import run_in
+from shared import finished_project
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+ASTRA = ("-m", "flows.cli")
+
+
+def astra(folder, *arguments):
+    return run_in(folder, *ASTRA, *arguments).stdout
+
+
+def test_after_a_clean_up_all_that_is_needed_is_there(tmp_path_factory):
+    folder = finished_project(tmp_path_factory).copy_to(tmp_path_factory.mktemp("gc") / "a b")
+    run = ("run", "--engine", "local", "--to", "prompts")
+    astra(folder, *run, "--set", "data_seed=7")
+    astra(folder, *run)
+    with closing(sqlite3.connect(folder / ".prefect/prefect.db")) as prefect, prefect:
+        prefect.execute("UPDATE flow_run SET end_time = '2020-01-01 00:00:00.000000'")
+    listed = json.loads(astra(folder, "gc", "--days", "0", "--dry-run", "--json"))
+    removed = json.loads(astra(folder, "gc", "--days", "0", "--yes", "--json"))
+    again = json.loads(astra(folder, "gc", "--days", "0", "--json"))
+
+    assert listed["cache"]["num_results"] >= 4  # what another seed made of the prompts
+    assert 1 == listed["prefect"]["num_runs"]
+    assert (False, True) == (listed["removed"], removed["removed"])
+    assert removed["freed"] >= listed["num_bytes"] > 0
+    assert (0, 0, 0) == (
+        again["cache"]["num_results"],
+        again["prefect"]["num_runs"],
+        again["num_bytes"],
+    )
+    for name in ("data", "models"):
+        for path in sorted((folder / name).rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+    run_in(folder, "-m", "dvc", "checkout")
+    assert "up to date" in run_in(folder, "-m", "dvc", "status").stdout
+    assert 7 == astra(folder, "status").count("up to date")
+    assert {"candidate": "1"} == json.loads(astra(folder, "status", "--json"))["aliases"]
+    assert json.loads(astra(folder, "lineage", "1", "--json"))["checkpoint_digest"]
