@@ -11,6 +11,8 @@ from tasks.machine.console import say
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
 from tasks.tracking.pages import runs_page
+from tasks.tracking.relocation import follow_move
+from tasks.tracking.store import sqlite_file, store_errors, tracking_uri
 from tasks.tracking.store_check import check_store
 
 
@@ -27,6 +29,7 @@ def serve_pages(*, prefect_port: int, mlflow_port: int, worker: bool, detach: bo
         )
         raise ServiceError(msg)
     check_store()
+    _follow_move()
     started: list[Service] = []
     try:
         ports = {"prefect_port": prefect_port, "mlflow_port": mlflow_port}
@@ -42,6 +45,14 @@ def serve_pages(*, prefect_port: int, mlflow_port: int, worker: bool, detach: bo
         services.stop(started)
         if not isinstance(error, KeyboardInterrupt):
             raise
+
+
+def _follow_move() -> None:
+    """Tells MLflow's store where its artifacts are now; the server looks where the rows say."""
+    database = sqlite_file(tracking_uri())
+    if database is not None:
+        with store_errors():
+            follow_move(database)
 
 
 def _place(service: Service) -> str:

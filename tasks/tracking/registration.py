@@ -20,6 +20,7 @@ from tasks.tracking.lineage.logged import LINEAGE, PARENT_TAGS, log_inputs, log_
 from tasks.tracking.lineage.provenance import provenance
 from tasks.tracking.plots import draw_plots
 from tasks.tracking.runs import RUN_KEY_TAG, add_params, create_run, find_run, sync_steps
+from tasks.tracking.store import told_address
 from tasks.tracking.versions import (
     CANDIDATE,
     CHECKPOINT_DIGEST_TAG,
@@ -54,7 +55,7 @@ def record(
         version=version,
         run_id=run.info.run_id,
         experiment_id=run.info.experiment_id,
-        tracking_uri=client.tracking_uri,
+        tracking_uri=told_address(client.tracking_uri),
         checkpoint_digest=evidence.package.digest,
         evaluation_key=evidence.evaluation.evaluation_key,
     )

@@ -63,6 +63,19 @@ def tracking_uri(root: Path | None = None) -> str:
     return named or f"sqlite:///{project_root(root) / 'mlflow.db'}"
 
 
+def told_address(uri: str, root: Path | None = None) -> str:
+    """The store's address as a report may name it: no password, in the project no absolute path.
+
+    Args:
+        uri: An absolute address.
+        root: The project's folder; the working folder's project by default.
+    """
+    database, home = sqlite_file(uri), project_root(root)
+    if database is not None and database.is_relative_to(home):
+        return f"sqlite:///{database.relative_to(home).as_posix()}"
+    return _without_password(uri)
+
+
 def connect() -> "MlflowClient":
     """A client of the tracker and the registry, with a store that readers do not block.
 

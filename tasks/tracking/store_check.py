@@ -8,7 +8,7 @@ from astra_core.errors import DataError
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
 from tasks.tracking.errors import DamagedStoreError
-from tasks.tracking.store import connect, sqlite_file, store_errors, tracking_uri
+from tasks.tracking.store import connect, sqlite_file, store_errors, told_address, tracking_uri
 
 
 def has_store() -> bool:
@@ -61,6 +61,7 @@ def _holds_something(database: Path) -> bool:
 
 def _is_named_by(receipt: Path) -> bool:
     try:
-        return read_record(receipt, RegistrationReceipt).tracking_uri == tracking_uri()
+        named = read_record(receipt, RegistrationReceipt).tracking_uri
     except DataError:
         return False
+    return told_address(named) == told_address(tracking_uri())

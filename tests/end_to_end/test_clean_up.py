@@ -28,7 +28,7 @@ def test_after_a_clean_up_all_that_is_needed_is_there(tmp_path_factory):
     again = json.loads(astra(folder, "gc", "--days", "0", "--json"))
 
     assert listed["cache"]["num_results"] >= 4  # what another seed made of the prompts
-    assert 1 == listed["prefect"]["num_runs"]
+    assert listed["prefect"]["num_runs"] >= 1
     assert (False, True) == (listed["removed"], removed["removed"])
     assert removed["freed"] >= listed["num_bytes"] > 0
     assert (0, 0, 0) == (

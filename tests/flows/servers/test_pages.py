@@ -2,13 +2,15 @@ import socket
 from dataclasses import asdict
 
 import pytest
-from registry_project import receipt
+from registry_project import enter_project, receipt
 
 from flows.servers import services
 from flows.servers.pages import _place, serve_pages, stop_pages
 from flows.servers.services import ServiceError
 from tasks.records.receipt import RECEIPT
 from tasks.records.reports import write_record
+from tasks.tracking.relocation import moved_from
+from tasks.tracking.store import connect, experiment_id
 
 
 @pytest.fixture(autouse=True)
@@ -50,3 +52,20 @@ def test_when_one_port_is_taken_nothing_is_left_running():
             serve_pages(prefect_port=port, mlflow_port=port, worker=False, detach=True)
 
     assert [] == services.running()
+
+
+def test_the_pages_of_a_moved_project_look_where_it_is_now(tmp_path, monkeypatch):
+    (tmp_path / "old").mkdir()
+    old = enter_project(tmp_path / "old", monkeypatch)
+    client = connect()
+    run = client.create_run(experiment_id(client, "mine"))
+    client.log_text(run.info.run_id, "x", "notes.txt")
+    moved = old.rename(tmp_path / "new")
+    monkeypatch.chdir(moved)
+    assert moved_from(moved / "mlflow.db")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ServiceError):
+            serve_pages(prefect_port=port, mlflow_port=port, worker=False, detach=True)
+
+    assert () == moved_from(moved / "mlflow.db")

@@ -70,6 +70,7 @@ def test_register_attacker_leaves_a_receipt(project):
         "evaluation_key",
     }
     assert written["run_id"] == receipt.run_id
+    assert "sqlite:///mlflow.db" == written["tracking_uri"]
     assert receipt.summary().startswith("attacker version 1 is candidate (checkpoint 000000000000")
 
 

@@ -19,6 +19,7 @@ from tasks.tracking.store import (
     project_root,
     quiet_pyfunc,
     store_errors,
+    told_address,
     tracking_failures,
     tracking_uri,
 )
@@ -55,6 +56,22 @@ def test_project_root_and_address_follow_the_working_folder(tmp_path, monkeypatc
     assert tmp_path == project_root()
     assert f"sqlite:///{tmp_path}/mlflow.db" == tracking_uri()
     assert "sqlite:////srv/other/mlflow.db" == tracking_uri(Path("/srv/other"))
+
+
+@pytest.mark.parametrize(
+    ("uri", "told"),
+    [
+        ("sqlite:////srv/project/mlflow.db", "sqlite:///mlflow.db"),
+        ("sqlite:////srv/project/my/runs.db", "sqlite:///my/runs.db"),
+        ("sqlite:////srv/team/mlflow.db", "sqlite:////srv/team/mlflow.db"),
+        ("sqlite:///mlflow.db", "sqlite:///mlflow.db"),
+        ("postgresql://me:secret@db/astra", "postgresql://db/astra"),
+        ("https://me:secret@host/x", "https://host/x"),
+        ("http://127.0.0.1:5000", "http://127.0.0.1:5000"),
+    ],
+)
+def test_a_report_names_no_password_and_no_folder_above_the_project(uri, told):
+    assert told == told_address(uri, Path("/srv/project"))
 
 
 def test_connect_makes_the_folder_and_one_writer_after_another(store, tmp_path, monkeypatch):
