@@ -62,6 +62,10 @@ class Algorithm(Plugin):
     needs: ClassVar[frozenset[Need]] = frozenset()
     """Under any options; see ``needs_with``."""
 
+    weighs_probes: bool = False
+    """Whether its loss multiplies by ``Node.probe_weights``, and reads how likely a probe was from
+    ``Node.probe_logprobs`` alone, so that ``training.staleness.correction`` can correct it."""
+
     class Options(Section):
         """An algorithm without options."""
 

@@ -27,6 +27,7 @@ from astra_core.settings.training import (
     LoraConfiguration,
     Part,
     Shuffle,
+    StalenessConfiguration,
     TrainingConfiguration,
 )
 
@@ -50,6 +51,7 @@ __all__ = [
     "RolloutsConfiguration",
     "Section",
     "Shuffle",
+    "StalenessConfiguration",
     "SystemConfiguration",
     "TrainingConfiguration",
 ]

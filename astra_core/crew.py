@@ -55,6 +55,23 @@ class Rolled:
     score_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """All that workers need for a rollout, as it was when they were asked.
+
+    Attributes:
+        work: Makes the sampler.
+        shards: In their order.
+        weights: Of the attackers.
+        title: Of the progress bar.
+    """
+
+    work: Work
+    shards: tuple[Rolling, ...]
+    weights: Weights | None
+    title: str
+
+
 @dataclass(frozen=True)
 class RollingWork(Work):
     """Rolls out by a sampler of its own, on a System that is loaded once per worker.
@@ -194,23 +211,38 @@ class Crew:
         grown: Mapping[str, Any] | None = None,
     ) -> list[Graph]:
         """The graphs of all prompts, in order, of which too many may have failed."""
+        found = self.done(self.asked(sampler, prompts, iteration=iteration, grown=grown))
+        if not self.executor.is_here:
+            # As if one had waited for them: in the time of one worker.
+            sampler.score_s += sum(own.score_s for own in found) / self.executor.num_workers
+        return [graph for own in found for graph in own.graphs]
+
+    def asked(
+        self,
+        sampler: Any,
+        prompts: Sequence[Prompt],
+        *,
+        iteration: int,
+        grown: Mapping[str, Any] | None = None,
+    ) -> Asked:
+        """What is to be rolled out, with the weights and the sampler's state of now."""
         count = self.prompts_per_shard or max(len(prompts), 1)
         account, state = sampler.system.target.account, _saved(sampler.state())
         if self.executor.is_here:
             account, state = "", b""
-        shards = [
+        shards = tuple(
             Rolling(tuple(prompts[at : at + count]), iteration, account, grown, state)
             for at in range(0, len(prompts), count)
-        ]
+        )
         title = "evaluation" if grown else "rollouts"
         if self.executor.is_here:
-            found = self.executor.run(HereWork(sampler), shards, title=title)
-        else:
-            work, weights = self.work(sampler, is_grown=bool(grown)), self.weights(sampler.system)
-            found = self.executor.run(work, shards, weights=weights, title=title)
-            # As if one had waited for them: in the time of one worker.
-            sampler.score_s += sum(own.score_s for own in found) / self.executor.num_workers
-        return [graph for own in found for graph in own.graphs]
+            return Asked(HereWork(sampler), shards, None, title)
+        work = self.work(sampler, is_grown=bool(grown))
+        return Asked(work, shards, self.weights(sampler.system), title)
+
+    def done(self, asked: Asked) -> list[Rolled]:
+        """What came of it, shard by shard; touches nothing that training changes."""
+        return self.executor.run(asked.work, asked.shards, weights=asked.weights, title=asked.title)
 
     def work(self, sampler: Any, *, is_grown: bool = False) -> RollingWork:
         """The sampler as workers build it, from its class and its options.

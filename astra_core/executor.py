@@ -5,6 +5,7 @@ are the same for all workers, however many they are. ``astra_core.testing.check_
 checks all that is promised here.
 """
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -103,8 +104,12 @@ class Executor(Plugin):
     def run(
         self, work: Work, shards: Sequence[Any], *, weights: Weights | None = None, title: str = ""
     ) -> list[Any]:
-        """The ``results``, with one progress bar over all of them."""
-        with _bar(title or "working", len(shards)) as advance:
+        """The ``results``, with one progress bar over all of them.
+
+        Another thread waits until these are done.
+        """
+        turn = vars(self).setdefault("_turn", threading.RLock())
+        with turn, _bar(title or "working", len(shards)) as advance:
             return self.results(work, shards, weights=weights, advance=advance)
 
     def close(self) -> None:  # one without workers has nothing to end

@@ -148,6 +148,15 @@ def rolled_out(sampler: Sampler, prompts: Sequence[Prompt], *, iteration: int) -
         else:
             graphs = crew.roll_out(sampler, prompts, iteration=iteration)
             sampler.refuse_many_failures(graphs)
+    return checked(sampler, prompts, graphs)
+
+
+def checked(sampler: Sampler, prompts: Sequence[Prompt], graphs: Sequence[Graph]) -> list[Graph]:
+    """The graphs, if they are one per prompt, in order, each with a turn.
+
+    Raises:
+        PluginError: They are not.
+    """
     require_graphs("sampler", sampler, graphs, count=len(prompts))
     for graph, prompt in zip(graphs, prompts, strict=True):
         if graph.prompt != prompt or not graph.children:

@@ -45,6 +45,7 @@ class GRPO(Algorithm):
     """Advantages standardised within each group, of siblings by default; clipped surrogate."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings"})
+    weighs_probes = True
 
     class Options(PolicyOptions, SurrogateOptions):
         """How groups are compared, and how far a token may move."""

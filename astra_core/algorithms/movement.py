@@ -5,9 +5,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from astra_core.algorithms.functional import kl_estimates
+from astra_core.rollout import Node
 
 K3, K1, PROBES = FIGURES = ("moved_nats", "moved_k1_nats", "moved_probes")
 """Figures of a pass, each divided by the batch's weight, so that their means add up to sums."""
+
+
+def is_readable(node: Node) -> bool:
+    """Whether a probe was trained, and how likely it was is known."""
+    is_known = len(node.probe_logprobs) == len(node.probe_ids)
+    return not node.has_failed and is_known and any(node.probe_mask)
 
 
 def movement_figures(

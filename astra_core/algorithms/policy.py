@@ -207,16 +207,28 @@ def policy_batch(
     )
     width = rows.continuation_ids.shape[1]
     mask = padded([node.probe_mask for node in nodes], width).bool()
-    is_column = all(len(own) == 1 for own in advantages)
+    gains = padded(advantages, 1 if all(len(own) == 1 for own in advantages) else width)
+    gains = gains * _weights(nodes, width)
     return PolicyBatch(
         rows,
         padded([node.probe_logprobs for node in nodes], width).to(device),
         padded([node.reference_logprobs for node in nodes], width).to(device),
         mask.to(device),
-        padded(advantages, 1 if is_column else width).to(device),
+        gains.to(device),
         float(aggregation_weight(mask, mode=aggregation, max_length=longest_probe(system))),
         sum(len(node.context_ids) + len(node.probe_ids) for node in nodes),
     )
+
+
+def _weights(nodes: Sequence[Node], width: int) -> Float[Tensor, "B #T"]:
+    """What each probe, or each of its tokens, is weighed by."""
+    if all(len(node.probe_weights) == 1 for node in nodes):
+        return padded([node.probe_weights for node in nodes], 1)
+    every = [
+        own if len(own) > 1 else own * len(node.probe_ids)
+        for node, own in ((node, node.probe_weights) for node in nodes)
+    ]
+    return padded(every, width)
 
 
 def collated(

@@ -57,6 +57,7 @@ class PPO(Algorithm):
     """Clipped surrogate with a value head of its own on the attacker."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"value_head"})
+    weighs_probes = True
 
     class Options(KLOptions, SurrogateOptions):
         """Advantages, clips and the weights of value loss and entropy."""

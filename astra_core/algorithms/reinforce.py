@@ -42,6 +42,7 @@ class REINFORCE(Algorithm):
     """Reward-to-go minus a baseline, times the log-probability of the probe."""
 
     needs: ClassVar[frozenset[Need]] = frozenset()
+    weighs_probes = True
 
     class Options(PolicyOptions):
         """Which baseline, and how rollouts of an older policy are corrected for."""

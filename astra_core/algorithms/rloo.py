@@ -34,6 +34,7 @@ class RLOO(Algorithm):
     """Leave-one-out advantage among siblings, clipped ratio of the whole probe."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings"})
+    weighs_probes = True
 
     class Options(PolicyOptions, ClipOptions):
         """How far a probe may move, and the KL penalty, which RLOO subtracts from the reward."""

@@ -32,6 +32,8 @@ class Probe:
         reference_logprobs: Under the reference, nats; empty when not computed.
         score: The scorer's score of the probe itself.
         novelty: Share of it that is new, in [0, 1].
+        weights: By which its tokens count where an older policy sampled it, or one for all of
+            them; empty counts each once.
     """
 
     text: str
@@ -41,6 +43,7 @@ class Probe:
     reference_logprobs: tuple[float, ...] = ()
     score: float = 0.0
     novelty: float = 1.0
+    weights: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +182,11 @@ class Node:
     def probe_mask(self) -> tuple[bool, ...]:
         """True at the probe tokens that are trained."""
         return self.probe.mask
+
+    @property
+    def probe_weights(self) -> tuple[float, ...]:
+        """One per token, or one for all; a probe of the present policy counts once."""
+        return self.probe.weights or (1.0,)
 
     @property
     def reference_logprobs(self) -> tuple[float, ...]:

@@ -8,7 +8,10 @@ from astra_core.config import TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.services.training_service import AdamStep
 
-_DROPPED = ("lora", "parts", "agents", "gradient_checkpointing", "dump_steps", "precision")
+_DROPPED = (
+    *("lora", "parts", "agents", "gradient_checkpointing", "dump_steps", "precision"),
+    "staleness",
+)
 
 
 def check_settings(config: TrainingConfiguration, *, clips: bool) -> None:

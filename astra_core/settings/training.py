@@ -7,6 +7,7 @@ from pydantic import Field, model_validator
 from astra_core.settings.agents import AgentTraining, Part
 from astra_core.settings.kl import KLConfiguration
 from astra_core.settings.sections import Choice, Count, NonNegative, Positive, Section
+from astra_core.settings.staleness import StalenessConfiguration
 
 __all__ = [
     "AgentTraining",
@@ -16,6 +17,7 @@ __all__ = [
     "LoraConfiguration",
     "Part",
     "Shuffle",
+    "StalenessConfiguration",
     "TrainingConfiguration",
 ]
 
@@ -142,6 +144,7 @@ class TrainingConfiguration(Section):
         description="The attacker that a run ends with: the best of those evaluated, or the last. "
         "Without an evaluation of a trained attacker it is the last.",
     )
+    staleness: StalenessConfiguration = StalenessConfiguration()
     kl: KLConfiguration = KLConfiguration()
     early_stopping: EarlyStopping = EarlyStopping()
     checkpoint: CheckpointConfiguration = CheckpointConfiguration()
@@ -156,5 +159,16 @@ class TrainingConfiguration(Section):
     def _metric_names_an_area(self) -> Self:
         if not self.metric.startswith("eval/"):
             msg = "metric must name an evaluation metric such as eval/attack_success_rate"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _a_target_is_of_one_experience(self) -> Self:
+        is_measured = not self.staleness.max_versions or self.staleness.correction != "none"
+        if self.kl.target_per_experience_nats is not None and not is_measured:
+            msg = (
+                "kl.target_per_experience_nats must be null when staleness.correction is 'none': "
+                "what is measured is then the movement of several experiences"
+            )
             raise ValueError(msg)
         return self

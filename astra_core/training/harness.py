@@ -3,13 +3,13 @@
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 from torch import Tensor
 
 from astra_core.agents import turn_figures
 from astra_core.algorithm import Algorithm, Batch
-from astra_core.config import Shuffle
+from astra_core.config import Shuffle, StalenessConfiguration, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.extensions import promises
 from astra_core.files import record_digest
@@ -17,7 +17,10 @@ from astra_core.reward import rewarded as assigned
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler, rolled_out
 from astra_core.seeding import derive_key, generator
+from astra_core.training.ahead import Ahead
+from astra_core.training.correction import corrected
 from astra_core.training.distributed import World
+from astra_core.training.experience_figures import experience_figures, noted_figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class Watcher(Protocol):
 
 
 class Harness:
-    """Collects experience on-policy and divides it into micro-batches.
+    """Collects experience and divides it into micro-batches.
 
     Args:
         sampler: Rolls out; its System's attacker is the policy.
@@ -95,8 +98,10 @@ class Harness:
         batch_size: Steps of a batch where an experience is iterated.
         num_epochs: Times an experience that is iterated gives its steps.
         world: The processes that share the rollouts; None for this one alone.
+        staleness: How far ahead experience is collected, by an older attacker; None for not at all.
 
     Attributes:
+        ahead: What is collected ahead; None where every experience is of the attacker of now.
         watcher: Of the Trainer whose harness this is; alone it counts its iterations itself.
     """
 
@@ -110,6 +115,7 @@ class Harness:
         batch_size: int = 16,
         num_epochs: int = 1,
         world: World | None = None,
+        staleness: StalenessConfiguration | None = None,
     ) -> None:
         self.sampler = sampler
         self.algorithm = algorithm
@@ -120,6 +126,47 @@ class Harness:
         self._next_iteration = 0
         self.watcher: Watcher | None = None
         self._world = world or World()
+        self._staleness = staleness or StalenessConfiguration()
+        self.ahead = self._ahead()
+
+    @classmethod
+    def of(
+        cls, config: TrainingConfiguration, sampler: Sampler, algorithm: Algorithm, *, world: World
+    ) -> Self:
+        """The harness that a run is configured to have."""
+        return cls(
+            sampler,
+            algorithm,
+            num_episodes=config.num_episodes_per_experience,
+            shuffle=config.shuffle,
+            batch_size=config.batch_size,
+            num_epochs=config.epochs_per_experience,
+            world=world,
+            staleness=config.staleness,
+        )
+
+    def _ahead(self) -> Ahead | None:
+        config, algorithm = self._staleness, self.algorithm
+        if not config.max_versions:
+            return None
+        if config.correction != "none" and not algorithm.weighs_probes:
+            msg = (
+                f"training.staleness.correction must be 'none' for {type(algorithm).__name__}, "
+                f"whose loss weighs no probes, got '{config.correction}'; or choose another "
+                "training.algorithm, such as grpo"
+            )
+            raise ConfigurationError(msg)
+        return Ahead(
+            self.sampler,
+            max_versions=config.max_versions,
+            num_episodes=self._num_episodes,
+            world=self._world,
+        )
+
+    def settle(self) -> None:
+        """Waits for what is collected ahead, before a checkpoint; a task of all processes."""
+        if self.ahead is not None:
+            self.ahead.settle()
 
     def experience(
         self, iteration: int | None = None, *, graphs: Sequence[Graph] | None = None
@@ -157,28 +204,45 @@ class Harness:
     def collected(self, iteration: int, graphs: Sequence[Graph] | None) -> Experience:
         """The experience of this iteration; overridden where it comes from elsewhere."""
         start, scored = time.perf_counter(), self.sampler.score_s
+        version = iteration
+        if self.ahead is not None:
+            self.ahead.begin(iteration, is_known=graphs is not None)
+            if graphs is None:
+                graphs, version = self.ahead.take(iteration)
         if graphs is None:
             graphs = self._rolled_out(iteration)
         # A list: known rollouts may be in a file that each use reads again.
         rewarded = assigned(self.sampler.reward, list(graphs))
-        figures = _figures("reward", self.sampler.reward, rewarded)
-        steps = promises.flattened(self.algorithm, rewarded)
-        figures |= _figures("algorithm", self.algorithm, rewarded)
-        figures |= _figures("sampler", self.sampler, rewarded)
+        figures = noted_figures("reward", self.sampler.reward, rewarded)
+        learned, stale = self._corrected(rewarded, age=iteration - version)
+        steps = promises.flattened(self.algorithm, learned)
+        figures |= noted_figures("algorithm", self.algorithm, learned)
+        figures |= noted_figures("sampler", self.sampler, rewarded)
         score_s = self.sampler.score_s - scored
         return Experience(
             iteration,
-            tuple(rewarded),
+            tuple(learned),
             steps,
             {
-                **_experience_metrics(rewarded, len(steps)),
+                **experience_figures(rewarded, len(steps)),
                 **{f"rollout/{name}": value for name, value in self._of_agents(rewarded).items()},
                 **figures,
+                **stale,
             },
             time.perf_counter() - start - score_s,
             score_s,
             self._divided,
         )
+
+    def _corrected(self, graphs: list[Graph], *, age: int) -> tuple[list[Graph], dict[str, float]]:
+        """The graphs as they are learned from, and figures on how old they are."""
+        if self.ahead is None:
+            return graphs, {}
+        figures = {"staleness": float(age), "num_dropped": float(self.ahead.num_dropped)}
+        if age and self._staleness.correction != "none":
+            graphs, found = corrected(graphs, self.sampler.system, self._staleness)
+            figures |= found
+        return graphs, {f"rollout/{name}": value for name, value in figures.items()}
 
     def _of_agents(self, graphs: Sequence[Graph]) -> dict[str, float]:
         system = self.sampler.system
@@ -229,29 +293,3 @@ def _trees(experience: Experience) -> list[list[Any]]:
         known = tree.get(id(getattr(step, "node", step)))
         groups.setdefault((at, "alone") if known is None else known, []).append(step)
     return list(groups.values())
-
-
-def _figures(kind: str, plugin: Any, graphs: Sequence[Graph]) -> dict[str, float]:
-    """The figures of a part that takes note of an experience, in the area of the log it has."""
-    area = "train" if kind == "algorithm" else kind
-    figures = promises.noted(kind, plugin, graphs)
-    return {f"{area}/{name}": value for name, value in figures.items()}
-
-
-def _experience_metrics(graphs: Sequence[Graph], num_steps: int) -> dict[str, float]:
-    nodes = [node for graph in graphs for node in graph.nodes()]
-    alive = [node for node in nodes if node.is_judged]
-    count = max(len(alive), 1)
-    return {
-        "rollout/reward": sum(node.reward for node in alive) / count,
-        "rollout/score": sum(node.score for node in alive) / count,
-        "rollout/probe_score": sum(node.probe_score for node in alive) / count,
-        "rollout/novelty": sum(node.novelty for node in alive) / count,
-        "rollout/target_nll": sum(node.target_nll for node in alive) / count,
-        "rollout/kl_nats": sum(node.kl_nats for node in alive) / count,
-        "rollout/probe_tokens": sum(len(node.probe_ids) for node in alive) / count,
-        "rollout/num_nodes": float(len(nodes)),
-        "rollout/num_failed": float(sum(node.has_failed for node in nodes)),
-        "rollout/num_unjudged": float(sum(node.is_unjudged for node in nodes)),
-        "rollout/num_steps": float(num_steps),
-    }

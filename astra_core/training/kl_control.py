@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from astra_core.algorithms.functional import kl_estimates
-from astra_core.algorithms.movement import K3
+from astra_core.algorithms.movement import K3, is_readable
 from astra_core.rollout import Graph, Node
 from astra_core.settings.kl import KLConfiguration
 from astra_core.system import System
@@ -97,7 +97,7 @@ def moved_nats(system: System, graphs: Sequence[Graph]) -> tuple[float, float]:
     Returns:
         The mean over those probes by the estimators k3 and k1; zeros where no probe was trained.
     """
-    nodes = [node for graph in graphs for node in graph.nodes() if _is_readable(node)]
+    nodes = [node for graph in graphs for node in graph.nodes() if is_readable(node)]
     if not nodes:
         return 0.0, 0.0
     chosen = [nodes[at] for at in spread(len(nodes), MEASURED_PROBES)]
@@ -122,11 +122,6 @@ def spread(count: int, most: int) -> list[int]:
     ([0, 1, 2], [0, 2, 4])
     """
     return [at * count // most for at in range(most)] if count > most else list(range(count))
-
-
-def _is_readable(node: Node) -> bool:
-    is_known = len(node.probe_logprobs) == len(node.probe_ids)
-    return not node.has_failed and is_known and any(node.probe_mask)
 
 
 def _distances(node: Node, logprobs: Sequence[float]) -> tuple[float, float]:

@@ -76,6 +76,7 @@ class AgentsAlgorithm(Algorithm):
             for agent in system.agents
             if agent.name in learning
         }
+        self.weighs_probes = all(own.weighs_probes for own in self._own.values())
 
     def refuse_own_weights(self) -> None:
         """Returns if no agent's algorithm brings weights, which no optimiser would move.

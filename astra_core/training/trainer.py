@@ -133,15 +133,7 @@ class Trainer:
             closed=self._close,
             kl=config.kl,
         )
-        self.harness = Harness(
-            sampler,
-            algorithm,
-            num_episodes=config.num_episodes_per_experience,
-            shuffle=config.shuffle,
-            batch_size=config.batch_size,
-            num_epochs=config.epochs_per_experience,
-            world=self.world,
-        )
+        self.harness = Harness.of(config, sampler, algorithm, world=self.world)
         self.ending = Ending(config.early_stopping, world=self.world)
         self._state = RunState(config, sampler, algorithm, updates=self.updates, trainer=self)
         self._kept = KeptModels(self.best, self._state, store=store, world=self.world)
@@ -390,6 +382,7 @@ class Trainer:
     def save(self) -> None:
         """Writes a checkpoint of the run as it is now."""
         self.by_hand.settle()
+        self.harness.settle()
         self.reports.flush()
         if self.store is not None and self.world.is_first:
             self.store.save(self._state.checkpoint(self.progress, self.best, self.ending.stopping))

@@ -55,6 +55,7 @@ def tried(
     device = sampler.system.attacker.device
     owners = {"reward": sampler.reward, "algorithm": harness.algorithm, "sampler": sampler}
     before = {kind: _copied(tensors_by_name(kind, owner)) for kind, owner in owners.items()}
+    ahead, harness.ahead = harness.ahead, None
     try:
         experience = harness.experience(0, graphs=graphs)
         if not experience.steps:
@@ -70,6 +71,7 @@ def tried(
         seconds = time.perf_counter() - start
     finally:
         updates.zero_grad()
+        harness.ahead = ahead
         for kind, owner in owners.items():
             restore(kind, owner, before[kind])
     if not (math.isfinite(loss) and math.isfinite(norm)):

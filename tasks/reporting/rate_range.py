@@ -14,7 +14,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from astra_core.config import Choice, EarlyStopping, KLConfiguration
+from astra_core.config import (
+    Choice,
+    EarlyStopping,
+    KLConfiguration,
+    StalenessConfiguration,
+)
 from astra_core.errors import ConfigurationError, TrainingError
 from tasks.machine.console import libraries_to, say
 from tasks.params.schema import Params
@@ -160,6 +165,7 @@ def _trainer(
         "schedule": Choice(name="transformers", options={"kind": "constant"}),
         "evaluate": "none",
         "keep": "last",
+        "staleness": StalenessConfiguration(),
         "kl": KLConfiguration(max_per_experience_nats=None),
         "early_stopping": EarlyStopping(max_kl_nats=None),
         "dump_steps": (),

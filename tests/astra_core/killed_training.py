@@ -1,9 +1,10 @@
-"""Trains while a killer strikes: ``python killed_training.py FOLDER STRIDE``.
+"""Trains while a killer strikes: ``python killed_training.py FOLDER STRIDE [VERSIONS]``.
 
 One run is left alone. Each other is a child process that is killed by SIGKILL at another of the
 moments at which a run writes, moves or removes something, or reports an update, and is then started
-again. Prints, as JSON, how many moments there are, the signals that ended the killed runs, and the
-moments after which a run ended otherwise than the one that was left alone.
+again. With VERSIONS, experiences are collected that far ahead. Prints, as JSON, how many moments
+there are, the signals that ended the killed runs, and the moments after which a run ended otherwise
+than the one that was left alone.
 """
 
 import json
@@ -20,6 +21,7 @@ from tqdm import tqdm
 
 from astra_core.files import file_digest, write_text
 
+VERSIONS = int(sys.argv[3]) if len(sys.argv) > 3 else 0
 MOMENTS = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "open"}
 
 
@@ -46,6 +48,7 @@ def train(folder, *, kill_at=None):
         algorithm={"name": "ppo"},
         metric="eval/kl_nats",
         eval_every=1,
+        staleness={"max_versions": VERSIONS, "correction": "token" if VERSIONS else "none"},
     )
     own = {"sampler": Curriculum, "trainer": Momentum}
     trainer = trainer_of(config, folder / "run", **own)

@@ -62,6 +62,7 @@ from astra_core.algorithms.functional.masking import (
     masked_variance,
     masked_whiten,
 )
+from astra_core.algorithms.functional.off_policy import is_near_policy, off_policy_weights
 from astra_core.algorithms.functional.policy_gradient import (
     clipped_surrogate,
     importance_ratios,
@@ -137,6 +138,7 @@ __all__ = [
     "ipo_losses",
     "is_clipped",
     "is_dual_clipped",
+    "is_near_policy",
     "kl_estimates",
     "kl_penalised_rewards",
     "leave_one_out",
@@ -151,6 +153,7 @@ __all__ = [
     "nca_losses",
     "nll_losses",
     "num_flat_groups",
+    "off_policy_weights",
     "on_policy_weights",
     "preference_metrics",
     "preference_pairs",

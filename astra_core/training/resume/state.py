@@ -125,12 +125,14 @@ class RunState:
     @property
     def _owners(self) -> dict[str, Any]:
         """Whose ``state()`` is in a checkpoint, by the kind of plug-in."""
-        return {
+        found = {
             "reward": self._sampler.reward,
             "algorithm": self._algorithm,
             "sampler": self._sampler,
             "trainer": self._trainer,
         }
+        ahead = self._trainer.harness.ahead
+        return found if ahead is None else {**found, "ahead": ahead}
 
     @property
     def _attacker(self) -> LanguageModel:

@@ -3,7 +3,24 @@ import math
 import pytest
 import torch
 
-from astra_core.algorithms.movement import K1, K3, PROBES, moved_means, movement_figures
+from astra_core.algorithms.movement import (
+    K1,
+    K3,
+    PROBES,
+    is_readable,
+    moved_means,
+    movement_figures,
+)
+from astra_core.testing import tiny_node
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"failure": "no answer"}, {"probe_logprobs": ()}, {"probe_mask": (False,) * 3}],
+)
+def test_a_probe_is_read_if_it_was_trained_and_its_likelihood_is_known(changes):
+    assert is_readable(tiny_node(0.5))
+    assert not is_readable(tiny_node(0.5, **changes))
 
 
 def test_both_estimators_are_sums_over_the_trained_tokens_of_all_probes():

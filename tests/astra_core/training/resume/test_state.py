@@ -135,11 +135,11 @@ def test_another_model_does_not_go_on(tmp_path):
         other.resume()
 
 
-def killed_at_every(stride, folder):
+def killed_at_every(stride, folder, versions):
     """What ``killed_training.py`` reports."""
     paths = [str(HERE.parents[1]), str(HERE)]
     done = subprocess.run(
-        [sys.executable, str(HERE / "killed_training.py"), str(folder), str(stride)],
+        [sys.executable, str(HERE / "killed_training.py"), str(folder), str(stride), str(versions)],
         check=True,
         capture_output=True,
         text=True,
@@ -149,8 +149,9 @@ def killed_at_every(stride, folder):
 
 
 @pytest.mark.slow
-def test_a_run_may_be_killed_at_any_moment_at_which_it_writes(tmp_path):
-    found = killed_at_every(7, tmp_path)
+@pytest.mark.parametrize("versions", [0, 2])
+def test_a_run_may_be_killed_at_any_moment_at_which_it_writes(tmp_path, versions):
+    found = killed_at_every(7, tmp_path, versions)
 
     assert len(found["signals"]) > 2
     assert {signal.SIGKILL} == set(found["signals"])

@@ -1,0 +1,78 @@
+"""Weights for what an older policy sampled, so that its gradient is nearly that of the newer one.
+
+The ratio of a truncated importance weight is that of the policy as an update begins (proximal) to
+the one that sampled (behaviour); how far the update then moves is bounded against the proximal
+policy. That is decoupled PPO (Hilton, Cobbe and Schulman, arXiv:2110.00641), as AReaL uses it for
+asynchronous training (arXiv:2505.24298).
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from astra_core.algorithms.functional._shapes import require_same_shape
+from astra_core.algorithms.functional.policy_gradient import importance_ratios
+from astra_core.algorithms.functional.preference import sequence_log_ratios
+from astra_core.errors import ConfigurationError
+
+
+def off_policy_weights(
+    log_ratios: Float[Tensor, "B T"],
+    mask: Bool[Tensor, "B T"],
+    *,
+    level: Literal["token", "sequence"],
+    cap: float,
+) -> Float[Tensor, "B #T"]:
+    """Importance weights of tokens or of whole sequences, none above ``cap``.
+
+    Args:
+        log_ratios: Proximal over behaviour policy, nats.
+        mask: True at the tokens that are trained; others have weight 1, or count in no sequence.
+        level: Of what a ratio is taken.
+        cap: Bounds the variance, at the cost of a bias towards the policy that sampled.
+
+    Raises:
+        ConfigurationError: ``cap`` is not positive.
+        ShapeError: The two differ in shape.
+
+    Source:
+        Truncation: Ionides, Journal of Computational and Graphical Statistics 17 (2008), 295-311.
+        Caps of 2 per token and 5 per sequence are SkyRL's.
+    """
+    require_same_shape(log_ratios=log_ratios, mask=mask)
+    if not cap > 0.0:
+        msg = f"cap must be positive, got {cap}; 2 is usual of tokens, 5 of sequences"
+        raise ConfigurationError(msg)
+    if level == "token":
+        return torch.where(mask, importance_ratios(log_ratios).clamp(max=cap), 1.0)
+    zeros = torch.zeros_like(log_ratios)
+    total = sequence_log_ratios(log_ratios, zeros, mask)
+    return importance_ratios(total).clamp(max=cap)[:, None]
+
+
+def is_near_policy(
+    log_ratios: Float[Tensor, "B T"], mask: Bool[Tensor, "B T"], *, cap: float
+) -> Bool[Tensor, " B"]:
+    """Whether the geometric mean of a sequence's ratios lies within ``1 / cap`` and ``cap``.
+
+    Args:
+        log_ratios: Proximal over behaviour policy, nats.
+        mask: True at the tokens that are trained.
+        cap: Above 1.
+
+    Raises:
+        ConfigurationError: ``cap`` is not above 1.
+        ShapeError: The two differ in shape.
+
+    Source:
+        SkyRL's geometric sequence mask, whose band is 0.99 to 1.01.
+    """
+    require_same_shape(log_ratios=log_ratios, mask=mask)
+    if not cap > 1.0:
+        msg = f"cap must be above 1, got {cap}; 1.01 is usual"
+        raise ConfigurationError(msg)
+    zeros = torch.zeros_like(log_ratios)
+    mean = sequence_log_ratios(log_ratios, zeros, mask, length_normalised=True)
+    return mean.abs() <= torch.log(torch.tensor(cap, dtype=mean.dtype))

@@ -1,0 +1,107 @@
+"""The correction of an experience for the policy that sampled it, which is older than the attacker.
+
+The attacker as the training step begins reads the probes once more. The probes then bear its
+log-probabilities, so that an algorithm's ratio, and what ``training.kl`` measures, are of this step
+alone; what lies between it and the policy that sampled becomes the weight of each.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from astra_core.algorithms.functional import (
+    importance_ratios,
+    is_near_policy,
+    off_policy_weights,
+)
+from astra_core.algorithms.movement import is_readable
+from astra_core.algorithms.policy import padded
+from astra_core.rollout import Graph, Node, Probe
+from astra_core.settings.staleness import StalenessConfiguration
+from astra_core.system import System
+
+_CAPS = {"token": 2.0, "sequence": 5.0, "sequence_mask": 1.01}
+
+
+def corrected(
+    graphs: Sequence[Graph], system: System, config: StalenessConfiguration
+) -> tuple[list[Graph], dict[str, float]]:
+    """The graphs with each probe as the attacker sees it now, and weighed; figures on them.
+
+    Args:
+        graphs: Sampled by an older policy.
+        system: Whose attacker learns.
+        config: Which correction, not ``none``.
+    """
+    nodes = [node for graph in graphs for node in graph.nodes() if is_readable(node)]
+    if not nodes:
+        return list(graphs), {}
+    now = _read(nodes, system)
+    width = max(len(node.probe_ids) for node in nodes)
+    mask = padded([node.probe_mask for node in nodes], width).bool()
+    before = padded([node.probe_logprobs for node in nodes], width)
+    log_ratios = torch.where(mask, padded(now, width) - before, 0.0)
+    cap = config.cap or _CAPS[config.correction]
+    found: dict[int, Probe] = {}
+    if config.correction == "sequence_mask":
+        is_kept = is_near_policy(log_ratios, mask, cap=cap)
+        for node, own, kept in zip(nodes, now, is_kept.tolist(), strict=True):
+            held = tuple(trained and kept for trained in node.probe_mask)
+            found[id(node)] = replace(node.probe, logprobs=own, mask=held)
+        figures = {"importance_masked": 1.0 - float(is_kept.float().mean())}
+    else:
+        level: Literal["token", "sequence"] = (
+            "token" if config.correction == "token" else "sequence"
+        )
+        weights = off_policy_weights(log_ratios, mask, level=level, cap=cap)
+        for node, own, row in zip(nodes, now, weights.tolist(), strict=True):
+            used = tuple(row[: len(node.probe_ids)])
+            found[id(node)] = replace(node.probe, logprobs=own, weights=used)
+        figures = _weight_figures(weights, mask, cap)
+    ratios = importance_ratios(log_ratios)[mask]
+    figures["importance_ratio"] = float(ratios.mean()) if ratios.numel() else 1.0
+    return [_with_probes(graph, found) for graph in graphs], figures
+
+
+def _read(nodes: Sequence[Node], system: System) -> list[tuple[float, ...]]:
+    """The log-probabilities of each probe under the attacker, or the agent that plays its turn."""
+    found: list[tuple[float, ...]] = [()] * len(nodes)
+    for turn in sorted({len(node.path) - 1 for node in nodes}):
+        places = [at for at, node in enumerate(nodes) if len(node.path) - 1 == turn]
+        logprobs = system.player(turn).model.continuation_logprobs(
+            [nodes[at].context_ids for at in places],
+            [nodes[at].probe_ids for at in places],
+            tokens_per_batch=system.config.tokens_per_batch,
+        )
+        for at, own in zip(places, logprobs, strict=True):
+            found[at] = own
+    return found
+
+
+def _weight_figures(
+    weights: Float[Tensor, "B #T"], mask: Bool[Tensor, "B T"], cap: float
+) -> dict[str, float]:
+    """The share that the cap held back, and the effective share of the sample (Kish)."""
+    every = weights.expand_as(mask)[mask] if weights.shape[1] > 1 else weights[:, 0]
+    every = every.double()
+    if not every.numel():
+        return {"importance_capped": 0.0, "importance_effective": 1.0}
+    effective = every.sum().square() / (len(every) * every.square().sum())
+    return {
+        "importance_capped": float((every >= cap).double().mean()),
+        "importance_effective": float(effective),
+    }
+
+
+def _with_probes(graph: Graph, probes: Mapping[int, Probe]) -> Graph:
+    """The graph with other probes, by the ids of the turns that have them."""
+
+    def copied(node: Node) -> Node:
+        children = tuple(map(copied, node.children))
+        return replace(node, probe=probes.get(id(node), node.probe), children=children)
+
+    return replace(graph, children=tuple(map(copied, graph.children)))

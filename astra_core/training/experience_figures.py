@@ -1,0 +1,34 @@
+"""Figures on an experience, for the log."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from astra_core.extensions import promises
+from astra_core.rollout import Graph
+
+
+def noted_figures(kind: str, plugin: Any, graphs: Sequence[Graph]) -> dict[str, float]:
+    """The figures of a part that takes note of an experience, in the area of the log it has."""
+    area = "train" if kind == "algorithm" else kind
+    figures = promises.noted(kind, plugin, graphs)
+    return {f"{area}/{name}": value for name, value in figures.items()}
+
+
+def experience_figures(graphs: Sequence[Graph], num_steps: int) -> dict[str, float]:
+    """Means over the turns that were judged, and counts."""
+    nodes = [node for graph in graphs for node in graph.nodes()]
+    alive = [node for node in nodes if node.is_judged]
+    count = max(len(alive), 1)
+    return {
+        "rollout/reward": sum(node.reward for node in alive) / count,
+        "rollout/score": sum(node.score for node in alive) / count,
+        "rollout/probe_score": sum(node.probe_score for node in alive) / count,
+        "rollout/novelty": sum(node.novelty for node in alive) / count,
+        "rollout/target_nll": sum(node.target_nll for node in alive) / count,
+        "rollout/kl_nats": sum(node.kl_nats for node in alive) / count,
+        "rollout/probe_tokens": sum(len(node.probe_ids) for node in alive) / count,
+        "rollout/num_nodes": float(len(nodes)),
+        "rollout/num_failed": float(sum(node.has_failed for node in nodes)),
+        "rollout/num_unjudged": float(sum(node.is_unjudged for node in nodes)),
+        "rollout/num_steps": float(num_steps),
+    }

@@ -1,0 +1,32 @@
+import pytest
+
+from astra_core.config import StalenessConfiguration, TrainingConfiguration
+from astra_core.errors import ConfigurationError
+
+
+def test_nothing_is_stale_unless_it_is_asked_for():
+    assert 0 == TrainingConfiguration().staleness.max_versions
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"correction": "token"}, "correction must be left out when max_versions is 0"),
+        ({"cap": 2.0}, "cap must be left out when max_versions is 0"),
+        ({"max_versions": 1, "cap": 2.0}, "cap must be left out when correction is 'none'"),
+        ({"max_versions": 1, "correction": "sequence_mask", "cap": 1.0}, "cap must be above 1"),
+        ({"max_versions": -1}, "greater than or equal to 0"),
+    ],
+)
+def test_a_setting_without_effect_is_refused(given, reason):
+    with pytest.raises(ConfigurationError, match=reason):
+        StalenessConfiguration(**given)
+
+
+def test_the_rate_is_not_adapted_to_the_movement_of_several_experiences():
+    stale = {"staleness": {"max_versions": 1}, "kl": {"target_per_experience_nats": 2.0}}
+
+    with pytest.raises(ConfigurationError, match=r"target_per_experience_nats must be null"):
+        TrainingConfiguration.read(stale, where="training")
+    stale["staleness"]["correction"] = "token"
+    assert TrainingConfiguration.read(stale, where="training").staleness.max_versions == 1
