@@ -10,7 +10,7 @@ from astra_core.services.training_service import AdamStep
 
 _DROPPED = (
     *("lora", "parts", "agents", "gradient_checkpointing", "dump_steps", "precision"),
-    "staleness",
+    *("staleness", "sharding"),
 )
 
 

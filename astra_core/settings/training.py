@@ -6,7 +6,14 @@ from pydantic import Field, model_validator
 
 from astra_core.settings.agents import AgentTraining, Part
 from astra_core.settings.kl import KLConfiguration
-from astra_core.settings.sections import Choice, Count, NonNegative, Positive, Section
+from astra_core.settings.sections import (
+    Choice,
+    Count,
+    NonNegative,
+    Positive,
+    Section,
+    refuse_unread,
+)
 from astra_core.settings.staleness import StalenessConfiguration
 
 __all__ = [
@@ -120,6 +127,10 @@ class TrainingConfiguration(Section):
     gradient_checkpointing: bool = Field(
         default=False, description="Computes activations again in the backward pass: less memory."
     )
+    sharding: Literal["none", "full"] = Field(
+        default="none",
+        description="full divides layers, gradients and moments among machine.num_processes.",
+    )
     parts: dict[str, Part] = Field(
         default_factory=dict,
         description="Learning rates and timetables of named groups of weights.",
@@ -171,4 +182,11 @@ class TrainingConfiguration(Section):
                 "what is measured is then the movement of several experiences"
             )
             raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _shards_are_of_plain_weights(self) -> Self:
+        if self.sharding == "full":
+            when = "sharding is 'full'"
+            refuse_unread(self, "lora", "dump_steps", "gradient_checkpointing", when=when)
         return self

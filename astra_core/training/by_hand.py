@@ -191,6 +191,12 @@ class HandLoop:
         Raises:
             ConfigurationError: Several agents learn, each by an optimiser of its own.
         """
+        if self._updates.shards:
+            msg = (
+                "training.sharding must be 'none' for a loop by hand, whose passes differ from "
+                "process to process, got 'full'; go through steps() instead"
+            )
+            raise ConfigurationError(msg)
         if len(self._updates.learners) > 1:
             names = [learner.name for learner in self._updates.learners]
             msg = (

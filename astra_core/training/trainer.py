@@ -327,7 +327,7 @@ class Trainer:
         self.progress.num_nonfinite += int(update.is_skipped)
         limit = self.config.max_nonfinite_steps
         refuse_many_nonfinite(self.progress.num_nonfinite, limit=limit, last=update)
-        memory = peak_memory(self._attacker.device)
+        memory = {**peak_memory(self._attacker.device), **self.updates.memory()}
         report = update.report(self.progress.step, experience, memory, is_first=is_first)
         report = replace(report, metrics={**report.metrics, **own_figures(self)})
         self.reports.note(report)
@@ -384,8 +384,11 @@ class Trainer:
         self.by_hand.settle()
         self.harness.settle()
         self.reports.flush()
-        if self.store is not None and self.world.is_first:
-            self.store.save(self._state.checkpoint(self.progress, self.best, self.ending.stopping))
+        # What is divided is gathered by all.
+        if self.store is not None and (self.world.is_first or self.updates.shards):
+            found = self._state.checkpoint(self.progress, self.best, self.ending.stopping)
+            if self.world.is_first:
+                self.store.save(found)
         self.world.barrier()
 
     @property

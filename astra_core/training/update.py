@@ -29,6 +29,7 @@ from astra_core.training.kl_control import is_beyond
 from astra_core.training.learner import learners_of
 from astra_core.training.parts import trained_weights
 from astra_core.training.progress import StepReport
+from astra_core.training.sharding import Shards
 from astra_core.training.team import own_means
 
 
@@ -104,6 +105,7 @@ class Updates:
     Attributes:
         plan: How the attacker is run while it learns.
         learners: One; of several agents one for each that has weights of its own.
+        shards: Of the weights, if ``training.sharding`` divides them.
         optimizer: Of the first learner.
         schedule: Of the first learner.
     """
@@ -126,8 +128,10 @@ class Updates:
         self._plans = {
             name: learning_plan(model.plan, config) for name, model in self._models.items()
         }
-        extra = own_weights(algorithm)
-        self.learners = learners_of(config, attacker.model, extra, agents=agents)
+        is_divided = config.sharding == "full" and world.size > 1
+        self.shards = Shards(attacker, world=world) if is_divided else None
+        learned = self.shards.model if self.shards else attacker.model
+        self.learners = learners_of(config, learned, own_weights(algorithm), agents=agents)
         self.optimizer, self.schedule = self.learners[0].optimizer, self.learners[0].schedule
         self._norms: dict[str, float] = {}
 
@@ -155,6 +159,8 @@ class Updates:
         if not (is_skipped or is_cut):
             for learner in self.learners:
                 learner.step()
+            if self.shards:
+                self.shards.gather()
         if dump:
             weights = {f"weight/{name}": p.detach() for name, p in self.weights().items()}
             write_dump(dump, tensors | weights, {"loss": loss, "grad_norm": norm, **metrics})
@@ -206,6 +212,8 @@ class Updates:
         weight = sum(batch.weight for batch in window) or 1.0
         totals = {"": 0.0}
         with ExitStack() as scopes:
+            if self.shards:
+                scopes.enter_context(self.shards.learns())
             for name, model in self._models.items():
                 plan = self._plans[name] if name else self.plan
                 scopes.enter_context(plan.learns(model.model))
@@ -216,11 +224,30 @@ class Updates:
                 totals[""] += float(loss.detach()) / weight
                 for name, value in logs.items():
                     totals[name] = totals.get(name, 0.0) + value * batch.weight / weight
+            self._pass_along(window)
         metrics = self._world.sum_of(totals)
         for learner in self.learners:
             learner.clear_inactive(training_step)
-        self._world.add_gradients(self.active())
+        (self.shards or self._world).add_gradients(self.active())
         return metrics.pop(""), moved_means(own_means(metrics, self._agents))
+
+    def _pass_along(self, window: Sequence[Batch]) -> None:
+        """Passes that teach nothing, where another process has one more of divided layers."""
+        own = len(window[self._world.rank :: self._world.size])
+        count = self.shards.num_passes(len(window)) - own if self.shards else 0
+        for _ in range(count):
+            with self.plan.autocast():
+                loss, _ = loss_of(self._algorithm, window[0])
+            (0.0 * loss).backward()  # type: ignore[no-untyped-call]
+
+    def scatter(self) -> None:
+        """Divides weights and moments that were loaded whole."""
+        if self.shards:
+            self.shards.scatter(self.optimizer)
+
+    def memory(self) -> dict[str, float]:
+        """What this process holds of divided weights, for the log."""
+        return self.shards.figures(self.optimizer) if self.shards else {}
 
     def clip(self) -> float:
         """The norm of the gradients before each learner's were cut to ``max_grad_norm``."""
@@ -228,6 +255,9 @@ class Updates:
         for learner in self.learners:
             weights = learner.active()
             gradients = [weight.grad for weight in weights if weight.grad is not None]
+            if self.shards:
+                self._norms[learner.name] = self.shards.clip(gradients, limit)
+                continue
             norm = torch.nn.utils.get_total_norm(gradients)
             # torch's own clipping multiplies by 1 below the limit: a useless pass over all
             # nothing. The margin is the one it divides with.

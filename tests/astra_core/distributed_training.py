@@ -1,9 +1,12 @@
 """One of several processes that train together: ``python distributed_training.py FOLDER [WHAT]``.
 
+With ``sharded``, layers are divided; ``sharded-die`` is both.
+
 torchrun's variables say which. With ``die``, process 1 leaves without a word in its second update.
 With ``late``, the hour is over by the clock of process 0 alone, amid the updates of an experience.
 """
 
+import json
 import os
 import sys
 import time
@@ -23,6 +26,13 @@ CONFIG = {
 }
 """Two processes of 2 micro-batches make windows of 4."""
 LATE = {"epochs_per_experience": 9, "early_stopping": {"max_seconds": 1800.0}}
+WIDE = {
+    **CONFIG,
+    "optimizer": choice("sgd", momentum=0.9),
+    "gradient_accumulation_steps": 64,
+    "epochs_per_experience": 2,
+}
+"""A window is a whole experience, for any number of processes, which get unequal shares of it."""
 
 
 def main():
@@ -30,12 +40,18 @@ def main():
     folder = Path(sys.argv[1])
     world = World.join(timeout_s=20.0)
     what = "".join(sys.argv[2:])
-    config = configured(batch_size=2, **{**CONFIG, **(LATE if what == "late" else {})})
+    changes = LATE if what == "late" else {}
+    if "sharded" in what:
+        changes = {**WIDE, "sharding": "full"}
+    config = configured(batch_size=2, **{**CONFIG, **changes})
     trainer = trainer_of(config, folder / "run", world=world)
     trainer.resume()
 
+    reports = []
+
     def on_step(report):
-        if what == "die" and world.rank == 1 and report.step == 2:
+        reports.append(report)
+        if what.endswith("die") and world.rank == 1 and report.step == 2:
             os._exit(7)
         if what == "late" and world.rank == 0 and report.step == 2:
             time.monotonic = lambda before=time.monotonic: before() + 3600.0
@@ -43,6 +59,9 @@ def main():
     trainer.train(on_step)
     (folder / f"weights_{world.rank}").write_bytes(weights_of(trainer))
     (folder / f"rows_{world.rank}").write_text(str(trainer.progress))
+    losses = [report.loss for report in reports]
+    mib = reports[-1].timings.get("memory/learning_mib")
+    (folder / f"said_{world.rank}").write_text(json.dumps({"losses": losses, "mib": mib}))
     world.leave()
 
 

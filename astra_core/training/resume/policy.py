@@ -17,7 +17,7 @@ checkpoint.*, dump_steps           yes            they say what is written
 evaluate, eval_every, eval_first   yes            they say when to look; not under a schedule
                                                   that follows a figure of the evaluations
 keep                               yes            it says what is taken from the run in the end
-gradient_checkpointing             yes            the same numbers with other memory
+gradient_checkpointing, sharding   yes            the same numbers with other memory
 precision, lr, optimizer, parts,   no             the updates that are done would be others
 schedule, batch sizes, lora, ...
 algorithm                          no             its state would be read by another
@@ -47,7 +47,7 @@ from astra_core.training.stopping import Best
 _PACKAGE = "astra-red-team"
 _FREE = re.compile(
     r"training_steps|max_nonfinite_steps|evaluate|eval_every|eval_first|keep"
-    r"|gradient_checkpointing|dump_steps(\..*)?|checkpoint\..*|early_stopping\.(?!min_delta).*"
+    r"|gradient_checkpointing|sharding|dump_steps(\..*)?|checkpoint\..*|early_stopping\.(?!min_delta).*"
 )
 
 # They decide what is learned where a schedule follows a figure of the evaluations.

@@ -28,6 +28,7 @@ from astra_core.training.resume.policy import (
     check_resumable,
     package_version,
 )
+from astra_core.training.sharding import full
 from astra_core.training.stopping import Best, Stopping
 from astra_core.training.update import Updates
 
@@ -90,6 +91,7 @@ class RunState:
         restore_optimizer(self._updates.optimizer, record["optimizer"], checkpoint.tensors)
         self._updates.schedule.load_state_dict(from_json(record["schedule"]))
         self._agents.load(record, checkpoint.tensors)
+        self._updates.scatter()
         best.load(record["best"])
         stopping.load(record["stopping"])
         return Progress.of(record), changed
@@ -207,7 +209,7 @@ def models_below(folder: Path, system: System) -> dict[Path, Module]:
 def moments_of(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """What the optimiser remembers of each weight, under ``optimizer/index/name``."""
     return {
-        f"optimizer/{index}/{name}": torch.as_tensor(value).detach().clone()
+        f"optimizer/{index}/{name}": full(torch.as_tensor(value)).detach().clone()
         for index, moments in optimizer.state_dict()["state"].items()
         for name, value in moments.items()
     }
