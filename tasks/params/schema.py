@@ -183,6 +183,16 @@ class TrackingConfiguration(Section):
         default=(Choice(name="mlflow"),),
         description="Each by its name alone, or with name and options.",
     )
+    system_metrics: bool = Field(
+        default=False,
+        description="Whether MLflow's run also has the load of the machine, every ten seconds.",
+    )
+    traces: int = Field(
+        default=10,
+        ge=0,
+        le=200,
+        description="Worst conversations, masked, that MLflow's page of traces shows.",
+    )
 
     @field_validator("sinks", mode="before")
     @classmethod

@@ -19,9 +19,10 @@ from tasks.params.schema import (
     ModelsConfiguration,
     PromptsConfiguration,
     RegistrationConfiguration,
+    TrackingConfiguration,
     ValidationConfiguration,
 )
-from tasks.pipeline.stage import Dep, Receipt, plain_sections, stage
+from tasks.pipeline.stage import Dep, Receipt, Untracked, plain_sections, stage
 from tasks.records.evaluation import read_evaluation
 from tasks.records.models import read_manifest
 from tasks.records.receipt import RegistrationReceipt
@@ -34,6 +35,7 @@ from tasks.tracking.evidence import Evidence, evaluation_folder, read_package, r
 from tasks.tracking.registration import record
 from tasks.tracking.runs import connect
 from tasks.tracking.store import store_errors
+from tasks.tracking.traces import Conversation, worst_conversations
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,8 @@ class RegistrationParams:
     training: TrainingConfiguration
     evaluation: EvaluationConfiguration
     registration: RegistrationConfiguration
+    # What the pages show beside; another number must not register again.
+    tracking: Untracked[TrackingConfiguration]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,7 @@ class RegistrationFiles:
         "tasks/tracking/lineage/chronicle.py",
         "tasks/tracking/registered.py",
         "tasks/tracking/registration.py",
+        "tasks/tracking/traces.py",
         "tasks/tracking/versions.py",
         "tasks/tracking/lineage/logged.py",
         "tasks/tracking/pages.py",
@@ -153,7 +158,16 @@ def _evidence(params: RegistrationParams, files: RegistrationFiles) -> Evidence:
             "rollouts": files.baseline,
         },
         turns=_turns(params, files.evidence),
+        conversations=_conversations(files.evidence, count=params.tracking.traces),
     )
+
+
+def _conversations(folder: Path, *, count: int) -> tuple[Conversation, ...]:
+    """The worst of the trained attacker; none where its rollouts were not kept."""
+    file = folder / "attacker.parquet"
+    if not count or not file.is_file():
+        return ()
+    return worst_conversations(read_rollouts(file), count=count)
 
 
 def _turns(params: RegistrationParams, folder: Path) -> TurnRecord | None:

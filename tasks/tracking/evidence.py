@@ -15,6 +15,7 @@ from tasks.records.models import Parent
 from tasks.records.reports import read_record
 from tasks.records.training import TrainingRecord
 from tasks.reporting.turns import TurnRecord
+from tasks.tracking.traces import Conversation
 from tasks.tracking.versions import Package
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Evidence:
         datasets: What the attacker has seen, by part.
         parent: The earlier attacker that it was trained on from, if it was.
         turns: Success by turn, if the rollouts of the evaluation were kept.
+        conversations: The worst, masked; none where those rollouts were not kept.
     """
 
     params: Mapping[str, Any]
@@ -53,6 +55,7 @@ class Evidence:
     datasets: Mapping[str, Path]
     parent: Parent | None = None
     turns: TurnRecord | None = None
+    conversations: Sequence[Conversation] = ()
 
     @property
     def key(self) -> str:

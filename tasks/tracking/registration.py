@@ -21,6 +21,7 @@ from tasks.tracking.lineage.provenance import provenance
 from tasks.tracking.plots import draw_plots
 from tasks.tracking.runs import RUN_KEY_TAG, add_params, create_run, find_run, sync_steps
 from tasks.tracking.store import told_address
+from tasks.tracking.traces import log_conversations
 from tasks.tracking.versions import (
     CANDIDATE,
     CHECKPOINT_DIGEST_TAG,
@@ -74,6 +75,7 @@ def _log_run(client: "MlflowClient", run: "Run", evidence: Evidence) -> None:
     for name, text in _kl_tags(evidence).items():
         client.set_tag(run.info.run_id, name, text)
     _log_artifacts(client, run.info.run_id, evidence)
+    log_conversations(client, run, evidence.conversations)
 
 
 def _version(client: "MlflowClient", run: "Run", evidence: Evidence, *, name: str) -> str:

@@ -12,6 +12,7 @@ _PLACES = (
     ("logged_models", "artifact_location"),
     ("model_versions", "source"),
     ("model_versions", "storage_location"),
+    ("trace_tags", "value"),
 )
 _WAIT_S = 5.0
 

@@ -13,8 +13,8 @@ from astra_core.registry import BUILT_INS, build, read_options, resolve
 from astra_core.sink import Recorder, SinkRun, Status
 from tasks.machine.console import complain
 from tasks.params.schema import TrackingConfiguration
-from tasks.tracking.runs import open_run
-from tasks.tracking.store import project_root
+from tasks.tracking.runs import RunLog, open_run
+from tasks.tracking.store import project_root, tracking_uri
 
 MLFLOW = "mlflow"
 """The sink that is no plug-in: the registry of model versions is there too."""
@@ -79,12 +79,19 @@ def open_sinks(
     for choice in tracking.sinks:
         try:
             if choice.name == MLFLOW:
-                logs[MLFLOW] = open_run(run_key, experiment=experiment, params=params, tags=tags)
+                log = open_run(run_key, experiment=experiment, params=params, tags=tags)
+                logs[MLFLOW] = _monitored(log) if tracking.system_metrics else log
             else:
                 logs[choice.name] = _recorder(choice, run_key, params)
         except Exception as error:  # noqa: BLE001 - a sink may raise anything
             _warn(choice.name, error)
     return Sinks(logs)
+
+
+def _monitored(log: RunLog) -> Log:
+    from tasks.tracking.system_metrics import MonitoredLog
+
+    return MonitoredLog(log, tracking_uri=tracking_uri())
 
 
 def check_sinks(tracking: TrackingConfiguration) -> None:

@@ -20,7 +20,10 @@ import tasks.report.page
 import tasks.stages.registration
 import tasks.tracking.registration
 from astra_core.errors import DataError
+from astra_core.testing.tiny import tiny_graph, tiny_node, tiny_prompts
+from tasks.params.schema import TrackingConfiguration
 from tasks.pipeline.stage import stage_of
+from tasks.records.rollouts import write_rollouts
 from tasks.stages.registration import register_attacker
 from tasks.tracking.errors import StoreError
 from tasks.tracking.runs import connect, open_run
@@ -215,3 +218,17 @@ def test_registration_is_a_stage_with_a_receipt():
     assert stage.name == "registration"
     assert stage.receipts == (Path("reports/registration.json"),)
     assert "promotion" not in stage.params
+
+
+def test_the_worst_conversations_are_traces_as_many_as_asked_for(project):
+    evidence = Path("data/evaluation")
+    evidence.mkdir(parents=True, exist_ok=True)
+    names, prompts = ("a", "b", "c"), tiny_prompts(3)
+    graphs = [
+        tiny_graph(tiny_node(0.9, probe_text=f"say {name}"), prompt=prompt)
+        for name, prompt in zip(names, prompts, strict=True)
+    ]
+    write_rollouts(graphs, evidence / "attacker.parquet")
+    register(tracking=TrackingConfiguration(traces=2))
+
+    assert 2 == len(connect().search_traces(locations=["1"]))
