@@ -88,6 +88,19 @@ class Shards:
                 if is_divided(weight) and is_whole and not is_divided(value):
                     moments[name] = _like(value, weight)
 
+    @contextmanager
+    def steps(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+        """In the body the optimiser takes weights one by one: divided and whole ones do not mix."""
+        names, groups = ("fused", "foreach"), optimizer.param_groups
+        before = [{name: own[name] for name in names if name in own} for own in groups]
+        for own, known in zip(groups, before, strict=True):
+            own.update(dict.fromkeys(known, False))
+        try:
+            yield
+        finally:
+            for own, known in zip(groups, before, strict=True):
+                own.update(known)
+
     def num_passes(self, num_batches: int) -> int:
         """Passes that each process makes of so many batches: all must gather equally often."""
         return -(-num_batches // self._world.size)

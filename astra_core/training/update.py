@@ -7,7 +7,7 @@ weight, so the result does not depend on micro-batches or the number of processe
 import math
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -158,7 +158,8 @@ class Updates:
         tensors = self._tensors(window) if dump else {}
         if not (is_skipped or is_cut):
             for learner in self.learners:
-                learner.step()
+                with self.shards.steps(learner.optimizer) if self.shards else nullcontext():
+                    learner.step()
             if self.shards:
                 self.shards.gather()
         if dump:

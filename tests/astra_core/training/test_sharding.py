@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -10,11 +11,13 @@ from distributed_training import WIDE
 from started_processes import SIZE, as_numbers, ended, started
 from tiny_training import configured, trainer_of, weights_of
 
-from astra_core.config import TrainingConfiguration
+from astra_core.config import Choice, TrainingConfiguration
 from astra_core.errors import ConfigurationError
+from astra_core.registry import build
 from astra_core.testing import tiny_language_model
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.distributed import World
+from astra_core.training.parts import parameter_groups
 from astra_core.training.sharding import Shards, full, is_divided, layers_of, local
 
 # Sums over processes are in another order.
@@ -81,6 +84,31 @@ def test_what_was_learned_is_gathered_and_what_was_loaded_is_divided(shards):
     moment = optimizer.state[learned]["momentum_buffer"]
     assert is_divided(moment)
     assert {7.0} == set(full(moment).flatten().tolist())
+
+
+@pytest.mark.parametrize("name", ["adamw", "adam", "sgd", "rmsprop", "adagrad"])
+def test_every_optimiser_moves_divided_weights_as_plain_ones(shards, name):
+    moved = []
+    for model in (shards.model, tiny_language_model(0, is_trained=True).model):
+        plugin = build("optimizer", Choice(name=name))
+        groups = parameter_groups(model, (), weight_decay=0.01, lr=0.1)
+        optimizer = plugin.optimizer(groups, 0.1)
+        before = [{**own, "params": None} for own in optimizer.param_groups]
+        shards_of = shards.steps(optimizer) if model is shards.model else nullcontext()
+        with torch.no_grad():
+            for weight in model.parameters():
+                local(weight).fill_(0.5)
+        for weight in model.parameters():
+            weight.grad = torch.zeros_like(weight)
+            local(weight.grad).fill_(0.25)
+        with shards_of:
+            optimizer.step()
+        assert before == [{**own, "params": None} for own in optimizer.param_groups]
+        moved.append({name: full(p.detach()).clone() for name, p in model.named_parameters()})
+
+    for weight, other in zip(moved[0].values(), moved[1].values(), strict=True):
+        assert 0.5 != float(weight.flatten()[0])
+        torch.testing.assert_close(weight, other)
 
 
 @pytest.mark.parametrize(
