@@ -2,7 +2,7 @@ import pytest
 
 pytest.importorskip("simpy", reason="needs simpy, of the extra dev")
 
-from benchmarks.measures.scaling import costs_table, curve, main
+from benchmarks.measures.scaling import Round, compared, costs_table, curve, main
 from benchmarks.simulation import Costs
 
 
@@ -17,9 +17,24 @@ def test_the_curve_falls_where_the_driver_is_busy():
     assert "1.0000 s" in costs_table(costs)
 
 
+def test_slow_shards_are_the_machines_and_idle_workers_the_models():
+    costs = Costs(shard_s=1.0)
+    crowded = Round(6 * 1.5, (1.5,) * 12)
+    idle = Round(6 * 1.5, (1.0,) * 12)
+
+    for own, model, forecast, off in (
+        (crowded, "+0.0%", "-33.3%", 0.0),
+        (idle, "-33.3%", "-33.3%", 1 / 3),
+    ):
+        text, most_off = compared(costs, {2: [own] * 3})
+        row = [cell.strip() for cell in text.splitlines()[2].split("|")]
+        assert [model, forecast] == row[3:5]
+        assert off == pytest.approx(most_off, abs=0.01)
+
+
 @pytest.mark.slow
 def test_both_runs_are_measured_and_compared(capsys):
-    status = main(["--shards", "6", "--prompts", "2"])
+    status = main(["--shards", "6", "--prompts", "2", "--rounds", "1"])
     text = capsys.readouterr().out
 
     assert status in {0, 1}  # a busy machine is no mistake
