@@ -10,6 +10,7 @@ from tasks.records.evaluation import EVALUATION
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
 from tasks.tracking.registered import aliases_in, has_files
+from tasks.tracking.registry_rows import registry_rows
 from tasks.tracking.store import connect, store_errors
 from tasks.tracking.store_check import check_store, has_store
 
@@ -74,6 +75,9 @@ def files_are_there(model_name: str, version: str) -> bool:
         TrackingError: The store is unavailable or damaged.
     """
     with store_errors():
+        rows = registry_rows()
+        if rows is not None:
+            return rows.has_files(model_name, version)
         return has_files(connect(), model_name, version)
 
 
@@ -96,9 +100,10 @@ def alias_versions(model_name: str) -> dict[str, str]:
     Raises:
         TrackingError: The store is unavailable or damaged.
     """
-    client = existing_registry()
-    if client is None:
+    check_store()
+    if not has_store():
         return {}
     with store_errors():
-        aliases = aliases_in(client, model_name)
+        rows = registry_rows()
+        aliases = rows.aliases(model_name) if rows else aliases_in(connect(), model_name)
     return {alias: aliases[alias] for alias in ALIASES if alias in aliases}
