@@ -50,6 +50,7 @@ RUN_ELSEWHERE = {
     "astra serve": ("tests/flows/commands/test_model_serving.py", '"serve"'),
     "astra serve-jobs": ("tests/flows/commands/test_model_serving.py", '"serve-jobs"'),
     "astra export": ("tests/tasks/tracking/test_exports.py", '"export"'),
+    "astra plots": ("tests/flows/commands/test_report.py", "plots"),
     "astra compare": ("tests/flows/commands/test_report.py", "compare"),
     "astra trial": ("tests/flows/commands/test_trial.py", "flows.cli"),
     "astra sweep": ("tests/flows/sweeps/test_command.py", "sweep"),
@@ -72,7 +73,6 @@ PRODUCTS = [path for stage in stages().values() for path in stage.products]
 PARSED_ONLY = (
     "dvc params",
     "dvc metrics",
-    "dvc plots",
     "prefect deployment",
 )
 
