@@ -1,6 +1,7 @@
 """One of several processes that train together: ``python distributed_training.py FOLDER [WHAT]``.
 
-With ``sharded``, layers are divided; ``sharded-die`` is both.
+With ``sharded``, layers are divided; ``sharded-die`` is both. With ``ahead``, experiences are
+collected one ahead.
 
 torchrun's variables say which. With ``die``, process 1 leaves without a word in its second update.
 With ``late``, the hour is over by the clock of process 0 alone, amid the updates of an experience.
@@ -26,6 +27,7 @@ CONFIG = {
 }
 """Two processes of 2 micro-batches make windows of 4."""
 LATE = {"epochs_per_experience": 9, "early_stopping": {"max_seconds": 1800.0}}
+AHEAD = {"staleness": {"max_versions": 1}}
 WIDE = {
     **CONFIG,
     "optimizer": choice("sgd", momentum=0.9),
@@ -41,6 +43,8 @@ def main():
     world = World.join(timeout_s=20.0)
     what = "".join(sys.argv[2:])
     changes = LATE if what == "late" else {}
+    if what == "ahead":
+        changes = AHEAD
     if "sharded" in what:
         changes = {**WIDE, "sharding": "full"}
     config = configured(batch_size=2, **{**CONFIG, **changes})

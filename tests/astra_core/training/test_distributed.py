@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 from distributed_rollouts import experience_of
-from distributed_training import CONFIG
+from distributed_training import AHEAD, CONFIG
 from started_processes import SIZE, as_numbers, ended, started
 from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.errors import TrainingError
+from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.distributed import World
 
 
@@ -44,6 +45,21 @@ def test_two_processes_train_the_weights_of_one_with_the_doubled_batch(whole, tm
     assert (whole / "rows_0").read_text() == (whole / "rows_1").read_text()
     names = [{p.name for p in folder.iterdir()} for folder in (whole / "run", tmp_path / "alone")]
     assert names[0] == names[1]
+
+
+@pytest.mark.slow
+def test_two_processes_collect_ahead_what_one_collects(tmp_path):
+    alone = trainer_of(configured(batch_size=4, **{**CONFIG, **AHEAD}), tmp_path / "alone")
+    alone.train()
+    statuses = ended(started(tmp_path, "ahead"))
+    assert [0, 0] == [status for status, _ in statuses], statuses
+    first, second = ((tmp_path / f"weights_{rank}").read_bytes() for rank in range(SIZE))
+
+    assert first == second
+    assert np.abs(as_numbers(first) - as_numbers(weights_of(alone))).max() <= 1e-6
+    held = [CheckpointStore(own).newest().tensors for own in (tmp_path / "run", alone.store.folder)]
+    assert held[0].keys() == held[1].keys()
+    assert "ahead/000003" in held[0]
 
 
 # Of 60 turns 3 fail, all of them among the 24 of one process.

@@ -14,7 +14,7 @@ def test_every_stage_is_measured_at_every_size_in_a_process_of_its_own():
     assert expected == [(one.stage, one.num_rows) for one in found]
     for one in found:
         assert 0.8 * one.num_rows < one.num_kept <= one.num_rows
-        assert one.seconds > 0.0
+        assert one.seconds > 0.0 < one.processor_s
         # Of an interpreter with its libraries, not of this test run.
         assert 30 < one.peak_mib < data_scale.LIMIT_MIB
         # Too few rows to tell how time grows with them.
@@ -34,7 +34,7 @@ def test_the_slope_is_one_where_time_grows_as_the_rows_do(monkeypatch):
     [(100, None, "kept"), (100, 1.0, "kept"), (3000, 1.0, "EXCEEDED"), (100, 2.0, "EXCEEDED")],
 )
 def test_a_row_says_whether_the_limits_are_kept(peak_mib, slope, verdict):
-    assert verdict in Measurement("prompts", 10, 10, 1.0, peak_mib, slope).row()
+    assert verdict in Measurement("prompts", 10, 10, 9.0, 1.0, peak_mib, slope).row()
 
 
 def test_prompts_are_the_same_every_time_and_all_different(tmp_path):
@@ -59,7 +59,8 @@ class Linear:
         pass
 
     def submit(self, _, stage, size, __):
-        self.found = (stage, size, size, size * 1e-6, 1.0)
+        # By the clock on the wall, a neighbour comes while the larger one is at work.
+        self.found = (stage, size, size, size * size * 1e-6, size * 1e-6, 1.0)
         return self
 
     def result(self):
