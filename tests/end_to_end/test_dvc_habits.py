@@ -43,6 +43,18 @@ def test_an_experiment_runs_the_stage_with_its_parameter(project):
     assert "up to date" in dvc(project, "status", "prompts")
 
 
+def test_an_experiment_is_applied_again(project):
+    git(project, "checkout", "-q", "--", "params.yaml", "dvc.lock")
+    dvc(project, "repro", "prompts")
+    before = (project / "data/prompts/train.parquet").read_bytes()
+    # DVC complains of the stages that were never run here, and applies the rest.
+    run_in(project, "-m", "dvc", "exp", "apply", "tried", check=False)
+
+    assert "data_seed: 1" in (project / "params.yaml").read_text(encoding="utf-8")
+    assert before != (project / "data/prompts/train.parquet").read_bytes()
+    assert "up to date" in dvc(project, "status", "prompts")
+
+
 def test_a_queued_experiment_waits(project):
     dvc(project, "exp", "run", "--queue", "--set-param", "data_seed=2", "prompts")
 
