@@ -15,6 +15,7 @@ GUIDES = {
     "test_nexrl": "NexRL",
     "test_nexrl_rewards": "NexRL",
     "test_nip": "NIP",
+    "test_nip_agents": "NIP",
 }
 MARKS = ("<!-- rows:begin (rendered by python -m tests.guides) -->", "<!-- rows:end -->")
 
