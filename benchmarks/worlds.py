@@ -1,11 +1,13 @@
 """Worlds that no setting was chosen on: targets with a weakness of another kind than the default's.
 
     python -m benchmarks.worlds mirror FOLDER
+    python -m benchmarks.worlds forum FOLDER --model MODEL --comments FILE.json
     python -m benchmarks.worlds finetune FOLDER --model MODEL --dialogues FILE.jsonl
 
 The first makes one of ``WORLDS``: dialogues of that kind, a small model that has read them, which
-is attacker, target and reference, and prompts. The second trains a model of yours on dialogues of
-yours, a JSON list of utterances in each line. Both leave ``model/`` in the folder, the first
+is attacker, target and reference, and prompts. The second trains a model of yours to mirror the
+tone of other people's comments, a JSON list of texts. The third trains it on dialogues of yours, a
+JSON list of utterances in each line. All leave ``model/`` in the folder, the first two
 ``prompts.jsonl`` too. The same arguments give the same files on one machine.
 """
 
@@ -20,6 +22,7 @@ from typing import Any
 from astra_core.errors import AstraError, ConfigurationError
 from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.files import draft_folder_of, write_text
+from benchmarks.forum import forum_texts, read_comments
 from tasks.builtin.dialogue import provocation, say
 from tasks.builtin.language_model import (
     LanguageModelConfiguration,
@@ -137,43 +140,57 @@ def make_world(
     config = LanguageModelConfiguration()
     model = train_language_model(dialogues, tokenizer, config, seed=seed)
     openers = make_openers(num_prompts, seed=seed + 1)
-    lines = [json.dumps({"text": opener.text}) for opener in openers]
     with draft_folder_of(folder) as draft:
         save_language_model(model, tokenizer, draft / MODEL)
-        write_text("".join(f"{line}\n" for line in lines), draft / PROMPTS)
+        _write_prompts([opener.text for opener in openers], draft)
 
 
-def finetune(folder: Path, *, model: Path, dialogues: Path, epochs: int = 1, lr: float) -> float:
+def _write_prompts(prompts: Sequence[str], folder: Path) -> None:
+    write_text("".join(f"{json.dumps({'text': text})}\n" for text in prompts), folder / PROMPTS)
+
+
+def finetune(
+    folder: Path,
+    *,
+    model: Path,
+    dialogues: Sequence[Sequence[str]],
+    epochs: int = 1,
+    lr: float,
+    batch_size: int = 1,
+) -> float:
     """Trains a copy of a model on dialogues; leaves it in the folder and returns the last loss.
 
     Raises:
-        ConfigurationError: There is no such model, or no dialogue in the file.
+        ConfigurationError: There is no such model.
     """
     import torch
+    from torch.nn.utils.rnn import pad_sequence
 
     from astra_core.models.language_model import LanguageModel
 
     torch.set_num_threads(1)
-    texts = _read_dialogues(dialogues)
     own = LanguageModel.load(model)
     own.model.requires_grad_(True)
     longest = int(getattr(own.model.config, "max_position_embeddings", 1024))
-    documents = [[i for text in each for i in own.closed(own.encode(text))] for each in texts]
+    documents = [[i for text in each for i in own.closed(own.encode(text))] for each in dialogues]
     optimizer = torch.optim.AdamW(own.model.parameters(), lr=lr)
     rng, loss = random.Random("finetune"), 0.0
     own.model.train()
     for _ in range(epochs):
-        for ids in rng.sample(documents, len(documents)):
-            rows = torch.tensor([ids[:longest]])
-            found = own.model(input_ids=rows, labels=rows).loss
+        order = rng.sample(documents, len(documents))
+        for at in range(0, len(order), batch_size):
+            batch = [torch.tensor(ids[:longest]) for ids in order[at : at + batch_size]]
+            # Padding stands on the right, where causal attention never looks: no mask is needed.
+            rows = pad_sequence(batch, batch_first=True)
+            labels = pad_sequence(batch, batch_first=True, padding_value=-100)
+            found = own.model(input_ids=rows, labels=labels).loss
             found.backward()
             torch.nn.utils.clip_grad_norm_(own.model.parameters(), 1.0)
             optimizer.step()
             optimizer.zero_grad()
             loss = float(found.detach())
     own.model.eval()
-    with draft_folder_of(folder) as draft:
-        own.save(draft / MODEL)
+    own.save(folder / MODEL)
     return loss
 
 
@@ -195,17 +212,19 @@ def _read_dialogues(path: Path) -> list[list[str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Makes a world, or trains a model on dialogues; the exit status."""
+    """Makes a world, or trains a model on texts; the exit status."""
     parser = LineParser(prog="python -m benchmarks.worlds", description=__doc__)
-    parser.add_argument("what", choices=[*WORLDS, "finetune"])
+    parser.add_argument("what", choices=[*WORLDS, "forum", "finetune"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--num-dialogues", type=at_least_one, default=8000)
+    parser.add_argument("--num-dialogues", type=at_least_one, help="8000; of forum 2500")
     parser.add_argument("--num-prompts", type=at_least_one, default=3000)
-    parser.add_argument("--model", type=Path, help="finetune: the model to train on from")
+    parser.add_argument("--model", type=Path, help="forum, finetune: the model to train on from")
+    parser.add_argument("--comments", type=Path, help="forum: a JSON list of texts")
     parser.add_argument("--dialogues", type=Path, help="finetune: a JSON list in each line")
-    parser.add_argument("--epochs", type=at_least_one, default=1, help="finetune")
-    parser.add_argument("--lr", type=float, default=3e-4, help="finetune")
+    parser.add_argument("--epochs", type=at_least_one, default=1, help="forum, finetune")
+    parser.add_argument("--batch-size", type=at_least_one, default=1, help="forum, finetune")
+    parser.add_argument("--lr", type=float, default=3e-4, help="forum, finetune")
     asked = parser.parse_args(arguments)
     try:
         _make(asked, parser)
@@ -221,20 +240,40 @@ def _make(asked: Any, parser: LineParser) -> None:
             asked.what,
             asked.folder,
             seed=asked.seed,
-            num_dialogues=asked.num_dialogues,
+            num_dialogues=asked.num_dialogues or 8000,
             num_prompts=asked.num_prompts,
         )
         return
-    if asked.model is None or asked.dialogues is None:
-        parser.error("finetune must be given --model and --dialogues")
-    loss = finetune(
-        asked.folder,
-        model=asked.model,
-        dialogues=asked.dialogues,
-        epochs=asked.epochs,
-        lr=asked.lr,
-    )
-    print(f"last loss {loss:.3f}")
+    texts = asked.comments if asked.what == "forum" else asked.dialogues
+    if asked.model is None or texts is None:
+        given = "--comments" if asked.what == "forum" else "--dialogues"
+        parser.error(f"{asked.what} must be given --model and {given}")
+    print(f"last loss {_learn(asked):.3f}")
+
+
+def _learn(asked: Any) -> float:
+    """Trains on comments or dialogues; the last loss."""
+    if asked.what == "forum":
+        dialogues, prompts = forum_texts(
+            read_comments(asked.comments),
+            num_dialogues=asked.num_dialogues or 2500,
+            num_prompts=asked.num_prompts,
+            seed=asked.seed,
+        )
+    else:
+        dialogues, prompts = _read_dialogues(asked.dialogues), []
+    with draft_folder_of(asked.folder) as draft:
+        loss = finetune(
+            draft,
+            model=asked.model,
+            dialogues=dialogues,
+            epochs=asked.epochs,
+            lr=asked.lr,
+            batch_size=asked.batch_size,
+        )
+        if prompts:
+            _write_prompts(prompts, draft)
+    return loss
 
 
 if __name__ == "__main__":

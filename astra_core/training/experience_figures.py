@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from astra_core.extensions import promises
+from astra_core.metrics.reply_signal import reply_signal
 from astra_core.rollout import Graph
 
 
@@ -19,6 +20,7 @@ def experience_figures(graphs: Sequence[Graph], num_steps: int) -> dict[str, flo
     nodes = [node for graph in graphs for node in graph.nodes()]
     alive = [node for node in nodes if node.is_judged]
     count = max(len(alive), 1)
+    signal = reply_signal(graphs)
     return {
         "rollout/reward": sum(node.reward for node in alive) / count,
         "rollout/score": sum(node.score for node in alive) / count,
@@ -31,4 +33,5 @@ def experience_figures(graphs: Sequence[Graph], num_steps: int) -> dict[str, flo
         "rollout/num_failed": float(sum(node.has_failed for node in nodes)),
         "rollout/num_unjudged": float(sum(node.is_unjudged for node in nodes)),
         "rollout/num_steps": float(num_steps),
+        **({} if signal is None else {"rollout/reply_signal": signal}),
     }

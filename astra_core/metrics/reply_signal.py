@@ -1,0 +1,44 @@
+"""How much of what sets siblings apart is their own, and how much the draw of the replies.
+
+Where the target answers alike whatever it reads, siblings still differ, by the replies that were
+drawn: an algorithm then learns from noise, and no step size helps.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from statistics import fmean, variance
+
+from astra_core.rollout import Graph, Node
+
+
+def reply_signal(graphs: Sequence[Graph]) -> float | None:
+    """Share of the variance of siblings' mean scores that the probes account for, at most 1.
+
+    It is 1 minus the variance that the draw of the replies alone gives to a mean, over the variance
+    that means have within groups of siblings: the reliability of a one-way analysis of variance.
+    About 0, or by chance below, says that the probe makes no difference.
+
+    Returns:
+        None where it cannot be known: no two siblings have two judged replies each, or all have
+        the same score.
+
+    Source:
+        Shrout and Fleiss, Psychological Bulletin 86 (1979), ICC(1, k).
+    """
+    spreads, noises = list[float](), list[float]()
+    for graph in graphs:
+        groups: dict[tuple[int, ...], list[Node]] = defaultdict(list)
+        for node in graph.nodes():
+            if node.is_judged and len(node.judged_scores) > 1:
+                groups[node.path[:-1]].append(node)
+        for siblings in groups.values():
+            if len(siblings) > 1:
+                spreads.append(variance(node.score for node in siblings))
+                noises.append(fmean(_variance_of_mean(node) for node in siblings))
+    spread = fmean(spreads) if spreads else 0.0
+    return 1.0 - fmean(noises) / spread if spread > 0.0 else None
+
+
+def _variance_of_mean(node: Node) -> float:
+    scores = node.judged_scores
+    return variance(scores) / len(scores)

@@ -1,0 +1,48 @@
+import random
+
+import pytest
+
+from astra_core.metrics.reply_signal import reply_signal
+from astra_core.testing import tiny_graph, tiny_node
+
+
+def node(*scores):
+    return tiny_node(0.0, score=sum(scores) / len(scores), response_scores=scores)
+
+
+def graphs(count, spread, seed=0):
+    """Trees of four siblings whose probes differ by ``spread`` in the mean of three replies."""
+    rng = random.Random(seed)
+
+    def sibling():
+        own = rng.gauss(0.0, spread)
+        return node(*(own + rng.gauss(0.0, 1.0) for _ in range(3)))
+
+    return [tiny_graph(*(sibling() for _ in range(4))) for _ in range(count)]
+
+
+def test_it_is_the_reliability_of_a_small_table():
+    # Means 0.2 and 0.6 vary by 0.08; the replies of each vary by 0.02, their mean by 0.01.
+    graph = tiny_graph(node(0.1, 0.3), node(0.5, 0.7))
+
+    assert 1 - 0.01 / 0.08 == pytest.approx(reply_signal([graph]))
+
+
+def test_prompts_that_differ_are_no_signal():
+    easy, hard = (
+        tiny_graph(node(low, high), node(low, high)) for low, high in ((0, 0.1), (0.9, 1))
+    )
+
+    assert reply_signal([easy, hard]) is None
+    assert reply_signal([easy, tiny_graph(node(0.0, 1.0), node(0.0, 0.9))]) < 0.0
+
+
+@pytest.mark.parametrize(("spread", "expected"), [(0.0, 0.0), (1.0, 0.75), (3.0, 27 / 28)])
+def test_a_target_that_does_not_react_gives_none(spread, expected):
+    assert expected == pytest.approx(reply_signal(graphs(800, spread)), abs=0.06)
+
+
+def test_one_reply_or_one_probe_cannot_tell():
+    assert reply_signal([tiny_graph(node(0.2), node(0.8))]) is None
+    assert reply_signal([tiny_graph(node(0.2, 0.8))]) is None
+    assert reply_signal([]) is None
