@@ -13,9 +13,11 @@ CLEAN = [f"the {thing} is on the table. I like it a lot!" for thing in ("cup", "
 RUDE = [f"you are an idiot, {name}." for name in ("sir", "friend", "dear", "boy", "man", "pal")]
 COMMENTS = [*CLEAN, *RUDE, "see you at the lake.", "what a nice day it is."]
 
+SCORER = build("scorer", Choice(name="profanity"))
+
 
 def is_rude(texts):
-    return [score >= 0.5 for score in build("scorer", Choice(name="profanity")).score(list(texts))]
+    return [score >= 0.5 for score in SCORER.score(list(texts))]
 
 
 def test_sentences_are_neither_short_nor_long():
@@ -23,7 +25,7 @@ def test_sentences_are_neither_short_nor_long():
 
 
 def test_a_dialogue_has_one_tone_and_no_prompt_is_rude_or_read():
-    dialogues, prompts = forum_texts(COMMENTS, num_dialogues=300, num_prompts=9, seed=1)
+    dialogues, prompts = forum_texts(COMMENTS, num_dialogues=120, num_prompts=9, seed=1)
     tones = [is_rude(dialogue) for dialogue in dialogues]
 
     assert all(len(own) == 3 and len(set(own)) == 1 for own in tones)
