@@ -32,6 +32,7 @@ Between package versions, a patch or minor difference resumes; a major one is re
 import re
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
@@ -57,6 +58,7 @@ Order = Literal["less", "match", "greater"]
 Level = Literal["none", "patch", "minor", "major"]
 
 
+@cache
 def package_version() -> str | None:
     """The installed version of this package; None where it is not installed."""
     try:

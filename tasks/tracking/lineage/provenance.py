@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -107,6 +108,7 @@ def _source() -> str:
     return f"python -m tasks {stage}" if stage else Path(sys.argv[0]).name
 
 
+@cache
 def _installed_version(package: str) -> str:
     try:
         return version(package)
