@@ -10,20 +10,25 @@ from typing import Any
 
 from astra_core.settings.sections import Section
 
-_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_BY_PLACE = (
+    Parameter.POSITIONAL_ONLY,
+    Parameter.POSITIONAL_OR_KEYWORD,
+    Parameter.VAR_POSITIONAL,
+)
 
 
 class _PluginType(ABCMeta):
     """Fills in options that were left out, and leaves out those that a class does not take."""
 
     def __call__(cls, *arguments: Any, **parts: Any) -> Any:
-        if not _takes_options(cls, parts):
+        first = _first_parameter(cls)
+        if not _takes_options(first, parts):
             are_left = len(arguments) == 1 and _are_defaults(arguments[0])
             built = super().__call__(*(() if are_left else arguments), **parts)
             if not hasattr(built, "options"):
                 built.options = default_options(cls)
             return built
-        if not arguments and "options" not in parts:
+        if not arguments and "options" not in parts and _needs_options(first):
             arguments = (default_options(cls),)
         return super().__call__(*arguments, **parts)
 
@@ -42,13 +47,23 @@ def default_options(plugin: type[Any]) -> Section:
     return options.read({}, where=f"{plugin.__name__}.Options")
 
 
-def _takes_options(plugin: type[Any], parts: dict[str, Any]) -> bool:
-    """Whether the first place of a class's constructor, after ``self``, is for its options."""
+def _first_parameter(plugin: type[Any]) -> Parameter | None:
+    """The first parameter of a class's constructor after ``self``, where it takes any by place."""
     _, *taken = signature(plugin.__init__).parameters.values()
     first = taken[0] if taken else None
-    if first is None or first.kind is Parameter.VAR_POSITIONAL or first.name == "options":
-        return first is not None
-    return first.kind in _BY_PLACE and first.name not in parts
+    return first if first and (first.kind in _BY_PLACE or first.name == "options") else None
+
+
+def _takes_options(first: Parameter | None, parts: dict[str, Any]) -> bool:
+    """Whether what is given by place reaches a constructor."""
+    return first is not None and (first.name == "options" or first.name not in parts)
+
+
+def _needs_options(first: Parameter | None) -> bool:
+    """Whether a constructor cannot be called without; a default of its own is left alone."""
+    if first is None or first.kind is Parameter.VAR_POSITIONAL:
+        return False
+    return first.name == "options" or first.default is Parameter.empty
 
 
 def _are_defaults(options: Any) -> bool:

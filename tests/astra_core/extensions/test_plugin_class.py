@@ -88,3 +88,21 @@ def test_options_that_a_constructor_would_drop_are_refused():
 def test_every_kind_has_options_by_default(kind):
     for base in bases_of(kind):
         assert base.Options() == default_options(base)
+
+
+class Told(Plain):
+    def __init__(self, word="nothing"):
+        self.memory = [word]
+
+
+class Counted(Plain):
+    def __init__(self, *numbers):
+        self.memory = list(numbers)
+
+
+def test_a_constructor_of_ones_own_is_called_as_it_is_written():
+    """A subclass may take something else; what it has as defaults is not replaced."""
+    assert ["nothing"] == Told().memory
+    assert ["this"] == Told("this").memory
+    assert [] == Counted().memory
+    assert [1, 2] == Counted(1, 2).memory
