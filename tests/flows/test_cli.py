@@ -89,6 +89,7 @@ ACTS = {
     "deploy",
     "export",
     "init",
+    "plots",
     "promote",
     "reevaluate",
     "render",

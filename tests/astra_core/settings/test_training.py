@@ -80,6 +80,10 @@ ELSEWHERE = {
     "checkpoint.resume": "training/resume/test_policy",
     "checkpoint.allow_other_version": "training/resume/test_policy",
     "max_nonfinite_steps": "test_training_settings",
+    "sharding": "training/test_sharding",
+    "staleness.max_versions": "training/test_ahead",
+    "staleness.correction": "training/test_correction",
+    "staleness.cap": "training/test_correction",
 }
 
 

@@ -50,8 +50,10 @@ def test_the_columns_in_the_file_are_those_that_were_first_written(tmp_path):
 )
 def test_every_field_of_a_part_is_read_from_one_column(part, kind):
     read = [field for _, field in PARTS[part]]
+    # Training alone weighs tokens, after the rollouts were written.
+    kept = {field.name for field in fields(kind)} - {"weights"}
 
-    assert sorted(field.name for field in fields(kind)) == sorted(read)
+    assert sorted(kept) == sorted(read)
 
 
 def test_a_row_says_where_its_turn_is():
