@@ -4,7 +4,6 @@ Where the target answers alike whatever it reads, siblings still differ, by the 
 drawn: an algorithm then learns from noise, and no step size helps.
 """
 
-from collections import defaultdict
 from collections.abc import Sequence
 from statistics import fmean, variance
 
@@ -27,11 +26,8 @@ def reply_signal(graphs: Sequence[Graph]) -> float | None:
     """
     spreads, noises = list[float](), list[float]()
     for graph in graphs:
-        groups: dict[tuple[int, ...], list[Node]] = defaultdict(list)
-        for node in graph.nodes():
-            if node.is_judged and len(node.judged_scores) > 1:
-                groups[node.path[:-1]].append(node)
-        for siblings in groups.values():
+        for group in graph.groups():
+            siblings = [node for node in group if node.is_judged and len(node.judged_scores) > 1]
             if len(siblings) > 1:
                 spreads.append(variance(node.score for node in siblings))
                 noises.append(fmean(_variance_of_mean(node) for node in siblings))

@@ -88,7 +88,7 @@ def old_runs(*, min_days: float) -> OldRuns:
 
 
 def remove_old_runs(found: OldRuns, *, min_days: float) -> int:
-    """Removes them with Prefect's own hand; by how many bytes the file is smaller then.
+    """Removes them by Prefect's own retention; returns by how many bytes the file shrank.
 
     Args:
         found: What ``old_runs`` found.

@@ -1,6 +1,6 @@
 """Runs and models that were deleted on MLflow's pages, and still take room: for ``astra gc``.
 
-Like ``mlflow gc``, but what a registered version came from or serves stays, whoever deleted it.
+As with ``mlflow gc``, except that what a registered version came from or serves is kept.
 """
 
 from dataclasses import dataclass

@@ -58,15 +58,11 @@ def worst_conversations(graphs: Sequence[Graph], *, count: int) -> tuple[Convers
 
 
 def _conversation(score: float, graph: Graph, node: Node) -> Conversation:
-    way: list[Node] = []
-    level = graph.children
-    for depth in range(len(node.path)):
-        here = next(each for each in level if each.path == node.path[: depth + 1])
-        way.append(here)
-        level = here.children
+    depth = len(node.path)
+    rollout = next(path for path in graph.paths() if node in path[depth - 1 : depth])
     turns = tuple(
         (masked(each.probe_text), masked(_reply(each, is_last=each is node)), each.score)
-        for each in way
+        for each in rollout[:depth]
     )
     return Conversation(graph.prompt.prompt_id, masked(graph.prompt.text), turns, score)
 
