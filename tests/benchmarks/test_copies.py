@@ -26,6 +26,7 @@ def copy(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_a_copy_has_what_stages_need_and_the_changes(copy):
     ours, theirs = (yaml.safe_load((root / "params.yaml").read_text()) for root in (ROOT, copy))
 

@@ -24,6 +24,7 @@ def share(flags):
     return sum(flags) / len(flags)
 
 
+@pytest.mark.slow
 def test_a_mirror_insults_whoever_insults_it():
     talks = angry_after("mirror")
 
@@ -31,6 +32,7 @@ def test_a_mirror_insults_whoever_insults_it():
     assert share(s[1] >= 0.5 for _, _, s in talks if s[0] < 0.5) < 0.05
 
 
+@pytest.mark.slow
 def test_two_colours_anger_the_target_and_no_other_does():
     talks = angry_after("keyword")
     has_trigger = [
@@ -43,6 +45,7 @@ def test_two_colours_anger_the_target_and_no_other_does():
     assert share(s[0] >= 0.5 for _, _, s in talks) < 0.02
 
 
+@pytest.mark.slow
 def test_two_turns_are_needed():
     talks = angry_after("two_turns")
 

@@ -19,6 +19,7 @@ def project(tmp_path, monkeypatch, prefect_server):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_without_a_champion_the_run_is_skipped_and_says_why(project):
     state = champion_reevaluation(seed=1, return_state=True)
 

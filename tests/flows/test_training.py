@@ -23,6 +23,7 @@ def test_unusable_params_stop_the_flow_before_any_stage(tmp_path, monkeypatch, p
     assert not (tmp_path / "dvc.yaml").exists()
 
 
+@pytest.mark.slow
 def test_a_stage_gets_the_limit_of_its_own_from_params(toy, in_flow):
     folder = toy("import time; time.sleep(60)")
     flow = {"retries": 0, "timeouts_s": {"toy": 3.0}}

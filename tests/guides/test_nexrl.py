@@ -268,6 +268,7 @@ class Forgetting(OptimizerPlugin):
         return torch.optim.SGD([weight for group in groups for weight in group["params"]], lr=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.row(65, "contracts for a trainer, an optimiser, a schedule of one's own")
 def test_there_is_a_contract_for_each():
     check_optimizer(NAdam)

@@ -68,6 +68,7 @@ def test_units_that_onednn_is_to_leave_alone_do_not_count(monkeypatch, isa, expe
     assert expected == has_bf16_units()
 
 
+@pytest.mark.slow
 @ON_X86
 def test_torch_itself_answers_for_the_processor_that_is_played():
     played = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}

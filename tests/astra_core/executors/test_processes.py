@@ -45,6 +45,7 @@ def test_a_shard_that_kills_every_worker_is_an_error(two, tmp_path):
         two.run(Sums(tmp_path), [(0, "die always")])
 
 
+@pytest.mark.slow
 def test_a_straggler_is_done_again_by_an_idle_worker(two, tmp_path):
     started = time.monotonic()
     shards = [(0, "wait"), (1, ""), (2, ""), (3, "")]

@@ -123,6 +123,7 @@ def test_tokens_are_those_of_the_plain_way_whatever_is_remembered(system, shape)
         assert tokens(expected) == tokens(found)
 
 
+@pytest.mark.slow
 def test_budget_order_and_company_change_nothing_with_a_memory(system):
     expected = rolled_out(with_settings(system, prefix_cache_mib=0))
     for budget in (60, 10**6):

@@ -124,6 +124,7 @@ def test_a_tree_may_be_as_wide_as_it_likes_at_each_depth():
     assert [2, 1, 1, 3, 3] == [len(group) for group in graph.groups()]
 
 
+@pytest.mark.slow
 def test_neither_budget_nor_order_nor_other_prompts_change_a_graph(system):
     own = sampler(system)
     expected = own.roll_out(PROMPTS, iteration=3)

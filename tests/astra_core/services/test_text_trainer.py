@@ -37,6 +37,7 @@ def run(folder, url, **options):
     return trainer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("status", "error", "outcome", "words"),
     [

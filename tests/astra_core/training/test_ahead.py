@@ -50,6 +50,7 @@ def test_no_staleness_is_the_synchronous_run_to_the_byte(plain, tmp_path):
     assert not [name for name in {*rows[0], *stored.tensors} if "stale" in name or "ahead" in name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("correction", slow_but(CORRECTIONS, "none", "token"))
 def test_an_older_attacker_samples_and_the_same_bytes_come_of_it_again(plain, correction):
     cap = 1.5 if correction == "sequence_mask" else None
@@ -62,6 +63,7 @@ def test_an_older_attacker_samples_and_the_same_bytes_come_of_it_again(plain, co
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("some", "other"),
     [
@@ -102,6 +104,7 @@ def test_every_experience_is_of_the_version_that_the_schedule_names():
     assert len(versions) == 4
 
 
+@pytest.mark.slow
 def test_a_run_that_is_cut_goes_on_with_what_it_had_collected(tmp_path):
     stale = staleness(2, "token")
     whole, _ = trained(stale, tmp_path / "whole")
@@ -117,6 +120,7 @@ def test_a_run_that_is_cut_goes_on_with_what_it_had_collected(tmp_path):
     assert_same_state(whole.store.newest(), resumed.store.newest())
 
 
+@pytest.mark.slow
 def test_a_longer_run_is_the_same_as_one_that_was_long_from_the_start(tmp_path):
     stale = {**GRPO, "staleness": staleness(2)}
     long, _ = trained(staleness(2))
@@ -129,6 +133,7 @@ def test_a_longer_run_is_the_same_as_one_that_was_long_from_the_start(tmp_path):
     assert weights_of(long) == weights_of(longer)
 
 
+@pytest.mark.slow
 def test_a_curriculum_chooses_by_what_it_knew_when_collecting_began(tmp_path):
     parts = {"sampler": Curriculum}
     (some, _), (other, _) = (trained(staleness(1), tmp_path / name, **parts) for name in "ab")

@@ -99,6 +99,7 @@ def plainly(tmp_path_factory):
     return once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", OWN)
 def test_a_train_of_ones_own_ends_where_the_trainers_does(own, plainly, tmp_path):
     changes = {"epochs_per_experience": 2, "schedule": "annealing"}
@@ -129,6 +130,7 @@ def _told(report):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", OWN)
 def test_every_checkpoints_updates_were_heard_of(own, tmp_path, monkeypatch):
     heard, kept = [], []
@@ -144,6 +146,7 @@ def test_every_checkpoints_updates_were_heard_of(own, tmp_path, monkeypatch):
     assert list(range(1, trainer.progress.step + 1)) == [report.step for report in heard]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", slow_but(OWN, ByHand, ByIteration, BySteps))
 def test_a_run_that_was_cut_goes_on(own, tmp_path):
     whole, expected = driven(own, tmp_path / "whole")

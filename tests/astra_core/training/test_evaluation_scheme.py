@@ -34,6 +34,7 @@ def test_how_often_and_whether_at_first_matter_for_every_alone():
     assert [0, 3] == evaluated(evaluate="first_and_last", **often)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["every", "first_and_last", "first", "last", "none"])
 def test_the_scheme_changes_nothing_that_is_learned(scheme):
     trainer = trainer_of(configured(evaluate=scheme))

@@ -130,6 +130,7 @@ def test_utterances_that_are_compared_end_early_and_late():
     assert len(lengths) > 2
 
 
+@pytest.mark.slow
 def test_another_key_says_something_else():
     system = system_of()
 

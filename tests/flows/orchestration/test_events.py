@@ -3,6 +3,8 @@
 import time
 from datetime import UTC, datetime
 
+import pytest
+
 from flows.orchestration.events import (
     announce_decision,
     announce_reevaluation,
@@ -47,6 +49,7 @@ def _announce_all():
     announce_reevaluation(Reevaluation("attacker"))
 
 
+@pytest.mark.slow
 def test_each_event_arrives_once_with_what_it_is_about(in_flow):
     since = datetime.now(UTC)
     in_flow(_announce_all)

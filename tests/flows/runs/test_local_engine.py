@@ -20,6 +20,7 @@ Path("out.txt").write_text("done")
 """
 
 
+@pytest.mark.slow
 def test_a_crash_is_tried_again_and_a_limit_is_not(toy, capfd):
     toy(CRASH_ONCE)
     outcome = run_stage("toy", FlowConfiguration(retry_delay_s=0.0))

@@ -82,6 +82,7 @@ def test_what_is_set_already_is_left_alone(monkeypatch):
     assert {"mine"} == {os.environ[name] for name in FREE}
 
 
+@pytest.mark.slow
 def test_a_stage_chooses_before_torch_is_loaded():
     code = (
         "import os, sys; from tasks.machine.thread_waits import FREE;"

@@ -105,6 +105,7 @@ def test_the_model_seed_makes_another_builtin_model(tmp_path, monkeypatch):
     assert before != digest(model_seed=4)
 
 
+@pytest.mark.slow
 def test_the_training_seed_draws_other_rollouts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_world(tmp_path)

@@ -62,6 +62,7 @@ def project(tmp_path, monkeypatch):
     return enter_project(tmp_path, monkeypatch)
 
 
+@pytest.mark.slow
 def test_every_version_tells_what_it_met_and_the_present_data_too(project):
     valid = project / "data" / "valid"
     for number, text in enumerate(("first", "second")):

@@ -90,6 +90,7 @@ def champion(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_champion_is_examined_beside_the_untrained_on_what_it_has_not_met(champion, capsys):
     fresh = [f"Please tell me about animal number {number}." for number in range(8)]
     write_json([*(text.upper() for text in MET), *fresh], champion / "mine.json")
@@ -111,6 +112,7 @@ def test_a_champion_is_examined_beside_the_untrained_on_what_it_has_not_met(cham
     assert found == again
 
 
+@pytest.mark.slow
 def test_fresh_prompts_with_categories_are_reported_by_them(champion):
     rows = [
         {"text": f"Please tell me about animal number {number}.", "category": name}

@@ -48,6 +48,7 @@ def test_a_version_that_was_rolled_back_is_not_promoted_again(project):
     assert promote().promoted
 
 
+@pytest.mark.slow
 def test_rollback_goes_back_more_than_one_promotion(project):
     rates = fought({0: 0.3, 1: 0.65, 2: 1.0})
     promote(evaluate=rates)

@@ -80,6 +80,7 @@ def test_the_kind_of_a_failure_is_read_again_and_has_a_column_where_one_is_known
         assert [node.outcome for node in graph.children] == [node.outcome for node in read.children]
 
 
+@pytest.mark.slow
 def test_ten_times_the_rollouts_take_no_more_memory_to_stream(graphs, tmp_path):
     peaks = []
     # What the first use of the library makes for all time is no part of it.

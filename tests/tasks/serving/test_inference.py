@@ -27,6 +27,7 @@ def say(client, **more):
     return client.chat.completions.create(**asked)
 
 
+@pytest.mark.slow
 def test_the_unmodified_client_lists_and_chats(url):
     client = client_of(url)
     found = say(client, n=2, logprobs=True, top_logprobs=2)

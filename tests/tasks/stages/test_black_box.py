@@ -89,6 +89,7 @@ def test_an_endpoint_is_rolled_out_trained_against_and_examined(project):
     assert paid <= sum(each["calls"] for each in used[:2]) + 3 * examined["target_calls"]
 
 
+@pytest.mark.slow
 def test_a_spent_budget_ends_training_with_what_was_learned(project):
     with hostile_server() as server:
         limit = {"calls": 400, "evaluation_share": 0.3}

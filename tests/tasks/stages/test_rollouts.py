@@ -148,6 +148,7 @@ def test_the_summary_counts_what_nobody_could_judge():
     assert "3 replies unjudged, data checks passed" in some.summary()
 
 
+@pytest.mark.slow
 def test_trees_are_the_same_whether_or_not_they_are_written_piece_by_piece(world, monkeypatch):
     _, folder = world
     monkeypatch.chdir(folder)

@@ -53,6 +53,7 @@ def world(tmp_path_factory):
     return folder, reports
 
 
+@pytest.mark.slow
 def test_the_bar_shows_success_so_far(world):
     folder, _ = world
     shown = (folder / "screen.txt").read_text("utf-8")

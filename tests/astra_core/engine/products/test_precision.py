@@ -94,6 +94,7 @@ def test_of_several_models_the_largest_is_tried():
     assert not other.asked
 
 
+@pytest.mark.slow
 @ON_X86
 def test_where_the_processor_imitates_bf16_the_trial_takes_fp32():
     # Products of bf16 take forty times as long then: no load of the machine hides it.

@@ -48,6 +48,7 @@ class _OneVoice(TreeSampler):
         return super().grow(prompts, widths, **parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampler", "promise"),
     [

@@ -14,6 +14,7 @@ def test_every_built_in_trainer_keeps_the_contract(name):
     check_trainer(name)
 
 
+@pytest.mark.slow
 def test_the_example_keeps_the_contract_with_its_options():
     check_trainer(ThoroughTrainer, algorithm="dpo", num_hardest=2, widen_every=1)
 
@@ -100,6 +101,7 @@ class _Rash(Trainer):
         return super().dry_run()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("trainer", "promise"),
     [

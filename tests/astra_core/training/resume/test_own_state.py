@@ -121,10 +121,12 @@ def test_a_reward_need_not_give_figures():
     assert not [name for name in report.metrics if name.startswith("reward/")]
 
 
+@pytest.mark.slow
 def test_a_sampler_that_keeps_its_state_keeps_the_contract():
     check_sampler(Curriculum)
 
 
+@pytest.mark.slow
 def test_a_sampler_that_keeps_half_its_state_is_told_so():
     class Half(Curriculum):
         def state(self):

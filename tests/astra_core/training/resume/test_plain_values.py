@@ -19,6 +19,7 @@ PLAIN = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(PLAIN)
 def test_what_goes_through_json_comes_back(value):

@@ -129,6 +129,7 @@ def _files(folder):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mode", "eval_every"), [("max", 3), ("min", 2)])
 def test_a_run_that_is_prolonged_leaves_the_files_of_one_that_was_planned_so_long(
     tmp_path, mode, eval_every
@@ -189,6 +190,7 @@ def test_never_begins_anew_and_leaves_nothing_of_the_old_run(tmp_path):
     assert 1 == again.train().training_step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["run/step_000002", "run", "parent"])
 def test_a_run_starts_from_the_checkpoint_of_another(tmp_path, place):
     (tmp_path / "parent").symlink_to(tmp_path)

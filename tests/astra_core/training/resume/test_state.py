@@ -174,6 +174,7 @@ AGENTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(AGENTS, "parts", "frozen"))
 def test_several_agents_go_on_where_they_stopped(tmp_path, name):
     agents, changes = AGENTS[name]

@@ -24,6 +24,7 @@ def create(client, content=TWO, **more):
     return client.fine_tuning.jobs.create(**asked)
 
 
+@pytest.mark.slow
 def test_files_come_back_as_they_went(url):
     client = client_of(url)
     file_id = uploaded(client, supervised(2))
