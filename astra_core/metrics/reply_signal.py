@@ -9,6 +9,9 @@ from statistics import fmean, variance
 
 from astra_core.rollout import Graph, Node
 
+FAINT = 0.2
+"""Below this, at least four fifths of what sets siblings apart is the draw of the replies."""
+
 
 def reply_signal(graphs: Sequence[Graph]) -> float | None:
     """Share of the variance of siblings' mean scores that the probes account for, at most 1.
@@ -33,6 +36,25 @@ def reply_signal(graphs: Sequence[Graph]) -> float | None:
                 noises.append(fmean(_variance_of_mean(node) for node in siblings))
     spread = fmean(spreads) if spreads else 0.0
     return 1.0 - fmean(noises) / spread if spread > 0.0 else None
+
+
+def faint_signal(signal: float | None) -> str:
+    """A sentence about a signal that is nearly nothing, with the way out; else empty.
+
+    Source:
+        How many times the replies make half of the variance the probes' own: Spearman (1910) and
+        Brown (1910), British Journal of Psychology 3.
+    """
+    if signal is None or signal >= FAINT:
+        return ""
+    told = (
+        f"the probes account for {max(signal, 0.0):.0%} of what set siblings apart at first "
+        "(rollout/reply_signal), the draw of replies for the rest, so what is learned is mostly "
+        "chance; raise rollouts.sampler.options.num_responses"
+    )
+    if signal < 0.01:
+        return f"{told}, or see whether the target reacts to what it reads at all"
+    return f"{told} ({(1.0 - signal) / signal:.0f} times as many would make it half)"
 
 
 def _variance_of_mean(node: Node) -> float:

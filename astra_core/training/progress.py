@@ -1,7 +1,7 @@
 """The progress of a run: one report per optimiser step, one point per evaluation, and a bar."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Self
@@ -104,6 +104,7 @@ class Progress:
         stopped_because: Why the run ended, in words; empty while it runs.
         evaluations: Oldest first.
         moves: How far each experience moved the attacker, oldest first.
+        reply_signal: Of the first experience that could tell; see ``metrics.reply_signal``.
     """
 
     training_step: int = 0
@@ -114,6 +115,17 @@ class Progress:
     stopped_because: str = ""
     evaluations: list[EvaluationPoint] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
+    reply_signal: float | None = None
+
+    def note(self, metrics: Mapping[str, float], *, is_empty: bool) -> None:
+        """Takes from an experience's figures what is told of the run as a whole.
+
+        The first experience is the one to ask for the signal: siblings of an attacker that always
+        succeeds differ by the draw of replies alone, too.
+        """
+        self.num_empty += int(is_empty)
+        if self.reply_signal is None:
+            self.reply_signal = metrics.get("rollout/reply_signal")
 
     def record(self) -> dict[str, Any]:
         """For a checkpoint."""

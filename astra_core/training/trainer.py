@@ -292,7 +292,7 @@ class Trainer:
     def _note(self, experience: Experience) -> None:
         self._is_cut = False
         self.updates.scale_rates(present_factor(self.progress.moves))
-        self.progress.num_empty += int(not experience.steps)
+        self.progress.note(experience.metrics, is_empty=not experience.steps)
         self.ending.stopping.note(experience.metrics)
 
     def _evaluate_if_due(self) -> None:

@@ -49,6 +49,9 @@ class TrainingRecord:
         parent: The earlier attacker that it began from, if it did.
         moves: How far each experience moved the attacker, as ``Move``; oldest first.
         kl_warning: About experiences that moved too far; empty where none did.
+        reply_signal: Share of what set the first siblings apart that is their own, at most 1; null
+            if it could not be known.
+        signal_warning: About a share that is nearly nothing; empty where it is more.
         target: What was used of a target elsewhere: calls, tokens, cost, seconds of a call.
     """
 
@@ -69,6 +72,8 @@ class TrainingRecord:
     parent: Parent | None = None
     moves: tuple[dict[str, int | float | bool], ...] = ()
     kl_warning: str = ""
+    reply_signal: float | None = None
+    signal_warning: str = ""
     target: dict[str, float] | None = None
 
 
@@ -86,6 +91,7 @@ class TrainingSummary:
         training_step: After which the exported attacker was found.
         stopped_because: In words.
         kl_warning: About experiences that moved too far; empty where none did.
+        signal_warning: About siblings that differ by chance alone; empty where they do not.
     """
 
     training_steps: int
@@ -97,12 +103,14 @@ class TrainingSummary:
     training_step: int
     stopped_because: str
     kl_warning: str = ""
+    signal_warning: str = ""
 
     def summary(self) -> str:
         """One line."""
         where = f"step {self.training_step} of {self.training_steps}; {self.stopped_because}"
-        if self.kl_warning:
-            where += f"; WARNING: {self.kl_warning}"
+        for warning in (self.kl_warning, self.signal_warning):
+            if warning:
+                where += f"; WARNING: {warning}"
         if self.value is None:
             return f"the attacker as it was last, not evaluated ({where})"
         name = self.metric.removeprefix("eval/").replace("_", " ")
@@ -112,6 +120,8 @@ class TrainingSummary:
 
 def summary_of(trainer: "Trainer") -> TrainingSummary:
     """How it went, and what the exported attacker scores where it was evaluated."""
+    from astra_core.metrics.reply_signal import faint_signal
+
     progress, best, metric = trainer.progress, trainer.best, trainer.config.metric
     points = progress.evaluations
     is_best = trainer.scheme.keeps_best and bool(best.model)
@@ -127,6 +137,7 @@ def summary_of(trainer: "Trainer") -> TrainingSummary:
         training_step=best.training_step if is_best else progress.training_step,
         stopped_because=progress.stopped_because,
         kl_warning=progress.moved_too_far(trainer.config.kl.warn_per_experience_nats),
+        signal_warning=faint_signal(progress.reply_signal),
     )
 
 
@@ -162,4 +173,6 @@ def record_of(
         parent=parent,
         moves=tuple(asdict(move) for move in progress.moves),
         kl_warning=summary.kl_warning,
+        reply_signal=progress.reply_signal,
+        signal_warning=summary.signal_warning,
     )

@@ -119,8 +119,9 @@ def limits(material: Material) -> list[str]:
             f"was {chosen.value:.1%}: {points(excess)} against the figure above. Well above zero "
             "it would say that choosing the checkpoint flatters it."
         )
-    if material.training.kl_warning:
-        told.append(f"Warning of the training: {material.training.kl_warning}.")
+    for warning in (material.training.kl_warning, material.training.signal_warning):
+        if warning:
+            told.append(f"Warning of the training: {warning}.")
     return [*told, _NOT_HARM]
 
 

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from astra_core.metrics.reply_signal import reply_signal
+from astra_core.metrics.reply_signal import faint_signal, reply_signal
 from astra_core.testing import tiny_graph, tiny_node
 
 
@@ -46,3 +46,20 @@ def test_one_reply_or_one_probe_cannot_tell():
     assert reply_signal([tiny_graph(node(0.2), node(0.8))]) is None
     assert reply_signal([tiny_graph(node(0.2, 0.8))]) is None
     assert reply_signal([]) is None
+
+
+@pytest.mark.parametrize(
+    ("signal", "share", "way_out"),
+    [
+        (0.06, "account for 6% of", "num_responses (16 times as many would make it half)"),
+        (-0.1, "account for 0% of", "or see whether the target reacts to what it reads at all"),
+    ],
+)
+def test_a_faint_signal_is_told_with_the_way_out(signal, share, way_out):
+    assert share in faint_signal(signal)
+    assert faint_signal(signal).endswith(way_out)
+
+
+@pytest.mark.parametrize("signal", [None, 0.2, 0.9])
+def test_of_a_signal_that_is_there_nothing_is_said(signal):
+    assert "" == faint_signal(signal)

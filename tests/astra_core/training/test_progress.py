@@ -144,3 +144,12 @@ def test_a_warning_names_the_farthest_experience():
     assert not progress.moved_too_far(32.0)
     assert not progress.moved_too_far(None)
     assert progress == Progress.of(progress.record())
+
+
+def test_the_first_signal_that_is_known_is_kept():
+    progress = Progress()
+    for signal in ({}, {"rollout/reply_signal": 0.1}, {"rollout/reply_signal": 0.9}):
+        progress.note(signal, is_empty=not signal)
+
+    assert (1, 0.1) == (progress.num_empty, progress.reply_signal)
+    assert progress == Progress.of(progress.record())

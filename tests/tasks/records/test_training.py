@@ -6,6 +6,8 @@ from registry_project import write_reports
 from tiny_training import configured, trainer_of
 
 from astra_core.errors import DataError
+from astra_core.metrics.reply_signal import faint_signal
+from astra_core.samplers.tree import TreeSampler
 from tasks.records.reports import read_record, write_record
 from tasks.records.training import (
     BestMeasured,
@@ -97,8 +99,9 @@ def test_the_summary_is_one_line(first, value, line):
     )
 
     assert line == summary.summary()
-    warned = replace(summary, kl_warning="experience 1 moved the attacker far")
-    assert f"{line[:-1]}; WARNING: experience 1 moved the attacker far)" == warned.summary()
+    warned = replace(summary, kl_warning="experience 1 moved far", signal_warning="by chance")
+    told = "; WARNING: experience 1 moved far; WARNING: by chance)"
+    assert f"{line[:-1]}{told}" == warned.summary()
 
 
 def test_the_record_says_how_far_each_experience_moved_the_attacker():
@@ -110,4 +113,19 @@ def test_the_record_says_how_far_each_experience_moved_the_attacker():
 
     assert [1, 2] == [move["training_step"] for move in record.moves]
     assert all(move["nats"] > 1e-4 for move in record.moves)
+    assert record.reply_signal is None
     assert "nats per probe, beyond training.kl.warn_per_experience_nats" in record.kl_warning
+
+
+def test_the_record_has_the_first_experience_s_signal():
+    class TwoReplies(TreeSampler):
+        def __init__(self, options, **others):
+            super().__init__(options.model_copy(update={"num_responses": 2}), **others)
+
+    trainer = trainer_of(configured(training_steps=2), is_evaluated=False, sampler=TwoReplies)
+    signals = [report.metrics["rollout/reply_signal"] for report in trainer.steps()]
+
+    record = record_of(trainer, summary_of(trainer), run_key="5f" * 32, digest="c0" * 32)
+
+    assert signals[0] == record.reply_signal
+    assert faint_signal(signals[0]) == record.signal_warning

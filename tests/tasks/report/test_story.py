@@ -57,7 +57,7 @@ def test_the_limits_say_that_nobody_calibrated_the_judge_or_what_came_out():
         selection=Selection(num_prompts=9, attack_success_rate=SPAN, optimism=SPAN),
         attacker={**whole.evaluation.attacker, "unjudged_rate": 0.25},
     )
-    trained = replace(whole.training, kl_warning="it moved too far")
+    trained = replace(whole.training, kl_warning="it moved too far", signal_warning="by chance")
     told = " ".join(limits(material(evaluation=examined, training=trained)))
 
     assert "Nobody has compared this judge" in limits(whole)[0]
@@ -66,6 +66,7 @@ def test_the_limits_say_that_nobody_calibrated_the_judge_or_what_came_out():
     assert "could not judge 25.0% of the replies" in told
     assert "9 dev prompts that chose the checkpoint, success was 50.0%: +50.0 points" in told
     assert "it moved too far" in told
+    assert "by chance" in told
 
 
 def test_the_limits_say_where_only_provocation_works():
