@@ -29,7 +29,6 @@ RUN_ELSEWHERE = {
     "make test-all": (".ci/run", "make test-all"),
     "make test-routes": (".ci/run", "make test-routes"),
     "make test": (".ci/run", "make test"),
-    "make coverage": ("Makefile", "--cov"),
     "make services": ("Makefile", "tinker_server.py"),
     "make run": ("Makefile", "flows.cli run"),
     "make ui": ("Makefile", "flows.cli ui"),
