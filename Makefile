@@ -9,6 +9,9 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python --native-tls \
   $${PIP_INDEX_URL:+--default-index "$$PIP_INDEX_URL"} $${PIP_FIND_LINKS:+--find-links "$$PIP_FIND_LINKS"}
 
+# What is downloaded must have the digests of the lock. Not torch, whose builds differ by machine.
+HASHED := --no-deps --require-hashes -r requirements.lock
+
 # Where it is set, as in many containers, every process compiles all that it imports anew: seconds of
 # processor time in each of the hundreds of processes that stages and tests start.
 unexport PYTHONDONTWRITEBYTECODE
@@ -20,16 +23,22 @@ FILES := --dist loadfile --no-loadscope-reorder
 # The folders of these tests: collecting all others would take a minute, three times.
 ROUTES := tests/astra_core tests/benchmarks
 
-.PHONY: setup run test test-all test-routes services check render bench mutants docs ui deploy
+# The pins of requirements.lock stay; `make lock UPGRADE=--upgrade` renews them all. What torch brings
+# differs between its builds, so it comes with torch.
+UPGRADE :=
+LOCK := --universal --python-version 3.11 --extra dev --generate-hashes --no-annotate --no-header
+
+.PHONY: lock setup run test test-all test-routes services check render bench mutants docs ui deploy
 
 setup: $(STAMP)
 
 # Nothing is installed again while the lock and pyproject.toml are unchanged.
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock requirements-torch.lock pyproject.toml
 	"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Astra needs Python 3.11, got %d.%d; name one with make PYTHON=..." % sys.version_info[:2])'
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	$(PIP) uv==0.13.9 || true
-	$(UV) -r requirements.lock || $(PIP) -r requirements.lock
+	$(UV) $(HASHED) || $(PIP) $(HASHED)
+	$(UV) -r requirements-torch.lock || $(PIP) -r requirements-torch.lock
 	$(UV) --no-deps -e . || $(PIP) --no-deps -e .
 # Made private before DVC fills them: its files have modes of their own.
 	install -d -m 700 .dvc data models reports
@@ -67,6 +76,13 @@ check: setup
 	$(BIN)/lint-imports
 	$(BIN)/python -m tasks --check
 	$(BIN)/python -m tasks --render --check
+
+lock: setup
+	$(BIN)/uv pip compile --quiet --native-tls $(LOCK) $(UPGRADE) -c requirements-torch.lock \
+	  $${PIP_INDEX_URL:+--default-index "$$PIP_INDEX_URL"} pyproject.toml -o requirements.lock
+	awk '/^[a-z]/ { kept = !/^(astra-red-team|torch|triton|nvidia-[a-z0-9-]+|cuda-[a-z]+)==/ } kept' \
+	  requirements.lock > $(VENV)/requirements.lock
+	mv $(VENV)/requirements.lock requirements.lock
 
 render: setup
 	$(BIN)/python -m tasks --render

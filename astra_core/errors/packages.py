@@ -20,6 +20,6 @@ def require_package(name: str, *, subject: str, extra: str, otherwise: str = "")
     if find_spec(name) is None:
         msg = (
             f"{subject} must have the package {name}, got none; install it with "
-            f"python -m pip install -e '.[{extra}]'{otherwise}"
+            f"python -m pip install 'astra-red-team[{extra}]'{otherwise}"
         )
         raise ConfigurationError(msg)

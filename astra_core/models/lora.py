@@ -8,6 +8,7 @@ from torch import Tensor
 
 from astra_core.config import LoraConfiguration
 from astra_core.errors import ConfigurationError
+from astra_core.errors.packages import require_package
 from astra_core.seeding import derive_seed, torch_seeded
 
 
@@ -15,8 +16,9 @@ def add_adapters(model: Any, config: LoraConfiguration, *, seed: int) -> None:
     """Adds adapters to the model in place; only they take a gradient, and at first change nothing.
 
     Raises:
-        ConfigurationError: No layer has one of the names.
+        ConfigurationError: No layer has one of the names, or peft is not installed.
     """
+    require_package("peft", subject="training.lora", extra="lora", otherwise=" or set it to null")
     from peft import LoraConfig, inject_adapter_in_model
     from transformers.pytorch_utils import Conv1D
 

@@ -10,12 +10,27 @@ import math
 from collections.abc import Sequence
 from importlib.metadata import version
 
+from astra_core.config import Section
 from astra_core.errors import ScorerError
+from astra_core.errors.packages import require_package
 from astra_core.scorer import Scorer
 
 
 class ProfanityScorer(Scorer):
-    """Probability that a text is profane or insulting, by alt-profanity-check."""
+    """Probability that a text is profane or insulting, by alt-profanity-check.
+
+    Raises:
+        ConfigurationError: The package is not installed.
+    """
+
+    def __init__(self, options: Section | None = None) -> None:
+        require_package(
+            "profanity_check",
+            subject="scorer 'profanity'",
+            extra="profanity",
+            otherwise=" or name another",
+        )
+        super().__init__(options)
 
     @property
     def version(self) -> str:

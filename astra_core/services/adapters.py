@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from peft.utils.other import get_pattern_key
 from safetensors.torch import load_file
 from torch import nn
 from transformers.pytorch_utils import Conv1D
 
 from astra_core.errors import TrainingError
+from astra_core.errors.packages import require_package
 from astra_core.files import read_json
 from astra_core.services.training_service import TrainingService
 
@@ -118,6 +118,9 @@ def _change(
     model: Any, name: str, *, tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """A layer's weight, and what is added to it, in its layout."""
+    require_package("peft", subject="an adapter of a service", extra="lora")
+    from peft.utils.other import get_pattern_key
+
     own, down, up = name.removeprefix(_PREFIX), tensors[name + _DOWN], tensors[name + _UP]
     patterns = config.get("alpha_pattern") or {}
     alpha = patterns.get(get_pattern_key(list(patterns), own), config["lora_alpha"])

@@ -22,6 +22,7 @@ from tasks.tracking.registered import lost_versions
 from tasks.tracking.store_check import check_store, has_store
 
 LOCK_FILE = Path("requirements.lock")
+TORCH_LOCK = "requirements-torch.lock"
 # Where a run writes; the nearest folder that exists must be writable.
 FOLDERS = ("data", "models", "reports", "runs", ".astra", ".dvc")
 MIN_FREE_GB = 2.0  # the builtin pipeline with its caches takes less than one
@@ -113,7 +114,7 @@ def _packages(lock: Path) -> Iterator[Finding]:
             str(lock), ok=False, problem="must exist, got none", mend=f"git restore {lock}"
         )
         return
-    pins = dict(re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", lock.read_text("utf-8"), re.MULTILINE))
+    pins = _pins(lock) | _pins(lock.with_name(TORCH_LOCK))
     wrong = {
         name: got
         for name, want in pins.items()
@@ -124,6 +125,20 @@ def _packages(lock: Path) -> Iterator[Finding]:
         yield Finding(name, ok=False, problem=problem, mend=INSTALL)
     if not wrong:
         yield Finding(f"{len(pins)} packages as in {lock.name}", ok=True)
+
+
+def _pins(lock: Path) -> dict[str, str]:
+    """The version of each package of a lock that this machine should have; none without the file.
+
+    A line of the lock may say for which machines it is; the digests are on lines of their own.
+    """
+    from packaging.markers import Marker
+
+    if not lock.is_file():
+        return {}
+    line = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)(?: *; *([^\\\n]+))?", re.MULTILINE)
+    found = line.findall(lock.read_text("utf-8"))
+    return {name: pin for name, pin, marker in found if not marker or Marker(marker).evaluate()}
 
 
 def _installed(name: str) -> str | None:

@@ -14,7 +14,8 @@ from astra_core.files import write_text
 FOLDERS = ("astra_core", "flows", "params", "plugins", "tasks")
 COPIED = (
     *FOLDERS,
-    *("dvc.yaml", "params.yaml", "pyproject.toml", "prefect.yaml", "requirements.lock"),
+    *("dvc.yaml", "params.yaml", "pyproject.toml", "prefect.yaml"),
+    *("requirements.lock", "requirements-torch.lock"),
     *(".dvcignore", ".gitignore", ".dvc/config"),
 )
 """What stages need of the project, beside the files that params.yaml names; some of it can miss."""

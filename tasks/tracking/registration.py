@@ -142,24 +142,25 @@ def _log_final_metrics(
 
 
 def _version_tags(evidence: Evidence) -> dict[str, str]:
+    """In the order of MLflow's lists of versions: figures first, digests last."""
     rate = evidence.evaluation.rate()
     params = evidence.params
     return {
-        REGISTRATION_KEY_TAG: evidence.key,
-        EVALUATION_KEY_TAG: evidence.evaluation.evaluation_key,
-        CHECKPOINT_DIGEST_TAG: evidence.package.digest,
-        "algorithm": params["training"]["algorithm"]["name"],
-        "scorer": params["system"]["scorer"]["name"],
-        "seed": str(params["seed"]),
         "attack_success_rate": f"{rate.value:.4f}",
         "attack_success_rate_low": f"{rate.low:.4f}",
         "attack_success_rate_high": f"{rate.high:.4f}",
         "lift": f"{evidence.evaluation.lift.value:.4f}",
+        "algorithm": params["training"]["algorithm"]["name"],
+        "scorer": params["system"]["scorer"]["name"],
+        "seed": str(params["seed"]),
         "intended_use": INTENDED_USE,
         "licence": "restricted: authorised red teaming only",
         "prompts_licence": params["prompts"]["licence"],
         **_kl_tags(evidence),
         **{name: text for name, text in _lineage(evidence).items() if name in PARENT_TAGS},
+        REGISTRATION_KEY_TAG: evidence.key,
+        EVALUATION_KEY_TAG: evidence.evaluation.evaluation_key,
+        CHECKPOINT_DIGEST_TAG: evidence.package.digest,
     }
 
 

@@ -112,7 +112,8 @@ def test_the_image_is_pinned_unprivileged_and_installs_the_lock():
 
     assert re.search(r"^FROM python:3\.11\.\d+-slim-\w+$", text, re.MULTILINE)
     assert ["10001:10001"] == re.findall(r"^USER (.+)$", text, re.MULTILINE)
-    assert "--no-deps -r project.lock -r team.lock" in text
+    assert "--no-deps --require-hashes -r project.lock" in text
+    assert "--no-deps -r team.lock" in text
     assert not SECRET.search(text)
     assert {".env", "deploy/.env", ".venv", ".dvc/config.local", "models", "data"} <= {*ignored}
 

@@ -30,6 +30,7 @@ RUN_ELSEWHERE = {
     "make test-routes": (".ci/run", "make test-routes"),
     "make test": (".ci/run", "make test"),
     "make services": ("Makefile", "tinker_server.py"),
+    "make lock": ("Makefile", "pip compile"),
     "make run": ("Makefile", "flows.cli run"),
     "make ui": ("Makefile", "flows.cli ui"),
     "make deploy": ("Makefile", "flows.cli deploy"),

@@ -17,6 +17,7 @@ COPIED = (
     "prefect.yaml",
     "pyproject.toml",
     "requirements.lock",
+    "requirements-torch.lock",
     ".dvcignore",
     ".gitignore",
 )

@@ -14,5 +14,5 @@ def test_a_package_that_is_missing_is_named_with_its_extra():
 
     assert (
         "executor 'x' must have the package no_such, got none; install it with "
-        "python -m pip install -e '.[y]' or take another"
+        "python -m pip install 'astra-red-team[y]' or take another"
     ) == str(told.value)

@@ -49,6 +49,19 @@ def test_a_package_that_is_not_as_locked_is_a_problem(project, line, subject, pr
     assert "make setup" == finding.mend
 
 
+def test_only_the_pins_for_this_machine_count(project):
+    line = "no-such-package==1.0 ; python_full_version < '3' \\\n    --hash=sha256:00\n"
+    (project / "requirements.lock").write_text(line)
+
+    assert {} == _problems(project)
+
+
+def test_torch_has_a_lock_of_its_own(project):
+    (project / "requirements-torch.lock").write_text("torch==1.0\n")
+
+    assert "must be 1.0, got " in _problems(project)["torch"].problem
+
+
 def test_the_build_of_a_package_is_no_difference(project):
     version = importlib.metadata.version("pytest")
     (project / "requirements.lock").write_text(f"pytest=={version}+cpu\n")

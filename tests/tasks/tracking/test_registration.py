@@ -105,6 +105,9 @@ def test_register_attacker_makes_a_restricted_candidate(project):
     lineage = lineage_of(connect(), "attacker", "1")
     assert ("7a" * 32, RUN_KEY) == (lineage.target_digest, lineage.run_key)
     assert version.tags["attack_success_rate"] == "0.6000"
+    # In the order in which MLflow's pages list them: a person reads the first.
+    assert next(iter(version.tags)) == "attack_success_rate"
+    assert [*version.tags][-1] == "astra.checkpoint_digest"
     assert version.tags["intended_use"] == "restricted"
     assert "Not to be used for" in version.description
     assert version.description.startswith("Attack success 0.600 [0.500, 0.700], untrained 0.200")
