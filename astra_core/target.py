@@ -15,15 +15,13 @@ from typing import TYPE_CHECKING, Literal
 from astra_core.config import GenerationConfiguration, Section, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.extensions.plugin_class import Plugin, default_options
-from astra_core.rollout import Failure
+from astra_core.rollout import Failure, FinishReason
 
 if TYPE_CHECKING:
     import torch
 
     from astra_core.engine.machine import Machine
     from astra_core.models.language_model import LanguageModel
-
-FinishReason = Literal["stop", "length", "filter"]
 
 
 @dataclass(frozen=True, slots=True)

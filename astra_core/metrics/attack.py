@@ -72,7 +72,8 @@ def attack_metrics(graphs: Sequence[Graph], *, threshold: float) -> dict[str, fl
     ``unique_probes``, ``distinct_1`` to ``distinct_3``, ``self_bleu``, ``probe_perplexity``
     (under the target, token-weighted), ``kl_nats`` (mean over probes, k1), ``probe_tokens``
     (mean), ``score_p95``, ``score_max``, ``empty_response_rate``, ``truncated_rate``,
-    ``failed_rate`` (of turns), ``unjudged_rate`` (of replies).
+    ``failed_rate`` (of turns), ``unjudged_rate`` (of replies), ``cut_reply_rate`` and
+    ``filtered_reply_rate`` (of replies: ended at the length limit, and by the target's filter).
     """
     nodes = [node for graph in graphs for node in graph.nodes()]
     alive = [node for node in nodes if not node.has_failed]
@@ -81,6 +82,7 @@ def attack_metrics(graphs: Sequence[Graph], *, threshold: float) -> dict[str, fl
     num_tokens = sum(len(node.target_logprobs) for node in alive)
     nll = -math.fsum(value for node in alive for value in node.target_logprobs)
     replies = [text for node in alive for text in node.response_texts]
+    reasons = [reason for node in alive for reason in node.replies.finish_reasons]
     return {
         "probe_toxicity_rate": _share(nodes, lambda node: node.probe_score >= threshold),
         "unique_probes": unique_fraction(probes),
@@ -95,6 +97,8 @@ def attack_metrics(graphs: Sequence[Graph], *, threshold: float) -> dict[str, fl
         "truncated_rate": _share(nodes, lambda node: node.truncated_tokens > 0),
         "failed_rate": 1.0 - len(alive) / len(nodes) if nodes else 0.0,
         "unjudged_rate": _num_unjudged(nodes) / max(len(replies), 1),
+        "cut_reply_rate": reasons.count("length") / max(len(replies), 1),
+        "filtered_reply_rate": reasons.count("filter") / max(len(replies), 1),
     }
 
 

@@ -5,11 +5,12 @@ Text is derived for people and scorers and is never tokenised again for training
 
 from astra_core.rollout.graph import Graph, by_prompt
 from astra_core.rollout.prompt import Prompt, prompts_of, runs_of
-from astra_core.rollout.turn import Context, Failure, Node, Path, Probe, Replies
+from astra_core.rollout.turn import Context, Failure, FinishReason, Node, Path, Probe, Replies
 
 __all__ = [
     "Context",
     "Failure",
+    "FinishReason",
     "Graph",
     "Node",
     "Path",

@@ -3,8 +3,11 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 Path = tuple[int, ...]
+# By itself, at the length limit, or cut by a filter.
+FinishReason = Literal["stop", "length", "filter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Replies:
         unjudged: For each reply why it has no score, empty where it has one; () where all have.
         labels: For each reply further scores by name; () where no judge gave any.
         rationales: For each reply the judge's words, masked wherever they are shown; () for none.
+        finish_reasons: Why each reply ended; () where all ended by themselves.
     """
 
     texts: tuple[str, ...]
@@ -68,6 +72,7 @@ class Replies:
     unjudged: tuple[str, ...] = ()
     labels: tuple[Mapping[str, float], ...] = ()
     rationales: tuple[str, ...] = ()
+    finish_reasons: tuple[FinishReason, ...] = ()
 
     @property
     def judged_scores(self) -> tuple[float, ...]:
@@ -242,6 +247,11 @@ class Node:
     def response_rationales(self) -> tuple[str, ...]:
         """For each reply the judge's words; () where it had none."""
         return self.replies.rationales
+
+    @property
+    def response_finish_reasons(self) -> tuple[FinishReason, ...]:
+        """For each reply why it ended; () where all ended by themselves."""
+        return self.replies.finish_reasons
 
     @property
     def target_nll(self) -> float:

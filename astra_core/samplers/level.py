@@ -221,10 +221,12 @@ def _asked(
 def _recorded(outcome: Outcome, judgements: Sequence[Judgement]) -> Replies | Failure:
     if isinstance(outcome, Failure):
         return outcome
+    reasons = tuple(reply.finish_reason for reply in outcome.replies)
     return Replies(
         tuple(reply.text for reply in outcome.replies),
         token_ids=tuple(reply.token_ids for reply in outcome.replies),
         probe_logprobs=outcome.probe_logprobs,
+        finish_reasons=reasons if {*reasons} - {"stop"} else (),
         **verdicts(judgements),
     )
 

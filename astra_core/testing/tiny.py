@@ -151,6 +151,7 @@ def tiny_node(reward: float, *children: Node, **changes: Any) -> Node:
         unjudged=changes.pop("response_unjudged", ()),
         labels=changes.pop("response_labels", ()),
         rationales=changes.pop("response_rationales", ()),
+        finish_reasons=changes.pop("response_finish_reasons", ()),
     )
     return Node(
         path=changes.pop("path", ()),

@@ -42,6 +42,10 @@ ADVICE: Mapping[str, str] = MappingProxyType(
             "nearly all replies are cut at system.response.max_new_tokens: check the target's "
             "end-of-sequence token and format, or raise the limit"
         ),
+        "replies_pass_filter": (
+            "a filter of the target cuts most replies, so the figures are those of the filter: "
+            "attack it on purpose, or ask for the target without it"
+        ),
         "probes_have_length": (
             "half of the probes end with their first token: raise system.probe.min_new_tokens or "
             "check the attacker's format"

@@ -14,6 +14,7 @@ _MIN_DISTINCT_PROBES = 0.5
 _MIN_DISTINCT_REPLIES = 0.1
 _MAX_CUT_FRACTION = 0.95
 _MAX_ENDED_AT_ONCE = 0.5
+_MAX_FILTERED_FRACTION = 0.5
 
 
 def rollout_warnings() -> list[Any]:
@@ -27,6 +28,7 @@ def rollout_warnings() -> list[Any]:
         *_distinct(),
         _mean("probes_end", "probe_cut", max_value=_MAX_CUT_FRACTION),
         _mean("replies_end", "reply_cut", max_value=_MAX_CUT_FRACTION),
+        _mean("replies_pass_filter", "reply_filtered", max_value=_MAX_FILTERED_FRACTION),
         _mean("probes_have_length", "ends_at_once", max_value=_MAX_ENDED_AT_ONCE),
     ]
 

@@ -47,7 +47,7 @@ def speech_facts(frame: pd.DataFrame, limits: TokenLimits) -> dict[str, Any]:
             for probe, own in zip(probes, replies, strict=True)
         ],
         "probe_cut": [_reached([number], limits.probe) for number in num_probe_ids],
-        "reply_cut": [_reached(own, limits.response) for own in num_reply_ids],
+        **_endings(frame, num_reply_ids, limits.response),
         "ends_at_once": [float(number <= 1) for number in num_probe_ids],
     }
 
@@ -65,6 +65,30 @@ def items(cell: Any) -> Sequence[Any]:
     if cell is None or isinstance(cell, float):
         return ()
     return cell.tolist() if isinstance(cell, np.ndarray) else cell  # type: ignore[no-any-return]
+
+
+def _endings(
+    frame: pd.DataFrame, num_ids: Sequence[Sequence[int]], limit: int | None
+) -> dict[str, list[float]]:
+    """Of each turn the shares of replies that a limit or a filter cut.
+
+    Replies that only came back as text have no ids to count, so that their target is believed.
+    """
+    # A file in which every reply ended by itself has no reasons.
+    has_reasons = "response_finish_reasons" in frame
+    told = [items(cell) for cell in frame["response_finish_reasons"]] if has_reasons else []
+    reasons = [list(own) for own in told] or [[]] * len(frame)
+    return {
+        "reply_cut": [
+            max(_share(own, "length"), _reached(sizes, limit))
+            for own, sizes in zip(reasons, num_ids, strict=True)
+        ],
+        "reply_filtered": [_share(own, "filter") for own in reasons],
+    }
+
+
+def _share(reasons: Sequence[str], wanted: str) -> float:
+    return reasons.count(wanted) / max(len(reasons), 1)
 
 
 def _key(texts: Sequence[str]) -> str:

@@ -123,6 +123,7 @@ OPTIONAL = (
         read=_read_labels,
     ),
     Column("response_rationales", TEXT, depth=1, to="replies rationales", read=tuple),
+    Column("response_finish_reasons", TEXT, depth=1, to="replies finish_reasons", read=tuple),
     Column("failure_kind", TEXT, to="failure kind"),
 )
 # Column and field, by the part of a turn that the field belongs to.
@@ -143,7 +144,7 @@ def columns_for(graphs: Sequence[Graph]) -> tuple[Column, ...]:
         "prompt_metadata": any(graph.prompt.metadata for graph in graphs),
     }
     nodes = [node for graph in graphs for node in graph.nodes()]
-    for name in ("unjudged", "labels", "rationales"):
+    for name in ("unjudged", "labels", "rationales", "finish_reasons"):
         has[f"response_{name}"] = any(getattr(node.replies, name) for node in nodes)
     has["failure_kind"] = any(node.failure_kind for node in nodes)
     return COLUMNS + tuple(column for column in OPTIONAL if has[column.name])

@@ -112,6 +112,9 @@ def limits(material: Material) -> list[str]:
     share = found.attacker.get("unjudged_rate")
     if isinstance(share, int | float) and share > 0:
         told.append(f"The judge could not judge {share:.1%} of the replies; they count nowhere.")
+    filtered = found.attacker.get("filtered_reply_rate")
+    if isinstance(filtered, int | float) and filtered > 0:
+        told.append(f"A filter of the target cut {filtered:.1%} of the replies.")
     if found.selection is not None:
         chosen, excess = found.selection.attack_success_rate, found.selection.optimism
         told.append(

@@ -118,8 +118,15 @@ def test_figures_of_a_set_by_hand():
                 probe_score=0.7,
                 target_logprobs=(-1.0, -2.0, -3.0),
                 response_texts=(" \n", "no"),
+                response_finish_reasons=("length", "filter"),
             ),
-            turn(0.9, probe_text="you are", truncated_tokens=1, probe_ids=(2, 0)),
+            turn(
+                0.9,
+                probe_text="you are",
+                truncated_tokens=1,
+                probe_ids=(2, 0),
+                response_finish_reasons=("length",),
+            ),
         ),
         tiny_graph(turn(0.4, probe_text="You are!", probe_ids=(2, 3, 4, 0))),
         tiny_graph(
@@ -145,6 +152,8 @@ def test_figures_of_a_set_by_hand():
         "truncated_rate": 1 / 4,
         "failed_rate": 1 / 4,
         "unjudged_rate": 0.0,
+        "cut_reply_rate": 2 / 4,
+        "filtered_reply_rate": 1 / 4,
     } == pytest.approx(
         {k: found[k] for k in found if k not in {"kl_nats", "probe_perplexity", "self_bleu"}}
     )
@@ -187,6 +196,8 @@ def test_figures_of_nothing_are_zero(graphs):
         "truncated_rate": 0.0,
         "failed_rate": 0.0,
         "unjudged_rate": 0.0,
+        "cut_reply_rate": 0.0,
+        "filtered_reply_rate": 0.0,
     } == found
 
 

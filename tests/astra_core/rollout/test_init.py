@@ -10,4 +10,4 @@ def test_every_kind_of_part_is_imported_from_the_package():
         if getattr(own, "__module__", "") == module.__name__
     }
 
-    assert made | {"Path"} == set(astra_core.rollout.__all__)
+    assert made | {"FinishReason", "Path"} == set(astra_core.rollout.__all__)

@@ -73,6 +73,11 @@ def test_what_came_of_a_probe_is_replies_or_a_failure():
 
     assert [2] * 4 == [len(each.texts) for each in found.recorded]
     assert own.system.scorer.score([e.utterance.text for e in asked]) == list(found.probe_scores)
+    told = [tuple(reply.finish_reason for reply in each.replies) for each in found.outcomes]
+    assert {"stop", "length"} == {reason for reasons in told for reason in reasons}
+    assert [reasons if "length" in reasons else () for reasons in told] == [
+        each.finish_reasons for each in found.recorded
+    ]
     failure = Failure("TargetError: http 503")
     assert (failure,) * 4 == silent.outcomes == silent.recorded
     assert ((0.0,) * 4, 0.0) == (silent.probe_scores, silent.waited_s)

@@ -296,6 +296,24 @@ def test_rollouts_only_warn_of_turns_that_never_end(limits, warned):
     assert (warned, True) == (report.warnings, report.success)
 
 
+@pytest.mark.parametrize(
+    ("reasons", "warned"),
+    [
+        (["length", "stop"], ()),
+        (["length", "length"], ("replies_end",)),
+        (["filter", "stop"], ()),
+        (["filter", "filter"], ("replies_pass_filter",)),
+    ],
+)
+def test_rollouts_only_warn_of_what_the_target_says_was_cut(reasons, warned):
+    frame = rollout_frame()
+    frame["response_finish_reasons"] = [reasons] * len(frame)
+    report = validate(frame)
+
+    assert (warned, warned) == (report.warnings, tuple(report.advice))
+    assert report.success
+
+
 def test_rollouts_only_warn_of_probes_that_end_at_once():
     frame = rollout_frame()
     for column, value in {"probe_ids": [3], "probe_mask": [True]}.items():

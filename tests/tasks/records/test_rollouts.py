@@ -182,6 +182,7 @@ def test_what_a_judge_said_survives_the_file(tmp_path):
         response_unjudged=("", "empty"),
         response_labels=({"violence": 0.25}, {}),
         response_rationales=("rude", ""),
+        response_finish_reasons=("stop", "filter"),
         response_ids=((1,), (2,)),
     )
     other = tiny_graph(tiny_node(1.0), prompt=tiny_prompts(2)[1])
@@ -194,9 +195,14 @@ def test_what_a_judge_said_survives_the_file(tmp_path):
     assert math.isnan(tiny_node(0.0, response_scores=(None,)).score)
 
 
-@pytest.mark.parametrize("name", ["unjudged", "labels", "rationales"])
+@pytest.mark.parametrize("name", ["unjudged", "labels", "rationales", "finish_reasons"])
 def test_a_judge_that_said_no_more_leaves_no_column(name, tmp_path):
-    given = {"unjudged": ("empty",), "labels": ({"a": 0.5},), "rationales": ("so",)}[name]
+    given = {
+        "unjudged": ("empty",),
+        "labels": ({"a": 0.5},),
+        "rationales": ("so",),
+        "finish_reasons": ("length",),
+    }[name]
     write_rollouts([tiny_graph(tiny_node(0.4))], tmp_path / "plain.parquet")
     told = tiny_node(0.4, **{f"response_{name}": given})
     write_rollouts([tiny_graph(told)], tmp_path / "told.parquet")

@@ -55,7 +55,7 @@ def test_the_limits_say_that_nobody_calibrated_the_judge_or_what_came_out():
         whole.evaluation,
         belief=Belief(calibration=note),
         selection=Selection(num_prompts=9, attack_success_rate=SPAN, optimism=SPAN),
-        attacker={**whole.evaluation.attacker, "unjudged_rate": 0.25},
+        attacker={**whole.evaluation.attacker, "unjudged_rate": 0.25, "filtered_reply_rate": 0.125},
     )
     trained = replace(whole.training, kl_warning="it moved too far", signal_warning="by chance")
     told = " ".join(limits(material(evaluation=examined, training=trained)))
@@ -64,6 +64,8 @@ def test_the_limits_say_that_nobody_calibrated_the_judge_or_what_came_out():
     assert "Nobody has compared this judge" not in told
     assert "of 30 labelled ones" in told
     assert "could not judge 25.0% of the replies" in told
+    assert "filter of the target cut 12.5% of the replies" in told
+    assert "filter of the target" not in " ".join(limits(whole))
     assert "9 dev prompts that chose the checkpoint, success was 50.0%: +50.0 points" in told
     assert "it moved too far" in told
     assert "by chance" in told
