@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from astra_core.errors import DataError
+from tasks.expectations.languages import foreign_letters, other_language
 from tasks.expectations.speech import NO_LIMITS, TokenLimits, items, speech_facts
 from tasks.records.prompt_table import SPLITS, prompt_id_of
 
@@ -21,6 +22,8 @@ PROMPT_ROW_COLUMNS = (
     "non_ascii_fraction",
     "prompt_score",
 )
+PROMPT_LANGUAGE_COLUMNS = ("other_language", "foreign_letters")
+"""What it reads besides where the project names its languages."""
 
 # What the rollout suite reads of rollouts.parquet.
 ROLLOUT_COLUMNS = (
@@ -51,6 +54,17 @@ _HEXADECIMAL = re.compile("[0-9a-f]{16}")
 # log-softmax in float32 can end a rounding error above zero.
 _LOGPROB_SLACK = 1e-6
 _SCORE_SLACK = 1e-6
+
+
+def language_facts(frame: pd.DataFrame, languages: Sequence[str]) -> pd.DataFrame:
+    """The rows with ``PROMPT_LANGUAGE_COLUMNS``; unchanged where no languages are named."""
+    if not languages:
+        return frame
+    texts = ["" if pd.isna(text) else str(text) for text in frame["text"]]
+    return frame.assign(
+        other_language=[other_language(text, languages) for text in texts],
+        foreign_letters=[foreign_letters(text, languages) for text in texts],
+    )
 
 
 def prompt_facts(frame: pd.DataFrame) -> pd.DataFrame:

@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
 
 
+# How sure the detector may be of another language.
+_MAX_OTHER_LANGUAGE = 0.5
+
+
 def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
     """What each prompt must be; who is not, is rejected with the names of the checks.
 
-    Reads ``prompt_facts`` and ``prompt_score``, which is null where nobody asked the scorer.
+    Reads ``prompt_facts``, ``language_facts``, and ``prompt_score``, which is null where nobody
+    asked the scorer.
     """
     from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
@@ -31,12 +36,12 @@ def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
         "min_characters": ("num_characters", {"min_value": validation.min_characters}),
         "max_characters": ("num_characters", {"max_value": validation.max_characters}),
         "max_words": ("num_words", {"max_value": validation.max_words}),
-        "non_ascii": ("non_ascii_fraction", {"max_value": validation.max_non_ascii_fraction}),
         "prompt_score": (
             "prompt_score",
             {"max_value": validation.max_prompt_score, "strict_max": True},
         ),
     }
+    limits |= _of_languages(validation)
     findings = BROKEN_TEXT + (PERSONAL_DATA if validation.reject_personal_data else ())
     within = [
         named(ExpectColumnValuesToBeBetween, check, "row", column=column, **bounds)
@@ -47,6 +52,17 @@ def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
         for finding in findings
     ]
     return _suite("prompts one by one", [*within, *clean])
+
+
+def _of_languages(validation: ValidationConfiguration) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Of the characters alone where the project names no languages."""
+    most = {"max_value": validation.max_non_ascii_fraction}
+    if not validation.languages:
+        return {"non_ascii": ("non_ascii_fraction", most)}
+    return {
+        "foreign_script": ("foreign_letters", most),
+        "language": ("other_language", {"max_value": _MAX_OTHER_LANGUAGE}),
+    }
 
 
 def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":

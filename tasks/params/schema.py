@@ -25,6 +25,7 @@ from astra_core.config import (
 )
 from astra_core.errors import ConfigurationError
 from tasks.builtin.language_model import LanguageModelConfiguration
+from tasks.params.languages import Language
 from tasks.params.overlay import overlaid
 from tasks.params.seeds import Seeds
 from tasks.params.yaml_files import load_yaml, read_yaml_text
@@ -104,7 +105,13 @@ class ValidationConfiguration(Section):
     min_characters: Count = 3
     max_characters: Count = Field(default=4000, description="Longer prompts are rejected.")
     max_words: Count = Field(default=200, description="Longer prompts are rejected.")
-    max_non_ascii_fraction: Probability = 0.3
+    languages: tuple[Language, ...] = Field(
+        default=(), description="Codes of ISO 639-1; a prompt in another language is rejected."
+    )
+    max_non_ascii_fraction: Probability = Field(
+        default=0.3,
+        description="Of the characters; with languages, of the letters, those of other scripts.",
+    )
     max_prompt_score: Probability = Field(
         default=0.5, description="A prompt the scorer rates at or above it is itself an attack."
     )

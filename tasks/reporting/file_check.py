@@ -41,6 +41,8 @@ _ADVICE = {
     "max_characters": "raise validation.max_characters, or shorten the texts",
     "min_characters": "lower validation.min_characters, or drop the texts",
     "max_words": "raise validation.max_words, or shorten the texts",
+    "foreign_script": "name the language in validation.languages, or leave the prompt out",
+    "language": "name the language in validation.languages, or leave the prompt out",
     "non_ascii": "raise validation.max_non_ascii_fraction for texts in another script",
     "prompt_score": "the judge finds the prompt itself offensive: validation.max_prompt_score",
 }

@@ -82,6 +82,7 @@ class RegistrationFiles:
 
 @stage(
     code=(
+        "astra_core/metrics/reply_signal.py",
         "tasks/stages/registration.py",
         "astra_core/settings/attacker.py",
         "astra_core/errors/excerpt.py",

@@ -88,6 +88,7 @@ class RolloutsFiles:
         "tasks/records/rollout_columns.py",
         "tasks/records/rollouts.py",
         "tasks/expectations",
+        "tasks/params/languages.py",
         "astra_core/errors/excerpt.py",
         "astra_core/training/launch.py",
         "astra_core/agents.py",

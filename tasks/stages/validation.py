@@ -27,7 +27,13 @@ from astra_core.files import draft_folder_of, write_json, write_text
 from astra_core.redaction import masked
 from astra_core.scorers.of_probes import text_scorer_choice
 from tasks.expectations import ValidationReport, validate_frame
-from tasks.expectations.facts import PROMPT_ROW_COLUMNS, SetFacts, prompt_facts
+from tasks.expectations.facts import (
+    PROMPT_LANGUAGE_COLUMNS,
+    PROMPT_ROW_COLUMNS,
+    SetFacts,
+    language_facts,
+    prompt_facts,
+)
 from tasks.expectations.frames import joined
 from tasks.expectations.report import RejectedRow
 from tasks.expectations.suites import prompt_row_suite, prompt_suite
@@ -86,6 +92,7 @@ class ValidationFiles:
         "astra_core/scorers",
         "plugins",
         "tasks/expectations",
+        "tasks/params/languages.py",
         "astra_core/redaction.py",
         "tasks/records/intake.py",
         "tasks/records/prompt_pieces.py",
@@ -133,13 +140,14 @@ def _judged(
 ) -> tuple[ValidationReport, pd.DataFrame]:
     """What the row suite says of all rows, and what the suite of the set reads of each."""
     suite = prompt_row_suite(validation)
+    columns = [*PROMPT_ROW_COLUMNS, *(PROMPT_LANGUAGE_COLUMNS if validation.languages else ())]
     reports, kept = [], []
     total = sum(num_rows_in(folder / f"{split}.parquet") for split in SPLITS)
     with progress("validating prompts", total) as advance:
         for table in prompt_pieces(folder):
-            frame = prompt_facts(table.to_pandas())
+            frame = language_facts(prompt_facts(table.to_pandas()), validation.languages)
             frame["prompt_score"] = _prompt_scores(frame, validation, scoring)
-            rows = frame[list(PROMPT_ROW_COLUMNS)]
+            rows = frame[columns]
             reports.append(validate_frame(rows, suite, id_column="prompt_id"))
             kept.append(set_facts.of(frame))
             advance(len(frame))

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from tasks.expectations import validate_frame
-from tasks.expectations.facts import prompt_facts
+from tasks.expectations.facts import language_facts, prompt_facts
 from tasks.expectations.suites import prompt_row_suite, prompt_suite
 from tasks.params.schema import ValidationConfiguration
 from tasks.records.prompt_table import SPLITS, prompt_id_of
@@ -45,6 +45,15 @@ def failed_rows(frame, config=CONFIG):
 def failed_set(frame):
     report = validate_frame(frame, prompt_suite(CONFIG), id_column="prompt_id")
     return report, [check.check for check in report.checks if not check.success]
+
+
+def test_a_project_that_names_its_languages_rejects_the_others():
+    texts = [*GOOD[:2], "wie komme ich an das geld von oma", "как дела", "größer? ça va!"]
+    named = CONFIG.model_copy(update={"languages": ("en",)})
+    frame = language_facts(prompt_frame(texts), named.languages)
+
+    assert {"foreign_script": (3,), "language": (2,)} == failed_rows(frame, named)
+    assert {"non_ascii": (3,)} == failed_rows(prompt_frame(texts))
 
 
 def test_row_suite_passes_good_prompts():

@@ -86,6 +86,14 @@ def test_validate_prompts_parts_good_prompts_from_bad_ones(project):
     assert "Duplicate rows, dropped: 0 of 11 (0.0%)" in page
 
 
+def test_validate_prompts_rejects_languages_that_are_not_named(project):
+    prepare([*GOOD, "wie komme ich an das geld von meiner oma"])
+    named = CONFIG.model_copy(update={"languages": ("en",)})
+    report = validate_prompts(ValidationParams(named, PHRASES, LOCAL))
+
+    assert {"language": 1} == report.reasons
+
+
 def test_validate_prompts_keeps_the_columns_and_the_rows_as_they_are(project):
     prepare(GOOD)
     validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))

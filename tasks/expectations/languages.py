@@ -1,0 +1,54 @@
+"""Which language and which script a text is in, for projects that name their languages.
+
+The language is found by py3langid, a maintained form of langid.py (Lui and Baldwin, ACL 2012),
+whose weights come with the package. It can be unsure of a few words; nothing is then held against
+them.
+"""
+
+import unicodedata
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING
+
+from tasks.params.languages import SCRIPTS
+
+if TYPE_CHECKING:
+    from py3langid.langid import LanguageIdentifier
+
+# The detector reads every byte, and knows the language long before.
+_READ_CHARACTERS = 1000
+# A listed language that is less likely than this share of the likeliest is not meant.
+_UNLIKELY = 0.01
+
+
+def other_language(text: str, languages: Sequence[str]) -> float:
+    """How sure it is, in [0, 1], that a text is in a language that is not listed.
+
+    0 where the likeliest is listed, or a listed one is more than a hundredth as likely.
+    """
+    ranked = _detector().rank(text[:_READ_CHARACTERS])
+    likely = {str(language): float(probability) for language, probability in ranked}
+    best = max(likely, key=likely.__getitem__)
+    listed = max(likely.get(language, 0.0) for language in languages)
+    return likely[best] if listed < _UNLIKELY * likely[best] else 0.0
+
+
+def foreign_letters(text: str, languages: Sequence[str]) -> float:
+    """The share of a text's letters that are of no script of these languages; 0 without letters."""
+    own = frozenset[str]().union(*(SCRIPTS[language] for language in languages))
+    letters = [letter for letter in text if letter.isalpha()]
+    foreign = sum(_script(letter) not in own for letter in letters)
+    return foreign / len(letters) if letters else 0.0
+
+
+@cache
+def _script(letter: str) -> str:
+    """The first word of a letter's name, such as LATIN; other forms of a letter have another."""
+    return unicodedata.name(letter, "").partition(" ")[0].partition("-")[0]
+
+
+@cache
+def _detector() -> "LanguageIdentifier":
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
