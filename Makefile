@@ -1,5 +1,5 @@
 # The project's commands, for users, hooks and CI alike.
-PYTHON ?= $(shell command -v python3.11 || echo python3)
+PYTHON ?= $(shell for name in python3.11 python3.12 python3.13; do $$name -c "" 2>/dev/null && echo $$name && exit; done; echo python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -34,7 +34,7 @@ setup: $(STAMP)
 
 # Nothing is installed again while the lock and pyproject.toml are unchanged.
 $(STAMP): requirements.lock requirements-torch.lock pyproject.toml
-	"$(PYTHON)" -c 'import sys; sys.exit(0 if sys.version_info[:2] == (3, 11) else "Astra needs Python 3.11, got %d.%d; name one with make PYTHON=..." % sys.version_info[:2])'
+	"$(PYTHON)" -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_info[:2] <= (3, 13) else "Astra needs Python 3.11, 3.12 or 3.13, got %d.%d; name one with make PYTHON=..." % sys.version_info[:2])'
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
 	$(PIP) uv==0.13.9 || true
 	$(UV) $(HASHED) || $(PIP) $(HASHED)

@@ -258,7 +258,15 @@ def _asked(own: Any) -> Iterator[str]:
         for each in dis.get_instructions(code):
             if before in {"self", "cls"} and each.opname in {"LOAD_ATTR", "LOAD_METHOD"}:
                 yield each.argval
-            before = each.argval if each.opname in {"LOAD_FAST", "LOAD_DEREF"} else None
+            before = _loaded(each)
+
+
+def _loaded(instruction: dis.Instruction) -> str | None:
+    """The variable that an instruction loads, of two that it loads at once the last."""
+    if instruction.opname.startswith(("LOAD_FAST", "STORE_FAST_LOAD_FAST", "LOAD_DEREF")):
+        names = instruction.argval
+        return str(names[-1] if isinstance(names, tuple) else names)
+    return None
 
 
 def _used(own: Any) -> Iterator[str]:

@@ -32,6 +32,7 @@ CEILINGS = {
     "sqlalchemy": ((2, 1), "Prefect 3.8 then schedules nothing, silently"),
 }
 INSTALL = "make setup"
+PYTHONS = ("3.11", "3.12", "3.13")
 # As git keeps it.
 DVC_CONFIG = """\
 [core]
@@ -100,9 +101,9 @@ def fix_all(findings: Iterable[Finding]) -> list[str]:
 def _python() -> Finding:
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     return Finding(
-        "Python 3.11",
-        ok=version == "3.11",
-        problem=f"must be 3.11, got {version}",
+        f"Python {version}",
+        ok=version in PYTHONS,
+        problem=f"must be {', '.join(PYTHONS)}, got {version}",
         mend="make setup PYTHON=python3.11",
     )
 

@@ -175,7 +175,8 @@ def test_labels_may_be_numbers():
     numbers = [int(label) for label in LABELS]
 
     assert roc_auc(SCORES, LABELS) == roc_auc(SCORES, numbers)
-    assert reliability(SCORES, LABELS) == reliability(SCORES, numbers)
+    # An empty bin has figures that equal nothing.
+    assert repr(reliability(SCORES, LABELS)) == repr(reliability(SCORES, numbers))
 
 
 @pytest.mark.parametrize("num_bad", [1, 2])
