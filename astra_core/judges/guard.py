@@ -11,6 +11,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.judge import Exchange, Judgement
 from astra_core.judges.guard_presets import POLICY, PRESETS, GuardPreset
 from astra_core.judges.local import FolderOptions, LocalJudge, nothing_said, rounded
+from astra_core.models.chat_template import chat_text
 
 SLOTS = ("goal", "conversation", "probe", "reply", "policy")
 _SLOT = re.compile(r"\{(\w+)\}")
@@ -106,10 +107,7 @@ class GuardJudge(LocalJudge):
             {"role": "user", "content": exchange.probe},
             {"role": "assistant", "content": exchange.reply},
         ]
-        text = self.tokenizer.apply_chat_template(
-            messages, tokenize=False, add_generation_prompt=True
-        )
-        return f"{text}{self._how.before}"
+        return f"{chat_text(self.tokenizer, messages)}{self._how.before}"
 
     def _room(self) -> int:
         positions = getattr(self.model.config, "max_position_embeddings", 0)

@@ -11,6 +11,7 @@ from astra_core.judge import Exchange, Judgement
 from astra_core.judges.guard import filled
 from astra_core.judges.local import FolderOptions, LocalJudge, nothing_said
 from astra_core.judges.rubrics import RUBRICS, RubricOptions, judgement_of
+from astra_core.models.chat_template import chat_text
 from astra_core.scorers.cached import exchange_text
 from astra_core.seeding import derive_seed, torch_seeded
 
@@ -43,11 +44,7 @@ class LlmJudge(LocalJudge):
         text = filled(self._rubric.template, exchange, self.options.policy)
         if not self.tokenizer.chat_template:
             return text
-        asked = [{"role": "user", "content": text}]
-        spelled: str = self.tokenizer.apply_chat_template(
-            asked, tokenize=False, add_generation_prompt=True
-        )
-        return spelled
+        return chat_text(self.tokenizer, [{"role": "user", "content": text}])
 
     def _judged(self, exchange: Exchange) -> Judgement:
         adds = not self.tokenizer.chat_template

@@ -12,6 +12,7 @@ from astra_core.conversation import Conversation, Message
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import shortened
 from astra_core.models.chat_format import ChatFormat, Ids, Rendering, Thought
+from astra_core.models.chat_template import chat_text
 from astra_core.models.language_model import LanguageModel
 
 # Characters for private use, which no text of a conversation has.
@@ -167,11 +168,7 @@ class TemplateFormat(ChatFormat):
         told = [("system", self.system)] if self.system is not None else []
         messages: list[Any] = [{"role": r, "content": c} for r, c in (*told, *turns)]
         try:
-            text = str(
-                self.model.tokenizer.apply_chat_template(
-                    messages, tokenize=False, add_generation_prompt=True
-                )
-            )
+            text = chat_text(self.model.tokenizer, messages)
             _check_marks(text, len(turns))
         except Exception as error:  # a template may raise anything
             reason = shortened(str(error), limit=120)

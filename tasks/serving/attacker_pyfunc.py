@@ -17,6 +17,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from string import Formatter
@@ -27,6 +28,9 @@ from mlflow.models import set_model
 from mlflow.pyfunc.model import PythonModel, PythonModelContext
 
 _BATCH_ROWS = 32
+# The day that a chat template is told, as in training.
+_DAY = datetime(2025, 1, 1, tzinfo=UTC)
+_DIRECTIVES = ("%d", "%-d", "%m", "%-m", "%B", "%b", "%A", "%a", "%Y", "%y", "%H", "%M", "%S")
 _DEFAULTS = {
     "max_new_tokens": 24,
     "min_new_tokens": 1,
@@ -37,6 +41,13 @@ _DEFAULTS = {
     "repetition_penalty": 1.0,
     "seed": 0,
 }
+
+
+def dated(template: str) -> str:
+    """The chat template itself, or one that says the same day always where it asks for the time."""
+    says = "".join(f" | replace('{own}', '{_DAY.strftime(own)}')" for own in _DIRECTIVES)
+    macro = f"{{%- macro strftime_now(form) -%}}{{{{ form{says} }}}}{{%- endmacro %}}{{{{ '' }}}}"
+    return f"{macro}{template}" if "strftime_now" in template else template
 
 
 class AttackerModel(PythonModel):
@@ -199,6 +210,7 @@ class AttackerModel(PythonModel):
             text = self._tokenizer.apply_chat_template(
                 [{"role": role, "content": content} for role, content in turns],
                 tokenize=False,
+                chat_template=dated(self._tokenizer.get_chat_template()),
                 add_generation_prompt=True,
             )
             self._opens = text.rstrip().endswith(chat["think_tags"][0])

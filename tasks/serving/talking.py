@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from tasks.serving.wire import RefusalError, refusal
 
@@ -183,15 +183,10 @@ def rendered(model: "LanguageModel", messages: Sequence[Message], *, opens_answe
     Raises:
         RefusalError: The template refuses these messages.
     """
-    template: Any = model.tokenizer.apply_chat_template
+    from astra_core.models.chat_template import chat_text
+
     try:
-        return str(
-            template([dict(own) for own in messages], tokenize=False)
-            if not opens_answer
-            else template(
-                [dict(own) for own in messages], tokenize=False, add_generation_prompt=True
-            )
-        )
+        return chat_text(model.tokenizer, messages, opens_answer=opens_answer)
     except Exception as error:  # noqa: BLE001 - templates raise what they like
         msg = f"the model's chat template refuses these messages ({type(error).__name__})"
         raise RefusalError(msg, param="messages", code="invalid_value") from None

@@ -3,13 +3,14 @@ import pytest
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import ConfigurationError
+from astra_core.models.chat_template import chat_text
 from astra_core.models.template_format import TemplateFormat
 from astra_core.rollout import Prompt
 from astra_core.target import Surroundings
 from astra_core.targets.causal_lm import CausalLM
 from astra_core.testing import tiny_language_model
 
-ENDS = "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "[/INST]"
+ENDS = "<|im_end|>", "<|eot_id|>", "<end_of_turn>", "<|end|>", "[/INST]", "<|end_of_text|>"
 STARTS = "<|im_start|>", "<|start_header_id|>", "<|end_header_id|>", "<start_of_turn>", "[INST]"
 TAGS = "<think>", "</think>", "<|user|>", "<|assistant|>", "<|system|>"
 
@@ -38,6 +39,32 @@ PHI = (
     "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
 )
+ZEPHYR = (
+    "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}</s>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+)
+VICUNA = (
+    "A chat between a user and an assistant.{% for m in messages %}"
+    "{{ ' USER: ' if m.role == 'user' else ' ASSISTANT: ' }}{{ m.content }}"
+    "{% if m.role == 'assistant' %}</s>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %} ASSISTANT:{% endif %}"
+)
+GRANITE = (
+    "{% for m in messages %}<|start_of_role|>{{ m.role }}<|end_of_role|>{{ m.content }}"
+    "<|end_of_text|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|start_of_role|>assistant<|end_of_role|>{% endif %}"
+)
+DEEPSEEK = (
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}<|User|>{{ m.content }}"
+    "{% else %}<|Assistant|>{{ m.content.split('</think>')[-1] }}<|end_of_sentence|>{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}<|Assistant|><think>\n{% endif %}"
+)
+# Since 3.1 a system message with the day comes first.
+LLAMA31 = (
+    "<|start_header_id|>system<|end_header_id|>\n\nCutting Knowledge Date: December 2023\n"
+    "Today Date: {% if date_string is defined %}{{ date_string }}{% else %}"
+    "{{ strftime_now('%d %b %Y') }}{% endif %}<|eot_id|>" + LLAMA3
+)
 TEMPLATES = {
     "ChatML": CHATML,
     "Qwen 3": QWEN3,
@@ -45,6 +72,11 @@ TEMPLATES = {
     "Gemma": GEMMA,
     "Mistral": MISTRAL,
     "Phi": PHI,
+    "Zephyr": ZEPHYR,
+    "Vicuna": VICUNA,
+    "Granite": GRANITE,
+    "DeepSeek R1": DEEPSEEK,
+    "Llama 3.1": LLAMA31,
 }
 TEXTS = ("why are you so", "no, never", "you said it")
 
@@ -71,8 +103,7 @@ def rendered(model, *texts):
         {"role": "assistant" if index % 2 else "user", "content": text}
         for index, text in enumerate(texts)
     ]
-    text = model.tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-    return model.encode(text)
+    return model.encode(chat_text(model.tokenizer, turns))
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -87,7 +118,10 @@ def test_spliced_ids_are_those_of_the_rendered_text(name, are_sampled):
         assert text == model.decode(each.token_ids[slice(*each.last)])
     before = own.prefix(said(model, *TEXTS[:2], are_sampled=are_sampled))
     assert before == read[1].token_ids[: len(before)]
-    assert read[0].token_ids == read[1].token_ids[: len(read[0].token_ids)]
+    # What opens the reasoning is not there in later turns.
+    opened = len(model.encode("<think>\n")) if own.is_opened else 0
+    kept = read[0].token_ids[: len(read[0].token_ids) - opened]
+    assert kept == read[1].token_ids[: len(kept)]
 
 
 def test_sampled_ids_are_never_encoded_again():

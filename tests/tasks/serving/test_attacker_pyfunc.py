@@ -12,6 +12,7 @@ from tiny_chats import chat_model
 from astra_core.config import AttackerConfiguration
 from astra_core.conversation import Conversation, Message
 from astra_core.models.attacker_format import AttackerTemplate
+from astra_core.models.chat_template import dated
 from astra_core.rollout import Prompt
 from tasks.tracking.store import quiet_pyfunc
 
@@ -307,3 +308,8 @@ def test_without_a_template_auto_serves_by_separator(pyfunc, checkpoint):
     own.load_context(PythonModelContext({"checkpoint": checkpoint}, {"attacker": told}))
 
     assert own._separator_ids() == own._context_ids("why", 5)[-1:]
+
+
+@pytest.mark.parametrize("template", ["plain", "{{ strftime_now('%d %b %Y') }}"])
+def test_a_template_that_asks_for_the_day_is_told_that_of_the_training(pyfunc, template):
+    assert dated(template) == pyfunc.dated(template)
