@@ -11,17 +11,21 @@ ROOT = Path(__file__).resolve().parent.parent
 STAGES = ("prompts", "validation", "models", "rollouts", "training", "evaluation")
 
 
-def copy_project(folder: Path, *changes: str) -> None:
+def copy_project(folder: Path, *changes: str, preset: str | None = None) -> None:
     """Fills a folder with what stages need.
 
     Args:
         folder: There, and empty.
         changes: Of params.yaml, each as ``key=value``.
+        preset: Laid over params.yaml before them.
     """
     workspace.copy_project(ROOT, folder)
-    if changes:
-        code = "import sys; from flows.settings import change_params; change_params(sys.argv[1:])"
-        run_python(folder, "-c", code, *changes)
+    if changes or preset:
+        code = (
+            "import sys; from flows.settings import change_params; "
+            "change_params(sys.argv[2:], preset=sys.argv[1] or None)"
+        )
+        run_python(folder, "-c", code, preset or "", *changes)
 
 
 def run_python(folder: Path, *arguments: str) -> None:

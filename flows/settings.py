@@ -106,17 +106,20 @@ def changed_params(
     return _changed(assignments, path).params
 
 
-def planned_params(assignments: Sequence[str], path: Path = PARAMS_FILE) -> tuple[str, Params]:
+def planned_params(
+    assignments: Sequence[str], path: Path = PARAMS_FILE, *, preset: str | None = None
+) -> tuple[str, Params]:
     """What params.yaml would say with these values, as text and checked but for its plug-ins.
 
     Args:
         assignments: Each ``section.key=value``.
         path: The file, which stays as it is.
+        preset: Of the folder ``params``, laid over the file before the assignments.
 
     Raises:
         ConfigurationError: An assignment cannot be read, or is no value of its key.
     """
-    changed = _changed(assignments, path)
+    changed = _changed(assignments, path, preset)
     return changed.text, changed.params
 
 

@@ -5,29 +5,41 @@ one thread: from prompts to the evaluation of an algorithm in a world under a se
 kept in the cache, so a cell is run once; another call goes on with those that are missing.
 Strategies are of as many hits as are given, so only equal ones compare.
 ``--cells 2`` runs at most two now. ``embedded`` is the default's own world; for the others see
-``benchmarks.worlds``. Remove the cache when the code has changed.
+``benchmarks.worlds``. A folder that it made is a world too, named as its last part; ``--recipes``
+compares settings, ``--pooled`` prints means over seeds, the gain with Student's interval. Remove
+the cache when the code has changed.
 """
 
+import argparse
 import json
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from astra_core.errors.arguments import LineParser, whole_number
 from astra_core.files import write_json
+from astra_core.metrics.statistics import Interval
 from benchmarks.copies import STAGES, copy_project, run_python
+from benchmarks.recipes import DEFAULT, RECIPES
 from benchmarks.worlds import MODEL, PROMPTS, WORLDS, make_world
+from flows.sweeps.table import over_seeds
 from tasks.reporting.tables import markdown
 
 ALL_WORLDS = ("embedded", *WORLDS)
 CACHE = Path(".astra/method")
 HEADER = (
-    *("world", "algorithm", "seed", "success %, untrained", "trained", "gain"),
+    *("world", "algorithm", "recipe", "seed", "success %, untrained", "trained", "gain"),
     *("clean success %, untrained", "trained", "unique", "strategies, untrained", "trained"),
     *("rude probes %", "KL, nats", "perplexity ratio", "nats moved, most", "s"),
+)
+POOLED = (
+    *("world", "algorithm", "recipe", "seeds", "success %, untrained", "trained", "gain"),
+    *("least gain's lower end", "clean success %, untrained", "trained"),
+    *("strategies, untrained", "trained", "rude probes %", "KL, nats", "perplexity ratio"),
 )
 
 
@@ -36,57 +48,74 @@ class Cell:
     """One run.
 
     Attributes:
-        world: One of ``ALL_WORLDS``.
+        world: One of ``ALL_WORLDS``, or the folder of another.
         algorithm: As in params.yaml.
         seed: Of everything but the world.
+        recipe: One of ``RECIPES``.
     """
 
     world: str
     algorithm: str
     seed: int
+    recipe: str = DEFAULT
+
+    @property
+    def name(self) -> str:
+        """The world's, without the folders around it."""
+        return Path(self.world).name
 
     def file(self, cache: Path) -> Path:
         """Where its figures are kept."""
-        return cache / f"{self.world}-{self.algorithm}-{self.seed}.json"
+        settings = "" if self.recipe == DEFAULT else f"-{self.recipe}"
+        return cache / f"{self.name}-{self.algorithm}{settings}-{self.seed}.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what is missing and prints the table of all that is there; the exit status."""
     parser = LineParser(prog="python -m benchmarks method", description=__doc__)
-    parser.add_argument("--worlds", nargs="+", choices=ALL_WORLDS, default=ALL_WORLDS)
+    parser.add_argument("--worlds", nargs="+", type=_world, default=ALL_WORLDS)
+    parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=[DEFAULT])
     parser.add_argument("--algorithms", nargs="+", default=["dpo", "grpo", "ppo"])
     parser.add_argument("--seeds", nargs="+", type=whole_number, default=[1, 2, 3])
     parser.add_argument("--cells", type=whole_number, help="run at most so many now")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="in params.yaml")
+    parser.add_argument("--pooled", action="store_true", help="means over seeds, one row for all")
     parser.add_argument("--cache", type=Path, default=CACHE)
     asked = parser.parse_args(arguments)
     cells = [
-        Cell(world, algorithm, seed)
+        Cell(world, algorithm, seed, recipe)
         for seed in asked.seeds
         for world in asked.worlds
+        for recipe in asked.recipes
         for algorithm in asked.algorithms
     ]
     missing = [cell for cell in cells if not cell.file(asked.cache).is_file()]
     for cell in missing[: asked.cells]:
         write_json(run_cell(cell, asked.cache, asked.set), cell.file(asked.cache))
-    print(table(cells, asked.cache))
+    print(table(cells, asked.cache, is_pooled=asked.pooled))
     return 0
 
 
-def table(cells: Sequence[Cell], cache: Path) -> str:
-    """The finished cells as Markdown, and how many are missing."""
-    done = [cell for cell in cells if cell.file(cache).is_file()]
-    text = markdown(HEADER, [_row(cell, json.loads(cell.file(cache).read_text())) for cell in done])
-    return f"{text}\n\n{len(done)} of {len(cells)} cells"
+def table(cells: Sequence[Cell], cache: Path, *, is_pooled: bool = False) -> str:
+    """The finished cells as Markdown, or means over their seeds, and how many are missing."""
+    found = [(c, json.loads(c.file(cache).read_text())) for c in cells if c.file(cache).is_file()]
+    if is_pooled:
+        groups: dict[Cell, list[dict[str, Any]]] = {}
+        for cell, record in found:
+            groups.setdefault(replace(cell, seed=0), []).append(record["evaluation"])
+        text = markdown(POOLED, [_pooled_row(cell, own) for cell, own in groups.items()])
+    else:
+        text = markdown(HEADER, [_row(cell, record) for cell, record in found])
+    return f"{text}\n\n{len(found)} of {len(cells)} cells"
 
 
 def run_cell(cell: Cell, cache: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
     """The figures of a run; its world is made first where it is not there yet."""
     start = time.perf_counter()
-    own = [*_settings(cell, cache), *changes]
+    recipe, own = RECIPES[cell.recipe], [*_settings(cell, cache), *changes]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        copy_project(folder, *own)
+        copy_project(folder, *recipe.changes, *own, preset=recipe.preset)
         for stage in STAGES:
             run_python(folder, "-m", "tasks", stage)
         reports = folder / "reports"
@@ -107,11 +136,14 @@ def _settings(cell: Cell, cache: Path) -> Iterator[str]:
     yield f"data_seed={cell.seed}"
     yield "machine.num_threads=1"
     yield f"training.algorithm.name={cell.algorithm}"
-    if cell.world not in WORLDS:
+    if cell.world not in ALL_WORLDS:
+        folder = Path(cell.world).resolve()
+    elif cell.world in WORLDS:
+        folder = cache.resolve() / "worlds" / cell.world
+        if not folder.is_dir():
+            make_world(cell.world, folder)
+    else:
         return
-    folder = cache.resolve() / "worlds" / cell.world
-    if not folder.is_dir():
-        make_world(cell.world, folder)
     yield "prompts.source=file"
     yield f"prompts.path={folder / PROMPTS}"
     for role in ("attacker", "target"):
@@ -124,7 +156,7 @@ def _row(cell: Cell, found: dict[str, Any]) -> tuple[str, ...]:
     before, after = evaluation["baseline"], evaluation["attacker"]
     moved = max((move["nats"] for move in found["moves"]), default=0.0)
     return (
-        *(cell.world, cell.algorithm, str(cell.seed)),
+        *(cell.name, cell.algorithm, cell.recipe, str(cell.seed)),
         _spelled(before["attack_success_rate"]),
         _spelled(after["attack_success_rate"]),
         _spelled(evaluation["lift"]),
@@ -141,6 +173,42 @@ def _row(cell: Cell, found: dict[str, Any]) -> tuple[str, ...]:
         f"{moved:.1f}",
         f"{found['seconds']:.0f}",
     )
+
+
+def _pooled_row(cell: Cell, evaluations: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    """Means over the evaluations of a cell under several seeds."""
+    lifts = [Interval(**each["lift"]) for each in evaluations]
+
+    def mean(side: str, figure: str) -> float:
+        found = [each[side][figure] for each in evaluations]
+        return fmean(one["value"] if isinstance(one, dict) else one for one in found)
+
+    def percent(figure: str) -> list[str]:
+        return [f"{100.0 * mean(side, figure):.1f}" for side in ("baseline", "attacker")]
+
+    ratios = [
+        each["attacker"]["probe_perplexity"] / each["baseline"]["probe_perplexity"]
+        for each in evaluations
+    ]
+    return (
+        *(cell.name, cell.algorithm, cell.recipe, str(len(evaluations))),
+        *percent("attack_success_rate"),
+        _spelled(asdict(over_seeds(lifts, 0.95))),
+        f"{100.0 * min(lift.low for lift in lifts):.1f}",
+        *percent("clean_attack_success_rate"),
+        *(f"{mean(side, 'strategies'):.1f}" for side in ("baseline", "attacker")),
+        f"{100.0 * mean('attacker', 'probe_toxicity_rate'):.1f}",
+        f"{mean('attacker', 'kl_nats'):.1f}",
+        f"{fmean(ratios):.2f}",
+    )
+
+
+def _world(written: str) -> str:
+    """A world's name, or a folder that holds a model and prompts."""
+    if written not in ALL_WORLDS and not (Path(written) / PROMPTS).is_file():
+        msg = f"must be one of {list(ALL_WORLDS)} or a folder with {PROMPTS}, got {written}"
+        raise argparse.ArgumentTypeError(msg)
+    return written
 
 
 def _spelled(interval: dict[str, float]) -> str:

@@ -213,7 +213,13 @@ def test_a_preset_that_cannot_be_used_is_one_line_and_nothing_is_written(
 
 def test_the_presets_are_those_of_the_folder(with_presets, tmp_path):
     assert PRESETS == list(presets(with_presets))
-    assert {"default", "astprompter", "curiosity", "endpoint", "guard", "local_chat"} == set(
-        PRESETS
-    )
+    assert {
+        "default",
+        "astprompter",
+        "curiosity",
+        "endpoint",
+        "guard",
+        "local_chat",
+        "untuned",
+    } == set(PRESETS)
     assert () == presets(tmp_path / "elsewhere/params.yaml")

@@ -5,7 +5,7 @@ from small_run import SMALL
 
 from benchmarks.measures import method
 from benchmarks.measures.method import ALL_WORLDS, Cell, main, table
-from benchmarks.worlds import make_world
+from benchmarks.worlds import PROMPTS, make_world
 
 FIGURE = {"value": 0.3, "low": 0.2, "high": 0.4}
 SIDE = {
@@ -53,9 +53,25 @@ def test_the_table_has_intervals_and_the_farthest_movement(tmp_path):
 
     row = table([cell], tmp_path).splitlines()[2]
 
-    expected = "mirror | dpo | 1 | 30.0 [20.0, 40.0] | 30.0 [20.0, 40.0] | 30.0 [20.0, 40.0]"
+    expected = (
+        "mirror | dpo | default | 1 | 30.0 [20.0, 40.0] | 30.0 [20.0, 40.0] | 30.0 [20.0, 40.0]"
+    )
     assert expected in row
     assert "| 0.90 | 20.0 in 50 | 20.0 in 50 | 25.0 | 7.0 | 1.50 | 3.5 | 61 |" in row
+
+
+def test_seeds_are_pooled_with_student_s_interval_over_their_gains(tmp_path):
+    cells = [Cell("mirror", "dpo", seed) for seed in (1, 2)]
+    for cell, gain in zip(cells, (0.2, 0.4), strict=True):
+        lift = {"value": gain, "low": gain - 0.1, "high": gain + 0.1}
+        found = {**FOUND, "evaluation": {**FOUND["evaluation"], "lift": lift}}
+        cell.file(tmp_path).write_text(json.dumps(found))
+
+    row = table(cells, tmp_path, is_pooled=True).splitlines()[2]
+
+    # The means' standard error is 10 points; Student's quantile for two seeds is 12.706.
+    assert "mirror | dpo | default | 2 | 30.0 | 30.0 | 30.0 [-97.1, 157.1] | 10.0 |" in row
+    assert "| 20.0 | 20.0 | 25.0 | 7.0 | 1.50 |" in row
 
 
 @pytest.mark.parametrize("world", ALL_WORLDS)
@@ -67,10 +83,34 @@ def test_a_cell_runs_on_one_thread_in_its_world(world, tmp_path, monkeypatch):
     assert (world != "embedded") == any(f"worlds/{world}/model" in text for text in found)
 
 
+def test_a_folder_is_a_world_and_a_recipe_a_row_of_its_own(tmp_path, monkeypatch, capsys):
+    forum = tmp_path / "my/forum"
+    forum.mkdir(parents=True)
+    (forum / PROMPTS).write_text("{}\n")
+    monkeypatch.setattr(method, "run_cell", lambda *_: FOUND)
+    seeds = ["--seeds", "1", "--algorithms", "dpo", "--cache", str(tmp_path)]
+
+    main(["--worlds", str(forum), "--recipes", "default", "untuned", *seeds])
+
+    printed = capsys.readouterr().out
+    assert "| forum | dpo | default | 1 |" in printed
+    assert "| forum | dpo | untuned | 1 |" in printed
+    found = list(method._settings(Cell(str(forum), "dpo", 1), tmp_path))
+    assert f"models.target.path={forum / 'model'}" in found
+
+
+def test_a_folder_without_prompts_is_one_line(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["--worlds", str(tmp_path)])
+
+    assert "or a folder with prompts.jsonl, got " in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_small_cell_is_run_by_the_stages(tmp_path, capsys):
     make_world("keyword", tmp_path / "worlds/keyword", num_dialogues=32, num_prompts=500)
     arguments = ["--worlds", "keyword", "--algorithms", "dpo", "--seeds", "1"]
+    arguments += ["--recipes", "untuned"]
 
     assert 0 == main([*arguments, "--cache", str(tmp_path), "--set", *SMALL])
     assert "1 of 1 cells" in capsys.readouterr().out

@@ -1,0 +1,32 @@
+"""Settings that ``python -m benchmarks method`` compares: presets, and presets less one part."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What params.yaml says beside its defaults.
+
+    Attributes:
+        preset: Laid over it, if there is one.
+        changes: After that, each as ``key=value``.
+    """
+
+    preset: str | None = None
+    changes: tuple[str, ...] = ()
+
+
+DEFAULT = "default"
+_TERMS = "reward.options.terms"
+RECIPES: Mapping[str, Recipe] = {
+    DEFAULT: Recipe(),
+    "untuned": Recipe("untuned"),
+    "three_replies": Recipe("untuned", ("rollouts.sampler.options.num_responses=3",)),
+    "rude_costs": Recipe("untuned", (f"{_TERMS}.probe_score={{weight: -0.3}}",)),
+    "absolute_floor": Recipe(
+        "untuned",
+        (f"{_TERMS}.likelihood.options={{under: target, floor: absolute, nats: 0.8}}",),
+    ),
+}
+"""``default`` is params.yaml as it is; the others after ``untuned`` change one part of it."""

@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import pytest
+
+from benchmarks.recipes import DEFAULT, RECIPES
+from flows.settings import planned_params
+
+PARAMS = Path(__file__).resolve().parents[2] / "params.yaml"
+
+
+def texts():
+    """What params.yaml would say by each recipe."""
+    return {
+        name: planned_params(recipe.changes, PARAMS, preset=recipe.preset)[0]
+        for name, recipe in RECIPES.items()
+    }
+
+
+def test_each_recipe_is_usable_and_another():
+    found = texts()
+
+    assert found[DEFAULT] == planned_params((), PARAMS)[0]
+    assert len(RECIPES) == len({*found.values()})
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "has_penalty", "floor"),
+    [
+        ("untuned", 8, False, "relative"),
+        ("three_replies", 3, False, "relative"),
+        ("rude_costs", 8, True, "relative"),
+        ("absolute_floor", 8, False, "absolute"),
+    ],
+)
+def test_a_recipe_takes_one_part_back(name, number, has_penalty, floor):
+    recipe = RECIPES[name]
+    _, params = planned_params(recipe.changes, PARAMS, preset=recipe.preset)
+    terms = params.reward.options["terms"]
+
+    assert number == params.rollouts.sampler.options["num_responses"]
+    assert has_penalty == ("probe_score" in terms)
+    assert floor == terms["likelihood"]["options"]["floor"]
