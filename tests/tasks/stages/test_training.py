@@ -229,8 +229,8 @@ def test_what_is_kept_decides_what_is_exported(world, monkeypatch):
     first, best = trained(world[0], monkeypatch, **nearest)
     second, last = trained(world[0], monkeypatch, keep="last", **nearest)
 
-    assert "(step 0 of 3; all training steps are done)" in first
-    assert "(step 3 of 3; all training steps are done)" in second
+    assert "(step 0 of 3; all training steps are done" in first
+    assert "(step 3 of 3; all training steps are done" in second
     assert ("best", "last") == (best["kept"], last["kept"])
     assert best["best"] == last["best"]
     assert best["checkpoint_digest"] != last["checkpoint_digest"]
