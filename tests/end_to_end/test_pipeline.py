@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from project import environment, run_in, set_params
+from project import ROOT, environment, run_in, set_params
 from shared import finished_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -71,6 +71,17 @@ def test_examples_are_shown_masked_and_in_clear_on_purpose(finished):
     assert "·" not in clear
     assert "Content warning" in masked
     assert "Content warning" in clear
+
+
+def test_the_notebook_of_a_first_run_reads_what_a_run_left(finished, tmp_path, monkeypatch):
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    cells = json.loads((ROOT / "examples/1_first_run.ipynb").read_text())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    (tmp_path / "notebook.py").write_text("\n".join(code))
+    said = run_in(finished, str(tmp_path / "notebook.py")).stdout
+
+    assert "up to date" in said
+    assert "Content warning" in said
 
 
 def test_training_killed_midway_ends_with_the_same_bytes(finished, copy_of):
