@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,12 @@ def _imports_kept():
 def pytest_sessionfinish():
     """Hypothesis asks at the end who refers to what, and is told nothing of what is frozen."""
     gc.unfreeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _threads_untraced():
+    """With coverage, threads that start at once fail on Python 3.11: each would set its tracer."""
+    threading.settrace(None)
 
 
 @pytest.fixture
