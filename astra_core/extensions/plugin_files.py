@@ -26,6 +26,8 @@ PACKAGE = "astra_files"
 """The first part of the name of every module that is loaded from a named file."""
 _SUFFIX = ".py"
 _INIT = "__init__.py"
+_LOOKED_INTO: list[str] = []
+"""The working folders that are on Python's path because this module put them there."""
 
 
 def is_file_name(name: str) -> bool:
@@ -106,11 +108,18 @@ def look_here() -> None:
     """Makes the working folder, which is the project's, a place where modules are looked for.
 
     ``python -m`` and a notebook look there by themselves; a command such as ``astra`` does not, and
-    would not find ``plugins/`` where the stages do.
+    would not find ``plugins/`` where the stages do. Of a process that works in one project after
+    another, only the last one's folder stays: the folders called ``plugins`` of several projects
+    would else be one package.
     """
     here = str(Path.cwd())
+    for left in set(_LOOKED_INTO) - {here}:
+        _LOOKED_INTO.remove(left)
+        if left in sys.path:
+            sys.path.remove(left)
     if not {"", here} & set(sys.path):
         sys.path.insert(0, here)
+        _LOOKED_INTO.append(here)
 
 
 def _spec_outside(top: str) -> ModuleSpec | None:

@@ -128,7 +128,11 @@ def _outside(parts: list[str], *, package: str) -> Iterator[_Source]:
         is_installed = any(map(place.is_relative_to, _INSTALLED))
         is_standard = not is_installed and any(map(place.is_relative_to, _STANDARD))
         if not is_standard and (not is_installed or parts[0] == package):
-            yield from _below(folder, parts, like=like)
+            found = list(_below(folder, parts, like=like))
+            yield from found
+            if found:
+                # A package in several folders: as in Python, the first that has the module.
+                return
 
 
 def _below(folder: Path, parts: list[str], *, like: _Source) -> Iterator[_Source]:

@@ -9,7 +9,6 @@ from astra_core.extensions.sources import sources_of
 @pytest.fixture(autouse=True)
 def lab(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
     # Another test of this process may have imported a package of this name.
     monkeypatch.delitem(sys.modules, "lab", raising=False)
 
@@ -70,6 +69,27 @@ def test_a_plug_in_by_import_path_and_what_it_imports_are_found_without_running_
     lab("lab/helper_of_lab.py")
 
     assert ["helper_of_lab.py", "lab/mine.py"] == names("lab.mine:Mine")
+
+
+def test_the_project_that_a_process_worked_in_before_is_no_part_of_this_one(lab, monkeypatch):
+    for name in ("before", "now"):
+        lab(f"{name}/lab/{name}.py")
+        lab(f"{name}/lab/mine.py")
+    here = Path.cwd()
+    monkeypatch.chdir("before")
+    assert ["lab/mine.py"] == names("lab.mine:Mine")
+    monkeypatch.chdir(here / "now")
+
+    assert ["lab/mine.py"] == names("lab.mine:Mine")
+    assert () == sources_of("lab.before:Mine")
+
+
+def test_of_a_package_in_several_folders_the_first_that_has_the_module_counts(lab, monkeypatch):
+    for name in ("first", "second"):
+        lab(f"{name}/lab/mine.py")
+        monkeypatch.syspath_prepend(f"{Path.cwd()}/{name}")
+
+    assert ["second/lab/mine.py"] == names("lab.mine:Mine")
 
 
 def test_an_installed_plug_in_is_followed_within_its_package_alone():
