@@ -26,7 +26,7 @@ PACKAGE = "astra_files"
 """The first part of the name of every module that is loaded from a named file."""
 _SUFFIX = ".py"
 _INIT = "__init__.py"
-_LOOKED_INTO: list[str] = []
+_LOOKED_INTO: set[str] = set()
 """The working folders that are on Python's path because this module put them there."""
 
 
@@ -113,13 +113,13 @@ def look_here() -> None:
     would else be one package.
     """
     here = str(Path.cwd())
-    for left in set(_LOOKED_INTO) - {here}:
+    for left in _LOOKED_INTO - {here}:
         _LOOKED_INTO.remove(left)
         if left in sys.path:
             sys.path.remove(left)
     if not {"", here} & set(sys.path):
         sys.path.insert(0, here)
-        _LOOKED_INTO.append(here)
+        _LOOKED_INTO.add(here)
 
 
 def _spec_outside(top: str) -> ModuleSpec | None:
