@@ -6,17 +6,12 @@ conversation that goes on begins with the same tokens, which need not be read ag
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 from astra_core.conversation import Conversation, Message
-from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import shortened
 from astra_core.models.chat_format import ChatFormat, Ids, Rendering, Thought
-from astra_core.models.chat_template import chat_text
 from astra_core.models.language_model import LanguageModel
-
-# Characters for private use, which no text of a conversation has.
-_OPEN, _CLOSE = "\ue0a5", "\ue0a6"
+from astra_core.models.marked_template import mark, marked_turns, rendered
 
 
 class TemplateFormat(ChatFormat):
@@ -45,14 +40,7 @@ class TemplateFormat(ChatFormat):
     ) -> None:
         super().__init__(model)
         self.system, self.seed, self.tags, self.where = system, seed, tags, where
-        if not model.tokenizer.chat_template:
-            msg = (
-                f"{where}.format must be 'separator' for a tokenizer without a "
-                "chat template, got 'template'; name a chat model"
-            )
-            raise ConfigurationError(msg)
-        roles = ("user", "assistant", "user")
-        text = self._rendered([(role, _mark(number)) for number, role in enumerate(roles)])
+        text = marked_turns(model.tokenizer, system=system, where=where)
         # Some templates open the reasoning themselves, so that only its end is sampled.
         self.is_opened = text.rstrip().endswith(tags[0])
         ends = getattr(getattr(model.model, "generation_config", None), "eos_token_id", None)
@@ -101,8 +89,8 @@ class TemplateFormat(ChatFormat):
 
     def written(self, text: str) -> Ids:
         """The ids of the text, and those with which the template ends an assistant's message."""
-        rendered = self._rendered([("user", _mark(0)), ("assistant", _mark(1)), ("user", _mark(2))])
-        after = self.model.encode(rendered[rendered.index(_mark(1)) + len(_mark(1)) :])
+        rendered = self._rendered([("user", mark(0)), ("assistant", mark(1)), ("user", mark(2))])
+        after = self.model.encode(rendered[rendered.index(mark(1)) + len(mark(1)) :])
         ends = (place for place, token in enumerate(after) if token in self.model.end_ids)
         stop = next(ends, None)
         ending = after[: stop + 1] if stop is not None else self.model.end_ids[:1]
@@ -120,11 +108,11 @@ class TemplateFormat(ChatFormat):
         self, conversation: Conversation, messages: Sequence[Message]
     ) -> tuple[Ids, tuple[int, int]]:
         """All that is read, and where in it the last message stands."""
-        turns = [(own.role, _mark(index)) for index, own in enumerate(messages)]
+        turns = [(own.role, mark(index)) for index, own in enumerate(messages)]
         if self.seed == "opening" and turns:
             turns[0] = ("user", f"{conversation.prompt.text}\n\n{turns[0][1]}")
         text = self._rendered(turns)
-        spans = [(text.index(_mark(n)), len(_mark(n))) for n in range(len(turns))]
+        spans = [(text.index(mark(n)), len(mark(n))) for n in range(len(turns))]
         known = [self._spoken(own) for own in messages]
         ids: list[int] = []
         pending, last = "", (0, 0)
@@ -165,32 +153,4 @@ class TemplateFormat(ChatFormat):
         return ids[:-1] if ids and ids[-1] in self.model.end_ids else ids
 
     def _rendered(self, turns: Sequence[tuple[str, str]]) -> str:
-        told = [("system", self.system)] if self.system is not None else []
-        messages: list[Any] = [{"role": r, "content": c} for r, c in (*told, *turns)]
-        try:
-            text = chat_text(self.model.tokenizer, messages)
-            _check_marks(text, len(turns))
-        except Exception as error:  # a template may raise anything
-            reason = shortened(str(error), limit=120)
-            way = "leave system_prompt null" if told else "use format 'separator'"
-            msg = (
-                f"{self.where}: the chat template must take a conversation"
-                f"{' with a system prompt' if told else ''}, got {reason}; {way}"
-            )
-            raise ConfigurationError(msg) from error
-        return text
-
-
-def _mark(number: int) -> str:
-    return f"{_OPEN}{number}{_CLOSE}"
-
-
-def _check_marks(text: str, count: int) -> None:
-    """Returns if every message stands in the text once, in order.
-
-    Raises:
-        ValueError: One does not.
-    """
-    if [text.count(_mark(number)) for number in range(count)] != [1] * count:
-        msg = "a text that leaves messages out or repeats them"
-        raise ValueError(msg)
+        return rendered(self.model.tokenizer, turns, system=self.system, where=self.where)

@@ -18,6 +18,7 @@ from tasks.params.schema import (
     Params,
     PromptsConfiguration,
 )
+from tasks.params.templates import check_templates
 from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 from tasks.tracking.sinks import check_sinks
 
@@ -46,6 +47,7 @@ def check_params(params: Params) -> None:
     check_inputs(params)
     _check_belief(params)
     _check_target(params)
+    check_templates(params)
     _check_needs(params, options)
     _check_signals(params)
     _check_agents(params)

@@ -1,0 +1,76 @@
+"""A conversation as a chat template renders it, with a mark where each message stands.
+
+Needs the tokenizer alone, so a template that refuses a conversation is found before weights load.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import shortened
+from astra_core.models.chat_template import chat_text
+
+# Characters for private use, which no text of a conversation has.
+_OPEN, _CLOSE = "\ue0a5", "\ue0a6"
+_ROLES = ("user", "assistant", "user")
+
+
+def mark(number: int) -> str:
+    """What stands for message ``number``, counted from 0."""
+    return f"{_OPEN}{number}{_CLOSE}"
+
+
+def marked_turns(tokenizer: Any, *, system: str | None, where: str) -> str:
+    """Two messages and a third of the user, as the template spells them around their marks.
+
+    Args:
+        tokenizer: Of transformers, with or without a chat template.
+        system: The system prompt; None for none.
+        where: What to call these settings in an error.
+
+    Raises:
+        ConfigurationError: There is no template, or it refuses a system prompt or turns.
+    """
+    if not tokenizer.chat_template:
+        msg = (
+            f"{where}.format must be 'separator' for a tokenizer without a "
+            "chat template, got 'template'; name a chat model"
+        )
+        raise ConfigurationError(msg)
+    turns = [(role, mark(number)) for number, role in enumerate(_ROLES)]
+    return rendered(tokenizer, turns, system=system, where=where)
+
+
+def rendered(
+    tokenizer: Any, turns: Sequence[tuple[str, str]], *, system: str | None, where: str
+) -> str:
+    """Roles and contents as the template spells them; every content holds the mark of its number.
+
+    Raises:
+        ConfigurationError: The template refuses them, leaves one out or repeats it.
+    """
+    told = [("system", system)] if system is not None else []
+    messages: list[Any] = [{"role": r, "content": c} for r, c in (*told, *turns)]
+    try:
+        text = chat_text(tokenizer, messages)
+        _check_marks(text, len(turns))
+    except Exception as error:  # a template may raise anything
+        reason = shortened(str(error), limit=120)
+        way = "leave system_prompt null" if told else "use format 'separator'"
+        msg = (
+            f"{where}: the chat template must take a conversation"
+            f"{' with a system prompt' if told else ''}, got {reason}; {way}"
+        )
+        raise ConfigurationError(msg) from error
+    return text
+
+
+def _check_marks(text: str, count: int) -> None:
+    """Returns if every message stands in the text once, in order.
+
+    Raises:
+        ValueError: One does not.
+    """
+    if [text.count(mark(number)) for number in range(count)] != [1] * count:
+        msg = "a text that leaves messages out or repeats them"
+        raise ValueError(msg)

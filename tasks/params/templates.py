@@ -1,0 +1,55 @@
+"""Chat templates of local folders, tried on a conversation before any weights load."""
+
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import ConfigurationError
+from astra_core.registry import read_options
+from tasks.params.schema import ModelSource, Params
+
+
+def check_templates(params: Params) -> None:
+    """Returns if the tokenizers that are here take a conversation as ``system`` asks.
+
+    Those of a hub or of a registered version are fetched by a stage, and are tried there.
+
+    Raises:
+        ConfigurationError: A tokenizer has no chat template, or its template refuses.
+    """
+    system, models = params.system, params.models
+    attacker = system.attacker
+    if attacker.format != "separator":
+        _try(models.attacker, attacker.format, attacker.system_prompt, where="system.attacker")
+    if system.target.name != "causal_lm":
+        return
+    own = read_options("target", system.target).model_dump()
+    if own["format"] != "separator":
+        where = "system.target.options"
+        _try(models.target, own["format"], own["system_prompt"], where=where)
+
+
+def _try(source: ModelSource, chat_format: str, system: str | None, *, where: str) -> None:
+    if source.source == "builtin" and chat_format == "template":
+        msg = (
+            f"{where}.format must be 'separator' for the builtin model, which has no chat "
+            "template, got 'template'; name a chat model in models"
+        )
+        raise ConfigurationError(msg)
+    if source.source != "folder" or source.path is None:
+        return
+    tokenizer = _tokenizer(source.path)
+    if tokenizer is None or (chat_format == "auto" and not tokenizer.chat_template):
+        return
+    from astra_core.models.marked_template import marked_turns
+
+    marked_turns(tokenizer, system=system, where=where)
+
+
+def _tokenizer(folder: Path) -> Any:
+    """The folder's tokenizer; None where it cannot be read, which loading the model explains."""
+    from astra_core.models.tokenizers import load_tokenizer
+
+    try:
+        return load_tokenizer(folder)
+    except Exception:  # noqa: BLE001 - the tokenizers library raises plain exceptions
+        return None

@@ -1,0 +1,49 @@
+import pytest
+
+from astra_core.errors import ConfigurationError
+from astra_core.models.marked_template import mark, marked_turns, rendered
+from astra_core.testing import tiny_language_model
+
+PLAIN = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+FORGETFUL = "{{ messages[-1].content }}"
+NO_SYSTEM = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+
+
+@pytest.fixture
+def tokenizer():
+    return tiny_language_model(3).tokenizer
+
+
+def test_every_message_stands_where_its_mark_is(tokenizer):
+    tokenizer.chat_template = PLAIN
+
+    text = marked_turns(tokenizer, system="be brief", where="here")
+
+    expected = f"<system>be brief<user>{mark(0)}<assistant>{mark(1)}<user>{mark(2)}"
+    assert expected == text
+
+
+@pytest.mark.parametrize(
+    ("template", "system", "reason", "way"),
+    [
+        (None, None, "for a tokenizer without a chat template", "name a chat model"),
+        (FORGETFUL, None, "a text that leaves messages out", "use format 'separator'"),
+        (NO_SYSTEM + PLAIN, "be brief", "got no system", "leave system_prompt null"),
+        ("{{ nothing.at_all }}", None, "got 'nothing' is undefined", "use format 'separator'"),
+    ],
+)
+def test_what_a_template_refuses_is_one_line(tokenizer, template, system, reason, way):
+    tokenizer.chat_template = template
+
+    with pytest.raises(ConfigurationError, match=r"^here") as refusal:
+        marked_turns(tokenizer, system=system, where="here")
+
+    assert reason in str(refusal.value)
+    assert str(refusal.value).endswith(way)
+    assert 1 == len(str(refusal.value).splitlines())
+
+
+def test_a_template_may_refuse_only_one_order_of_turns(tokenizer):
+    tokenizer.chat_template = NO_SYSTEM + PLAIN
+
+    assert "<user>" in rendered(tokenizer, [("user", mark(0))], system=None, where="here")
