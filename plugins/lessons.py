@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from astra_core.algorithms.policy import PolicyStep
+from astra_core.algorithms.policy_batch import PolicyStep
 from astra_core.config import Section
 from astra_core.conversation import Conversation
 from astra_core.errors import DataError

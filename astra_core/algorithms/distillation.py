@@ -20,7 +20,8 @@ from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.credit import can_teach
 from astra_core.algorithms.functional import Aggregation, distillation_advantages
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty, known_reference
-from astra_core.algorithms.policy import PolicyBatch, PolicyGradient
+from astra_core.algorithms.policy import PolicyGradient
+from astra_core.algorithms.policy_batch import PolicyBatch
 from astra_core.algorithms.surrogates import ClipOptions, clipped
 from astra_core.config import Count, Positive, Probability, Section
 from astra_core.errors import ConfigurationError

@@ -28,7 +28,7 @@ from astra_core.algorithms.imitation import (
     copied_steps,
     copying_loss,
 )
-from astra_core.algorithms.policy import PolicyBatch, PolicyStep
+from astra_core.algorithms.policy_batch import PolicyBatch, PolicyStep
 from astra_core.config import Count, NonNegative, Section
 from astra_core.errors import ConfigurationError
 from astra_core.rollout import Graph

@@ -23,14 +23,8 @@ from astra_core.algorithms.functional import (
     group_advantages_over_runs,
 )
 from astra_core.algorithms.kl_penalty import needs_for_kl
-from astra_core.algorithms.policy import (
-    PolicyBatch,
-    PolicyGradient,
-    PolicyOptions,
-    PolicyStep,
-    RatioLevel,
-    policy_steps,
-)
+from astra_core.algorithms.policy import PolicyGradient, PolicyOptions, RatioLevel
+from astra_core.algorithms.policy_batch import PolicyBatch, PolicyStep, policy_steps
 from astra_core.algorithms.run_groups import RunTurns, run_means, turns_by_prompt
 from astra_core.algorithms.surrogates import SurrogateOptions, surrogate_of
 from astra_core.config import Positive, Section

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from astra_core.algorithms.functional import aggregate, aggregation_weights, nll_losses
 from astra_core.algorithms.movement import movement_figures
-from astra_core.algorithms.policy import PolicyBatch, PolicyStep, collated, mean_of
+from astra_core.algorithms.policy import mean_of
+from astra_core.algorithms.policy_batch import PolicyBatch, PolicyStep, collated
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.rollout import Node, Path
 from astra_core.system import System

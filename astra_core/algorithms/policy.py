@@ -7,10 +7,9 @@ and what it is divided by are ``functional.aggregate``'s, so micro-batches add u
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
-import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from pydantic import Field
 from torch import Tensor
 
@@ -24,18 +23,29 @@ from astra_core.algorithms.functional import (
     MIN_SPREAD,
     Aggregation,
     aggregate,
-    aggregation_weight,
     importance_ratios,
     kl_estimates,
     sequence_log_ratios,
 )
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty
 from astra_core.algorithms.movement import movement_figures
+from astra_core.algorithms.policy_batch import AdvantageStep, PolicyBatch, PolicyStep, collated
 from astra_core.config import NonNegative
 from astra_core.engine.logprobs import token_logprobs, token_logprobs_and_entropies
-from astra_core.models.rows import TokenRows, pad_rows
-from astra_core.rollout import Graph, Node
+from astra_core.rollout import Graph
 from astra_core.system import System
+
+__all__ = [
+    "PolicyBatch",
+    "PolicyGradient",
+    "PolicyOptions",
+    "PolicyStep",
+    "RatioLevel",
+    "Surrogate",
+    "log_ratios",
+    "mean_of",
+    "policy_loss",
+]
 
 RatioLevel = Literal["token", "sequence", "sequence_mean"]
 """Of which an importance ratio is taken: a token, a whole probe, or its geometric mean."""
@@ -52,54 +62,6 @@ class PolicyOptions(CreditOptions, KLOptions):
     entropy_coefficient: NonNegative = Field(
         default=0.0, description="Reward units per nat of a token's entropy."
     )
-
-
-class AdvantageStep(Protocol):
-    """A probe with one advantage for the whole of it, or one per token."""
-
-    @property
-    def node(self) -> Node:
-        """The turn that holds the probe."""
-
-    @property
-    def advantages(self) -> tuple[float, ...]:
-        """One number, or one per token."""
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyStep:
-    """A probe, and what the log-probability of every token of it is weighted by."""
-
-    node: Node
-    advantage: float
-
-    @property
-    def advantages(self) -> tuple[float, ...]:
-        """The one for all tokens."""
-        return (self.advantage,)
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyBatch:
-    """Probes as rows of one forward pass.
-
-    Attributes:
-        rows: Contexts and probes.
-        behaviour_logprobs: Of every probe token under the policy that sampled, nats.
-        reference_logprobs: The same under the reference; 0 where the sampler computed none.
-        mask: True at the tokens that are trained.
-        advantages: One column for the whole probe, or one per token.
-        weight: Tokens or probes, as the aggregation counts them.
-        num_tokens: Real tokens in ``rows``.
-    """
-
-    rows: TokenRows
-    behaviour_logprobs: Float[Tensor, "B T"]
-    reference_logprobs: Float[Tensor, "B T"]
-    mask: Bool[Tensor, "B T"]
-    advantages: Float[Tensor, "B #T"]
-    weight: float
-    num_tokens: int
 
 
 Surrogate = Callable[
@@ -178,79 +140,6 @@ class PolicyGradient:
             logprobs, losses, batch, aggregation=self.aggregation, penalty=self.penalty
         )
         return loss, {**moved, **figures}
-
-
-def policy_steps(
-    turns: Sequence[CreditedTurn], advantages: Float[Tensor, " N"]
-) -> list[PolicyStep]:
-    """Each turn's probe with its advantage."""
-    return [
-        PolicyStep(turn.node, advantage)
-        for turn, advantage in zip(turns, advantages.tolist(), strict=True)
-    ]
-
-
-def policy_batch(
-    nodes: Sequence[Node],
-    advantages: Sequence[Sequence[float]],
-    system: System,
-    *,
-    aggregation: Aggregation,
-) -> PolicyBatch:
-    """The tensors of these probes; one number for each as its advantage, or one per token."""
-    device = system.attacker.device
-    rows = pad_rows(
-        [node.context_ids for node in nodes],
-        [node.probe_ids for node in nodes],
-        pad_id=0,
-        device=device,
-    )
-    width = rows.continuation_ids.shape[1]
-    mask = padded([node.probe_mask for node in nodes], width).bool()
-    gains = padded(advantages, 1 if all(len(own) == 1 for own in advantages) else width)
-    gains = gains * _weights(nodes, width)
-    return PolicyBatch(
-        rows,
-        padded([node.probe_logprobs for node in nodes], width).to(device),
-        padded([node.reference_logprobs for node in nodes], width).to(device),
-        mask.to(device),
-        gains.to(device),
-        float(aggregation_weight(mask, mode=aggregation, max_length=longest_probe(system))),
-        sum(len(node.context_ids) + len(node.probe_ids) for node in nodes),
-    )
-
-
-def _weights(nodes: Sequence[Node], width: int) -> Float[Tensor, "B #T"]:
-    """What each probe, or each of its tokens, is weighed by."""
-    if all(len(node.probe_weights) == 1 for node in nodes):
-        return padded([node.probe_weights for node in nodes], 1)
-    every = [
-        own if len(own) > 1 else own * len(node.probe_ids)
-        for node, own in ((node, node.probe_weights) for node in nodes)
-    ]
-    return padded(every, width)
-
-
-def collated(
-    steps: Sequence[AdvantageStep], system: System, *, aggregation: Aggregation
-) -> PolicyBatch:
-    """The tensors of these steps."""
-    nodes = [step.node for step in steps]
-    advantages = [step.advantages for step in steps]
-    return policy_batch(nodes, advantages, system, aggregation=aggregation)
-
-
-def padded(lists: Sequence[Sequence[float]], width: int) -> Float[Tensor, "B T"]:
-    """Lists as rows of float32, filled up with zeros on the right."""
-    found = torch.zeros(len(lists), width)
-    for row, own in enumerate(lists):
-        found[row, : len(own)] = torch.tensor(own, dtype=torch.float32)
-    return found
-
-
-def longest_probe(system: System) -> int:
-    """Tokens a probe may have at most."""
-    return system.config.probe.max_new_tokens
 
 
 def log_ratios(

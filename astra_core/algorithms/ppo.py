@@ -25,7 +25,8 @@ from astra_core.algorithms.functional import (
     value_losses,
 )
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty, needs_for_kl
-from astra_core.algorithms.policy import PolicyBatch, PolicyGradient, mean_of, padded
+from astra_core.algorithms.policy import PolicyGradient, mean_of
+from astra_core.algorithms.policy_batch import PolicyBatch, padded
 from astra_core.algorithms.surrogates import SurrogateOptions, surrogate_of
 from astra_core.algorithms.turn_estimates import TurnEstimate, turn_estimates
 from astra_core.algorithms.value_head import TokenOutputs, ValueHead, token_outputs

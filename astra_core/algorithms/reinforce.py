@@ -25,14 +25,8 @@ from astra_core.algorithms.functional import (
     truncated_surrogate,
 )
 from astra_core.algorithms.kl_penalty import needs_for_kl
-from astra_core.algorithms.policy import (
-    PolicyBatch,
-    PolicyGradient,
-    PolicyOptions,
-    PolicyStep,
-    log_ratios,
-    policy_steps,
-)
+from astra_core.algorithms.policy import PolicyGradient, PolicyOptions, log_ratios
+from astra_core.algorithms.policy_batch import PolicyBatch, PolicyStep, policy_steps
 from astra_core.config import Positive, Section
 from astra_core.rollout import Graph
 from astra_core.system import System

@@ -17,13 +17,8 @@ from astra_core.algorithm import Algorithm, Need
 from astra_core.algorithms.credit import values_and_groups
 from astra_core.algorithms.functional import Aggregation, leave_one_out, masked_whiten
 from astra_core.algorithms.kl_penalty import needs_for_kl
-from astra_core.algorithms.policy import (
-    PolicyBatch,
-    PolicyGradient,
-    PolicyOptions,
-    PolicyStep,
-    policy_steps,
-)
+from astra_core.algorithms.policy import PolicyGradient, PolicyOptions
+from astra_core.algorithms.policy_batch import PolicyBatch, PolicyStep, policy_steps
 from astra_core.algorithms.surrogates import ClipOptions, clipped
 from astra_core.config import Section
 from astra_core.rollout import Graph

@@ -18,7 +18,7 @@ from astra_core.algorithms.imitation import (
     copying_loss,
 )
 from astra_core.algorithms.pairs import PairSelection, pair_figures, preference_pairs
-from astra_core.algorithms.policy import PolicyBatch, PolicyStep
+from astra_core.algorithms.policy_batch import PolicyBatch, PolicyStep
 from astra_core.rollout import Graph
 
 

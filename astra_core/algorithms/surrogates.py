@@ -15,13 +15,8 @@ from astra_core.algorithms.functional import (
     soft_surrogate,
     truncated_surrogate,
 )
-from astra_core.algorithms.policy import (
-    PolicyBatch,
-    RatioLevel,
-    Surrogate,
-    log_ratios,
-    mean_of,
-)
+from astra_core.algorithms.policy import RatioLevel, Surrogate, log_ratios, mean_of
+from astra_core.algorithms.policy_batch import PolicyBatch
 from astra_core.config import Positive, Section
 from astra_core.settings.sections import refuse_unread
 

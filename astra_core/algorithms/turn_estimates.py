@@ -7,7 +7,7 @@ import torch
 
 from astra_core.algorithms.credit import Forest, alive, can_teach, forest
 from astra_core.algorithms.functional import tree_gae
-from astra_core.algorithms.policy import padded
+from astra_core.algorithms.policy_batch import padded
 from astra_core.algorithms.value_head import ValueHead
 from astra_core.models.chat_format import SeparatorFormat
 from astra_core.rollout import Graph, Node, Prompt

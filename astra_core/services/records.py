@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from astra_core.algorithms.functional import Aggregation, aggregation_weights
-from astra_core.algorithms.policy import PolicyBatch
+from astra_core.algorithms.policy_batch import PolicyBatch
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from astra_core.algorithms.policy import PolicyBatch
+from astra_core.algorithms.policy_batch import PolicyBatch
 from astra_core.config import Section, TrainingConfiguration
 from astra_core.errors import TrainingError
 from astra_core.models.language_model import LanguageModel

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from astra_core.algorithms.pairs import PreferencePair
-from astra_core.algorithms.policy import PolicyStep
+from astra_core.algorithms.policy_batch import PolicyStep
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Node

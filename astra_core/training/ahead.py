@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from astra_core.crew import Rolled
 from astra_core.extensions.calls import plugin_call
+from astra_core.rolling import Rolled
 from astra_core.rollout import Graph, Prompt
 from astra_core.rollout.graph_record import graph_of, graph_record
 from astra_core.sampler import Sampler, checked, rolled_out

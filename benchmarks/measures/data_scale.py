@@ -25,7 +25,8 @@ import numpy as np
 from astra_core.config import Choice, SystemConfiguration
 from astra_core.engine.memory import resident_peak_mib
 from astra_core.errors.arguments import LineParser, at_least_one
-from tasks.params.schema import PromptsConfiguration, ValidationConfiguration
+from tasks.params.prompts import PromptsConfiguration
+from tasks.params.schema import ValidationConfiguration
 from tasks.stages.prompts import PromptsParams, prepare_prompts
 from tasks.stages.validation import ValidationParams, validate_prompts
 

@@ -11,13 +11,9 @@ from astra_core.settings.agents import check_agents
 from tasks.machine.console import complain
 from tasks.params.builtin_limits import check_builtin
 from tasks.params.inputs import check_inputs
-from tasks.params.schema import (
-    FlowConfiguration,
-    ModelsConfiguration,
-    ModelSource,
-    Params,
-    PromptsConfiguration,
-)
+from tasks.params.models import ModelsConfiguration, ModelSource
+from tasks.params.prompts import PromptsConfiguration
+from tasks.params.schema import FlowConfiguration, Params
 from tasks.params.templates import check_templates
 from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 from tasks.tracking.sinks import check_sinks

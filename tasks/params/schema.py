@@ -4,9 +4,8 @@ Each top-level key is a section, and a stage asks for the sections it reads by n
 parameters. What a section cannot know of the others is ``tasks.params.checks``' business.
 """
 
-import re
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -24,79 +23,14 @@ from astra_core.config import (
     TrainingConfiguration,
 )
 from astra_core.errors import ConfigurationError
-from tasks.builtin.language_model import LanguageModelConfiguration
 from tasks.params.languages import Language
+from tasks.params.models import ModelsConfiguration
 from tasks.params.overlay import overlaid
+from tasks.params.prompts import PromptsConfiguration
 from tasks.params.seeds import Seeds
 from tasks.params.yaml_files import load_yaml, read_yaml_text
 
 PARAMS_FILE = Path("params.yaml")
-
-
-class PromptsConfiguration(Section):
-    """Where seed prompts come from and how they are split."""
-
-    source: Literal["builtin", "file", "hub"] = "builtin"
-    num_builtin: Count = Field(default=5000, description="Openers the builtin grammar makes.")
-    path: Path | None = Field(default=None, description="json, jsonl, csv, txt or parquet file.")
-    dev_path: Path | None = Field(default=None, description="A file of its own for the dev split.")
-    text_column: str = Field(default="text", description="Column or key that holds the prompt.")
-    metadata_columns: Literal["all"] | tuple[str, ...] = Field(
-        default="all",
-        description="Columns kept as Prompt.metadata beside the prompt: all, or these names.",
-    )
-    goal_column: str | None = Field(
-        default=None,
-        description="Kept as goal; it is the prompt too where there is no text_column.",
-    )
-    category_column: str | None = Field(default=None, description="Kept as category.")
-    reference_column: str | None = Field(default=None, description="Kept as reference_reply.")
-    dataset: str | None = Field(default=None, description="Hub data set id.")
-    revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
-    hub_split: str = "train"
-    licence: str = Field(default="unknown", description="Licence of a file or hub source.")
-    dev_fraction: float = Field(default=0.1, gt=0.0, lt=0.5)
-    test_fraction: float = Field(default=0.1, gt=0.0, lt=0.5)
-
-    @property
-    def told_columns(self) -> dict[str, str]:
-        """Columns of the file by what they are kept as, by the column."""
-        named = {
-            self.goal_column: "goal",
-            self.category_column: "category",
-            self.reference_column: "reference_reply",
-        }
-        return {column: name for column, name in named.items() if column is not None}
-
-    @model_validator(mode="after")
-    def _source_is_complete(self) -> Self:
-        if self.source == "file" and self.path is None:
-            msg = "path must name a file when source is 'file'"
-            raise ValueError(msg)
-        if self.source == "hub" and not (self.dataset and self.revision):
-            msg = "dataset and revision (a commit hash) must be given when source is 'hub'"
-            raise ValueError(msg)
-        if self.source == "hub" and not re.fullmatch(r"[0-9a-f]{40}", self.revision or ""):
-            msg = "revision must be a commit hash of 40 hexadecimal digits, a branch can move"
-            raise ValueError(msg)
-        if self.metadata_columns != "all" and self.text_column in self.metadata_columns:
-            msg = f"metadata_columns must be columns beside '{self.text_column}', the prompt itself"
-            raise ValueError(msg)
-        if self.source == "builtin" and self.metadata_columns not in {"all", ()}:
-            msg = "metadata_columns must be 'all' when source is 'builtin', which has no columns"
-            raise ValueError(msg)
-        named = [self.goal_column, self.category_column, self.reference_column]
-        given = [name for name in named if name is not None]
-        if self.source == "builtin" and given:
-            msg = f"'{given[0]}' must be no column when source is 'builtin', which has none"
-            raise ValueError(msg)
-        if len(given) > len(set(given)):
-            msg = "goal_column, category_column and reference_column must differ"
-            raise ValueError(msg)
-        if self.source == "builtin" and self.dev_path is not None:
-            msg = "dev_path must be null when source is 'builtin', which makes its own dev split"
-            raise ValueError(msg)
-        return self
 
 
 class ValidationConfiguration(Section):
@@ -123,57 +57,6 @@ class ValidationConfiguration(Section):
         default=0.5, description="More rejected rows than this is a critical failure."
     )
     min_prompts: Count = Field(default=20, description="Fewer valid rows in a split is critical.")
-
-
-class ModelSource(Section):
-    """One model: the builtin, a folder, a hub id at a revision, or a registered attacker."""
-
-    source: Literal["builtin", "folder", "hub", "version"] = "builtin"
-    path: Path | None = Field(default=None, description="A Hugging Face folder with safetensors.")
-    repository: str | None = Field(default=None, description="Hub id, such as 'owner/name'.")
-    revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
-    version: str | None = Field(
-        default=None,
-        pattern=r"^([1-9][0-9]*|[A-Za-z][A-Za-z0-9_-]*)$",
-        description="Number or alias, such as champion, of a version of registration.model_name.",
-    )
-
-    @field_validator("version", mode="before")
-    @classmethod
-    def _number_is_text(cls, value: Any) -> Any:
-        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-    @model_validator(mode="after")
-    def _source_is_complete(self) -> Self:
-        if self.source == "version" and self.version is None:
-            msg = "version must be a number or an alias, such as champion, when source is 'version'"
-            raise ValueError(msg)
-        if self.source == "folder" and self.path is None:
-            msg = "path must name a folder when source is 'folder'"
-            raise ValueError(msg)
-        if self.source == "hub":
-            if not (self.repository and self.revision):
-                msg = "repository and revision must be given when source is 'hub'"
-                raise ValueError(msg)
-            if not re.fullmatch(r"[0-9a-f]{40}", self.revision):
-                msg = "revision must be a commit hash of 40 hexadecimal digits, a branch can move"
-                raise ValueError(msg)
-        return self
-
-
-class ModelsConfiguration(Section):
-    """Attacker, target and reference; a null reference is the attacker's own frozen copy."""
-
-    attacker: ModelSource = ModelSource()
-    target: ModelSource = ModelSource()
-    reference: ModelSource | None = None
-    builtin: LanguageModelConfiguration = LanguageModelConfiguration()
-
-    @property
-    def sources(self) -> dict[str, ModelSource]:
-        """Where each role's model comes from."""
-        reference = self.reference or self.attacker
-        return {"attacker": self.attacker, "target": self.target, "reference": reference}
 
 
 class RegistrationConfiguration(Section):

@@ -5,7 +5,8 @@ from typing import Any
 
 from astra_core.errors import ConfigurationError
 from astra_core.registry import read_options
-from tasks.params.schema import ModelSource, Params
+from tasks.params.models import ModelSource
+from tasks.params.schema import Params
 
 
 def check_templates(params: Params) -> None:

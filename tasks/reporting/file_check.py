@@ -15,7 +15,8 @@ from astra_core.errors.excerpt import shortened
 from astra_core.files import read_json
 from astra_core.paths import found_at, is_file
 from astra_core.redaction import masked
-from tasks.params.schema import Params, PromptsConfiguration
+from tasks.params.prompts import PromptsConfiguration
+from tasks.params.schema import Params
 from tasks.pipeline.stage import sections_for
 from tasks.records.prompt_table import REASONS, REJECTED, SPLITS, prompt_id_of
 from tasks.reporting.file_lines import BY_ROW, numbered_rows

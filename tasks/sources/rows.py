@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from astra_core.rollout.metadata import Scalar
-from tasks.params.schema import PromptsConfiguration
+from tasks.params.prompts import PromptsConfiguration
 from tasks.sources.columns import Columns
 from tasks.sources.files import read_rows
 from tasks.sources.hub import fetch_dataset

@@ -9,7 +9,8 @@ from astra_core.errors import ConfigurationError, DataError
 from astra_core.files import draft_folder_of
 from tasks.builtin.language_model import LanguageModelConfiguration
 from tasks.machine.console import progress
-from tasks.params.schema import ModelsConfiguration, ModelSource, RegistrationConfiguration
+from tasks.params.models import ModelsConfiguration, ModelSource
+from tasks.params.schema import RegistrationConfiguration
 from tasks.pipeline.stage import Out, Untracked, stage
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.models import ROLES, ModelEntry, Parent, write_manifest

@@ -18,7 +18,7 @@ import numpy as np
 from astra_core.errors import DataError
 from astra_core.files import draft_folder_of
 from astra_core.seeding import derive_key
-from tasks.params.schema import PromptsConfiguration
+from tasks.params.prompts import PromptsConfiguration
 from tasks.pipeline.stage import Out, stage
 from tasks.records.intake import Intake, write_intake
 from tasks.records.prompt_table import (

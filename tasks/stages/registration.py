@@ -15,9 +15,9 @@ from astra_core.config import (
     SystemConfiguration,
     TrainingConfiguration,
 )
+from tasks.params.models import ModelsConfiguration
+from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import (
-    ModelsConfiguration,
-    PromptsConfiguration,
     RegistrationConfiguration,
     TrackingConfiguration,
     ValidationConfiguration,

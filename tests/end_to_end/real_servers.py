@@ -13,7 +13,9 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,8 +98,6 @@ def transformers_serve(folder: Path) -> Iterator[tuple[str, str]]:
 
 def forwarded(url: str):
     """What a counting server does to have this one answer; connections are kept by thread."""
-    import threading
-
     parts, kept = urlsplit(url), threading.local()
 
     def behave(handler, body, number):
@@ -109,6 +109,40 @@ def forwarded(url: str):
         handler.give(answer.read(), answer.status)
 
     return behave
+
+
+class Till:
+    """A server that honours Idempotency-Key: a request that it has answered is not paid again.
+
+    Attributes:
+        paid: How often each key was answered by the server behind it.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.paid: Counter[str] = Counter()
+        self._ask = forwarded(url)
+        self._given: dict[str, tuple[bytes, int]] = {}
+        # One at a time for each key: who asks again waits for what is under way.
+        self._turns: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def behave(self, handler, body, number) -> None:
+        """Gives what was given for this key, or asks and takes note before it answers."""
+        key = handler.headers["Idempotency-Key"]
+        with self._turns[key]:
+            if key not in self._given:
+                self._ask(_Listener(handler.path, self._given, key), body, number)
+                self.paid[key] += 1
+        handler.give(*self._given[key])
+
+
+class _Listener:
+    """Takes an answer in the place of the one who asked."""
+
+    def __init__(self, path, given, key) -> None:
+        self.path, self._given, self._key = path, given, key
+
+    def give(self, content: bytes, status: int = 200) -> None:
+        self._given[self._key] = (content, status)
 
 
 def _change(file: Path, **values) -> None:

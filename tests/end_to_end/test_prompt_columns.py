@@ -17,7 +17,8 @@ from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import check_reward, check_sampler
 from astra_core.testing.tiny import WORDS
 from flows.runs.summary import evaluation_lines
-from tasks.params.schema import PromptsConfiguration, ValidationConfiguration
+from tasks.params.prompts import PromptsConfiguration
+from tasks.params.schema import ValidationConfiguration
 from tasks.pipeline.stage import stage_of
 from tasks.records.evaluation import read_evaluation
 from tasks.records.rollouts import read_rollouts

@@ -6,7 +6,7 @@ import torch
 
 from astra_core import Trainer, TrainingConfiguration
 from astra_core.algorithms.dpo import DPO
-from astra_core.algorithms.policy import PolicyBatch
+from astra_core.algorithms.policy_batch import PolicyBatch
 from astra_core.config import (
     Choice,
     EvaluationConfiguration,

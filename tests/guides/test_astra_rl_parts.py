@@ -9,7 +9,7 @@ from guide_scripts import CONFIG, FAST, SMALL, dpo, preset, sampler_of, trained
 from astra_core import Harness, System, Trainer, TrainingConfiguration
 from astra_core.algorithms.credit import can_teach
 from astra_core.algorithms.dpo import DPO
-from astra_core.algorithms.policy import PolicyStep
+from astra_core.algorithms.policy_batch import PolicyStep
 from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.config import Section
 from astra_core.registry import resolve

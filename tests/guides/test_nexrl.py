@@ -11,7 +11,7 @@ from played_service import PlayedService
 from astra_core import Trainer, TrainingConfiguration
 from astra_core.algorithms.credit import can_teach
 from astra_core.algorithms.dpo import DPO
-from astra_core.algorithms.policy import PolicyStep
+from astra_core.algorithms.policy_batch import PolicyStep
 from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.config import NonNegative
 from astra_core.engine.logprobs import token_logprobs

@@ -13,7 +13,7 @@ from astra_core.algorithms.functional import (
     group_advantages,
     n_step_returns,
 )
-from astra_core.algorithms.policy import PolicyStep
+from astra_core.algorithms.policy_batch import PolicyStep
 from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.config import Choice, NonNegative
 from astra_core.reward import Reward

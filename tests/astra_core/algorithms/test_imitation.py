@@ -3,7 +3,7 @@ import torch
 
 from astra_core.algorithms.imitation import copied_batch, copying_loss
 from astra_core.algorithms.movement import FIGURES
-from astra_core.algorithms.policy import PolicyStep
+from astra_core.algorithms.policy_batch import PolicyStep
 from astra_core.testing import tiny_node
 
 LONG = tiny_node(1.0, probe_ids=(2, 3, 0))

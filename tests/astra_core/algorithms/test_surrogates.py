@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from astra_core.algorithms.grpo import GRPO
-from astra_core.algorithms.policy import PolicyBatch
+from astra_core.algorithms.policy_batch import PolicyBatch
 from astra_core.algorithms.ppo import PPO
 from astra_core.algorithms.surrogates import (
     ClipOptions,

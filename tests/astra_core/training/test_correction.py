@@ -5,7 +5,7 @@ import torch
 
 from astra_core.algorithms import functional as fn
 from astra_core.algorithms.grpo import GRPO
-from astra_core.algorithms.policy import policy_batch
+from astra_core.algorithms.policy_batch import policy_batch
 from astra_core.config import StalenessConfiguration
 from astra_core.testing import tiny_agents, tiny_graph, tiny_node, tiny_system
 from astra_core.training.correction import corrected

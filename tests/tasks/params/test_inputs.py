@@ -7,7 +7,9 @@ import pytest
 from astra_core.config import CheckpointConfiguration, Choice, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from tasks.params.inputs import check_inputs
-from tasks.params.schema import ModelsConfiguration, ModelSource, Params, PromptsConfiguration
+from tasks.params.models import ModelsConfiguration, ModelSource
+from tasks.params.prompts import PromptsConfiguration
+from tasks.params.schema import Params
 from tasks.pipeline.order import stages
 
 

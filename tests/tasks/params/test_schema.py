@@ -10,7 +10,7 @@ from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.registry import read_options
 from tasks.machine.environment import needs_hub
-from tasks.params.schema import ModelSource, Params, read_params, read_record
+from tasks.params.schema import Params, read_params, read_record
 
 ROOT = Path(__file__).parents[3]
 PARAMS = ROOT / "params.yaml"
@@ -123,16 +123,3 @@ def test_two_mistakes_are_two_lines():
         Params.read(record, where="")
 
     assert 2 == len(str(refusal.value).splitlines())
-
-
-@pytest.mark.parametrize(("given", "read"), [(3, "3"), ("3", "3"), ("champion", "champion")])
-def test_a_version_is_a_number_or_an_alias(given, read):
-    source = ModelSource.read({"source": "version", "version": given}, where="models.attacker")
-
-    assert read == source.version
-
-
-@pytest.mark.parametrize("given", [None, 0, "v 1", True, "", "../x"])
-def test_what_is_neither_is_refused(given):
-    with pytest.raises(ConfigurationError, match=r"models\.attacker"):
-        ModelSource.read({"source": "version", "version": given}, where="models.attacker")

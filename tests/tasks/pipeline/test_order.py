@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from astra_core.errors import ConfigurationError
-from tasks.params.schema import Params, PromptsConfiguration
+from tasks.params.prompts import PromptsConfiguration
+from tasks.params.schema import Params
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.order import (
     CURVES,

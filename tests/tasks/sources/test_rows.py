@@ -3,7 +3,7 @@ import json
 import pandas as pd
 import pytest
 
-from tasks.params.schema import PromptsConfiguration
+from tasks.params.prompts import PromptsConfiguration
 from tasks.sources.rows import SourceRow, columns_of, source_rows
 
 

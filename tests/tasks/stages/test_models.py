@@ -7,7 +7,8 @@ from astra_core.errors import ConfigurationError
 from astra_core.models.pretrained import weights_digest
 from astra_core.testing import tiny_language_model
 from tasks.builtin.shipped import RECIPE, shipped_model
-from tasks.params.schema import ModelsConfiguration, Params, RegistrationConfiguration
+from tasks.params.models import ModelsConfiguration
+from tasks.params.schema import Params, RegistrationConfiguration
 from tasks.records.models import read_model_paths
 from tasks.stages.models import ModelsFiles, ModelsParams, prepare_models
 

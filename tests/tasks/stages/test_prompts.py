@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from astra_core.errors import ConfigurationError, DataError
-from tasks.params.schema import PromptsConfiguration
+from tasks.params.prompts import PromptsConfiguration
 from tasks.records.intake import read_intake, read_places
 from tasks.stages.prompts import (
     COLUMNS,

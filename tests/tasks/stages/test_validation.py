@@ -8,7 +8,8 @@ import pytest
 from astra_core.config import Choice, SystemConfiguration
 from astra_core.errors import DataError, GateError, ScorerError
 from astra_core.scorer import Scorer
-from tasks.params.schema import PromptsConfiguration, ValidationConfiguration
+from tasks.params.prompts import PromptsConfiguration
+from tasks.params.schema import ValidationConfiguration
 from tasks.records import prompt_pieces
 from tasks.stages import validation
 from tasks.stages.prompts import COLUMNS, SPLITS, PromptsParams, prepare_prompts

@@ -8,7 +8,8 @@ from registry_project import RUN_KEY, enter_project, register, write_checkpoint,
 from astra_core.config import MachineConfiguration, SystemConfiguration
 from astra_core.models.folders import FORMAT, attacker_digest
 from astra_core.models.pretrained import weights_digest
-from tasks.params.schema import ModelsConfiguration, RegistrationConfiguration
+from tasks.params.models import ModelsConfiguration
+from tasks.params.schema import RegistrationConfiguration
 from tasks.records.models import Parent, read_manifest, read_model_paths
 from tasks.stages.models import ModelsFiles, ModelsParams, prepare_models
 from tasks.tracking.errors import DamagedStoreError, TrackingError

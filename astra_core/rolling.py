@@ -1,0 +1,161 @@
+"""One shard of a rollout: what a worker is told, how it rolls out, and what comes of it."""
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from torch import Tensor
+
+from astra_core.config import Choice
+from astra_core.executor import Weights, Work
+from astra_core.files import record_digest
+from astra_core.registry import build
+from astra_core.rollout import Graph, Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Rolling:
+    """One shard of a rollout.
+
+    Attributes:
+        prompts: In their order.
+        iteration: Counted from 0.
+        account: Under which a target elsewhere notes what it is asked.
+        grown: Arguments of ``TreeSampler.grow``; None calls ``roll_out``.
+        state: Of the sampler, as safetensors; empty for none.
+    """
+
+    prompts: tuple[Prompt, ...]
+    iteration: int
+    account: str = ""
+    grown: Mapping[str, Any] | None = None
+    state: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """What came of it: the graphs, and the seconds in which the scorer was waited for."""
+
+    graphs: list[Graph]
+    score_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """All that workers need for a rollout, as it was when they were asked.
+
+    Attributes:
+        work: Makes the sampler.
+        shards: In their order.
+        weights: Of the attackers.
+        title: Of the progress bar.
+    """
+
+    work: Work
+    shards: tuple[Rolling, ...]
+    weights: Weights | None
+    title: str
+
+
+@dataclass(frozen=True)
+class RollingWork(Work):
+    """Rolls out by a sampler of its own, on a System that is loaded once per worker.
+
+    Attributes:
+        load: Loads the System; it can be pickled.
+        system_name: The same for all samplers of one System.
+        sampler: Its class and options.
+        reward: Likewise; it only completes the sampler, rewards are assigned by who asks.
+        prompts: All that the sampler may choose from.
+        seed: Of its random numbers.
+    """
+
+    load: Callable[[], Any]
+    system_name: str
+    sampler: Choice
+    reward: Choice
+    prompts: tuple[Prompt, ...]
+    seed: int
+
+    @cached_property
+    def key(self) -> str:
+        """A digest of what makes the sampler."""
+        parts = [self.sampler.model_dump(mode="json"), self.reward.model_dump(mode="json")]
+        return record_digest([self.holder, *parts, [p.prompt_id for p in self.prompts], self.seed])
+
+    @property
+    def holder(self) -> str:
+        """The System, whose attacker learns."""
+        return self.system_name
+
+    def prepare(self, kept: dict[str, Any]) -> Any:
+        """The sampler, on the System of this worker."""
+        if self.holder not in kept:
+            kept[self.holder] = self.load()
+        parts = {"system": kept[self.holder], "prompts": self.prompts, "seed": self.seed}
+        # How many may fail is a share of all shards.
+        parts["max_failed_fraction"] = 1.0
+        return build("sampler", self.sampler, reward=build("reward", self.reward), **parts)
+
+    def renew(self, prepared: Any, data: bytes) -> None:
+        """Loads what training has changed into the attackers."""
+        from safetensors.torch import load
+
+        own: dict[str, dict[str, Tensor]] = {}
+        for name, tensor in load(data).items():
+            agent, _, rest = name.partition("/")
+            own.setdefault(agent, {})[rest] = tensor
+        models = prepared.system.learners()
+        for agent, state in own.items():
+            missing = models[agent].model.load_state_dict(state, strict=False).unexpected_keys
+            if missing:
+                msg = f"a worker must know every weight that it is sent, got {missing[0]}"
+                raise KeyError(msg)
+
+    def do(self, prepared: Any, shard: Rolling) -> Rolled:
+        """The graphs of a shard."""
+        return rolled(prepared, shard)
+
+
+class HereWork(Work):
+    """Rolls out by the sampler of this process itself."""
+
+    key = "here"
+
+    def __init__(self, sampler: Any) -> None:
+        self._sampler = sampler
+
+    def prepare(self, kept: dict[str, Any]) -> Any:
+        """The sampler."""
+        del kept
+        return self._sampler
+
+    def do(self, prepared: Any, shard: Rolling) -> Rolled:
+        """The graphs of a shard."""
+        return rolled(prepared, shard)
+
+
+def rolled(sampler: Any, shard: Rolling) -> Rolled:
+    """What a sampler makes of a shard; how many turns may fail is asked of all shards together."""
+    if shard.state:
+        from safetensors.torch import load
+
+        sampler.load_state(load(shard.state))
+    allowed, sampler.max_failed_fraction = sampler.max_failed_fraction, 1.0
+    before, target = sampler.score_s, sampler.system.target
+    scope = target.accounted(shard.account) if shard.account else nullcontext()
+    try:
+        with scope:
+            graphs = _grown(sampler, shard)
+    finally:
+        sampler.max_failed_fraction = allowed
+    return Rolled(graphs, sampler.score_s - before)
+
+
+def _grown(sampler: Any, shard: Rolling) -> list[Graph]:
+    if shard.grown is None:
+        return list(sampler.roll_out(shard.prompts, iteration=shard.iteration))
+    with sampler.system.target.evaluating():
+        return list(sampler.grow(shard.prompts, iteration=shard.iteration, **shard.grown))

@@ -1,0 +1,61 @@
+"""The section ``models`` of params.yaml; imports no torch."""
+
+import re
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from astra_core.config import Section
+from tasks.builtin.language_model import LanguageModelConfiguration
+
+
+class ModelSource(Section):
+    """One model: the builtin, a folder, a hub id at a revision, or a registered attacker."""
+
+    source: Literal["builtin", "folder", "hub", "version"] = "builtin"
+    path: Path | None = Field(default=None, description="A Hugging Face folder with safetensors.")
+    repository: str | None = Field(default=None, description="Hub id, such as 'owner/name'.")
+    revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
+    version: str | None = Field(
+        default=None,
+        pattern=r"^([1-9][0-9]*|[A-Za-z][A-Za-z0-9_-]*)$",
+        description="Number or alias, such as champion, of a version of registration.model_name.",
+    )
+
+    @field_validator("version", mode="before")
+    @classmethod
+    def _number_is_text(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    @model_validator(mode="after")
+    def _source_is_complete(self) -> Self:
+        if self.source == "version" and self.version is None:
+            msg = "version must be a number or an alias, such as champion, when source is 'version'"
+            raise ValueError(msg)
+        if self.source == "folder" and self.path is None:
+            msg = "path must name a folder when source is 'folder'"
+            raise ValueError(msg)
+        if self.source == "hub":
+            if not (self.repository and self.revision):
+                msg = "repository and revision must be given when source is 'hub'"
+                raise ValueError(msg)
+            if not re.fullmatch(r"[0-9a-f]{40}", self.revision):
+                msg = "revision must be a commit hash of 40 hexadecimal digits, a branch can move"
+                raise ValueError(msg)
+        return self
+
+
+class ModelsConfiguration(Section):
+    """Attacker, target and reference; a null reference is the attacker's own frozen copy."""
+
+    attacker: ModelSource = ModelSource()
+    target: ModelSource = ModelSource()
+    reference: ModelSource | None = None
+    builtin: LanguageModelConfiguration = LanguageModelConfiguration()
+
+    @property
+    def sources(self) -> dict[str, ModelSource]:
+        """Where each role's model comes from."""
+        reference = self.reference or self.attacker
+        return {"attacker": self.attacker, "target": self.target, "reference": reference}

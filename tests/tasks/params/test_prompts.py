@@ -1,0 +1,33 @@
+import pytest
+
+from astra_core.errors import ConfigurationError
+from tasks.params.prompts import PromptsConfiguration
+
+FILE = {"source": "file", "path": "my/prompts.csv"}
+
+
+@pytest.mark.parametrize(
+    ("record", "rule"),
+    [
+        ({"source": "file"}, "path must name a file"),
+        ({"source": "hub", "dataset": "lab/prompts"}, "dataset and revision"),
+        ({"source": "hub", "dataset": "lab/prompts", "revision": "main"}, "a branch can move"),
+        (FILE | {"metadata_columns": ["text"]}, "columns beside 'text'"),
+        ({"metadata_columns": ["tone"]}, "which has no columns"),
+        ({"goal_column": "goal"}, "'goal' must be no column"),
+        (FILE | {"goal_column": "a", "category_column": "a"}, "must differ"),
+        ({"dev_path": "my/dev.csv"}, "which makes its own dev split"),
+    ],
+)
+def test_what_a_source_cannot_have_is_refused(record, rule):
+    with pytest.raises(ConfigurationError, match=rule):
+        PromptsConfiguration.read(record, where="prompts")
+
+
+def test_columns_are_told_by_what_they_are_kept_as():
+    given = {"goal_column": "behaviour", "category_column": "kind", "reference_column": "example"}
+
+    told = PromptsConfiguration.read(FILE | given, where="prompts").told_columns
+
+    assert {"behaviour": "goal", "kind": "category", "example": "reference_reply"} == told
+    assert {} == PromptsConfiguration.read(FILE, where="prompts").told_columns
