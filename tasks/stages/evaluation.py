@@ -112,6 +112,7 @@ class EvaluationFiles:
         "astra_core/errors/excerpt.py",
         "astra_core/training/launch.py",
         "astra_core/crew.py",
+        "astra_core/rolling.py",
         "astra_core/executor.py",
         "astra_core/executors/shared.py",
         "astra_core/conversation.py",

@@ -96,6 +96,7 @@ class RolloutsFiles:
         "astra_core/assembly.py",
         "astra_core/engine",
         "astra_core/crew.py",
+        "astra_core/rolling.py",
         "astra_core/executor.py",
         "astra_core/executors/shared.py",
         "astra_core/conversation.py",

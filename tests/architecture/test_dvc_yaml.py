@@ -29,6 +29,8 @@ PLUMBING = {
     "astra_core.settings.sections",
     "tasks",
     "tasks.machine.console",
+    "tasks.params.models",
+    "tasks.params.prompts",
     "tasks.params.schema",
     "tasks.tracking.lineage.provenance",
     "tasks.pipeline.stage",
