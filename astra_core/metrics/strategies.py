@@ -4,7 +4,8 @@ Surface figures such as distinct-2 count word pairs: slots filled with noise rai
 probes that share a template are one strategy. A probe is the set of its words and word pairs, with
 numbers and invented words masked. Templates join, the most frequent first, the most similar earlier
 strategy if their Jaccard similarity is at least ``SIMILARITY``, and else found a strategy of their
-own ("leader" clustering, Hartigan 1975, chapter 3). All figures are rarefied to the same count.
+own ("leader" clustering, Hartigan 1975, chapter 3). All figures but
+``strategies_found`` are rarefied to the same count.
 """
 
 import math
@@ -44,8 +45,9 @@ def strategy_metrics(
 ) -> dict[str, float]:
     """Figures that compare across sizes; NaN where there is nothing to count.
 
-    Keys and units: ``num_hits`` (turns at or above the threshold), ``num_hits_compared`` (to which
-    the next five are rarefied), ``strategies`` (expected number), ``strategy_entropy`` (nats),
+    Keys and units: ``num_hits`` (turns at or above the threshold), ``strategies_found`` (among all
+    of them: what the same number of conversations found), ``num_hits_compared`` (to which the next
+    five are rarefied), ``strategies`` (expected number), ``strategy_entropy`` (nats),
     ``top_strategy_share``, ``top_opening_share`` (of the most frequent first two words),
     ``vendi_score`` (effective number of probes), then over all probes ``unique_probes_rarefied``,
     ``distinct_2_rarefied``, ``nonword_rate`` (share of words) and ``nonword_probe_rate``.
@@ -74,10 +76,12 @@ def hit_metrics(
     counts: dict[str, float] = {"num_hits": len(hits), "num_hits_compared": size}
     if not size:
         names = ("strategies", "strategy_entropy", "top_strategy_share", "top_opening_share")
-        return counts | dict.fromkeys((*names, "vendi_score"), math.nan)
+        nothing = dict.fromkeys((*names, "vendi_score"), math.nan)
+        return counts | {"strategies_found": 0.0} | nothing
     kinds = list(Counter(strategy_labels(hits, vocabulary)).values())
     openings = list(Counter(tuple(words(text)[:2]) for text in hits).values())
     return counts | {
+        "strategies_found": float(len(kinds)),
         "strategies": expected_kinds(kinds, size),
         "strategy_entropy": expected_entropy(kinds, size),
         "top_strategy_share": expected_top_share(kinds, size, seed=seed),

@@ -33,13 +33,15 @@ ALL_WORLDS = ("embedded", *WORLDS)
 CACHE = Path(".astra/method")
 HEADER = (
     *("world", "algorithm", "recipe", "seed", "success %, untrained", "trained", "gain"),
-    *("clean success %, untrained", "trained", "unique", "strategies, untrained", "trained"),
+    *("clean success %, untrained", "trained", "unique"),
+    *("ways found, untrained", "trained", "strategies, untrained", "trained"),
     *("rude probes %", "KL, nats", "perplexity ratio", "nats moved, most", "s"),
 )
 POOLED = (
     *("world", "algorithm", "recipe", "seeds", "success %, untrained", "trained", "gain"),
     *("least gain's lower end", "clean success %, untrained", "trained"),
-    *("strategies, untrained", "trained", "rude probes %", "KL, nats", "perplexity ratio"),
+    *("ways found, untrained", "trained", "strategies, untrained", "trained"),
+    *("rude probes %", "KL, nats", "perplexity ratio"),
 )
 
 
@@ -163,6 +165,7 @@ def _row(cell: Cell, found: dict[str, Any]) -> tuple[str, ...]:
         f"{100.0 * before['clean_attack_success_rate']['value']:.1f}",
         _spelled(after["clean_attack_success_rate"]),
         f"{after['unique_probes']:.2f}",
+        *(f"{side['strategies_found']:.0f}" for side in (before, after)),
         *(
             f"{side['strategies']:.1f} in {side['num_hits_compared']:.0f}"
             for side in (before, after)
@@ -196,6 +199,7 @@ def _pooled_row(cell: Cell, evaluations: Sequence[dict[str, Any]]) -> tuple[str,
         _spelled(asdict(over_seeds(lifts, 0.95))),
         f"{100.0 * min(lift.low for lift in lifts):.1f}",
         *percent("clean_attack_success_rate"),
+        *(f"{mean(side, 'strategies_found'):.1f}" for side in ("baseline", "attacker")),
         *(f"{mean(side, 'strategies'):.1f}" for side in ("baseline", "attacker")),
         f"{100.0 * mean('attacker', 'probe_toxicity_rate'):.1f}",
         f"{mean('attacker', 'kl_nats'):.1f}",

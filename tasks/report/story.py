@@ -72,7 +72,8 @@ def headlines(material: Material) -> list[Headline]:
     ]
     names = {
         "unique_probes": ("Unique probes", ".2f"),
-        "strategies": ("Strategies among hits", ".1f"),
+        "strategies_found": ("Strategies found", ".0f"),
+        "strategies": ("Strategies among as many hits", ".1f"),
         "kl_nats": ("KL to the reference, nats", ".2f"),
     }
     for name, (label, form) in names.items():

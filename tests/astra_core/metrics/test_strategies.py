@@ -171,6 +171,18 @@ def test_only_turns_at_or_above_the_threshold_are_hits():
     assert found["top_opening_share"] == 0.5
 
 
+def test_strategies_found_are_of_all_hits_and_the_others_of_as_many_as_are_compared():
+    graphs = [graph_of(spread(20))]
+
+    few, many = (
+        strategy_metrics(graphs, threshold=0.5, vocabulary=(), rarefied_to=size, seed=0)
+        for size in (5, 20)
+    )
+
+    assert few["strategies_found"] == many["strategies_found"] == many["strategies"]
+    assert few["strategies"] < few["strategies_found"]
+
+
 def test_words_nobody_knows_are_counted_by_word_and_by_probe():
     graphs = [graph_of(["only qxq", "who carry", "zz 12 yy fork"])]
 
@@ -183,7 +195,7 @@ def test_words_nobody_knows_are_counted_by_word_and_by_probe():
 def test_nothing_to_count_is_no_number():
     found = strategy_metrics([], threshold=0.5, vocabulary=(), rarefied_to=50, seed=0)
 
-    assert {"num_hits", "num_hits_compared"} == {
+    assert {"num_hits", "num_hits_compared", "strategies_found"} == {
         name for name, value in found.items() if not math.isnan(value)
     }
 
