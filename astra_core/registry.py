@@ -26,6 +26,7 @@ from astra_core.extensions.plugin_files import (
     look_here,
 )
 from astra_core.extensions.unused import unused
+from astra_core.settings.words import in_our_words
 
 BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
@@ -92,6 +93,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "transformers": "astra_core.training.optimizers:TransformersSchedule",
             "annealing": "astra_core.training.optimizers:AnnealingSchedule",
             "plateau": "astra_core.training.plateau:PlateauSchedule",
+            "torch": "astra_core.training.torch_schedules:TorchSchedule",
         },
         "executor": {
             "local": "astra_core.executors.local:LocalExecutor",
@@ -122,17 +124,6 @@ BASES: Mapping[str, str] = MappingProxyType(
         "executor": "astra_core.executor:Executor",
     }
 )
-# Other libraries' words, in lower case, and what they are here.
-_KINDS = ["constant", "linear", "cosine", "cosine_with_restarts", "polynomial", "inverse_sqrt"]
-_WORDS: Mapping[str, Mapping[str, str]] = MappingProxyType(
-    {
-        "schedule": {
-            "reducelronplateau": "plateau",
-            "reduce_lr_on_plateau": "plateau",
-            **{kind: f"{{name: transformers, options: {{kind: {kind}}}}}" for kind in _KINDS},
-        }
-    }
-)
 # Declared on the class, and asked for before anything is built.
 _DECLARED = {"sampler": "gives", "algorithm": "needs", "reward": "needs", "term": "needs"}
 
@@ -144,6 +135,7 @@ def resolve(kind: str, name: str) -> type[Any]:
         ConfigurationError: No built-in has this name, or the import path leads to no such class.
     """
     table = BUILT_INS[kind]
+    name = name if name in table else in_our_words(name)["name"]
     if name not in table:
         _check_name(kind, name)
     try:
@@ -172,7 +164,7 @@ def _check_name(kind: str, name: str) -> None:
         note_plugin(name)
     else:
         table = BUILT_INS[kind]
-        near = _WORDS.get(kind, {}).get(name.lower()) or nearest(name, table)
+        near = nearest(name, table)
         hint = f" Did you mean '{near}'?" if near else ""
         msg = (
             f"unknown {kind} '{name}'; built-ins are {sorted(table)}, "

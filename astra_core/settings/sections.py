@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from astra_core.errors import ConfigurationError
 from astra_core.errors.config import explained, refuse_huge_numbers
 from astra_core.errors.excerpt import nearest
+from astra_core.settings.words import in_our_words
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
@@ -144,7 +145,8 @@ def refuse_unread(section: Section, *names: str, when: str) -> None:
 class Choice(Section):
     """A plug-in by name, import path ``package.module:Class`` or ``path/to/file.py:Class``.
 
-    Without options a word is enough: ``adamw`` is ``{name: adamw}``.
+    Without options a word is enough: ``adamw`` is ``{name: adamw}``. Torch's and transformers'
+    names will do too: ``astra_core.settings.words``.
     """
 
     name: str = Field(min_length=1, description="A built-in name, an import path or a file's.")
@@ -153,4 +155,4 @@ class Choice(Section):
     @model_validator(mode="before")
     @classmethod
     def _of_a_word(cls, given: Any) -> Any:
-        return {"name": given} if isinstance(given, str) else given
+        return in_our_words(given)

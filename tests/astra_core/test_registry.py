@@ -34,14 +34,16 @@ def test_an_unknown_name_lists_the_built_ins_and_the_nearest():
 
 
 @pytest.mark.parametrize(
-    ("word", "ours"),
-    [("ReduceLROnPlateau", "'plateau'"), ("cosine", "'{name: transformers, options: {kind: cosin")],
+    ("kind", "theirs", "ours"),
+    [
+        ("schedule", "ReduceLROnPlateau", "plateau"),
+        ("schedule", "StepLR", "torch"),
+        ("optimizer", "AdamW", "adamw"),
+        ("algorithm", "GRPO", "grpo"),
+    ],
 )
-def test_a_schedule_of_another_library_is_told_by_our_word(word, ours):
-    with pytest.raises(ConfigurationError) as caught:
-        resolve("schedule", word)
-
-    assert f"Did you mean {ours}" in str(caught.value)
+def test_a_name_of_another_library_is_known(kind, theirs, ours):
+    assert resolve(kind, theirs) is resolve(kind, ours)
 
 
 def test_an_import_path_names_a_class():

@@ -52,6 +52,7 @@ def test_a_trainer_is_built_by_keywords_and_environment_is_told_its_name():
 
 @pytest.mark.row(3, '`TrainingConfiguration(optimizer="adamw")`')
 def test_a_choice_without_options_is_a_word():
+    assert TrainingConfiguration(optimizer="AdamW") == TrainingConfiguration(optimizer="adamw")
     words = TrainingConfiguration(
         lr=1e-5,
         batch_size=4,
@@ -392,7 +393,11 @@ def test_own_saving_happens_with_every_checkpoint(here):
 
 @pytest.mark.row(22, "a trainer without evaluation, in the pipeline")
 def test_a_trainer_without_evaluation_exports_its_last_weights(pipeline):
-    ran = pipeline(training={"evaluate": "none"})
+    lasts = [
+        pipeline(training={"evaluate": "none", "training_steps": steps}).report for steps in (1, 2)
+    ]
+    shown = pipeline(training={"keep": "last", "training_steps": 2}).report
 
-    assert 0 == ran.status
-    assert [] == ran.report["evaluations"]
+    assert [[], []] == [last["evaluations"] for last in lasts]
+    digests = [each["checkpoint_digest"] for each in (*lasts, shown)]
+    assert digests[0] != digests[1] == digests[2]

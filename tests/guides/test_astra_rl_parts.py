@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from guide_scripts import CONFIG, FAST, SMALL, dpo, preset, sampler_of, trained
+from guide_scripts import CONFIG, FAST, SMALL, dpo, preset, sampler_of, trained, weights_of
 
 from astra_core import Harness, System, Trainer, TrainingConfiguration
 from astra_core.algorithms.credit import can_teach
@@ -12,7 +12,6 @@ from astra_core.algorithms.dpo import DPO
 from astra_core.algorithms.policy_batch import PolicyStep
 from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.config import Section
-from astra_core.registry import resolve
 from astra_core.sampler import rolled_out
 from astra_core.samplers.tree import TreeSampler
 from astra_core.sink import Sink
@@ -119,6 +118,23 @@ class Counting(REINFORCE):
         self.count = int(state["count"])
 
 
+@pytest.mark.row(28)
+@pytest.mark.parametrize("name", ["ReduceLROnPlateau", "plateau"])
+def test_torchs_name_of_that_schedule_is_known(pipeline, name):
+    options = {"patience": 0, "factor": 0.5, "threshold": 9.0}
+    named = {"name": name, "options": options}
+    ran = pipeline(training={"schedule": named, "eval_every": 1, "lr": 0.008})
+
+    assert [0.008, 0.004, 0.002] == sorted({float(row["train/lr"]) for row in ran.rows[1:]})[::-1]
+
+
+@pytest.mark.row(27)
+def test_a_schedule_of_torch_is_named_by_its_class(here):
+    step = {"name": "StepLR", "options": {"step_size": 1, "gamma": 0.5}}
+
+    assert {0.01: 1, 0.005: 2} == {r.lr: r.training_step for r in preset(schedule=step).steps()}
+
+
 @pytest.mark.row(29, "state of an algorithm of one's own is saved")
 def test_an_algorithms_own_state_goes_on(here):
     counting = {"name": f"{MINE}:Counting"}
@@ -222,7 +238,10 @@ def test_the_example_of_the_api_page_trains(here):
         DPO(DPO.Options(beta=0.1, margin=0.0), system=system),
     )
 
-    assert trainer.train().step > 0
+    before = weights_of(trainer)
+    trainer.train()
+
+    assert before != weights_of(trainer)
 
 
 @pytest.mark.row(36, "full control through the `Harness`")
@@ -257,6 +276,9 @@ class Parrot(Target):
         ]
 
 
+RESPOND = Parrot.respond
+
+
 @pytest.mark.row(37, "a System, or a target, of one's own")
 def test_a_target_of_ones_own_keeps_the_contract_and_talks():
     plain = tiny_system(1)
@@ -273,8 +295,19 @@ def test_a_target_of_ones_own_keeps_the_contract_and_talks():
 
 
 @pytest.mark.row(37)
-def test_a_target_of_ones_own_is_named_in_params():
-    resolve("target", f"{MINE}:Parrot")
+def test_a_target_of_ones_own_is_named_in_params(pipeline, monkeypatch):
+    heard = []
+
+    def respond(*arguments, **settings):
+        heard.append(arguments[1])
+        return RESPOND(*arguments, **settings)
+
+    monkeypatch.setattr(Parrot, "respond", respond)
+    parrot = {"target": {"name": f"{MINE}:Parrot", "options": {}}}
+    ran = pipeline(system=parrot, reward={"options": {"nll_weight": 0.0}})
+
+    assert 0 == ran.status, ran.said
+    assert heard
 
 
 class Backwards(TreeSampler):
@@ -304,8 +337,10 @@ class Imitation(REINFORCE):
 
 @pytest.mark.row(39, "an algorithm of one's own")
 def test_an_own_algorithm_trains_in_the_pipeline(pipeline):
-    ran = pipeline(training={"algorithm": {"name": f"{MINE}:Imitation"}})
+    ran, plain = (
+        pipeline(training={"algorithm": name}) for name in (f"{MINE}:Imitation", "reinforce")
+    )
 
     assert 0 == ran.status
-    assert ran.report["optimizer_steps"] > 0
+    assert ran.report["checkpoint_digest"] != plain.report["checkpoint_digest"]
     check_algorithm(Imitation)
