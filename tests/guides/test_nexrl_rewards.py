@@ -215,7 +215,9 @@ class TellingParts(TwoParts):
 def test_the_parts_of_a_reward_are_in_the_table(pipeline):
     ran = pipeline(reward={"name": f"{MINE}:TellingParts", "options": {}})
 
-    assert any(name.endswith("score_part") for name in ran.rows[1])
+    parts = [float(row["reward/score_part"]) for row in ran.rows[1:]]
+    assert parts
+    assert all(0.0 <= part <= 1.0 for part in parts)
 
 
 @pytest.mark.row(59, "edge cases: no sample, one sample, no spread")

@@ -6,12 +6,14 @@ from pathlib import Path
 import pytest
 import yaml
 from guide_scripts import SMALL, preset
+from registry_project import enter_project, register, write_project
 
 from astra_core import Harness, Trainer
 from astra_core.config import AgentConfiguration, Choice
 from astra_core.training.harness import Experience
 from tasks.__main__ import main
 from tasks.records.models import read_manifest
+from tasks.tracking.store import connect
 
 MINE = __name__
 
@@ -68,6 +70,15 @@ def test_params_and_figures_are_at_the_tracker(pipeline, world):
 
     assert "0.011" == newest.data.params["training.lr"]
     assert "eval/attack_success_rate" in newest.data.metrics
+
+
+@pytest.mark.row(86)
+def test_a_registered_run_has_its_artifacts(tmp_path, monkeypatch):
+    project = enter_project(tmp_path, monkeypatch)
+    write_project(project)
+    files = {file.path for file in connect().list_artifacts(register().run_id)}
+
+    assert {"lineage.json", "figures.csv"} <= files
 
 
 @pytest.mark.row(87, "rates per part, schedules of updates")
