@@ -26,7 +26,9 @@ class RemoteOptions(Section):
     )
     retries: Count = Field(default=3, description="Times a failed draw is asked for again.")
     min_group: Count = Field(default=2, description="Draws of a context that must succeed.")
-    limit_s: Positive = Field(default=600.0, description="The longest wait for one answer.")
+    limit_s: Positive = Field(
+        default=600.0, description="The longest wait for what is asked at once."
+    )
     clips_gradients: bool = Field(
         default=False,
         description="Whether the service honours training.max_grad_norm; skyrl does not.",

@@ -1,8 +1,13 @@
-"""A training service that speaks the Tinker protocol, by its own client: the extra ``remote``."""
+"""A training service that speaks the Tinker protocol, by its own client: the extra ``remote``.
+
+Most of the client's own waits have no limit, and those that have one leave what they waited for
+going on. So whatever is asked here is under way as futures, which ``deadline`` waits for.
+"""
 
 import atexit
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +17,7 @@ import httpx
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.errors.excerpt import excerpt
 from astra_core.errors.packages import require_package
+from astra_core.services.deadline import all_within, answers_within, blocking_within
 from astra_core.services.records import Record
 from astra_core.services.training_service import AdamStep, Draw, Drawn, ServiceLoss, Updated
 
@@ -28,7 +34,7 @@ class TinkerService:
         rank: Of the adapters.
         seed: Of the adapters' first values.
         key: None where the service asks for none.
-        limit_s: The longest that one answer is waited for.
+        limit_s: The longest that what is asked at once is waited for; it is then cancelled.
     """
 
     def __init__(
@@ -57,24 +63,53 @@ class TinkerService:
     @property
     def _client(self) -> Any:
         if self._service is None:
-            with _told("connect"):
-                self._service = self._types.ServiceClient(base_url=self._address, api_key=self._key)
-                # Else its connections outlive the loop that they are closed in.
-                atexit.register(self._service.holder.close)
+            client = self._types.ServiceClient(base_url=self._address, api_key=self._key)
+            holder = self._connected(lambda: client.holder)
+            # Else its connections outlive the loop that they are closed in.
+            atexit.register(holder.close)
+            self._service = client
         return self._service
+
+    @property
+    def _rest(self) -> Any:
+        """For what is asked of no model; has a connection of its own."""
+        return self._connected(self._client.create_rest_client)
+
+    def _connected(self, connect: Callable[[], Any]) -> Any:
+        # The client has no public name for the loop that it connects on.
+        from tinker.lib.internal_client_holder import (
+            _internal_client_holder_thread_singleton as loops,
+        )
+
+        with _told("connect"):
+            return blocking_within(self._limit_s, connect, loop=loops.get_loop())
+
+    def _started(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        """Work of the client's that is under way."""
+        future: Future[Any] = self._client.holder.run_coroutine_threadsafe(work).future()
+        return future
+
+    def _only(self, future: Future[Any]) -> Any:
+        (answer,) = all_within(self._limit_s, [future])
+        return answer
 
     def begin(self) -> None:
         """Creates the model, its adapters new."""
+        create = self._client.create_lora_training_client_async
         with _told("create the model"):
-            self._training = self._client.create_lora_training_client(
-                self._base_model, rank=self._rank, seed=self._seed, train_unembed=False
+            self._training = self._only(
+                self._started(
+                    create(self._base_model, rank=self._rank, seed=self._seed, train_unembed=False)
+                )
             )
 
     def go_on_from(self, path: str) -> None:
         """Creates the model with the weights and the optimiser saved at a path."""
+        # The client would connect for it where it may not wait.
+        _ = self._rest
+        create = self._client.create_training_client_from_state_with_optimizer_async
         with _told("load the saved state"):
-            create = self._client.create_training_client_from_state_with_optimizer
-            self._training = create(path)
+            self._training = self._only(self._started(create(path)))
 
     def update(
         self, batches: Sequence[Sequence[Record]], loss: ServiceLoss, adam: AdamStep
@@ -86,7 +121,7 @@ class TinkerService:
                     [self._datum(record, loss) for record in batch],
                     loss.name,
                     dict(loss.options) or None,
-                )
+                ).future()
                 for batch in batches
             ]
             step = self._training.optim_step(
@@ -98,15 +133,14 @@ class TinkerService:
                     weight_decay=adam.weight_decay,
                     grad_clip_norm=adam.grad_clip_norm,
                 )
-            )
-            outputs = [each.result(timeout=self._limit_s) for each in passes]
-            figures = step.result(timeout=self._limit_s).metrics or {}
+            ).future()
+            *outputs, last = all_within(self._limit_s, [*passes, step])
         found = [
             tuple(float(value) for value in own["logprobs"].data)
             for output in outputs
             for own in output.loss_fn_outputs
         ]
-        return Updated(tuple(found), dict(figures))
+        return Updated(tuple(found), dict(last.metrics or {}))
 
     def _datum(self, record: Record, loss: ServiceLoss) -> Any:
         columns: dict[str, Any] = {"target_tokens": list(record.targets)}
@@ -123,14 +157,14 @@ class TinkerService:
     def save(self, name: str) -> str:
         """Saves weights and optimiser; the path."""
         with _told("save"):
-            return str(self._training.save_state(name).result(timeout=self._limit_s).path)
+            return str(self._only(self._training.save_state(name).future()).path)
 
     def publish(self, name: str) -> str:
         """Saves the weights to sample from; the path."""
         with _told("publish"):
             saved = self._training.save_weights_for_sampler(name)
             # Some servers leave the kind out, which their own download then asks for.
-            model, _, last = str(saved.result(timeout=self._limit_s).path).rpartition("/")
+            model, _, last = str(self._only(saved.future()).path).rpartition("/")
         return f"{model.removesuffix('/sampler_weights')}/sampler_weights/{last}"
 
     def draw(self, draws: Sequence[Draw], path: str | None) -> list[Drawn | Exception]:
@@ -149,18 +183,7 @@ class TinkerService:
             )
             for draw in draws
         ]
-        return [self._drawn(future) for future in futures]
-
-    def _drawn(self, future: Any) -> Drawn | Exception:
-        try:
-            with _told("sample"):
-                (sequence,) = future.result(timeout=self._limit_s).sequences
-                return Drawn(
-                    tuple(int(each) for each in sequence.tokens),
-                    tuple(float(each) for each in sequence.logprobs),
-                )
-        except TrainingError as error:
-            return error
+        return [_drawn(answer) for answer in answers_within(self._limit_s, futures)]
 
     def score(
         self, sequences: Sequence[Sequence[int]], path: str | None
@@ -172,7 +195,7 @@ class TinkerService:
                 sampler.compute_logprobs(self._types.ModelInput.from_ints(list(ids)))
                 for ids in sequences
             ]
-            found = [future.result(timeout=self._limit_s) for future in futures]
+            found = all_within(self._limit_s, futures)
         return [tuple(float(value) for value in row[1:]) for row in found]
 
     def download(self, path: str, archive: Path) -> bool:
@@ -180,28 +203,53 @@ class TinkerService:
 
         Hosted services sign an address of their store, which needs no key; others give the file
         themselves, at the address that their own pages name.
+
+        Raises:
+            TrainingError: It takes longer than the limit.
         """
         model, _, name = path.removeprefix("tinker://").partition("/sampler_weights/")
         place = f"{self._address}/api/v1/training_runs/{model}/checkpoints/{name}/download"
-        rest = self._client.create_rest_client()
-        find = rest.get_checkpoint_archive_url_from_tinker_path
-        for url in (lambda: find(path).result(timeout=self._limit_s).url, lambda: place):
+        find = self._rest.get_checkpoint_archive_url_from_tinker_path
+        for url in (lambda: self._only(find(path)).url, lambda: place):
             try:
                 with _told("download"):
-                    answer = httpx.get(url(), timeout=self._limit_s).raise_for_status()
-            except TrainingError:
+                    answer = self._only(self._started(_fetched(url(), limit_s=self._limit_s)))
+            except TrainingError as error:
+                if isinstance(error.__cause__, TimeoutError):
+                    raise
                 continue
-            archive.write_bytes(answer.content)
+            archive.write_bytes(answer)
             return True
         return False
 
     def _sampler(self, path: str | None) -> Any:
         if path not in self._samplers:
             base = self._base_model if path is None else None
+            create = self._client.create_sampling_client_async
             with _told("sample"):
-                create = self._client.create_sampling_client
-                self._samplers[path] = create(model_path=path, base_model=base)
+                made = self._only(self._started(create(model_path=path, base_model=base)))
+            self._samplers[path] = made
         return self._samplers[path]
+
+
+def _drawn(answer: Any) -> Drawn | Exception:
+    """The one sequence of an answer; an error as a line of ours."""
+    try:
+        with _told("sample"):
+            if isinstance(answer, Exception):
+                raise answer
+            (sequence,) = answer.sequences
+            return Drawn(
+                tuple(int(each) for each in sequence.tokens),
+                tuple(float(each) for each in sequence.logprobs),
+            )
+    except TrainingError as error:
+        return error
+
+
+async def _fetched(url: str, *, limit_s: float) -> bytes:
+    async with httpx.AsyncClient(timeout=limit_s) as client:
+        return (await client.get(url)).raise_for_status().content
 
 
 def key_in(variable: str | None) -> str | None:
@@ -219,9 +267,15 @@ def key_in(variable: str | None) -> str | None:
 
 @contextmanager
 def _told(work: str) -> Iterator[None]:
-    """Makes one line of any error of the client."""
+    """Makes one line of any error of the client, and of an answer that is late."""
     try:
         yield
+    except TimeoutError as error:
+        msg = (
+            f"trainer 'remote': the service must {work}, got {error or 'no answer in time'}; the "
+            "same command resumes; set a longer training.trainer.options.limit_s if it is slow"
+        )
+        raise TrainingError(msg) from error
     except Exception as error:
         reason = excerpt(f"{type(error).__name__}: {error}")
         msg = f"trainer 'remote': the service must {work}, got {reason}"
