@@ -31,6 +31,12 @@ class ServiceTrainer(Trainer):
                 f"trainer '{self.name}' must have a store and one process, got others; give it both"
             )
             raise ConfigurationError(msg)
+        if roles := self.sampler.system.config.roles:
+            msg = (
+                f"system.roles must be empty for trainer '{self.name}', got {list(roles)}: a "
+                "service trains one attacker; use the trainer 'trainer'"
+            )
+            raise ConfigurationError(msg)
         self.folder = self.store.folder / "service"
         self.asked = self._opened_state()
 

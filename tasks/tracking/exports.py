@@ -5,7 +5,7 @@ from pathlib import Path
 
 from astra_core.errors import ConfigurationError
 from astra_core.files import draft_folder_of
-from astra_core.models.folders import FORMAT
+from astra_core.models.folders import AGENTS, FORMAT
 from astra_core.services.pointer import ServicePointer, bring, read_pointer
 from tasks.records.models import read_model_paths
 from tasks.tracking.errors import TrackingError
@@ -54,5 +54,7 @@ def _bring(pointer: ServicePointer, source: Path, folder: Path, *, base: Path) -
     bring(pointer, model)
     with draft_folder_of(folder) as draft:
         model.save(draft)
-        if (source / FORMAT).is_file():
-            shutil.copy(source / FORMAT, draft)
+        # Who plays which turn, and how conversations are read.
+        for note in (AGENTS, FORMAT):
+            if (source / note).is_file():
+                shutil.copy(source / note, draft)

@@ -1,10 +1,13 @@
 import pytest
+from tiny_agents import agents_config, agents_system
 from tiny_training import configured, sampler_of
 
 from astra_core.errors import ConfigurationError
 from astra_core.registry import build
 from astra_core.services.service_trainer import ServiceTrainer
 from astra_core.testing import tiny_system
+from astra_core.training.checkpoint import CheckpointStore
+from astra_core.training.team import build_algorithm
 
 
 class Elsewhere(ServiceTrainer):
@@ -17,3 +20,12 @@ def test_a_trainer_at_a_service_must_have_a_store():
 
     with pytest.raises(ConfigurationError, match="trainer 'elsewhere' must have a store and one"):
         Elsewhere(config, sampler_of(system), algorithm)
+
+
+def test_several_agents_are_refused_before_anything_is_paid(tmp_path):
+    config = configured()
+    system = agents_system(tmp_path, agents_config())
+    algorithm, store = build_algorithm(config, system), CheckpointStore(tmp_path, keep=1)
+
+    with pytest.raises(ConfigurationError, match=r"system\.roles must be empty .*'elsewhere', got"):
+        Elsewhere(config, sampler_of(system), algorithm, store=store)

@@ -20,6 +20,7 @@ from tasks.tracking.lineage.parents import copy_version
 from tasks.tracking.store import connect
 from tasks.tracking.versions import checkpoint_folder
 
+ROLES = {"roles": ["opener", "presser"], "agents": {"presser": {"instruction": "Insist."}}}
 BASE, ATTACKER = Path("models/base"), Path("models/attacker")
 
 
@@ -39,7 +40,9 @@ def registered(tmp_path_factory):
             base=parameters_digest(LanguageModel.load(BASE / "target")),
         )
         leave_pointer(pointer, ATTACKER)
+        (ATTACKER / "agents.json").write_text(json.dumps(ROLES))
         register()
+        (ATTACKER / "agents.json").unlink()
         write_project(folder, seed=1)
         note = json.loads((ATTACKER / "astra.json").read_text())
         note["digest"] = folder_digest(ATTACKER, keep=lambda file: file.suffix == ".safetensors")
@@ -85,6 +88,8 @@ def test_weights_at_a_service_are_brought_and_added_to_the_base(project, service
     export_version("attacker", "1", Path("out"), base=BASE)
 
     assert parameters_digest(LanguageModel.load("out")) != parameters_digest(base)
+    # Who plays which turn comes along.
+    assert ROLES == json.loads(Path("out/agents.json").read_text())
 
 
 def test_a_service_that_keeps_its_weights_leaves_no_folder(project, service):
