@@ -27,6 +27,9 @@ _POLICY = re.compile(
     re.IGNORECASE,
 )
 
+_LATE = {"timed_out", "timeout"}
+_TIME = re.compile(r"expired|timed?_?out|time_?limit", re.IGNORECASE)
+
 
 class ServiceRefusal(TrainingError):  # noqa: N818 - an outcome, and an error where nobody waits
     """The service will not train on these data."""
@@ -86,13 +89,16 @@ class FineTuning:
         return None
 
     def look(self, job_id: str) -> Seen:
-        """Where a job is now; a failure for what it says is a refusal."""
+        """Where a job is now; failed for what it says is refused, for its time expired."""
         job = self._told("GET", f"fine_tuning/jobs/{job_id}", tries=_TRIES)
         error = job.get("error") or {}
         words = f"{error.get('code') or ''} {error.get('message') or ''}".strip()
         status = str(job.get("status"))
         if status == "failed" and _POLICY.search(words):
             status = "refused"
+        # Ended at the service's own limit: nothing is left to wait for.
+        if status in _LATE or (status == "failed" and _TIME.search(str(error.get("code") or ""))):
+            status = "expired"
         model = job.get("fine_tuned_model")
         if status == "succeeded" and not model:
             status, words = "failed", "the service names no model"

@@ -42,6 +42,10 @@ def serve_jobs(
     folder: Annotated[Path, typer.Option(help="Of files, jobs and their models.")] = JOBS,
     port: Port = 8001,
     host: Host = "127.0.0.1",
+    job_limit_s: Annotated[
+        float | None,
+        typer.Option(min=1, help="Seconds after its creation at which an open job fails."),
+    ] = None,
 ) -> None:
     """Serve fine-tuning jobs, and what they make, by the OpenAI interface, until Ctrl-C."""
     params, token = _begin(host)
@@ -62,7 +66,7 @@ def serve_jobs(
     app = make_app("astra serve-jobs", token=token)
     add_inference(app, Speakers(service.folders, separator=params.system.separator))
     add_fine_tuning(app, service)
-    keeper = JobKeeper(folder.resolve())
+    keeper = JobKeeper(folder.resolve(), limit_s=job_limit_s)
     keeper.start()
     try:
         run_server(app, host=host, port=port, told=f"trains from {', '.join(folders)}")

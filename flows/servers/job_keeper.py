@@ -49,11 +49,17 @@ class JobKeeper:
     Args:
         folder: Of the service.
         start: How the process of a job begins.
+        limit_s: Seconds after its creation at which a job that is still open fails; its process
+            is ended, whatever it does. None for no limit.
     """
 
-    def __init__(self, folder: Path, *, start: Start = start_worker) -> None:
+    def __init__(
+        self, folder: Path, *, start: Start = start_worker, limit_s: float | None = None
+    ) -> None:
         self._folder = folder
         self._start = start
+        self._limit_s = limit_s
+        self._job = ""
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="jobs", daemon=True)
         self._child: subprocess.Popen[bytes] | None = None
@@ -78,6 +84,10 @@ class JobKeeper:
             store.close()
 
     def _look(self, store: JobStore) -> None:
+        if self._limit_s is not None:
+            has_expired = self._job in store.expire(self._limit_s)
+            if has_expired and self._child is not None:
+                stop_group(self._child.pid, STAGE, child=self._child)
         if self._child is not None and self._child.poll() is None:
             return
         self._child = None
@@ -85,6 +95,6 @@ class JobKeeper:
             with job_lock(store.job_folder(job.id)) as is_free:
                 pass
             if is_free:
-                self._child = self._start(self._folder, job.id)
+                self._job, self._child = job.id, self._start(self._folder, job.id)
             # The oldest first; one that another process trains must end before the next.
             return

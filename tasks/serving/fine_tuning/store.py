@@ -146,6 +146,36 @@ class JobStore:
             result = base.execute(change.values(status=status, **ended, **values))
         return bool(result.rowcount)
 
+    def fail(self, job_id: str, message: str, *, code: str, param: str | None = None) -> bool:
+        """Ends an open job with an error that says why; False where it has ended already."""
+        error = {"code": code, "message": message, "param": param}
+        has_failed = self.move(job_id, "failed", error=error)
+        if has_failed:
+            self.note(job_id, message, level="error")
+        return has_failed
+
+    def expire(self, limit_s: float, *, now: float | None = None) -> list[str]:
+        """Fails the open jobs that were created longer ago, and returns their ids.
+
+        The interface has no state for them, so that the error's code says it: ``job_expired`` of
+        one that no worker had begun, ``job_timed_out`` of another.
+
+        Args:
+            limit_s: Seconds, from a job's creation to its end.
+            now: As ``time.time()``; None asks the clock.
+        """
+        moment, found = time.time() if now is None else now, []
+        for job in self.jobs(*OPEN):
+            if moment - job.created_at > limit_s:
+                code = "job_expired" if job.status == "queued" else "job_timed_out"
+                words = (
+                    f"a job must end within {limit_s:g} s of its creation, got still {job.status}; "
+                    "create it again, or serve jobs with a longer --job-limit-s"
+                )
+                if self.fail(job.id, words, code=code):
+                    found.append(job.id)
+        return found
+
     def count_start(self, job_id: str) -> None:
         """Notes that a worker begins or goes on."""
         counted = {"starts": JOBS.c.starts + 1}

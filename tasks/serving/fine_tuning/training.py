@@ -29,8 +29,8 @@ _KEPT_MODELS = 3
 LOCK = "lock"
 
 
-class _CancelledError(Exception):
-    """Somebody has cancelled the job."""
+class _EndedError(Exception):
+    """The job has been cancelled, or has had its time."""
 
 
 @contextmanager
@@ -73,23 +73,17 @@ def _trained(store: JobStore, job: Job) -> None:
     """Trains, or says why not; what a user can mend is the job's error and no traceback."""
     if job.starts >= MAX_STARTS:
         words = f"its worker ended {job.starts} times without a step"
-        _fail(store, job, words, code="worker_lost")
+        store.fail(job.id, words, code="worker_lost")
         return
     store.count_start(job.id)
     try:
         _Training(store, job).run()
-    except _CancelledError:
-        store.note(job.id, "The job has been cancelled")
+    except _EndedError:
+        store.note(job.id, f"Training ends: the job has been {store.job(job.id).status}")
     except FileError as error:
-        _fail(store, job, str(error), code="invalid_training_file", param="training_file")
+        store.fail(job.id, str(error), code="invalid_training_file", param="training_file")
     except AstraError as error:
-        _fail(store, job, shown_text(error), code="training_failed")
-
-
-def _fail(store: JobStore, job: Job, message: str, *, code: str, param: str | None = None) -> None:
-    error = {"code": code, "message": message, "param": param}
-    if store.move(job.id, "failed", error=error):
-        store.note(job.id, message, level="error")
+        store.fail(job.id, shown_text(error), code="training_failed")
 
 
 class _Training:
@@ -152,7 +146,7 @@ class _Training:
 
         def hear(report: "StepReport") -> None:
             if self.store.job(self.job.id).status != "running":
-                raise _CancelledError
+                raise _EndedError
             step, loss = report.step, float(report.loss)
             told = {"step": step, "train_loss": loss if math.isfinite(loss) else None}
             words = f"Step {step}/{self.total}: training loss={loss:.4f}"

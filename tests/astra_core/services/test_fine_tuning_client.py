@@ -40,6 +40,9 @@ def test_files_and_jobs_are_found_by_what_they_were_created_with(asking):
         ("failed", {"code": "x", "message": "blocked by our usage policies"}, "refused"),
         ("cancelled", None, "cancelled"),
         ("expired", None, "expired"),
+        ("failed", {"code": "job_expired", "message": "x"}, "expired"),
+        ("failed", {"code": "job_timed_out", "message": "x"}, "expired"),
+        ("timed_out", None, "expired"),
         ("running", None, None),
     ],
 )

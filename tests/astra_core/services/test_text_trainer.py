@@ -1,4 +1,5 @@
 import threading
+import time
 
 import pytest
 import torch
@@ -208,3 +209,30 @@ def test_a_run_that_is_killed_after_any_change_of_its_state_pays_nothing_twice(
             assert (2, 2, chats) == (len(killed.files), len(killed.jobs), killed.asked["chat"])
             assert "ft:1" == trainer.speaker.model
             assert hostile.bodies == killed.bodies
+
+
+@pytest.mark.slow
+def test_a_job_that_never_ends_expires_at_the_service_and_another_is_made(tmp_path):
+    service = service_in(tmp_path)
+
+    def expire():
+        while not service.store.expire(-1.0):
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=expire, daemon=True)
+    thread.start()
+    with served(app_of(service)) as url:
+        # What a service says is masked.
+        with pytest.raises(
+            TrainingError, match=r"must succeed, got expired .*; the same command creates another"
+        ):
+            run(tmp_path, url, export=True, min_examples=1)
+        thread.join()
+        with Worker(service):
+            trainer = run(tmp_path, url, export=True, min_examples=1)
+
+    expired, *made = service.store.jobs()
+    assert ("failed", "job_expired") == (expired.status, expired.error["code"])
+    assert {"succeeded"} == {job.status for job in made}
+    assert made[-1].fine_tuned_model == trainer.speaker.model
+    assert expired.request["model"] == made[0].request["model"]

@@ -121,6 +121,22 @@ def test_killed_server_and_worker_and_the_job_ends_all_the_same(project, monkeyp
 
 
 @pytest.mark.slow
+def test_a_job_that_takes_longer_than_its_limit_fails_and_says_so(project, monkeypatch):
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    server = Server(project, "serve-jobs", "tiny", "--job-limit-s", "5")
+    client = client_of(server.url)
+    asked = {"model": "tiny", "training_file": uploaded(client, supervised(5))}
+    hyper = {"n_epochs": 50, "batch_size": 1}
+    job = client.fine_tuning.jobs.create(**asked, hyperparameters=hyper).id
+    wait_until(lambda: client.fine_tuning.jobs.retrieve(job).status == "failed")
+
+    error = client.fine_tuning.jobs.retrieve(job).error
+    assert "job_timed_out" == error.code
+    assert "a job must end within 5 s of its creation" in error.message
+    assert server.end(signal.SIGINT) in {0, 130}
+
+
+@pytest.mark.slow
 def test_a_served_model_answers_and_other_pages_are_turned_away(project):
     import httpx
 

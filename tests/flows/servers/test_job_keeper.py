@@ -1,13 +1,16 @@
+import sqlite3
 import subprocess
 import sys
 import threading
 import time
+from contextlib import closing
 
 import pytest
 from job_service import service_in, supervised
 
 from flows.servers.job_keeper import WORKER, JobKeeper, start_worker
 from tasks.serving.fine_tuning.requests import JobBody
+from tasks.serving.fine_tuning.store import DATABASE
 from tasks.serving.fine_tuning.training import job_lock
 from tasks.serving.wire import read_body
 
@@ -35,6 +38,12 @@ class Started(list):
 
 def created(service):
     return service.create(read_body({"model": "tiny", "training_file": "file-1"}, JobBody))
+
+
+def aged(store, job_id, *, seconds):
+    """Makes a job older."""
+    with closing(sqlite3.connect(store.folder / DATABASE, timeout=30)) as base, base:
+        base.execute("UPDATE jobs SET created_at = created_at - ? WHERE id = ?", (seconds, job_id))
 
 
 def wait_until(condition):
@@ -76,6 +85,22 @@ def test_the_process_of_a_job_ends_with_the_keeper(service):
     wait_until(lambda: started)
     keeper.stop()
 
+    assert started[0][1].returncode is not None
+
+
+def test_a_job_that_never_ends_fails_at_its_limit_and_the_next_one_is_begun(service):
+    first, second = created(service), created(service)
+    started = Started(600)
+    keeper = JobKeeper(service.store.folder, start=started, limit_s=60.0)
+    keeper.start()
+    wait_until(lambda: started)
+    service.store.move(first.id, "running")
+    aged(service.store, first.id, seconds=100)
+    wait_until(lambda: len(started) > 1)
+    keeper.stop()
+
+    assert "job_timed_out" == service.store.job(first.id).error["code"]
+    assert second.id == started[1][0]
     assert started[0][1].returncode is not None
 
 

@@ -1,8 +1,10 @@
 from concurrent.futures import ThreadPoolExecutor
+from typing import get_args
 
+import openai.types.fine_tuning as wire
 import pytest
 
-from tasks.serving.fine_tuning.store import JobStore, same_request
+from tasks.serving.fine_tuning.store import ENDED, OPEN, JobStore, same_request
 
 
 @pytest.fixture
@@ -67,3 +69,37 @@ def test_another_process_finds_what_was_written(store):
 def test_the_order_of_keys_makes_no_other_request():
     assert same_request({"a": 1, "b": 2}, {"b": 2, "a": 1})
     assert not same_request({"a": 1}, {"a": 2})
+
+
+def test_a_job_is_in_a_state_that_the_interface_knows_and_no_end_is_missing():
+    words = set(get_args(wire.FineTuningJob.model_fields["status"].annotation))
+
+    # Files are checked before their job is made.
+    assert words == {*OPEN, *ENDED, "validating_files"}
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [("queued", "job_expired"), ("running", "job_timed_out")]
+)
+def test_an_open_job_fails_when_its_time_is_over_and_not_before(store, status, code):
+    begin = add(store, "job").created_at
+    store.move("job", status)
+
+    assert [] == store.expire(60.0, now=begin + 60.0)
+    assert ["job"] == store.expire(60.0, now=begin + 61.0)
+    job = store.job("job")
+    assert ("failed", code) == (job.status, job.error["code"])
+    words = f"a job must end within 60 s of its creation, got still {status}; create it again"
+    assert job.error["message"].startswith(words)
+    assert words in store.events("job")[0]["message"]
+    assert [] == store.expire(60.0, now=begin + 62.0)
+
+
+@pytest.mark.parametrize("status", ENDED)
+def test_a_job_that_has_ended_does_not_expire(store, status):
+    begin = add(store, "job").created_at
+    store.move("job", status)
+
+    assert [] == store.expire(1.0, now=begin + 100.0)
+    assert status == store.job("job").status
+    assert not store.fail("job", "too late", code="x")
