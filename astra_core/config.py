@@ -195,3 +195,8 @@ class EvaluationConfiguration(Section):
     second_threshold: Probability | None = Field(
         default=None, description="Of the second judge; null is threshold."
     )
+    max_service_tokens: Count | None = Field(
+        default=None,
+        description="That a service may read and sample for all evaluations of an attacker whose "
+        "weights stay there, duels included; null: no limit.",
+    )

@@ -102,18 +102,25 @@ def leave_pointer(pointer: ServicePointer, folder: Path) -> None:
     write_json(pointer.model_dump(mode="json"), folder / POINTER)
 
 
-def speak_from(pointer: ServicePointer, model: LanguageModel, *, kept: Path) -> Speaker:
+def speak_from(
+    pointer: ServicePointer, model: LanguageModel, *, kept: Path, max_tokens: int | None = None
+) -> Speaker:
     """Makes the model sample with the weights at the service.
 
     Args:
         pointer: To the weights.
         model: The one that they change.
         kept: File of what was sampled before, which is not asked for again.
+        max_tokens: That may be read and sampled for all that is kept there; None for no limit.
     """
     pointer.check(model)
     service = pointer.service()
     speaker = Speaker(
-        service, KeptDraws(kept), retries=_RETRIES, revive=lambda _: pointer.revived(service)
+        service,
+        KeptDraws(kept),
+        retries=_RETRIES,
+        max_tokens=max_tokens,
+        revive=lambda _: pointer.revived(service),
     )
     speaker.path, speaker.leaves = pointer.path, partial(leave_pointer, pointer)
     model.elsewhere = speaker

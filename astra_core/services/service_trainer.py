@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
+from astra_core.services.speaker import check_here
 from astra_core.services.staged import Stage, walk
 from astra_core.services.trainer_state import TrainerState
 from astra_core.training.progress import StepReport
@@ -37,6 +38,7 @@ class ServiceTrainer(Trainer):
                 "service trains one attacker; use the trainer 'trainer'"
             )
             raise ConfigurationError(msg)
+        check_here(self.sampler.system, subject=f"trainer '{self.name}'")
         self.folder = self.store.folder / "service"
         self.asked = self._opened_state()
 

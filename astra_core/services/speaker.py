@@ -10,11 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from astra_core.config import GenerationConfiguration
-from astra_core.errors import ConfigurationError, RolloutError, TrainingError
+from astra_core.errors import BudgetError, ConfigurationError, RolloutError, TrainingError
 from astra_core.files import record_digest
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.utterances import Continuations, Utterance
 from astra_core.services.training_service import Draw, Drawn, TrainingService
+from astra_core.system import System
 
 _PLAIN = GenerationConfiguration(min_new_tokens=0)
 
@@ -65,6 +66,7 @@ class Speaker:
         service: Where they are.
         kept: What was sampled before.
         retries: Times that a failed draw is asked for again.
+        max_tokens: That the service may read and sample for all that is kept; None for no limit.
         revive: Publishes the weights at a path once more, for a service that samples only while
             the model that they came from is loaded; returns the path where they then are.
 
@@ -82,12 +84,14 @@ class Speaker:
         kept: KeptDraws,
         *,
         retries: int = 0,
+        max_tokens: int | None = None,
         revive: Callable[[str], str] | None = None,
     ) -> None:
         self.path: str | None = None
         self.min_group: int | None = None
         self.leaves: Callable[[Path], None] | None = None
         self._service, self._kept, self._retries = service, kept, retries
+        self._max_tokens = max_tokens
         self._revive = revive
         self._places: dict[str, str] = {}
 
@@ -163,12 +167,29 @@ class Speaker:
 
     def _asked(self, draws: Sequence[Draw]) -> list[Drawn | Exception]:
         """What came of each draw; where all fail, of another try with the weights revived."""
+        self._afford(sum(len(draw.context) + draw.max_tokens for draw in draws))
         found = self._service.draw(draws, self.place)
         if all(isinstance(each, Exception) for each in found) and self._is_revived():
             return self._service.draw(draws, self.place)
         return found
 
+    def _afford(self, num_tokens: int) -> None:
+        """Returns if so many tokens more stay within the limit.
+
+        Raises:
+            BudgetError: They do not; nothing more is asked.
+        """
+        spent = sum(self._kept.tokens())
+        if self._max_tokens is not None and num_tokens and spent + num_tokens > self._max_tokens:
+            msg = (
+                f"evaluation.max_service_tokens must cover what the service reads and samples, got "
+                f"{self._max_tokens}, of which {spent} are spent, for {num_tokens} more at most; "
+                "raise it (what was answered is kept), or evaluate fewer prompts"
+            )
+            raise BudgetError(msg)
+
     def _scored(self, sequences: Sequence[Sequence[int]]) -> Sequence[tuple[float, ...]]:
+        self._afford(sum(map(len, sequences)))
         try:
             return self._service.score(sequences, self.place)
         except TrainingError:
@@ -214,6 +235,20 @@ def check_plain(generation: GenerationConfiguration) -> None:
                 "samples from the unmodified model"
             )
             raise ConfigurationError(msg)
+
+
+def check_here(system: System, *, subject: str) -> None:
+    """Returns if this process rolls out, which alone knows that the attacker is at a service.
+
+    Raises:
+        ConfigurationError: Workers would sample from the weights here instead.
+    """
+    if system.crew is not None and not system.crew.executor.is_here:
+        msg = (
+            f"executor must be 'local' for {subject}, got {type(system.crew.executor).__name__}: "
+            "its workers would sample from the weights here, not from those at the service"
+        )
+        raise ConfigurationError(msg)
 
 
 def _said(model: LanguageModel, drawn: Drawn) -> Utterance:

@@ -68,7 +68,7 @@ def examined(
     from astra_core.assembly import ModelFolders, build_evaluator, load_system
     from astra_core.models.pretrained import weights_digest
     from astra_core.services.pointer import read_pointer, speak_from
-    from astra_core.services.speaker import check_plain
+    from astra_core.services.speaker import check_here, check_plain
 
     evaluation, seed = params.evaluation, params.training_seed
     # Of weights at a service the folder has none: those that they change are loaded.
@@ -77,12 +77,13 @@ def examined(
     folders = ModelFolders.of(read_model_paths(places.base), attacker=own)
     # A trained attacker plays the roles it was trained in, whatever params.yaml says now.
     system = as_exported(params.system, weights) if weights else params.system
-    executor = None if pointer else params.executor
-    loaded = load_system(system, folders, machine=params.machine, executor=executor)
+    loaded = load_system(system, folders, machine=params.machine, executor=params.executor)
     who = weights_digest(weights or folders.attacker)
     if pointer is not None:
         check_plain(system.probe)
-        speak_from(pointer, loaded.attacker, kept=DRAWS / f"{who[:16]}.sqlite")
+        check_here(loaded, subject="an attacker whose weights stay at a service")
+        kept, most = DRAWS / f"{who[:16]}.sqlite", evaluation.max_service_tokens
+        speak_from(pointer, loaded.attacker, kept=kept, max_tokens=most)
     if asked is not None:
         asked.check(version_of(loaded.scorer))
     evaluator = build_evaluator(evaluation, params.reward, prompts=prompts, seed=seed)

@@ -5,7 +5,7 @@ import pytest
 from played_service import PlayedService, adapters_of
 
 from astra_core.config import GenerationConfiguration
-from astra_core.errors import AuthorizationError, ConfigurationError, TrainingError
+from astra_core.errors import AuthorizationError, BudgetError, ConfigurationError, TrainingError
 from astra_core.models.folders import POINTER, require_folder
 from astra_core.models.language_model import LanguageModel
 from astra_core.services.pointer import (
@@ -86,6 +86,26 @@ def test_the_model_speaks_with_the_services_weights_and_nothing_is_asked_twice(s
     assert untrained != trained
     assert trained == said(again)
     assert 2 == service.asked["draw"]
+
+
+def test_what_a_limit_does_not_cover_is_not_asked_and_what_was_answered_is_kept(service, tmp_path):
+    kept, model = tmp_path / "kept", tiny_language_model(1)
+    # Two draws of 2 tokens of context and at most 4 more.
+    speak_from(pointer(), model, kept=kept, max_tokens=11)
+    with pytest.raises(
+        BudgetError, match=r"max_service_tokens must cover .* got 11, of which 0 are .* for 12 more"
+    ):
+        said(model)
+    assert 0 == service.asked["draw"]
+    speak_from(pointer(), model, kept=kept, max_tokens=12)
+    trained = said(model)
+    asked = service.asked["draw"]
+    with pytest.raises(BudgetError, match="max_service_tokens must cover"):
+        model.elsewhere.score(CONTEXTS, [(5, 6)] * len(CONTEXTS))
+
+    speak_from(pointer(), model, kept=kept, max_tokens=1)
+    assert trained == said(model)
+    assert asked == service.asked["draw"]
 
 
 def test_weights_that_the_service_has_unloaded_are_published_again(service, tmp_path):

@@ -1,8 +1,13 @@
+from dataclasses import replace
+
 import pytest
 from tiny_agents import agents_config, agents_system
 from tiny_training import configured, sampler_of
 
+from astra_core.config import Choice
+from astra_core.crew import Crew
 from astra_core.errors import ConfigurationError
+from astra_core.executors.shared import executor_of
 from astra_core.registry import build
 from astra_core.services.service_trainer import ServiceTrainer
 from astra_core.testing import tiny_system
@@ -28,4 +33,15 @@ def test_several_agents_are_refused_before_anything_is_paid(tmp_path):
     algorithm, store = build_algorithm(config, system), CheckpointStore(tmp_path, keep=1)
 
     with pytest.raises(ConfigurationError, match=r"system\.roles must be empty .*'elsewhere', got"):
+        Elsewhere(config, sampler_of(system), algorithm, store=store)
+
+
+def test_workers_that_do_not_know_the_service_are_refused(tmp_path):
+    config = configured()
+    crew = Crew(executor_of(Choice(name="processes")), 1, tiny_system)
+    system = replace(tiny_system(1), crew=crew)
+    algorithm = build("algorithm", config.algorithm, system=system)
+    store = CheckpointStore(tmp_path, keep=1)
+
+    with pytest.raises(ConfigurationError, match=r"executor must be 'local' for trainer 'elsewher"):
         Elsewhere(config, sampler_of(system), algorithm, store=store)

@@ -2,10 +2,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from played_service import PlayedService
 from small_world import PARAMS, write_world
 
+from astra_core.config import Choice, GenerationConfiguration
+from astra_core.errors import BudgetError, ConfigurationError
+from astra_core.models.language_model import LanguageModel
+from astra_core.services.pointer import ServicePointer, leave_pointer, parameters_digest
+from astra_core.services.remote_trainer import RemoteTrainer
 from astra_core.testing import tiny_language_model, tiny_prompts
 from tasks.pipeline.stage import sections_for
+from tasks.records.models import read_model_paths
 from tasks.reporting.examination import EvaluationParams, Places, bootstrap_options, examined, rates
 
 OWN = sections_for(EvaluationParams, PARAMS)
@@ -37,3 +44,54 @@ def test_intervals_are_drawn_as_params_say():
     other = replace(OWN, evaluation=evaluation, training_seed=5)
 
     assert {"num_resamples": 77, "confidence": 0.9, "seed": 5} == bootstrap_options(other)
+
+
+@pytest.fixture
+def pointed(places, monkeypatch):
+    """An attacker whose weights are at a service, how it is examined, and what it is asked."""
+    service = PlayedService()
+    base = LanguageModel.load(read_model_paths(places.base)["attacker"])
+    service.published["a/b"] = base.model.state_dict()
+    monkeypatch.setattr(RemoteTrainer, "connected", staticmethod(lambda *_, **__: service))
+    folder = Path("models/attacker")
+    base.save(folder)
+    pointer = ServicePointer(
+        trainer="remote",
+        options={"address": "http://127.0.0.1:1", "base_model": "tiny"},
+        path="a/b",
+        state="state",
+        base=parameters_digest(base),
+    )
+    leave_pointer(pointer, folder)
+    probe = GenerationConfiguration(max_new_tokens=6, min_new_tokens=0)
+    params = replace(OWN, system=OWN.system.model_copy(update={"probe": probe}))
+    return folder, params, service
+
+
+def limited(params, most):
+    evaluation = params.evaluation.model_copy(update={"max_service_tokens": most})
+    return replace(params, evaluation=evaluation)
+
+
+def test_an_attacker_at_a_service_is_examined_within_its_limit(pointed, places):
+    folder, params, service = pointed
+    prompts = tiny_prompts(2)
+    with pytest.raises(BudgetError, match="max_service_tokens must cover"):
+        examined(folder, prompts, limited(params, 10), places=places)
+    assert 0 == service.asked["draw"]
+    whole, key = examined(folder, prompts, limited(params, 100_000), places=places)
+    asked = service.asked["draw"]
+    again, same_key = examined(folder, prompts, limited(params, 1), places=places)
+
+    assert asked > 0
+    assert asked == service.asked["draw"]
+    assert (key, rates(whole)) == (same_key, rates(again))
+
+
+def test_workers_are_refused_for_an_attacker_at_a_service(pointed, places):
+    folder, params, service = pointed
+    params = replace(params, executor=Choice(name="processes"))
+
+    with pytest.raises(ConfigurationError, match=r"executor must be 'local' for an attacker whose"):
+        examined(folder, tiny_prompts(2), params, places=places)
+    assert not service.asked
