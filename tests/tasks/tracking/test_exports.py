@@ -1,6 +1,7 @@
 """A version whose weights stay at a service, and one whose weights are here, in a real store."""
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -90,6 +91,20 @@ def test_weights_at_a_service_are_brought_and_added_to_the_base(project, service
     assert parameters_digest(LanguageModel.load("out")) != parameters_digest(base)
     # Who plays which turn comes along.
     assert ROLES == json.loads(Path("out/agents.json").read_text())
+
+
+def test_the_command_of_the_services_page_brings_the_champion(project, service, restored):
+    root = Path(__file__).parents[3]
+    shutil.copy(root / "params.yaml", project)
+    service.archives["run/sampler_weights/one"] = adapters_of(LanguageModel.load(BASE / "target"))
+    connect().set_registered_model_alias("attacker", "champion", "1")
+    page = (root / "docs" / "services.md").read_text("utf-8")
+    (command,) = [line for line in page.splitlines() if line.startswith("astra export ")]
+
+    program, *words = shlex.split(command)
+    assert ("astra", 0) == (program, run_command(words))
+    assert parameters_digest(LanguageModel.load("exported/attacker"))
+    connect().delete_registered_model_alias("attacker", "champion")
 
 
 def test_a_service_that_keeps_its_weights_leaves_no_folder(project, service):
