@@ -65,8 +65,9 @@ test-routes: setup
 	done
 
 # A real training service for the slow tests, in an environment of its own: needs Python 3.12, and
-# downloads gigabytes where no index has a torch without CUDA.
+# downloads gigabytes where no index has a torch without CUDA. Its client comes into this one.
 services: setup
+	$(UV) -e '.[remote]' || $(PIP) -e '.[remote]'
 	$(BIN)/python tests/end_to_end/tinker_server.py
 
 check: setup

@@ -29,7 +29,7 @@ RUN_ELSEWHERE = {
     "make test-all": (".ci/run", "make test-all"),
     "make test-routes": (".ci/run", "make test-routes"),
     "make test": (".ci/run", "make test"),
-    "make services": ("Makefile", "tinker_server.py"),
+    "make services": (".ci/run", "make services"),
     "make lock": ("Makefile", "pip compile"),
     "make run": ("Makefile", "flows.cli run"),
     "make ui": ("Makefile", "flows.cli ui"),

@@ -28,11 +28,12 @@ pytestmark = [
 HERE = Path(__file__).parent / "servers"
 LOSSES, TRAINING = HERE / "tinker_losses.py", HERE / "tinker_training.py"
 LEARNING = ("--steps", "3", "--episodes", "16", "--dev", "160", "--eval-every", "3")
-# Boundaries at which one process after the other dies: an iteration begins with a boundary, and
-# is begun again after each death but the one that its checkpoint has come before.
-DEATHS = (2, 3, 4, 5, 2, 3, 4)
-# A server that has to compile again may take longer than a wait; the same command goes on.
+# Boundaries at which one process after the other dies, after each stage of the first iteration: it
+# begins with a boundary, and is begun again after each death but the one after its checkpoint.
+DEATHS = (2, 3, 4, 5)
+# A server that has to compile again may take longer than a wait; the same command resumes.
 STARTS = 5
+LIMIT_S = 30
 WORK = ("SAMPLE", "FORWARD_BACKWARD", "OPTIM_STEP", "SAVE_WEIGHTS")
 
 
@@ -125,7 +126,7 @@ def test_killed_after_each_stage_nothing_is_asked_twice(server, quiet, tmp_path)
 def test_a_server_that_is_killed_ends_the_run_in_a_line_which_then_goes_on(quiet, tmp_path):
     folder, port = tmp_path / "server", free_port()
     folder.mkdir()
-    model, limit = base_model(folder), ("--limit-s", "45")
+    model, limit = base_model(folder), ("--limit-s", str(LIMIT_S))
     with tinker_server(folder, port) as address:
         place = SimpleNamespace(folder=folder, address=address, model=model)
         process = start(place, tmp_path, *limit)
