@@ -6,6 +6,7 @@ same jobs. A job that a process of an earlier keeper still trains is left to it.
 
 import subprocess
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from tasks.serving.fine_tuning.training import job_lock
 WORKER = "tasks.serving.fine_tuning.worker"
 FLOW = "flows.orchestration.fine_tuning"
 _PAUSE_S = 0.2
+# A job that was cancelled ends before its next step; its process, if that never comes, after this.
+_FAREWELL_S = 60.0
 
 Start = Callable[[Path, str], "subprocess.Popen[bytes]"]
 
@@ -83,13 +86,17 @@ class JobKeeper:
         finally:
             store.close()
 
+    def _lingers(self, store: JobStore) -> bool:
+        """Whether the process goes on though its job ended, cancelled say, a while ago."""
+        ended = store.job(self._job).finished_at
+        return ended is not None and time.time() - ended > _FAREWELL_S
+
     def _look(self, store: JobStore) -> None:
-        if self._limit_s is not None:
-            has_expired = self._job in store.expire(self._limit_s)
-            if has_expired and self._child is not None:
-                stop_group(self._child.pid, STAGE, child=self._child)
+        expired = [] if self._limit_s is None else store.expire(self._limit_s)
         if self._child is not None and self._child.poll() is None:
-            return
+            if self._job not in expired and not self._lingers(store):
+                return
+            stop_group(self._child.pid, STAGE, child=self._child)
         self._child = None
         for job in store.jobs(*OPEN):
             with job_lock(store.job_folder(job.id)) as is_free:

@@ -41,9 +41,13 @@ def created(service):
 
 
 def aged(store, job_id, *, seconds):
-    """Makes a job older."""
+    """Makes a job, and its end, older."""
+    change = (
+        "UPDATE jobs SET created_at = created_at - :s, finished_at = finished_at - :s "
+        "WHERE id = :id"
+    )
     with closing(sqlite3.connect(store.folder / DATABASE, timeout=30)) as base, base:
-        base.execute("UPDATE jobs SET created_at = created_at - ? WHERE id = ?", (seconds, job_id))
+        base.execute(change, {"s": seconds, "id": job_id})
 
 
 def wait_until(condition):
@@ -102,6 +106,23 @@ def test_a_job_that_never_ends_fails_at_its_limit_and_the_next_one_is_begun(serv
     assert "job_timed_out" == service.store.job(first.id).error["code"]
     assert second.id == started[1][0]
     assert started[0][1].returncode is not None
+
+
+def test_the_process_of_a_cancelled_job_does_not_hold_up_the_next_for_ever(service):
+    first, second = created(service), created(service)
+    started = Started(600)
+    keeper = JobKeeper(service.store.folder, start=started)
+    keeper.start()
+    wait_until(lambda: started)
+    service.store.move(first.id, "cancelled")
+    assert not threading.Event().wait(0.5)
+    assert started[0][1].poll() is None
+    aged(service.store, first.id, seconds=100)
+    wait_until(lambda: len(started) > 1)
+    keeper.stop()
+
+    assert second.id == started[1][0]
+    assert "cancelled" == service.store.job(first.id).status
 
 
 @pytest.mark.slow
