@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from astra_core.errors import ConfigurationError
+from astra_core.testing import tiny_language_model
 from flows.settings import change_params, changed_params, presets
 from tasks.params.schema import read_params
 
@@ -158,17 +159,28 @@ def test_a_preset_changes_single_keys_and_values_of_the_command_line_come_after(
     assert [expected, "seed: 4 -> 5"] == lines
 
 
-MODEL = ROOT / "tasks/builtin/shipped_model"
 # What a user must name, of the presets that need it.
-OWN = {
-    "local_chat": [f"models.target.path={MODEL}"],
-    "guard": [f"system.scorer.options.path={MODEL}"],
-}
+OWN = {"local_chat": "models.target.path", "guard": "system.scorer.options.path"}
+
+
+@pytest.fixture(scope="module")
+def chat_model(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("chat")
+    model = tiny_language_model(3)
+    model.tokenizer.chat_template = (
+        "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+    )
+    model.tokenizer.save_pretrained(str(folder))
+    model.model.save_pretrained(str(folder))
+    return folder
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_shipped_preset_passes_the_checks_once_the_users_own_is_named(with_presets, name):
-    change_params(OWN.get(name, ()), with_presets, preset=name)
+def test_a_shipped_preset_passes_the_checks_once_the_users_own_is_named(
+    with_presets, chat_model, name
+):
+    own = [f"{OWN[name]}={chat_model}"] if name in OWN else []
+    change_params(own, with_presets, preset=name)
 
 
 @pytest.mark.parametrize("name", OWN)
