@@ -32,7 +32,7 @@ from astra_core.system import System
 if TYPE_CHECKING:
     # Imported late: stages that only roll out or evaluate must not depend on the training code.
     from astra_core.training.checkpoint import CheckpointStore
-    from astra_core.training.distributed import World
+    from astra_core.training.distribution.distributed import World
     from astra_core.training.trainer import Trainer
 
 

@@ -35,7 +35,7 @@ from astra_core.models.folders import model_folder
 from astra_core.registry import read_options, resolve
 from astra_core.rollout import Prompt, prompts_of
 from astra_core.training.checkpoint import CheckpointStore
-from astra_core.training.evaluation_scheme import check_schedule
+from astra_core.training.selection.evaluation_scheme import check_schedule
 from astra_core.training.trainer import Trainer
 
 

@@ -9,10 +9,10 @@ from tasks.records.attacker import ATTACKER_FILE
 from tasks.records.evaluation import EVALUATION
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
-from tasks.tracking.registered import aliases_in, has_files
-from tasks.tracking.registry_rows import registry_rows
+from tasks.tracking.database.store_check import check_store, has_store
+from tasks.tracking.registry.registered import aliases_in, has_files
+from tasks.tracking.registry.registry_rows import registry_rows
 from tasks.tracking.store import connect, store_errors
-from tasks.tracking.store_check import check_store, has_store
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -27,7 +27,7 @@ from astra_core.extensions.calls import (
     spelled,
 )
 from astra_core.rollout import Graph
-from astra_core.training.optimizers import OptimizerPlugin, SchedulePlugin
+from astra_core.training.optimization.optimizers import OptimizerPlugin, SchedulePlugin
 from astra_core.training.progress import StepReport
 
 

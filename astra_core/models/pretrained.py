@@ -10,7 +10,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import shortened
 from astra_core.files import folder_digest
 from astra_core.models.folders import require_folder
-from astra_core.training.launch import local_rank, local_world_size
+from astra_core.training.distribution.launch import local_rank, local_world_size
 
 # Above this many parameters a matrix product is long enough to pay for a second thread.
 _PARAMETERS_PER_THREAD = 5_000_000

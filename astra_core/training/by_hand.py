@@ -36,7 +36,7 @@ from astra_core.extensions.promises import loss_of
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Graph
 from astra_core.training.harness import Experience
-from astra_core.training.kl_control import is_beyond
+from astra_core.training.optimization.kl_control import is_beyond
 from astra_core.training.progress import Progress
 from astra_core.training.update import Update, Updates
 

@@ -17,10 +17,10 @@ from astra_core.reward import rewarded as assigned
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler, rolled_out
 from astra_core.seeding import derive_key, generator
-from astra_core.training.ahead import Ahead
-from astra_core.training.correction import corrected
-from astra_core.training.distributed import World
-from astra_core.training.experience_figures import experience_figures, noted_figures
+from astra_core.training.collection.ahead import Ahead
+from astra_core.training.collection.correction import corrected
+from astra_core.training.collection.experience_figures import experience_figures, noted_figures
+from astra_core.training.distribution.distributed import World
 
 
 @dataclass(frozen=True, slots=True)

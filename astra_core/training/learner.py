@@ -17,8 +17,8 @@ from astra_core.models.lora import add_adapters
 from astra_core.models.sharing import only_trained, share_weights
 from astra_core.registry import build
 from astra_core.system import System
-from astra_core.training.optimizers import OptimizerPlugin, SchedulePlugin
-from astra_core.training.parts import is_active, parameter_groups, trained_weights
+from astra_core.training.optimization.optimizers import OptimizerPlugin, SchedulePlugin
+from astra_core.training.optimization.parts import is_active, parameter_groups, trained_weights
 
 
 class Learner:

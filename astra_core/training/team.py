@@ -23,7 +23,7 @@ from astra_core.rollout import Graph, Node
 from astra_core.sampler import Sampler
 from astra_core.settings.agents import check_agents
 from astra_core.system import System
-from astra_core.training.distributed import World
+from astra_core.training.distribution.distributed import World
 from astra_core.training.learner import trained_agents
 
 

@@ -30,17 +30,10 @@ from astra_core.sampler import Sampler
 from astra_core.system import System
 from astra_core.training.by_hand import HandLoop
 from astra_core.training.checkpoint import CheckpointStore
-from astra_core.training.distributed import World
-from astra_core.training.ending import Ending
-from astra_core.training.evaluation_scheme import (
-    EvaluationScheme,
-    check_schedule,
-    idle_rule,
-)
+from astra_core.training.distribution.distributed import World
 from astra_core.training.harness import Experience, Harness
-from astra_core.training.kept_models import KeptModels
-from astra_core.training.kl_control import closed_move, present_factor
 from astra_core.training.learner import configs_of, make_trainable
+from astra_core.training.optimization.kl_control import closed_move, present_factor
 from astra_core.training.progress import (
     EvaluationPoint,
     Progress,
@@ -51,7 +44,14 @@ from astra_core.training.progress import (
 from astra_core.training.resume.policy import as_begun
 from astra_core.training.resume.resuming import resume
 from astra_core.training.resume.state import RunState
-from astra_core.training.stopping import Best
+from astra_core.training.selection.ending import Ending
+from astra_core.training.selection.evaluation_scheme import (
+    EvaluationScheme,
+    check_schedule,
+    idle_rule,
+)
+from astra_core.training.selection.kept_models import KeptModels
+from astra_core.training.selection.stopping import Best
 from astra_core.training.team import build_algorithm, check_team
 from astra_core.training.trial import Trial, tried
 from astra_core.training.update import Update, Updates, learning_plan, refuse_many_nonfinite

@@ -22,14 +22,14 @@ from astra_core.engine.products.precision import Precision
 from astra_core.errors import TrainingError
 from astra_core.extensions.promises import loss_of, own_weights
 from astra_core.models.language_model import LanguageModel
-from astra_core.training.distributed import World
+from astra_core.training.distribution.distributed import World
+from astra_core.training.distribution.sharding import Shards
 from astra_core.training.dumps import batch_tensors, write_dump
 from astra_core.training.harness import Experience
-from astra_core.training.kl_control import is_beyond
 from astra_core.training.learner import learners_of
-from astra_core.training.parts import trained_weights
+from astra_core.training.optimization.kl_control import is_beyond
+from astra_core.training.optimization.parts import trained_weights
 from astra_core.training.progress import StepReport
-from astra_core.training.sharding import Shards
 from astra_core.training.team import own_means
 
 

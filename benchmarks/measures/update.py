@@ -18,7 +18,7 @@ from astra_core.config import Choice, Shuffle, TrainingConfiguration
 from astra_core.registry import build
 from astra_core.rollout import Graph
 from astra_core.system import System
-from astra_core.training.distributed import World
+from astra_core.training.distribution.distributed import World
 from astra_core.training.harness import Experience, Harness
 from astra_core.training.update import Update, Updates
 from benchmarks.figures import Figure, Report, cost_table

@@ -9,8 +9,8 @@ import typer
 if TYPE_CHECKING:
     from flows.orchestration.old_runs import OldRuns
     from tasks.pipeline.cache_leftovers import CacheLeftovers
-    from tasks.tracking.deleted_runs import DeletedRuns
-    from tasks.tracking.leftovers import Leftover
+    from tasks.tracking.database.deleted_runs import DeletedRuns
+    from tasks.tracking.database.leftovers import Leftover
 
 
 def register(app: typer.Typer) -> None:
@@ -58,7 +58,7 @@ class _Found:
     def remove(self) -> int:
         """Removes it; how many bytes there are more on the disk."""
         from flows.orchestration.old_runs import remove_old_runs
-        from tasks.tracking.leftovers import remove
+        from tasks.tracking.database.leftovers import remove
 
         remove(self.folders)
         self.cache.remove()
@@ -70,8 +70,8 @@ def _find(days: float) -> _Found:
     from flows.orchestration.old_runs import old_runs
     from tasks.params.schema import read_params
     from tasks.pipeline.cache_leftovers import cache_leftovers
-    from tasks.tracking.deleted_runs import deleted_runs, digests_of_versions
-    from tasks.tracking.leftovers import leftovers
+    from tasks.tracking.database.deleted_runs import deleted_runs, digests_of_versions
+    from tasks.tracking.database.leftovers import leftovers
 
     return _Found(
         leftovers(read_params().registration.model_name, min_days=days),

@@ -21,7 +21,7 @@ def export(
     """Write a version's attacker with its weights, from a service too if it gives them out."""
     from tasks.machine.console import quiet_libraries, say
     from tasks.params.schema import read_params
-    from tasks.tracking.exports import export_version
+    from tasks.tracking.registry.exports import export_version
 
     quiet_libraries()
     name = read_params().registration.model_name

@@ -122,7 +122,7 @@ def _last() -> str:
     # Late, for pydantic: `astra --help` is to answer at once.
     from tasks.records.receipt import RECEIPT, RegistrationReceipt
     from tasks.records.reports import read_record
-    from tasks.tracking.versions import CANDIDATE
+    from tasks.tracking.registry.versions import CANDIDATE
 
     if not RECEIPT.is_file():
         return CANDIDATE

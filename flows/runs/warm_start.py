@@ -9,7 +9,7 @@ from flows.runs.requests import RunRequest
 from tasks.machine.console import say
 from tasks.params.overlay import laid_over
 from tasks.tracking.lineage.parents import version_number
-from tasks.tracking.versions import CHAMPION
+from tasks.tracking.registry.versions import CHAMPION
 
 
 def begin_from(wanted: str | int, request: RunRequest) -> RunRequest:

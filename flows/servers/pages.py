@@ -10,10 +10,10 @@ from flows.servers.services import Service, ServiceError
 from tasks.machine.console import say
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
+from tasks.tracking.database.relocation import follow_move
+from tasks.tracking.database.store_check import check_store
 from tasks.tracking.pages import runs_page
-from tasks.tracking.relocation import follow_move
 from tasks.tracking.store import sqlite_file, store_errors, tracking_uri
-from tasks.tracking.store_check import check_store
 
 
 def serve_pages(*, prefect_port: int, mlflow_port: int, worker: bool, detach: bool) -> None:

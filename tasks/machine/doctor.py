@@ -18,8 +18,8 @@ from astra_core.errors import AstraError
 from astra_core.files import write_text
 from tasks.machine.engine_line import engine_line
 from tasks.pipeline.reproduction import changes
-from tasks.tracking.registered import lost_versions
-from tasks.tracking.store_check import check_store, has_store
+from tasks.tracking.database.store_check import check_store, has_store
+from tasks.tracking.registry.registered import lost_versions
 
 LOCK_FILE = Path("requirements.lock")
 TORCH_LOCK = "requirements-torch.lock"

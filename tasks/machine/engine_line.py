@@ -30,7 +30,7 @@ def engine_line(root: Path) -> str:
 def _training_line() -> str | None:
     """The line of a training; None where the models are missing or large."""
     from astra_core.assembly import ModelFolders, load_system
-    from astra_core.training.distributed import World
+    from astra_core.training.distribution.distributed import World
     from astra_core.training.resume.policy import as_begun
     from astra_core.training.update import learning_plan
     from tasks.params.schema import read_params

@@ -51,7 +51,7 @@ def check_params(params: Params) -> None:
 
 def tell_idle(params: Params) -> None:
     """One line on standard error about a rule that could end no training as it is evaluated."""
-    from astra_core.training.evaluation_scheme import idle_rule
+    from astra_core.training.selection.evaluation_scheme import idle_rule
 
     if line := idle_rule(params.training):
         complain(f"warning: {line}")
@@ -187,8 +187,8 @@ def _tokenizers_differ(models: ModelsConfiguration) -> bool:
 
 def _check_metric(training: TrainingConfiguration) -> None:
     from astra_core.evaluator import require_metric
-    from astra_core.training.evaluation_scheme import check_schedule
     from astra_core.training.learner import configs_of
+    from astra_core.training.selection.evaluation_scheme import check_schedule
 
     trainer = resolve("trainer", training.trainer.name)
     require_metric(training.metric, declared=getattr(trainer, "metric_names", ()))

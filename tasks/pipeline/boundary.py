@@ -19,7 +19,7 @@ from astra_core.errors import (
 from astra_core.errors.exception_text import masked_trace, shown_text
 from astra_core.errors.excerpt import shortened
 from astra_core.executor import shown_by
-from astra_core.training.launch import own_rank, world_size
+from astra_core.training.distribution.launch import own_rank, world_size
 from tasks.machine.console import at_work, complain, libraries_to, progress, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.processes import run_together

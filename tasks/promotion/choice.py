@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import excerpt
 from tasks.promotion.decision import DECISIONS
-from tasks.tracking.registered import has_version
+from tasks.tracking.registry.registered import has_version
+from tasks.tracking.registry.versions import CANDIDATE, set_alias
 from tasks.tracking.store import alone_with, connect, store_errors
-from tasks.tracking.versions import CANDIDATE, set_alias
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -16,14 +16,14 @@ from tasks.promotion.duels import Draw, Evaluate, draw_with, judge
 from tasks.promotion.gate import Comparison, Verdict
 from tasks.promotion.smoke import why_unusable
 from tasks.tracking.errors import TrackingError
-from tasks.tracking.store import alone_with, connect, store_errors
-from tasks.tracking.versions import (
+from tasks.tracking.registry.versions import (
     CANDIDATE,
     CHAMPION,
     PREVIOUS,
     aliases_of,
     set_alias,
 )
+from tasks.tracking.store import alone_with, connect, store_errors
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,7 +26,7 @@ from tasks.promotion.known_prompts import known_prompts
 from tasks.promotion.spending import level_of, place_of
 from tasks.records.evaluation import CONFIRMED
 from tasks.records.prompts import read_prompts
-from tasks.tracking.versions import EVALUATION_KEY_TAG, checkpoint_folder
+from tasks.tracking.registry.versions import EVALUATION_KEY_TAG, checkpoint_folder
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.records.reports import read_report
 from tasks.tracking.artifacts import fetched, kept_files
-from tasks.tracking.evidence import evaluation_folder, read_table
+from tasks.tracking.registry.evidence import evaluation_folder, read_table
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -42,8 +42,8 @@ from tasks.reporting.category_table import (
     read_rates,
 )
 from tasks.tracking.figures import log_figures
-from tasks.tracking.registered import version_behind
-from tasks.tracking.versions import EVALUATION_KEY_TAG
+from tasks.tracking.registry.registered import version_behind
+from tasks.tracking.registry.versions import EVALUATION_KEY_TAG
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -129,8 +129,8 @@ def reevaluate_champion(
         TrackingError: The registry did not answer.
     """
     from tasks.stages.evaluation import evaluate_checkpoint
+    from tasks.tracking.registry.versions import CHAMPION, checkpoint_folder
     from tasks.tracking.store import connect, store_errors
-    from tasks.tracking.versions import CHAMPION, checkpoint_folder
 
     name = params.registration.model_name
     with ExitStack() as fetched:

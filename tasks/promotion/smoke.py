@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tasks.tracking.registry.versions import SMOKE_CONTEXTS, checkpoint_folder, smoke_test
 from tasks.tracking.store import one_line
-from tasks.tracking.versions import SMOKE_CONTEXTS, checkpoint_folder, smoke_test
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -16,9 +16,9 @@ from tasks.reporting.turns import FILE as TURNS
 from tasks.reporting.turns import TurnRecord
 from tasks.tracking.artifacts import fetched, kept_files
 from tasks.tracking.errors import TrackingError
-from tasks.tracking.evidence import evaluation_folder, read_table
 from tasks.tracking.lineage.chronicle import Lineage, lineage_of
-from tasks.tracking.versions import EVALUATION_KEY_TAG
+from tasks.tracking.registry.evidence import evaluation_folder, read_table
+from tasks.tracking.registry.versions import EVALUATION_KEY_TAG
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,7 +7,7 @@ from astra_core.metrics.statistics import Interval
 from tasks.report.facts import Fact, attacked, cost
 from tasks.report.material import Material
 from tasks.report.provocation import provocation_note
-from tasks.tracking.card import belief_lines
+from tasks.tracking.registry.card import belief_lines
 
 _NOTHING = 1e-5
 _P_VALUE = (

@@ -7,7 +7,7 @@ its prompts alone, so what a trial measures of few is multiplied.
 import math
 from dataclasses import dataclass
 
-from astra_core.training.evaluation_scheme import EvaluationScheme
+from astra_core.training.selection.evaluation_scheme import EvaluationScheme
 from tasks.params.schema import Params
 
 

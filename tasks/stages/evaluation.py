@@ -110,7 +110,7 @@ class EvaluationFiles:
         "astra_core/assembly.py",
         "astra_core/evaluator.py",
         "astra_core/errors/excerpt.py",
-        "astra_core/training/launch.py",
+        "astra_core/training/distribution/launch.py",
         "astra_core/crew.py",
         "astra_core/rolling.py",
         "astra_core/executor.py",

@@ -62,7 +62,7 @@ class ModelsFiles:
         "tasks/records/models.py",
         "tasks/tracking/lineage/parents.py",
         "astra_core/errors/excerpt.py",
-        "astra_core/training/launch.py",
+        "astra_core/training/distribution/launch.py",
         "astra_core/paths.py",
         "astra_core/engine/memory.py",
         "astra_core/models/folders.py",

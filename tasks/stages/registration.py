@@ -31,8 +31,8 @@ from tasks.records.rollouts import read_rollouts
 from tasks.records.training import TrainingRecord
 from tasks.report.publish import renew_report
 from tasks.reporting.turns import TurnRecord, turn_rates
-from tasks.tracking.evidence import Evidence, evaluation_folder, read_package, read_table
-from tasks.tracking.registration import record
+from tasks.tracking.registry.evidence import Evidence, evaluation_folder, read_package, read_table
+from tasks.tracking.registry.registration import record
 from tasks.tracking.runs import connect
 from tasks.tracking.store import store_errors
 from tasks.tracking.traces import Conversation, worst_conversations
@@ -90,7 +90,7 @@ class RegistrationFiles:
         "astra_core/metrics/statistics.py",
         "astra_core/seeding.py",
         "tasks/tracking/artifacts.py",
-        "tasks/tracking/evidence.py",
+        "tasks/tracking/registry/evidence.py",
         "tasks/tracking/figures.py",
         "tasks/promotion/known_prompts.py",
         "tasks/records/attacker.py",
@@ -105,12 +105,12 @@ class RegistrationFiles:
         "tasks/report",
         "tasks/reporting/category_table.py",
         "tasks/reporting/turns.py",
-        "tasks/tracking/card.py",
+        "tasks/tracking/registry/card.py",
         "tasks/tracking/lineage/chronicle.py",
-        "tasks/tracking/registered.py",
-        "tasks/tracking/registration.py",
+        "tasks/tracking/registry/registered.py",
+        "tasks/tracking/registry/registration.py",
         "tasks/tracking/traces.py",
-        "tasks/tracking/versions.py",
+        "tasks/tracking/registry/versions.py",
         "tasks/tracking/lineage/logged.py",
         "tasks/tracking/pages.py",
         "tasks/tracking/plots.py",

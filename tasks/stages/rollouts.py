@@ -90,7 +90,7 @@ class RolloutsFiles:
         "tasks/expectations",
         "tasks/params/languages.py",
         "astra_core/errors/excerpt.py",
-        "astra_core/training/launch.py",
+        "astra_core/training/distribution/launch.py",
         "astra_core/agents.py",
         "astra_core/settings/attacker.py",
         "astra_core/assembly.py",

@@ -36,7 +36,7 @@ from tasks.records.stored_rollouts import StoredRollouts
 from tasks.records.training import TrainingSummary, record_of, summary_of
 
 if TYPE_CHECKING:
-    from astra_core.training.distributed import World
+    from astra_core.training.distribution.distributed import World
     from astra_core.training.progress import StepReport
     from astra_core.training.trainer import Trainer
     from tasks.tracking.sinks import Sinks
@@ -107,7 +107,7 @@ def train_attacker(
     Of several processes that train together the first alone writes.
     """
     from astra_core.models.pretrained import device_for
-    from astra_core.training.distributed import World
+    from astra_core.training.distribution.distributed import World
     from astra_core.training.driving import drive
 
     device = device_for(params.machine.device)

@@ -20,8 +20,8 @@ from astra_core.errors import AstraError
 from astra_core.files import disk_full, is_disk_full
 from tasks.machine.ports import MLFLOW_PORT
 from tasks.tracking.address import check_tracking_uri
+from tasks.tracking.database.relocation import follow_move
 from tasks.tracking.errors import DamagedStoreError, StoreError, TrackingError
-from tasks.tracking.relocation import follow_move
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -13,8 +13,8 @@ from tasks.machine.scratch import scratch_folder
 from tasks.params.schema import Params
 from tasks.records.evaluation import EvaluationRecord
 from tasks.records.training import TrainingRecord
-from tasks.tracking.evidence import read_table
 from tasks.tracking.figures import log_figures
+from tasks.tracking.registry.evidence import read_table
 from tasks.tracking.runs import PARENT_TAG, add_params, create_run, find_run, sync_steps
 from tasks.tracking.store import connect, one_line, tracking_failures
 

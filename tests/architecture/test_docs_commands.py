@@ -49,7 +49,7 @@ RUN_ELSEWHERE = {
     "astra report": ("tests/flows/commands/test_report.py", "report"),
     "astra serve": ("tests/flows/commands/test_model_serving.py", '"serve"'),
     "astra serve-jobs": ("tests/flows/commands/test_model_serving.py", '"serve-jobs"'),
-    "astra export": ("tests/tasks/tracking/test_exports.py", '"export"'),
+    "astra export": ("tests/tasks/tracking/registry/test_exports.py", '"export"'),
     "astra plots": ("tests/flows/commands/test_report.py", "plots"),
     "astra compare": ("tests/flows/commands/test_report.py", "compare"),
     "astra trial": ("tests/flows/commands/test_trial.py", "flows.cli"),

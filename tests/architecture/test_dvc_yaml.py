@@ -55,9 +55,9 @@ LOADED_ONLY = {
         "tasks.machine.scratch",
         "tasks.records.receipt",
         "tasks.records.reports",
-        "tasks.tracking.registered",
-        "tasks.tracking.store_check",
-        "tasks.tracking.versions",
+        "tasks.tracking.registry.registered",
+        "tasks.tracking.database.store_check",
+        "tasks.tracking.registry.versions",
     }
 }
 

@@ -14,7 +14,7 @@ from astra_core.reward import Reward
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_core.scorer import Scorer
-from astra_core.training.optimizers import OptimizerPlugin, SchedulePlugin
+from astra_core.training.optimization.optimizers import OptimizerPlugin, SchedulePlugin
 from astra_core.training.trainer import Trainer
 
 ATTACK = "you stupid idiot"  # what a prompt or a reply may say

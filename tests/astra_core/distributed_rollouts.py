@@ -16,7 +16,7 @@ from astra_core.errors import RolloutError
 from astra_core.rollout import Failure
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_prompts, tiny_system
-from astra_core.training.distributed import World
+from astra_core.training.distribution.distributed import World
 from astra_core.training.harness import Harness
 
 NUM_EPISODES = 5

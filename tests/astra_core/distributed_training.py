@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 from tiny_training import choice, configured, trainer_of, weights_of
 
-from astra_core.training.distributed import World
+from astra_core.training.distribution.distributed import World
 
 CONFIG = {
     "optimizer": choice("sgd"),

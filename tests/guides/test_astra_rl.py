@@ -21,7 +21,7 @@ from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import (
     tiny_prompts,
 )
-from astra_core.training.optimizers import OptimizerPlugin
+from astra_core.training.optimization.optimizers import OptimizerPlugin
 
 MINE = __name__
 TWO = tiny_prompts(2)

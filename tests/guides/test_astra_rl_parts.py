@@ -23,7 +23,7 @@ from astra_core.testing import (
     tiny_prompts,
     tiny_system,
 )
-from astra_core.training.optimizers import SchedulePlugin
+from astra_core.training.optimization.optimizers import SchedulePlugin
 
 MINE = __name__
 

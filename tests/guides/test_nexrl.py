@@ -26,7 +26,7 @@ from astra_core.testing import (
     tiny_node,
     tiny_system,
 )
-from astra_core.training.optimizers import OptimizerPlugin, SchedulePlugin
+from astra_core.training.optimization.optimizers import OptimizerPlugin, SchedulePlugin
 
 MINE = __name__
 

@@ -7,8 +7,8 @@ from registry_project import prompt_table, register, write_checkpoint, write_rep
 from astra_core.rollout import Prompt
 from tasks.params.schema import Params
 from tasks.promotion.decision import promote_attacker
+from tasks.tracking.registry.versions import aliases_of
 from tasks.tracking.runs import connect
-from tasks.tracking.versions import aliases_of
 
 PARAMS = Params()
 

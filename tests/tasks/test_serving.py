@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 from registry_project import enter_project, register, write_project
 
+from tasks.tracking.registry.versions import CANDIDATE, checkpoint_folder, smoke_test
 from tasks.tracking.runs import connect
 from tasks.tracking.store import quiet_pyfunc
-from tasks.tracking.versions import CANDIDATE, checkpoint_folder, smoke_test
 
 CONTEXTS = ["you are a dog .", "why", "what are you"]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from astra_core.testing.contracts.common import are_equal, built, promise
-from astra_core.training.optimizers import OptimizerPlugin
+from astra_core.training.optimization.optimizers import OptimizerPlugin
 from astra_core.training.resume.state import optimizer_record, restore_optimizer
 
 _LR = 0.05

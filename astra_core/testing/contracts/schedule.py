@@ -9,7 +9,7 @@ from torch.nn import Parameter
 from torch.optim.lr_scheduler import LRScheduler
 
 from astra_core.testing.contracts.common import built, promise
-from astra_core.training.optimizers import SchedulePlugin
+from astra_core.training.optimization.optimizers import SchedulePlugin
 
 _NUM_STEPS = 8
 _NUM_BEFORE = 3

@@ -41,9 +41,9 @@ from astra_core.config import TrainingConfiguration
 from astra_core.engine.products.precision import faster_precision
 from astra_core.errors import CheckpointError
 from astra_core.training.checkpoint import Checkpoint, CheckpointStore, load_checkpoint
-from astra_core.training.distributed import World
+from astra_core.training.distribution.distributed import World
 from astra_core.training.progress import Progress
-from astra_core.training.stopping import Best
+from astra_core.training.selection.stopping import Best
 
 _PACKAGE = "astra-red-team"
 _FREE = re.compile(

@@ -6,7 +6,7 @@ from astra_core.config import TrainingConfiguration
 from astra_core.extensions.promises import built_schedule, followed
 from astra_core.registry import build
 from astra_core.training.learner import configs_of
-from astra_core.training.optimizers import SchedulePlugin
+from astra_core.training.optimization.optimizers import SchedulePlugin
 
 
 def has_same_rates(config: TrainingConfiguration, *, training_steps: int, num_done: int) -> bool:

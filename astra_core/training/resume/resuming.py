@@ -6,12 +6,12 @@ from typing import Protocol
 
 from astra_core.config import TrainingConfiguration
 from astra_core.training.checkpoint import Checkpoint, CheckpointStore
-from astra_core.training.distributed import World
-from astra_core.training.ending import Ending
+from astra_core.training.distribution.distributed import World
 from astra_core.training.progress import Progress
 from astra_core.training.resume.policy import forget_last_look, starting_point, whole_before
 from astra_core.training.resume.state import RunState
-from astra_core.training.stopping import Best
+from astra_core.training.selection.ending import Ending
+from astra_core.training.selection.stopping import Best
 
 # A longer run may have gone on where a shorter one ended.
 _LENGTHS = ("training_steps", "early_stopping")

@@ -20,6 +20,7 @@ from astra_core.registry import name_of
 from astra_core.sampler import Sampler
 from astra_core.system import System
 from astra_core.training.checkpoint import Checkpoint
+from astra_core.training.distribution.sharding import full
 from astra_core.training.learner import Learner
 from astra_core.training.progress import Progress
 from astra_core.training.resume.plain_values import as_json, from_json
@@ -28,8 +29,7 @@ from astra_core.training.resume.policy import (
     check_resumable,
     package_version,
 )
-from astra_core.training.sharding import full
-from astra_core.training.stopping import Best, Stopping
+from astra_core.training.selection.stopping import Best, Stopping
 from astra_core.training.update import Updates
 
 _ADAPTERS = "adapters.safetensors"

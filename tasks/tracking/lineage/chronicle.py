@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.lineage.logged import lineage_record
-from tasks.tracking.registered import aliases_in, version_behind
-from tasks.tracking.versions import CHECKPOINT_DIGEST_TAG
+from tasks.tracking.registry.registered import aliases_in, version_behind
+from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

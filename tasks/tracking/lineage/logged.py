@@ -10,7 +10,7 @@ from tasks.records.models import Parent
 from tasks.records.reports import read_report
 from tasks.tracking.artifacts import fetched
 from tasks.tracking.lineage.provenance import dvc_digests
-from tasks.tracking.versions import CHECKPOINT_DIGEST_TAG
+from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from astra_core.models.folders import attacker_digest, require_folder
 from tasks.records.models import Parent
+from tasks.tracking.database.store_check import check_store, has_store
 from tasks.tracking.errors import TrackingError
-from tasks.tracking.registered import aliases_in, has_version
+from tasks.tracking.registry.registered import aliases_in, has_version
+from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG, checkpoint_folder
 from tasks.tracking.store import connect, store_errors
-from tasks.tracking.store_check import check_store, has_store
-from tasks.tracking.versions import CHECKPOINT_DIGEST_TAG, checkpoint_folder
 
 _WAY_OUT = "'astra status' shows the aliases; or set source to builtin"
 

@@ -16,7 +16,7 @@ from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_core.scorer import Scorer
-from astra_core.training.optimizers import AdamW
+from astra_core.training.optimization.optimizers import AdamW
 from astra_core.training.trainer import Trainer
 """
 
@@ -299,7 +299,7 @@ class Mine(Sink):
     "how a schedule is moved": (
         "schedule",
         """
-from astra_core.training.optimizers import SchedulePlugin
+from astra_core.training.optimization.optimizers import SchedulePlugin
 class Mine(SchedulePlugin):
     def schedule(self, optimizer, *, warmup_steps, training_steps):
         return None

@@ -5,7 +5,7 @@ import pytest
 from astra_core.config import Choice, TrainingConfiguration
 from astra_core.registry import read_options, resolve
 from astra_core.settings.words import KINDS, NAMES, TorchKind, in_our_words
-from astra_core.training.optimizers import TransformersSchedule
+from astra_core.training.optimization.optimizers import TransformersSchedule
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.errors import ConfigurationError
 from astra_core.registry import BUILT_INS
 from astra_core.testing import tiny_graph, tiny_node
-from astra_core.training.distributed import World
+from astra_core.training.distribution.distributed import World
 from astra_core.training.team import (
     AgentsAlgorithm,
     build_algorithm,

@@ -15,7 +15,7 @@ from two_weights import Batch, TwoWeights, updates_of
 
 from astra_core.config import Part
 from astra_core.errors import PluginError, TrainingError
-from astra_core.training.distributed import World
+from astra_core.training.distribution.distributed import World
 from astra_core.training.dumps import read_dump
 from astra_core.training.harness import Experience
 from astra_core.training.progress import StepReport

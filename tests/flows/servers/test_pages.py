@@ -9,7 +9,7 @@ from flows.servers.pages import _place, serve_pages, stop_pages
 from flows.servers.services import ServiceError
 from tasks.records.receipt import RECEIPT
 from tasks.records.reports import write_record
-from tasks.tracking.relocation import moved_from
+from tasks.tracking.database.relocation import moved_from
 from tasks.tracking.store import connect, experiment_id
 
 

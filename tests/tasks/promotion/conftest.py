@@ -6,7 +6,7 @@ import pytest
 from registry_project import enter_project, register, write_project
 
 import tasks.stages.registration
-import tasks.tracking.registration
+import tasks.tracking.registry.registration
 
 
 @pytest.fixture(scope="package")
@@ -25,6 +25,6 @@ def project(registered, tmp_path, monkeypatch):
     folder = shutil.copytree(registered, tmp_path / "project")
     enter_project(folder, monkeypatch, is_empty=False)
     # Pictures and page of a version are half of its registration, and decide nothing.
-    monkeypatch.setattr(tasks.tracking.registration, "draw_plots", lambda *_, **__: [])
+    monkeypatch.setattr(tasks.tracking.registry.registration, "draw_plots", lambda *_, **__: [])
     monkeypatch.setattr(tasks.stages.registration, "renew_report", lambda *_, **__: None)
     return folder

@@ -13,9 +13,9 @@ from tasks.params.schema import Params
 from tasks.promotion.decision import promote_attacker, rollback
 from tasks.promotion.smoke import why_unusable
 from tasks.stages import registration
-from tasks.tracking import registration as recording
+from tasks.tracking.registry import registration as recording
+from tasks.tracking.registry.versions import aliases_of, checkpoint_folder
 from tasks.tracking.store import connect
-from tasks.tracking.versions import aliases_of, checkpoint_folder
 
 
 def register_pointer(seed, **reports):

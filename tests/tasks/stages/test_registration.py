@@ -18,7 +18,7 @@ from registry_project import (
 
 import tasks.report.page
 import tasks.stages.registration
-import tasks.tracking.registration
+import tasks.tracking.registry.registration
 from astra_core.errors import DataError
 from astra_core.testing.tiny import tiny_graph, tiny_node, tiny_prompts
 from tasks.params.schema import TrackingConfiguration
@@ -26,8 +26,8 @@ from tasks.pipeline.stage import stage_of
 from tasks.records.rollouts import write_rollouts
 from tasks.stages.registration import register_attacker
 from tasks.tracking.errors import StoreError
+from tasks.tracking.registry.versions import aliases_of
 from tasks.tracking.runs import connect, open_run
-from tasks.tracking.versions import aliases_of
 
 EXPERIMENT = "red-team-training"
 
@@ -171,7 +171,7 @@ def test_registration_completes_what_a_kill_left(project, monkeypatch, write):
 def test_registration_completes_what_a_kill_left_at_any_write(
     project, monkeypatch, tmp_path_factory
 ):
-    monkeypatch.setattr(tasks.tracking.registration, "draw_plots", lambda *_, **__: [])
+    monkeypatch.setattr(tasks.tracking.registry.registration, "draw_plots", lambda *_, **__: [])
     monkeypatch.setattr(tasks.report.page, "pictures", lambda _: [])
     num_writes = 0
     has_died = True

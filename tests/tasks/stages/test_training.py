@@ -16,7 +16,7 @@ from astra_core.config import TrainingConfiguration
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.rows import pad_rows
-from astra_core.training.stopping import Best
+from astra_core.training.selection.stopping import Best
 from astra_core.training.trainer import Trainer
 from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
 from tasks.pipeline.stage import sections_for, stage_of

@@ -187,6 +187,8 @@ def test_without_a_sound_operator_layers_stay_as_they_are(monkeypatch, kind):
     class Operators:
         """What ``torch.ops.mkldnn`` would be in another version of torch."""
 
+        # A processor without AVX-512 is asked this too.
+        _is_mkldnn_bf16_supported = staticmethod(torch.ops.mkldnn._is_mkldnn_bf16_supported)
         if kind != "is missing":
             _reorder_linear_weight = staticmethod(lambda matrix, _: matrix)
             _linear_pointwise = staticmethod(broken(kind))

@@ -5,7 +5,7 @@ from pydantic import ConfigDict
 from astra_core.config import NonNegative, Section
 from astra_core.registry import BUILT_INS
 from astra_core.testing import check_optimizer
-from astra_core.training.optimizers import OptimizerPlugin
+from astra_core.training.optimization.optimizers import OptimizerPlugin
 
 
 @pytest.mark.parametrize("name", BUILT_INS["optimizer"])

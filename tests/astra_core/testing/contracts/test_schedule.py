@@ -3,7 +3,7 @@ import torch
 
 from astra_core.registry import BUILT_INS
 from astra_core.testing import check_schedule
-from astra_core.training.optimizers import SchedulePlugin
+from astra_core.training.optimization.optimizers import SchedulePlugin
 
 KINDS = (
     "constant",

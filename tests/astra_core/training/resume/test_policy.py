@@ -8,7 +8,7 @@ from tiny_training import choice, configured, trainer_of, weights_of
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import CheckpointError
 from astra_core.files import read_json
-from astra_core.training.distributed import World
+from astra_core.training.distribution.distributed import World
 from astra_core.training.resume.policy import (
     as_begun,
     changed_fields,

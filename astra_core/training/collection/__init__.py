@@ -1,0 +1,1 @@
+"""How experience is collected ahead of the updates, corrected and described."""

@@ -1,0 +1,1 @@
+"""How far one update moves the weights: optimisers, learning rates and their schedules."""

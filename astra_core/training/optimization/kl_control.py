@@ -1,0 +1,132 @@
+"""The KL control: how far an experience moves the attacker, and what is done about it.
+
+A pass over a window knows how far its probes are from the policy that sampled them: beyond
+``training.kl.max_per_experience_nats`` its update is left out, and so is the rest of the experience
+(the trust region of PPO's early stopping). Once an experience is learned, up to 64 of its probes
+are read again, which also sees its last update: that is the movement that warnings name and that
+``training.kl.target_per_experience_nats`` adapts the learning rate to.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from astra_core.algorithms.functional import kl_estimates
+from astra_core.algorithms.movement import K3, is_readable
+from astra_core.rollout import Graph, Node
+from astra_core.settings.kl import KLConfiguration
+from astra_core.system import System
+from astra_core.training.progress import Move
+
+if TYPE_CHECKING:
+    from astra_core.training.distribution.distributed import World
+    from astra_core.training.harness import Experience
+
+MEASURED_PROBES = 64
+"""Probes that are read again after an experience; about one percent of what is read to learn."""
+BAND = 1.5
+"""A movement within the target times and over this leaves the rate alone (arXiv:1707.06347)."""
+MOST_AT_ONCE = 2.0
+"""Times or over this the rate changes from one experience to the next."""
+LOWEST_FACTOR, HIGHEST_FACTOR = 1.0 / 64.0, 8.0
+
+
+def is_beyond(config: KLConfiguration, figures: Mapping[str, float]) -> bool:
+    """Whether a window's own pass found the attacker outside the trust region."""
+    limit = config.max_per_experience_nats
+    return limit is not None and figures.get(K3, 0.0) > limit
+
+
+def present_factor(moves: Sequence[Move]) -> float:
+    """What learning rates are multiplied by now."""
+    return moves[-1].next_lr_factor if moves else 1.0
+
+
+def adapted_factor(factor: float, nats: float, target: float | None) -> float:
+    """The factor of the next experience, after one that moved so far.
+
+    The divergence grows with the square of a small step, so the rate is multiplied by the root of
+    ``target / nats``, at most doubled or halved, and only outside the band in which adaptive PPO
+    leaves its coefficient alone.
+
+    Args:
+        factor: The present one.
+        nats: Moved by the experience.
+        target: Wanted; None leaves the factor as it is.
+
+    Source:
+        Schulman et al., arXiv:1707.06347, section 4, on the learning rate instead of the penalty.
+    """
+    if target is None or not math.isfinite(nats) or target / BAND <= nats <= target * BAND:
+        return factor
+    change = math.sqrt(target / nats) if nats > 0.0 else MOST_AT_ONCE
+    change = min(max(change, 1.0 / MOST_AT_ONCE), MOST_AT_ONCE)
+    return min(max(factor * change, LOWEST_FACTOR), HIGHEST_FACTOR)
+
+
+def closed_move(
+    config: KLConfiguration,
+    system: System,
+    experience: "Experience",
+    *,
+    moves: Sequence[Move],
+    is_cut: bool,
+    world: "World",
+) -> Move:
+    """The movement of an experience that was just learned, and the factor of the next one.
+
+    Of several processes all go by what the first one measured.
+    """
+    told = world.first_says(json.dumps(moved_nats(system, experience.graphs)))
+    nats, k1_nats = json.loads(told)
+    factor = present_factor(moves)
+    wanted = adapted_factor(factor, nats, config.target_per_experience_nats)
+    return Move(experience.iteration + 1, nats, k1_nats, is_cut, factor, wanted)
+
+
+def moved_nats(system: System, graphs: Sequence[Graph]) -> tuple[float, float]:
+    """How far the attacker is from the policy that sampled these rollouts, nats per probe.
+
+    Args:
+        system: Whose attacker reads up to ``MEASURED_PROBES`` probes, spread over all.
+        graphs: Rollouts.
+
+    Returns:
+        The mean over those probes by the estimators k3 and k1; zeros where no probe was trained.
+    """
+    nodes = [node for graph in graphs for node in graph.nodes() if is_readable(node)]
+    if not nodes:
+        return 0.0, 0.0
+    chosen = [nodes[at] for at in spread(len(nodes), MEASURED_PROBES)]
+    totals = [0.0, 0.0]
+    for turn in sorted({len(node.path) - 1 for node in chosen}):
+        own = [node for node in chosen if len(node.path) - 1 == turn]
+        now = system.player(turn).model.continuation_logprobs(
+            [node.context_ids for node in own],
+            [node.probe_ids for node in own],
+            tokens_per_batch=system.config.tokens_per_batch,
+        )
+        for node, logprobs in zip(own, now, strict=True):
+            for place, nats in enumerate(_distances(node, logprobs)):
+                totals[place] += nats
+    return totals[0] / len(chosen), totals[1] / len(chosen)
+
+
+def spread(count: int, most: int) -> list[int]:
+    """At most so many of ``count`` places, evenly spread.
+
+    >>> spread(3, 5), spread(6, 3)
+    ([0, 1, 2], [0, 2, 4])
+    """
+    return [at * count // most for at in range(most)] if count > most else list(range(count))
+
+
+def _distances(node: Node, logprobs: Sequence[float]) -> tuple[float, float]:
+    """The probe's divergence by k3 and k1, summed over its trained tokens."""
+    before = torch.tensor(node.probe_logprobs, dtype=torch.float64)
+    now, mask = torch.tensor(logprobs, dtype=torch.float64), torch.tensor(node.probe_mask)
+    k3 = kl_estimates(before, now, estimator="k3")[mask].sum()
+    return float(k3), float(kl_estimates(before, now, estimator="k1")[mask].sum())

@@ -1,0 +1,1 @@
+"""Which attackers are evaluated, which one is kept, and why a run ends."""

@@ -1,0 +1,49 @@
+"""When a run ends: its rules, its budgets, and what it could not pay for."""
+
+from collections.abc import Iterator
+
+from astra_core.config import EarlyStopping
+from astra_core.errors import BudgetError
+from astra_core.training.distribution.distributed import World
+from astra_core.training.progress import Progress, StepReport
+from astra_core.training.selection.stopping import Best, Stopping
+
+
+class Ending:
+    """Says why a run ends; the same in every process that trains.
+
+    Args:
+        rules: ``training.early_stopping``.
+        world: The processes that train together.
+
+    Attributes:
+        stopping: The rules, and what they have seen.
+        unpaid: What a budget of the target refused, in words; empty while it pays.
+    """
+
+    def __init__(self, rules: EarlyStopping, *, world: World) -> None:
+        self.stopping = Stopping(rules)
+        self.unpaid = ""
+        self._is_timed = rules.max_seconds is not None
+        self._world = world
+
+    def spent(self, progress: Progress) -> str:
+        """Which budget of updates or seconds is used up, in words; clocks may differ."""
+        reason = self.stopping.spent(progress.step)
+        return self._world.first_says(reason) if self._is_timed else reason
+
+    def reason(self, progress: Progress, best: Best, *, training_steps: int) -> str:
+        """Why a run of so many training steps ends now, in words; empty while it continues."""
+        is_done = progress.training_step >= training_steps
+        return (
+            self.unpaid
+            or self.stopping.reason(progress.step, best)
+            or ("all training steps are done" if is_done else "")
+        )
+
+    def within_budget(self, reports: Iterator[StepReport]) -> Iterator[StepReport]:
+        """The reports of a training step; one whose replies cannot be paid for is not made."""
+        try:
+            yield from reports
+        except BudgetError as error:
+            self.unpaid = str(error)

@@ -1,0 +1,103 @@
+"""The scheme of a run's evaluations: which attackers are evaluated, and which one is kept."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from astra_core.config import TrainingConfiguration
+from astra_core.errors import CheckpointError, ConfigurationError
+from astra_core.evaluator import require_metric
+from astra_core.extensions.promises import followed
+from astra_core.registry import build, resolve
+from astra_core.training.progress import Progress
+from astra_core.training.selection.stopping import Best
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationScheme:
+    """What ``training.evaluate`` and ``training.keep`` say together."""
+
+    config: TrainingConfiguration
+
+    @property
+    def has_first(self) -> bool:
+        """Whether the untrained attacker is evaluated."""
+        scheme = self.config.evaluate
+        return self.config.eval_first if scheme == "every" else scheme.startswith("first")
+
+    @property
+    def has_last(self) -> bool:
+        """Whether the attacker is evaluated at the end, however the run ends."""
+        return self.config.evaluate in {"every", "last", "first_and_last"}
+
+    def is_due(self, training_step: int) -> bool:
+        """Whether the attacker is evaluated after so many training steps."""
+        is_last = training_step >= self.config.training_steps
+        is_turn = training_step % self.config.eval_every == 0
+        return (self.has_last and is_last) or (self.config.evaluate == "every" and is_turn)
+
+    def is_satisfied(self, progress: Progress) -> bool:
+        """Whether the last evaluation was of the attacker as it is now, or need not be."""
+        points = progress.evaluations
+        return not self.has_last or bool(points and points[-1].step == progress.step)
+
+    @property
+    def keeps_best(self) -> bool:
+        """Whether a run ends with the best attacker rather than the last.
+
+        Without an evaluation of what was learned, there is none to choose.
+        """
+        return self.config.keep == "best" and self.has_last
+
+
+def idle_rule(config: TrainingConfiguration) -> str:
+    """A line about patience that can never end a run; empty where it can, or is not asked for."""
+    patience = config.early_stopping.patience
+    if patience is None or config.evaluate == "every":
+        return ""
+    return (
+        f"training.early_stopping.patience of {patience} ends nothing where training.evaluate is "
+        f"'{config.evaluate}', which evaluates nothing on the way; 'every' does"
+    )
+
+
+def check_schedule(
+    config: TrainingConfiguration, *, is_evaluated: bool = True, trainer: type[Any] | None = None
+) -> None:
+    """Returns if a schedule that follows a figure has evaluations to follow.
+
+    Args:
+        config: Of the run.
+        is_evaluated: Whether there is an evaluator.
+        trainer: That evaluates; None for the one that the configuration names.
+
+    Raises:
+        ConfigurationError: There are none on the way, or they have no such figure.
+    """
+    metric = followed(build("schedule", config.schedule))
+    if metric is None:
+        return
+    if config.evaluate != "every" or not is_evaluated:
+        got = f"'{config.evaluate}'" if is_evaluated else "a trainer without an evaluator"
+        msg = (
+            f"training.evaluate must be 'every' for the schedule {config.schedule.name}, which "
+            f"follows {metric}, got {got}; evaluate on the way or choose another training.schedule"
+        )
+        raise ConfigurationError(msg)
+    trainer = trainer or resolve("trainer", config.trainer.name)
+    declared = getattr(trainer, "metric_names", ())
+    require_metric(metric, declared=declared, key="training.schedule")
+
+
+def require_same_score(best: Best, value: float, *, folder: Path) -> None:
+    """Returns if the best weights, loaded again, score what they scored.
+
+    Raises:
+        CheckpointError: They do not.
+    """
+    if value != best.value:
+        msg = (
+            f"{folder} must score {best.metric} {best.value} when loaded again, got {value}; "
+            "the run is not reproducible on this machine"
+        )
+        raise CheckpointError(msg)

@@ -1,0 +1,56 @@
+"""The models that a run keeps of its attacker: the best so far, put back at the end."""
+
+from collections.abc import Callable, Mapping
+
+from astra_core.training.checkpoint import CheckpointStore
+from astra_core.training.distribution.distributed import World
+from astra_core.training.resume.state import RunState
+from astra_core.training.selection.evaluation_scheme import require_same_score
+from astra_core.training.selection.stopping import Best
+
+
+class KeptModels:
+    """Writes the attacker when it is the best, and reads the best one again.
+
+    Args:
+        best: The best evaluation so far.
+        state: Writes and reads models.
+        store: Where they are; without one nothing is kept.
+        world: The processes that train together; the first one writes.
+    """
+
+    def __init__(
+        self,
+        best: Best,
+        state: RunState,
+        *,
+        store: CheckpointStore | None,
+        world: World,
+    ) -> None:
+        self._best = best
+        self._state = state
+        self._store = store
+        self._world = world
+
+    def offer(self, metrics: Mapping[str, float], training_step: int, *, min_delta: float) -> None:
+        """Keeps the attacker as it is if its evaluation beats the best by enough."""
+        name = f"best_{training_step:06d}"
+        is_best = self._best.offer(metrics, training_step, name, min_delta=min_delta)
+        if is_best and self._store is not None and self._world.is_first:
+            self._store.save_model(name, self._state.write_model)
+
+    def put_back(self, score: Callable[[], float]) -> None:
+        """Gives the attacker the best weights, and shows that they score what they scored.
+
+        Args:
+            score: What the attacker scores by the metric that chose the best.
+
+        Raises:
+            CheckpointError: They score something else.
+        """
+        if self._store is None or not self._best.model:
+            return
+        self._world.barrier()
+        folder = self._store.model(self._best.model)
+        self._state.read_model(folder)
+        require_same_score(self._best, score(), folder=folder)

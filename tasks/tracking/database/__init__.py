@@ -1,0 +1,1 @@
+"""The database and the files behind MLflow: checked, moved and cleaned up."""

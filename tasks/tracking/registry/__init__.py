@@ -1,0 +1,1 @@
+"""Model versions in the registry: what is registered, written with it and read again."""

@@ -1,0 +1,119 @@
+"""What is recorded about one attacker: reports, tables and the checkpoint, read and checked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from astra_core.config import SystemConfiguration
+from astra_core.errors import DataError
+from astra_core.files import read_json, record_digest
+from astra_core.settings.attacker import DEFAULT_INSTRUCTION, AttackerConfiguration
+from tasks.records.attacker import ATTACKER_FILE, AttackerNote
+from tasks.records.evaluation import EvaluationRecord
+from tasks.records.models import Parent
+from tasks.records.reports import read_record
+from tasks.records.training import TrainingRecord
+from tasks.reporting.turns import TurnRecord
+from tasks.tracking.registry.versions import Package
+from tasks.tracking.traces import Conversation
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+# What ``System.save`` leaves where the attacker reads its chat template.
+_FORMAT = "attacker.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that is recorded about one attacker, read from files and checked.
+
+    Attributes:
+        params: Every section of params.yaml.
+        package: The checkpoint to serve.
+        evaluation: The record in reports/evaluation.json.
+        training: The record in reports/training.json.
+        target_digest: Of the target, or of its weights where it has some.
+        steps: A row per optimiser step.
+        table: A row per prompt and role.
+        files: What is kept as it is, by folder in the run's artifacts.
+        datasets: What the attacker has seen, by part.
+        parent: The earlier attacker that it was trained on from, if it was.
+        turns: Success by turn, if the rollouts of the evaluation were kept.
+        conversations: The worst, masked; none where those rollouts were not kept.
+    """
+
+    params: Mapping[str, Any]
+    package: Package
+    evaluation: EvaluationRecord
+    training: TrainingRecord
+    target_digest: str
+    steps: "pd.DataFrame"
+    table: "pd.DataFrame"
+    files: Mapping[Path, str]
+    datasets: Mapping[str, Path]
+    parent: Parent | None = None
+    turns: TurnRecord | None = None
+    conversations: Sequence[Conversation] = ()
+
+    @property
+    def key(self) -> str:
+        """Names the version: the package and what its examination found."""
+        return record_digest([self.package.key, self.evaluation.to_record()])
+
+    @property
+    def folder(self) -> str:
+        """Where the examination's files are in the run's artifacts."""
+        return evaluation_folder(self.evaluation.evaluation_key)
+
+
+def evaluation_folder(evaluation_key: str) -> str:
+    """Where the files of one examination are in a run's artifacts."""
+    return f"evaluation/{evaluation_key[:16]}"
+
+
+def read_package(attacker: Path, system: SystemConfiguration) -> Package:
+    """The checkpoint in ``attacker``, to be sampled as the system samples probes.
+
+    What it reads is what it was trained with, whatever the system says now.
+
+    Raises:
+        DataError: It has no record of its own.
+    """
+    config = {
+        "separator": system.separator,
+        "max_context_tokens": system.max_context_tokens,
+        **system.probe.model_dump(mode="json"),
+    }
+    if (attacker / _FORMAT).is_file():
+        file = attacker / _FORMAT
+        told = AttackerConfiguration.read(read_json(file), where=str(file))
+        own = {"instruction": told.instruction or DEFAULT_INSTRUCTION}
+        config["attacker"] = told.model_dump(mode="json") | own
+    return Package(attacker, read_record(attacker / ATTACKER_FILE, AttackerNote).digest, config)
+
+
+def read_table(path: Path, *, columns: Sequence[str] = ()) -> "pd.DataFrame":
+    """The table in a CSV or Parquet file.
+
+    Args:
+        path: The file.
+        columns: Some that it must have.
+
+    Raises:
+        DataError: There is none, or it lacks a column.
+    """
+    import pandas as pd
+    from pyarrow import ArrowException
+
+    try:
+        found = pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    except (OSError, ValueError, ArrowException) as error:
+        msg = f"{path} must be a table, got {type(error).__name__}; run the stages before"
+        raise DataError(msg) from error
+    missing = [column for column in columns if column not in found]
+    if missing:
+        msg = f"{path} must have the column {missing[0]}, got none; run the stages before"
+        raise DataError(msg)
+    return found

@@ -1,0 +1,20 @@
+import pytest
+
+from astra_core.testing import tiny_graph, tiny_node
+from astra_core.training.collection.experience_figures import experience_figures
+
+
+def test_means_are_over_the_turns_that_were_judged():
+    graph = tiny_graph(tiny_node(1.0), tiny_node(0.0), tiny_node(9.0, failure="no answer"))
+
+    figures = experience_figures([graph], 5)
+
+    assert 0.5 == figures["rollout/reward"]
+    assert (3.0, 1.0, 5.0) == tuple(
+        figures[f"rollout/{name}"] for name in ("num_nodes", "num_failed", "num_steps")
+    )
+
+
+@pytest.mark.parametrize("graphs", [[], [tiny_graph(tiny_node(1.0, failure="no answer"))]])
+def test_nothing_judged_counts_as_zero(graphs):
+    assert 0.0 == experience_figures(graphs, 0)["rollout/reward"]

@@ -1,0 +1,189 @@
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from tiny_training import choice, configured, trainer_of, weights_of
+
+from astra_core.training.optimization.kl_control import (
+    HIGHEST_FACTOR,
+    LOWEST_FACTOR,
+    adapted_factor,
+    moved_nats,
+    spread,
+)
+
+ALGORITHMS = ("dpo", "ipo", "sft", "reinforce", "rloo", "grpo", "ppo", "expert_iteration")
+LONG = {"epochs_per_experience": 4, "lr": 0.05, "training_steps": 2}
+
+
+def run(folder=None, **changes):
+    trainer = trainer_of(configured(**{**LONG, **changes}), folder, is_evaluated=False)
+    return trainer, list(trainer.steps())
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_algorithm_tells_how_far_its_probes_have_moved(name):
+    trainer, reports = run(algorithm=choice(name))
+
+    of_first = [report.metrics["train/moved_nats"] for report in reports[:-1]]
+    assert of_first[0] == pytest.approx(0.0, abs=1e-6)
+    assert max(of_first) > 1e-4
+    assert [1, 2] == [move.training_step for move in trainer.progress.moves]
+    assert all(move.nats > 0.0 for move in trainer.progress.moves)
+
+
+def test_beyond_the_trust_region_the_rest_of_an_experience_is_left_out():
+    _, free = run(kl={"max_per_experience_nats": None})
+    moved = [r.metrics["train/moved_nats"] for r in free if r.training_step == 1]
+    limit = max(moved) / 2
+    first = next(at for at, nats in enumerate(moved) if nats > limit)
+
+    trainer, held = run(kl={"max_per_experience_nats": limit})
+
+    own = [report for report in held if report.training_step == 1]
+    assert [False] * first + [True] == [report.is_skipped for report in own]
+    assert trainer.progress.moves[0].is_cut
+    assert 0 == trainer.progress.num_nonfinite
+    # The next experience is learned from again.
+    assert 2 == trainer.progress.training_step
+    assert not next(report for report in held if report.training_step == 2).is_skipped
+
+
+def test_an_update_beyond_the_limit_moves_no_weight():
+    trainer, _ = run(kl={"max_per_experience_nats": None}, training_steps=1)
+    updates, before = trainer.updates, weights_of(trainer)
+    experience = trainer.harness.collected(0, trainer.harness.collected(0, None).graphs)
+    batches = list(trainer.harness.batches(experience, epoch=0, batch_size=4))
+    step = {"training_step": 0}
+    held = replace_limit(updates, 1e-9)
+    trainer.algorithm.step = shifted(trainer.algorithm.step)
+
+    assert held.apply(batches, **step).is_cut
+    assert before == weights_of(trainer)
+    assert not replace_limit(updates, None).apply(batches, **step).is_cut
+    assert before != weights_of(trainer)
+
+
+def replace_limit(updates, limit):
+    kl = updates._config.kl.model_copy(update={"max_per_experience_nats": limit})
+    updates._config = updates._config.model_copy(update={"kl": kl})
+    return updates
+
+
+def shifted(step):
+    """The step with a movement of one nat."""
+
+    def call(batch):
+        loss, logs = step(batch)
+        return loss, {**logs, "moved_nats": 1.0, "moved_probes": 1.0}
+
+    return call
+
+
+def test_micro_batches_do_not_change_what_is_left_out():
+    limit = {"kl": {"max_per_experience_nats": 0.05}, "training_steps": 1, "shuffle": "steps"}
+    whole, one = run(batch_size=4, **limit)
+    parts, other = run(batch_size=1, gradient_accumulation_steps=4, **limit)
+
+    assert whole.progress.moves[0].is_cut
+    assert [report.is_skipped for report in one] == [report.is_skipped for report in other]
+    nats = [[r.metrics["train/moved_nats"] for r in reports] for reports in (one, other)]
+    assert nats[0] == pytest.approx(nats[1], rel=1e-3, abs=1e-6)
+    assert whole.progress.moves[0].nats == pytest.approx(parts.progress.moves[0].nats, rel=1e-3)
+
+
+def test_a_resumed_run_goes_on_with_the_rate_it_had(tmp_path):
+    kl = {"kl": {"target_per_experience_nats": 1e-3, "max_per_experience_nats": 0.5}}
+    whole, _ = run(tmp_path / "whole", training_steps=4, **kl)
+    config = configured(**{**LONG, **kl, "training_steps": 4})
+    first = trainer_of(config, tmp_path / "parts", is_evaluated=False)
+    next(report for report in first.steps() if report.training_step == 3)
+    again = trainer_of(config, tmp_path / "parts", is_evaluated=False)
+
+    assert again.resume()
+    assert again.progress.training_step < 4
+    assert again.progress.moves[-1].next_lr_factor < 1.0
+    list(again.steps())
+
+    assert whole.progress.moves == again.progress.moves
+    assert weights_of(whole) == weights_of(again)
+
+
+def test_the_rate_follows_the_target_and_the_schedule_keeps_its_own():
+    trainer, reports = run(kl={"target_per_experience_nats": 1e-3}, training_steps=4)
+
+    moves = trainer.progress.moves
+    rates = {report.training_step: report.lr for report in reports}
+    assert [0.05 * move.lr_factor for move in moves] == pytest.approx([*rates.values()])
+    assert 0.125 == moves[-1].lr_factor
+    assert moves[-1].nats < moves[0].nats
+    assert {0.05} == {group["lr"] for group in trainer.optimizer.param_groups}
+
+
+def test_a_loop_by_hand_is_watched_and_held_too():
+    trainer = trainer_of(
+        configured(**LONG, kl={"max_per_experience_nats": 1e-3}), is_evaluated=False
+    )
+    heard = []
+    trainer.reports.to(heard.append)
+    for _ in range(2):
+        for batch in trainer.harness.experience():
+            loss, _ = trainer.harness.step(batch)
+            loss.backward()
+            trainer.optimizer.step()
+            trainer.optimizer.zero_grad()
+    trainer.reports.flush()
+
+    assert [True, True] == [move.is_cut for move in trainer.progress.moves]
+    first = [report.is_skipped for report in heard if report.training_step == 1]
+    assert [False, True, True] == [first[0], *first[-2:]]
+
+
+def test_nothing_is_measured_of_failed_or_unknown_probes():
+    trainer, _ = run(training_steps=1)
+    graph = trainer.harness.collected(5, None).graphs[0]
+    unknown = [
+        replace(node, probe=replace(node.probe, logprobs=()), children=())
+        for node in graph.children
+    ]
+
+    assert (0.0, 0.0) == moved_nats(
+        trainer.sampler.system, [replace(graph, children=tuple(unknown))]
+    )
+    here, _ = moved_nats(trainer.sampler.system, [graph])
+    assert here == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("factor", "nats", "target", "expected"),
+    [
+        (1.0, 5.0, None, 1.0),
+        (1.0, 2.9, 2.0, 1.0),
+        (1.0, 1.4, 2.0, 1.0),
+        (1.0, 4.5, 2.0, math.sqrt(2.0 / 4.5)),
+        (1.0, 50.0, 2.0, 0.5),
+        (0.5, 0.01, 2.0, 1.0),
+        (0.5, 0.0, 2.0, 1.0),
+        (LOWEST_FACTOR, 50.0, 2.0, LOWEST_FACTOR),
+        (HIGHEST_FACTOR, 0.1, 2.0, HIGHEST_FACTOR),
+        (0.7, math.nan, 2.0, 0.7),
+    ],
+)
+def test_the_rate_changes_by_the_root_of_what_is_missing(factor, nats, target, expected):
+    assert expected == pytest.approx(adapted_factor(factor, nats, target))
+
+
+def test_places_are_spread_over_all():
+    assert [0, 33, 66] == spread(100, 3)
+    assert [0, 1] == spread(2, 3)
+
+
+def test_no_random_number_is_drawn():
+    trainer, _ = run(training_steps=1)
+    graphs = trainer.harness.collected(5, None).graphs
+    before = torch.get_rng_state()
+
+    moved_nats(trainer.sampler.system, graphs)
+
+    assert torch.equal(before, torch.get_rng_state())

@@ -1,0 +1,134 @@
+"""A version whose weights stay at a service, and one whose weights are here, in a real store."""
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from played_service import PlayedService, adapters_of
+from registry_project import enter_project, register, write_checkpoint, write_project
+
+from astra_core.errors import ConfigurationError, TrainingError
+from astra_core.files import folder_digest
+from astra_core.models.language_model import LanguageModel
+from astra_core.services.pointer import ServicePointer, leave_pointer, parameters_digest
+from astra_core.services.remote_trainer import RemoteTrainer
+from flows.cli import run_command
+from tasks.tracking.errors import TrackingError
+from tasks.tracking.lineage.parents import copy_version
+from tasks.tracking.registry.exports import export_version
+from tasks.tracking.registry.versions import checkpoint_folder
+from tasks.tracking.store import connect
+
+ROLES = {"roles": ["opener", "presser"], "agents": {"presser": {"instruction": "Insist."}}}
+BASE, ATTACKER = Path("models/base"), Path("models/attacker")
+
+
+@pytest.fixture(scope="module")
+def registered(tmp_path_factory):
+    """Version 1 is a pointer to weights at a service, version 2 has weights."""
+    folder = tmp_path_factory.mktemp("registered")
+    with pytest.MonkeyPatch.context() as patch:
+        enter_project(folder, patch)
+        write_project(folder)
+        write_checkpoint(BASE / "target")
+        pointer = ServicePointer(
+            trainer="remote",
+            options={"address": "http://127.0.0.1:1", "base_model": "tiny"},
+            path="run/sampler_weights/one",
+            state="state",
+            base=parameters_digest(LanguageModel.load(BASE / "target")),
+        )
+        leave_pointer(pointer, ATTACKER)
+        (ATTACKER / "agents.json").write_text(json.dumps(ROLES))
+        register()
+        (ATTACKER / "agents.json").unlink()
+        write_project(folder, seed=1)
+        note = json.loads((ATTACKER / "astra.json").read_text())
+        note["digest"] = folder_digest(ATTACKER, keep=lambda file: file.suffix == ".safetensors")
+        (ATTACKER / "astra.json").write_text(json.dumps(note))
+        register()
+    return folder
+
+
+@pytest.fixture
+def project(registered, monkeypatch):
+    monkeypatch.chdir(registered)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    shutil.rmtree("out", ignore_errors=True)
+    return registered
+
+
+@pytest.fixture
+def service(monkeypatch):
+    """What the pointer leads to."""
+    service = PlayedService()
+    service.published["run/sampler_weights/one"] = service.published[None]
+    connected = staticmethod(lambda *_, **__: service)
+    monkeypatch.setattr(RemoteTrainer, "connected", connected)
+    return service
+
+
+def version(number):
+    return connect().get_model_version("attacker", number)
+
+
+@pytest.mark.slow
+def test_a_version_with_weights_is_copied(project):
+    export_version("attacker", "2", Path("out"), base=BASE)
+
+    with checkpoint_folder(connect(), version("2")) as folder:
+        kept = (folder / "model.safetensors").read_bytes()
+    assert kept == Path("out/model.safetensors").read_bytes()
+
+
+def test_weights_at_a_service_are_brought_and_added_to_the_base(project, service):
+    base = LanguageModel.load(BASE / "target")
+    service.archives["run/sampler_weights/one"] = adapters_of(base)
+    export_version("attacker", "1", Path("out"), base=BASE)
+
+    assert parameters_digest(LanguageModel.load("out")) != parameters_digest(base)
+    # Who plays which turn comes along.
+    assert ROLES == json.loads(Path("out/agents.json").read_text())
+
+
+def test_the_command_of_the_services_page_brings_the_champion(project, service, restored):
+    root = Path(__file__).parents[4]
+    shutil.copy(root / "params.yaml", project)
+    service.archives["run/sampler_weights/one"] = adapters_of(LanguageModel.load(BASE / "target"))
+    connect().set_registered_model_alias("attacker", "champion", "1")
+    page = (root / "docs" / "services.md").read_text("utf-8")
+    (command,) = [line for line in page.splitlines() if line.startswith("astra export ")]
+
+    program, *words = shlex.split(command)
+    assert ("astra", 0) == (program, run_command(words))
+    assert parameters_digest(LanguageModel.load("exported/attacker"))
+    connect().delete_registered_model_alias("attacker", "champion")
+
+
+def test_a_service_that_keeps_its_weights_leaves_no_folder(project, service):
+    with pytest.raises(TrainingError, match="the service must give its weights out"):
+        export_version("attacker", "1", Path("out"), base=BASE)
+    assert not Path("out").exists()
+
+
+def test_a_pointer_cannot_be_served_or_trained_on_from(project):
+    with pytest.raises(ConfigurationError, match="must hold weights, got a pointer"):
+        copy_version("attacker", "1", Path("out"))
+    assert not Path("out").exists()
+
+
+def test_what_cannot_be_exported_is_one_line(project):
+    with pytest.raises(TrackingError, match="version '9' of 'attacker' must be in the registry"):
+        export_version("attacker", "9", Path("out"), base=BASE)
+    with pytest.raises(ConfigurationError, match="--folder must be new or empty, got models"):
+        export_version("attacker", "2", Path("models"), base=BASE)
+
+
+def test_the_command_tells_what_it_wrote(project, restored, capfd):
+    shutil.copy(Path(__file__).parents[4] / "params.yaml", project)
+
+    assert 0 == run_command(["export", "2", "--folder", "out"])
+    assert "out has the weights of attacker 2" in capfd.readouterr().out
+    assert 2 == run_command(["export", "2", "--folder", "out"])
