@@ -57,7 +57,10 @@ class Sampler(Plugin):
     @property
     @abstractmethod
     def has_siblings(self) -> bool:
-        """True when every turn is tried more than once."""
+        """True where turns are tried more than once, under these options.
+
+        One without is refused to an algorithm that compares siblings.
+        """
 
     @abstractmethod
     def roll_out(self, prompts: Sequence[Prompt], *, iteration: int) -> list[Graph]:

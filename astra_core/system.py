@@ -210,9 +210,10 @@ class System:
     def remembering(self) -> Iterator[None]:
         """Runs the body with every model caching what it has read; no weight may change in it."""
         others = [model for agent in self.agents for model in (agent.model, agent.reference)]
-        target = speaker_of(self.target) or self.target
-        talkers: tuple[Talker, ...] = (self.attacker, target, self.reference, *others)
-        models = {id(model): model for model in talkers}
+        # A target's own model remembers through the target, which may be of a class of its own.
+        speaker = speaker_of(self.target)
+        talkers: tuple[Talker, ...] = (self.attacker, self.target, self.reference, *others)
+        models = {id(model): model for model in talkers if model is not speaker}
         max_bytes, is_bf16 = self.config.prefix_cache_mib << 20, self.config.precision == "bf16"
         with ExitStack() as stack:
             for model in models.values():

@@ -28,6 +28,8 @@ from astra_core.algorithms.policy_batch import PolicyBatch, PolicyStep, policy_s
 from astra_core.algorithms.run_groups import RunTurns, run_means, turns_by_prompt
 from astra_core.algorithms.surrogates import SurrogateOptions, surrogate_of
 from astra_core.config import Positive, Section
+from astra_core.errors import ConfigurationError
+from astra_core.extensions.calls import path_of
 from astra_core.rollout import Graph
 from astra_core.system import System
 
@@ -85,6 +87,7 @@ class GRPO(Algorithm):
 
     def __init__(self, options: Options, *, system: System) -> None:
         super().__init__(options, system=system)
+        self._require_flatten()
         level: RatioLevel = "token" if options.ratio == "token" else "sequence_mean"
         surrogate = surrogate_of(options, level=level)
         self._policy = PolicyGradient.of(options, system=system, surrogate=surrogate)
@@ -102,12 +105,27 @@ class GRPO(Algorithm):
 
     def flatten_all(self, graphs: Sequence[Graph]) -> list[PolicyStep]:
         """Every turn, tree by tree; ``compare`` may look at all runs, ``scale`` at all trees."""
-        is_whole = self._is_over_runs or self.options.scale == "batch"
-        return self._steps(graphs) if is_whole else super().flatten_all(graphs)
+        return self._steps(graphs) if self._is_whole else super().flatten_all(graphs)
 
     @property
     def _is_over_runs(self) -> bool:
         return self.options.compare in _OVER_RUNS
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether trees are looked at together."""
+        return self._is_over_runs or self.options.scale == "batch"
+
+    def _require_flatten(self) -> None:
+        """Returns if a ``flatten`` of a derived class is one that would be called."""
+        own = type(self)
+        is_asked = not self._is_whole or own.flatten_all is not GRPO.flatten_all
+        if own.flatten is not GRPO.flatten and not is_asked:
+            msg = (
+                f"algorithm '{path_of(self)}' must override flatten_all() instead of flatten(), "
+                "which sees one tree, when compare is 'prompt' or 'runs' or scale is 'batch'"
+            )
+            raise ConfigurationError(msg)
 
     def _compared(self, graphs: Sequence[Graph]) -> RunTurns:
         """The turns that can be learned from, and with which others each is compared."""

@@ -25,23 +25,23 @@ _CALLED: Mapping[str, frozenset[str]] = MappingProxyType(
             | {"needs_with", "check_needs"}
         ),
         "sampler": frozenset(
-            {"episodes", "roll_out", "has_siblings", "refuse_many_failures"}
+            {"episodes", "runs", "roll_out", "has_siblings", "refuse_many_failures"}
             | {"remember", "state", "load_state"}
         ),
         "scorer": frozenset({"score", "judge", "version"}),
         "target": frozenset(
-            {"digest", "respond", "read", "remembering"}
+            {"digest", "respond", "read", "remembering", "works_on", "vocabulary"}
             | {"account", "accounted", "evaluating", "figures", "spelled"}
         ),
         "reward": frozenset({"assign", "remember", "state", "load_state", "prepare", "needs_with"}),
         "term": frozenset({"values", "remember", "state", "load_state", "prepare", "needs_with"}),
         "trainer": frozenset(
-            {"train", "resume", "dry_run", "plan", "harness", "optimizer"}
+            {"train", "resume", "dry_run", "plan", "harness", "algorithm_for"}
             | {"figures", "state", "load_state"}
         ),
         "optimizer": frozenset({"optimizer"}),
         "schedule": frozenset({"schedule", "metric", "move"}),
-        "executor": frozenset({"results", "num_workers", "close"}),
+        "executor": frozenset({"run", "results", "num_workers", "close"}),
         "sink": frozenset({"check", "write", "written", "finish"}),
     }
 )

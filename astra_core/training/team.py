@@ -259,3 +259,7 @@ def _check_needs(sampler: Sampler, algorithm: Algorithm) -> None:
     if sampler.runs_per_prompt > 1:
         given.add("runs")
     algorithm.check_needs(algorithm.options, sampler.options, gives=given)
+    with plugin_call("sampler", sampler, "has_siblings"):
+        has_siblings = bool(sampler.has_siblings)
+    if not has_siblings:
+        algorithm.check_needs(algorithm.options, sampler.options, gives=given - {"siblings"})

@@ -159,6 +159,31 @@ def quiet_libraries() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
+class _Warnings(logging.Handler):
+    """Shows each warning once, as a line for a person."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._shown: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = f"warning: {record.getMessage()}"
+        if line not in self._shown:
+            self._shown.add(line)
+            complain(line)
+
+
+@contextmanager
+def warnings_shown() -> Iterator[None]:
+    """In the body, what ``astra_core`` warns of is shown, wherever the streams go."""
+    logger, handler = logging.getLogger("astra_core"), _Warnings()
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+
+
 @contextmanager
 def libraries_to(log: Path) -> Iterator[None]:
     """Everything written to the process's streams lands in ``log``; ``say`` and bars stay visible.

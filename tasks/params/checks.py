@@ -5,7 +5,7 @@ Plug-in names and options, what one section asks of another, and the files that 
 
 from astra_core.config import MachineConfiguration, Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.registry import read_options, resolve
+from astra_core.registry import BUILT_INS, read_options, resolve
 from astra_core.scorers.of_probes import text_scorer_choice
 from astra_core.settings.agents import check_agents
 from tasks.machine.console import complain
@@ -61,9 +61,10 @@ def _check_executor(params: Params) -> None:
     """Returns if the executor can be used, and has shards to hand out."""
     read_options("executor", params.executor)
     name, machine = params.executor.name, params.machine
-    if resolve("executor", name).is_here:
+    is_here = resolve("executor", name).is_here
+    if is_here and name in BUILT_INS["executor"]:
         return
-    if machine.num_processes > 1:
+    if machine.num_processes > 1 and not is_here:
         msg = (
             f"machine.num_processes must be 1 with executor '{name}', got {machine.num_processes}; "
             "one of the two has the workers"

@@ -20,12 +20,20 @@ from astra_core.errors.exception_text import masked_trace, shown_text
 from astra_core.errors.excerpt import shortened
 from astra_core.executor import shown_by
 from astra_core.training.distribution.launch import own_rank, world_size
-from tasks.machine.console import at_work, complain, libraries_to, progress, quiet_libraries, say
+from tasks.machine.console import (
+    at_work,
+    complain,
+    libraries_to,
+    progress,
+    quiet_libraries,
+    say,
+    warnings_shown,
+)
 from tasks.machine.environment import set_environment
 from tasks.machine.processes import run_together
 from tasks.machine.telling import tell_tail
 from tasks.machine.thread_waits import set_thread_waits
-from tasks.params.checks import check_params, tell_idle
+from tasks.params.checks import check_params
 from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
 from tasks.pipeline.durations import GROWING, expected_seconds, note_duration
@@ -67,6 +75,7 @@ def run_stage(
         with (
             nullcontext() if show_trace else libraries_to(log),
             nullcontext() if rank else at_work(name, expected_s=expected),
+            nullcontext() if rank else warnings_shown(),
             shown_by(progress),
         ):
             line = stage.run(params).summary()
@@ -150,8 +159,6 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
     check_params(params)
     if "system" in stage.params:
         advise(params)
-    if stage.name == "training":
-        tell_idle(params)
     if "DVC_STAGE" in os.environ:
         # DVC watches what dvc.yaml names: a file that only params.yaml names would go stale unseen.
         watched = watched_by(stage.name)

@@ -7,6 +7,8 @@ from astra_core.engine.machine import Machine
 from astra_core.errors import ConfigurationError
 from astra_core.scorers.phrases import PhraseScorer
 from astra_core.system import System
+from astra_core.target import Surroundings
+from astra_core.targets.causal_lm import CausalLM
 from astra_core.testing import tiny_language_model, tiny_system
 
 CONFIG = SystemConfiguration(scorer=Choice(name="phrases", options={"phrases": ["bad"]}))
@@ -143,3 +145,26 @@ def test_an_utterance_longer_than_a_model_can_read_is_refused():
         ConfigurationError, match=r"system\.probe\.max_new_tokens must be below 128"
     ):
         tiny_system(config=config)
+
+
+class Remembering(CausalLM):
+    """Notes when it may remember."""
+
+    scopes = 0
+
+    def remembering(self, max_bytes, *, is_bf16=False):
+        self.scopes += 1
+        return super().remembering(max_bytes, is_bf16=is_bf16)
+
+
+def test_a_target_derived_from_ours_remembers_in_its_own_way():
+    plain = tiny_system(1)
+    around = Surroundings(plain.config, language_model=plain.target.language_model)
+    target = Remembering(surroundings=around)
+    own = System.of(
+        plain.attacker, target, plain.reference, scorer=plain.scorer, config=plain.config
+    )
+    with own.remembering():
+        assert 1 == target.scopes
+        assert target.language_model._store is not None
+    assert target.language_model._store is None

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from astra_core.algorithms.grpo import GRPO
 from astra_core.errors import ConfigurationError, DataError
-from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
+from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 GRAPH = tiny_graph(tiny_node(0.2), tiny_node(0.4), tiny_node(0.9))
 
@@ -199,3 +200,29 @@ def test_a_reward_that_is_no_number_is_refused_and_never_ranked(make_algorithm):
     for name in ("grpo", "rloo", "reinforce", "ppo", "dpo", "expert_iteration"):
         with pytest.raises(DataError, match="must be finite, got nan"):
             make_algorithm(name).flatten_all([graph])
+
+
+class OfOneTree(GRPO):
+    """Learns from first turns alone."""
+
+    def flatten(self, graph):
+        return [step for step in super().flatten(graph) if len(step.node.path) == 1]
+
+
+class OfAllTrees(OfOneTree):
+    """Asks for it by itself."""
+
+    def flatten_all(self, graphs):
+        return [step for graph in graphs for step in self.flatten(graph)]
+
+
+@pytest.mark.parametrize(
+    "options", [{"compare": "runs"}, {"compare": "prompt"}, {"scale": "batch"}]
+)
+def test_a_flatten_of_one_tree_is_refused_where_several_are_looked_at(options):
+    system = tiny_system(1)
+    with pytest.raises(ConfigurationError, match=r"OfOneTree' must override flatten_all\(\)"):
+        OfOneTree(GRPO.Options(**options), system=system)
+
+    assert OfOneTree(GRPO.Options(), system=system)
+    assert OfAllTrees(GRPO.Options(**options), system=system)

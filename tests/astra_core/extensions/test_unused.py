@@ -157,6 +157,16 @@ class Mine(Trainer):
 """,
         "must not rely on _eval_dev(), which nothing calls; here it is Trainer.examine",
     ),
+    "an optimiser that our loop does not ask for": (
+        "trainer",
+        """
+class Mine(Trainer):
+    @property
+    def optimizer(self):
+        return None
+""",
+        "must not override optimizer(), which nothing would call",
+    ),
     "a train that would only be iterated": (
         "trainer",
         """
@@ -278,6 +288,53 @@ class Mine(Algorithm):
         return None
     def step(self, batch):
         return None
+""",
+    ),
+    "an optimiser that its own loop asks for": (
+        "trainer",
+        """
+class Mine(Trainer):
+    @property
+    def optimizer(self):
+        return None
+    def train(self):
+        self.optimizer.step()
+""",
+    ),
+    "the algorithm that a trainer builds": (
+        "trainer",
+        """
+class Mine(Trainer):
+    @classmethod
+    def algorithm_for(cls, config, system):
+        return super().algorithm_for(config, system)
+""",
+    ),
+    "the runs of an iteration": (
+        "sampler",
+        """
+class Mine(TreeSampler):
+    def runs(self, iteration, count):
+        return super().runs(iteration, count)
+""",
+    ),
+    "where a target of ours works": (
+        "target",
+        """
+from astra_core.targets.causal_lm import CausalLM
+class Mine(CausalLM):
+    works_on = "elsewhere"
+    def remembering(self, max_bytes, *, is_bf16=False):
+        return super().remembering(max_bytes, is_bf16=is_bf16)
+""",
+    ),
+    "all that an executor is asked for": (
+        "executor",
+        """
+from astra_core.executors.local import LocalExecutor
+class Mine(LocalExecutor):
+    def run(self, work, shards, **settings):
+        return super().run(work, shards, **settings)
 """,
     ),
     "all that a sink is asked for": (

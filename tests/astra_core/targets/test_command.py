@@ -9,6 +9,7 @@ from astra_core.rollout import Prompt
 from astra_core.seeding import derive_key
 from astra_core.target import Answer, Surroundings
 from astra_core.targets.command import Command
+from astra_core.testing import check_target
 
 SHORT = GenerationConfiguration(max_new_tokens=6)
 BOT = """
@@ -65,6 +66,10 @@ def ask(target, *probes):
 
 def log(tmp_path):
     return [line.split(" ", 1) for line in (tmp_path / "asked").read_text().splitlines()]
+
+
+def test_it_keeps_the_contract(bot):
+    check_target(bot())
 
 
 def test_a_line_is_answered_by_a_line_and_kept(bot, tmp_path):

@@ -28,11 +28,17 @@ from astra_core.errors import (
 from astra_core.rollout import Failure
 from astra_core.seeding import derive_key
 from astra_core.target import Answer
+from astra_core.testing import check_target
 
 
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "replies"
+
+
+def test_it_keeps_the_contract(folder):
+    with hostile_server(well) as server:
+        check_target(endpoint(server.url, folder))
 
 
 def test_replies_come_in_order_whatever_the_order_in_which_calls_return(folder):

@@ -7,6 +7,7 @@ from astra_core.rollout import Prompt
 from astra_core.seeding import derive_key
 from astra_core.target import Surroundings
 from astra_core.targets.scripted import Scripted
+from astra_core.testing import check_target
 
 FILE = """
 rules:
@@ -36,6 +37,10 @@ def rules(tmp_path):
     path = tmp_path / "rules.yaml"
     path.write_text(FILE)
     return scripted(path=str(path))
+
+
+def test_it_keeps_the_contract(rules):
+    check_target(rules)
 
 
 def test_the_first_rule_that_fits_replies(rules):

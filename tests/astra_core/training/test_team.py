@@ -12,6 +12,7 @@ from astra_core.algorithms.dpo import DPO
 from astra_core.algorithms.reinforce import REINFORCE
 from astra_core.errors import ConfigurationError
 from astra_core.registry import BUILT_INS
+from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_graph, tiny_node
 from astra_core.training.distribution.distributed import World
 from astra_core.training.team import (
@@ -231,3 +232,18 @@ def test_what_an_algorithm_compares_is_asked_of_a_sampler_that_a_script_has_buil
 
     with pytest.raises(ConfigurationError, match=r"runs_per_prompt must be at least 2 for GRPO"):
         trainer_of(config, is_evaluated=False, compare="runs")
+
+
+class Lonely(TreeSampler):
+    """Declares nothing of it, but tries every turn once."""
+
+    has_siblings = False
+
+
+def test_a_sampler_that_tries_each_turn_once_is_refused_to_who_compares_siblings():
+    def trainer(algorithm):
+        return trainer_of(configured(algorithm={"name": algorithm}), sampler=Lonely)
+
+    with pytest.raises(ConfigurationError, match="must try several probes after each context"):
+        trainer("dpo")
+    assert trainer("reinforce").train().step > 0

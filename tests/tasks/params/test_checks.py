@@ -5,6 +5,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from astra_core.errors import AuthorizationError, ConfigurationError
+from astra_core.executors.local import LocalExecutor
 from astra_core.samplers.tree import TreeSampler
 from tasks.__main__ import main
 from tasks.params.checks import check_params
@@ -282,6 +283,20 @@ def test_workers_need_shards_and_no_rival(machine, message):
 
     with pytest.raises(ConfigurationError, match=message):
         check_params(Params.read(record, where=""))
+
+
+class Patient(LocalExecutor):
+    """Of one's own, in this process: without shards nothing would ask for it."""
+
+
+def test_an_executor_of_ones_own_needs_shards_wherever_it_works():
+    record = {"executor": {"name": f"{__name__}:Patient"}, "machine": {"num_processes": 2}}
+
+    with pytest.raises(ConfigurationError, match=r"prompts_per_shard must be at least 1 with exec"):
+        check_params(Params.read(record, where=""))
+    record["machine"]["prompts_per_shard"] = 4
+    check_params(Params.read(record, where=""))
+    check_params(Params.read({"executor": "local"}, where=""))
 
 
 def test_an_option_of_an_executor_is_checked():

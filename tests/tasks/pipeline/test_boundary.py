@@ -1,5 +1,6 @@
 """The boundary: whatever a stage does, a person reads one line and a flow finds one file."""
 
+import logging
 import os
 import shutil
 import signal
@@ -74,6 +75,18 @@ def _raise(error: BaseException) -> Callable[[], str]:
         raise error
 
     return act
+
+
+def test_what_the_core_warns_of_is_a_line_on_the_screen_once(capfd):
+    def act() -> str:
+        for _ in range(2):
+            logging.getLogger("astra_core.training.by_hand").warning("%s is not used", "lr")
+        logging.getLogger("elsewhere").warning("a library talks")
+        return "3 prompts"
+
+    assert 0 == run_stage("toy", find=_toy(act))
+    assert "warning: lr is not used\n" == capfd.readouterr().err
+    assert [] == logging.getLogger("astra_core").handlers
 
 
 def test_a_stage_that_passes_is_one_line(capfd):
