@@ -1,9 +1,10 @@
 """Checkpoints are complete or absent, list their contents, and are checked before use.
 
 A checkpoint is a folder ``step_000040`` with safetensors, a record and a manifest of SHA-256
-digests. It is written to a temporary folder, flushed and renamed; its name has the number of
-finished training steps. If a budget ended the run in the middle of an experience, the last one is
-``step_000040_part``: a longer run would never have had this state.
+digests; with ``training.sharding`` each process writes the safetensors of its part. It is written
+to a temporary folder, flushed and renamed; its name has the number of finished training steps. If a
+budget ended the run in the middle of an experience, the last one is ``step_000040_part``: a longer
+run would never have had this state.
 """
 
 import logging
@@ -17,6 +18,8 @@ from torch import Tensor
 
 from astra_core.errors import CheckpointError
 from astra_core.files import draft_folder_of, file_digest, read_json, write_json
+from astra_core.training.distribution.distributed import World
+from astra_core.training.state_files import read_tensors, write_tensors
 
 _LOG = logging.getLogger(__name__)
 _FORMAT = 1
@@ -52,14 +55,22 @@ class CheckpointStore:
         self.folder = folder
         self._keep = keep
 
-    def save(self, checkpoint: Checkpoint) -> Path:
-        """Writes a checkpoint and removes folders that nothing refers to any more."""
-        from safetensors.torch import save_file
+    def save(self, checkpoint: Checkpoint, *, world: World | None = None) -> Path:
+        """Writes a checkpoint and removes folders that nothing refers to any more.
 
-        path = self.folder / checkpoint.name
+        Args:
+            checkpoint: Whose divided tensors each process has in part.
+            world: Those processes, which all call this; process 0 does all but write the others'
+                parts. None for one whose tensors are whole.
+        """
+        world, path = world or World(), self.folder / checkpoint.name
+        if not world.is_first:
+            draft = Path(world.first_says(""))
+            write_tensors(checkpoint.tensors, draft, world=world)
+            return path
         with draft_folder_of(path) as draft:
-            tensors = {name: tensor.contiguous() for name, tensor in checkpoint.tensors.items()}
-            save_file(tensors, draft / "state.safetensors")
+            world.first_says(str(draft))
+            write_tensors(checkpoint.tensors, draft, world=world)
             write_json(dict(checkpoint.record), draft / "record.json")
             _write_manifest(draft, checkpoint.step)
         self._retire(path)
@@ -169,12 +180,10 @@ def load_checkpoint(path: Path) -> Checkpoint:
     Raises:
         CheckpointError: A file is missing or differs from the manifest.
     """
-    from safetensors.torch import load_file
-
     manifest = _verify(path)
     return Checkpoint(
         step=manifest["step"],
-        tensors=load_file(path / "state.safetensors"),
+        tensors=read_tensors(path),
         record=read_json(path / "record.json"),
         is_partial=_is_part(path),
     )

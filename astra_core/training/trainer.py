@@ -384,11 +384,10 @@ class Trainer:
         self.by_hand.settle()
         self.harness.settle()
         self.reports.flush()
-        # What is divided is gathered by all.
+        writers = self.world if self.updates.shards else World()
         if self.store is not None and (self.world.is_first or self.updates.shards):
             found = self._state.checkpoint(self.progress, self.best, self.ending.stopping)
-            if self.world.is_first:
-                self.store.save(found)
+            self.store.save(found, world=writers)
         self.world.barrier()
 
     @property

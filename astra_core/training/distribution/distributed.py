@@ -60,7 +60,7 @@ class World:
                 # Gradients go through NCCL, from device to device, all else through gloo.
                 backend = "cpu:gloo,cuda:nccl"
                 torch.cuda.set_device(device)
-            with _lost():
+            with lost_is_reported():
                 torch.distributed.init_process_group(backend, timeout=timedelta(seconds=timeout_s))
         return cls(torch.distributed.get_rank(), size, timeout_s)
 
@@ -96,7 +96,7 @@ class World:
             kinds.setdefault((tensor.device, tensor.dtype), []).append(tensor)
         for members in kinds.values():
             flat = torch.cat([tensor.reshape(-1) for tensor in members])
-            with _lost():
+            with lost_is_reported():
                 torch.distributed.all_reduce(flat)
             sums = torch.split(flat, [tensor.numel() for tensor in members])
             for tensor, total in zip(members, sums, strict=True):
@@ -126,7 +126,7 @@ class World:
         if self.size == 1:
             return [value]
         found: list[Any] = [None] * self.size
-        with _lost():
+        with lost_is_reported():
             torch.distributed.all_gather_object(found, value)
         return found
 
@@ -149,7 +149,7 @@ class World:
         if self.size == 1:
             return text
         said = [text]
-        with _lost():
+        with lost_is_reported():
             torch.distributed.broadcast_object_list(said, src=0)
         return said[0]
 
@@ -168,7 +168,7 @@ class World:
 
 
 @contextmanager
-def _lost() -> Iterator[None]:
+def lost_is_reported() -> Iterator[None]:
     """Reports a lost process as one of this project's errors."""
     try:
         yield

@@ -3,8 +3,9 @@
 Each process keeps its part of the layers' weights, gradients and moments; a pass gathers one layer
 at a time. Embeddings, the head and the last norm are read by parts of the engine that know plain
 weights, so every process has them whole, as it has a whole copy of the layers to roll out,
-evaluate and save by, which needs neither gradients nor moments. A checkpoint is that of one
-process: full tensors under the same names, so a run goes on in another number of processes.
+evaluate and save by, which needs neither gradients nor moments. Each process writes its part of a
+checkpoint; all parts are read as the tensors of one process under the same names, so a run goes on
+in another number of processes.
 """
 
 import copy

@@ -20,7 +20,6 @@ from astra_core.registry import name_of
 from astra_core.sampler import Sampler
 from astra_core.system import System
 from astra_core.training.checkpoint import Checkpoint
-from astra_core.training.distribution.sharding import full
 from astra_core.training.learner import Learner
 from astra_core.training.progress import Progress
 from astra_core.training.resume.plain_values import as_json, from_json
@@ -69,7 +68,9 @@ class RunState:
             **self._agents.record(),
         }
         memories = {kind: tensors_by_name(kind, owner) for kind, owner in self._owners.items()}
-        tensors = tensors_of(self._attacker.model, self._updates.optimizer, memories)
+        shards = self._updates.shards
+        model = shards.model if shards else self._attacker.model
+        tensors = tensors_of(model, self._updates.optimizer, memories)
         tensors |= self._agents.tensors()
         return Checkpoint(progress.training_step, tensors, record, progress.is_partial)
 
@@ -209,7 +210,7 @@ def models_below(folder: Path, system: System) -> dict[Path, Module]:
 def moments_of(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """What the optimiser remembers of each weight, under ``optimizer/index/name``."""
     return {
-        f"optimizer/{index}/{name}": full(torch.as_tensor(value)).detach().clone()
+        f"optimizer/{index}/{name}": torch.as_tensor(value).detach().clone()
         for index, moments in optimizer.state_dict()["state"].items()
         for name, value in moments.items()
     }

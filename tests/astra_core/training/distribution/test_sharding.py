@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from distributed_training import WIDE
+from safetensors.torch import load_file
 from started_processes import SIZE, as_numbers, ended, started
 from tiny_training import configured, trainer_of, weights_of
 
@@ -168,11 +169,18 @@ def test_two_processes_learn_what_one_learns_and_each_holds_a_part(whole, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_checkpoint_is_that_of_one_process(whole, tmp_path):
+def test_the_parts_of_a_checkpoint_are_read_as_that_of_one_process(whole, tmp_path):
     alone = trainer_of(configured(batch_size=4, **WIDE), tmp_path / "alone")
     alone.train()
     some, other = CheckpointStore(whole / "run").newest(), alone.store.newest()
+    parts = sorted((whole / "run" / some.name / "state").iterdir())
+    held = [load_file(part) for part in parts]
 
+    assert SIZE == len(parts)
+    # Its halves of the layers, and nothing else, are what the second process writes.
+    assert {name for name in some.tensors if ".layers." in name} <= held[1].keys()
+    for name, half in held[1].items():
+        assert held[0][name].numel() + half.numel() == some.tensors[name].numel()
     assert {name: t.shape for name, t in some.tensors.items()} == {
         name: t.shape for name, t in other.tensors.items()
     }
