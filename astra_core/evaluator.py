@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from astra_core.agents import turn_figures
 from astra_core.config import EvaluationConfiguration
-from astra_core.errors import ConfigurationError, DataError, ScorerError
+from astra_core.errors import BudgetError, ConfigurationError, DataError, ScorerError
 from astra_core.errors.excerpt import nearest
 from astra_core.metrics.attack import PromptOutcome, attack_metrics, prompt_outcome
 from astra_core.metrics.statistics import Interval, bootstrap_mean
@@ -15,6 +15,21 @@ from astra_core.reward import Reward, rewarded
 from astra_core.rollout import Graph, Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
+
+Value = TypeVar("Value")
+
+
+class Ranks(Protocol):
+    """Processes that share an evaluation, as the ``World`` of a training is."""
+
+    def share(self, values: Sequence[Value]) -> Sequence[Value]:
+        """Those of this process."""
+
+    def whole(self, share: Sequence[Value]) -> list[Value]:
+        """What all made of their shares, in the order of the values."""
+
+    def gathered(self, value: Value) -> list[Value]:
+        """What each gave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +123,17 @@ class Evaluator:
         self._reward = deepcopy(reward)
         self._seed = seed
 
-    def evaluate(self, system: System) -> Evaluation:
-        """The evaluation of the system's attacker as it is now."""
+    def evaluate(self, system: System, *, ranks: Ranks | None = None) -> Evaluation:
+        """The evaluation of the system's attacker as it is now.
+
+        Args:
+            system: With the same attacker in every process.
+            ranks: The processes that share the prompts, all of which get the whole evaluation;
+                None for this one alone.
+
+        Raises:
+            BudgetError: What the target may cost is spent, in whichever process.
+        """
         config = self.config
         sampler = TreeSampler(
             TreeSampler.Options(),
@@ -124,12 +148,7 @@ class Evaluator:
             "purpose": "evaluation",
             "num_responses": config.num_responses,
         }
-        if system.crew is None or system.crew.is_plain:
-            with system.target.evaluating():
-                graphs = sampler.grow(self._prompts, iteration=0, **grown)
-        else:
-            graphs = system.crew.roll_out(sampler, self._prompts, iteration=0, grown=grown)
-            sampler.refuse_many_failures(graphs)
+        graphs = _shared(sampler, grown, ranks) if ranks else _grown(sampler, self._prompts, grown)
         found = self.judged(rewarded(self._reward, graphs))
         figures = turn_figures(system.agents, system.player, found.graphs)
         return replace(found, figures={**found.figures, **figures})
@@ -166,6 +185,34 @@ class Evaluator:
             outcomes=outcomes,
             graphs=tuple(graphs),
         )
+
+
+def _grown(sampler: TreeSampler, prompts: Sequence[Prompt], how: dict[str, Any]) -> list[Graph]:
+    """The trees of prompts, by the system's crew where it has one."""
+    system = sampler.system
+    if system.crew is None or system.crew.is_plain:
+        with system.target.evaluating():
+            return sampler.grow(prompts, iteration=0, **how)
+    graphs = system.crew.roll_out(sampler, prompts, iteration=0, grown=how)
+    sampler.refuse_many_failures(graphs)
+    return graphs
+
+
+def _shared(sampler: TreeSampler, how: dict[str, Any], ranks: Ranks) -> list[Graph]:
+    """All trees, of which this process makes its share."""
+    own, graphs, spent = ranks.share(sampler.prompts), [], ""
+    # The failure limit is a share of all prompts, not of one process's.
+    allowed, sampler.max_failed_fraction = sampler.max_failed_fraction, 1.0
+    try:
+        graphs = _grown(sampler, own, how) if own else []
+    except BudgetError as error:  # the others must not wait for this process
+        spent = str(error)
+    sampler.max_failed_fraction = allowed
+    for reason in filter(None, ranks.gathered(spent)):
+        raise BudgetError(reason)
+    every = ranks.whole(graphs)
+    sampler.refuse_many_failures(every)
+    return every
 
 
 def _require_judged(graphs: Sequence[Graph]) -> None:

@@ -369,7 +369,8 @@ class Trainer:
 
     def examine(self, evaluator: Evaluator) -> dict[str, float]:
         """What the attacker scores as it is now; the same whenever its weights are the same."""
-        return evaluator.evaluate(self.sampler.system).metrics()
+        shared = {"ranks": self.world} if self.world.size > 1 else {}
+        return evaluator.evaluate(self.sampler.system, **shared).metrics()
 
     def restore_best(self) -> None:
         """Puts the best weights into the attacker and shows that they score what they scored.

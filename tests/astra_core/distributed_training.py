@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from tiny_training import choice, configured, trainer_of, weights_of
 
+from astra_core.samplers.tree import TreeSampler
 from astra_core.training.distribution.distributed import World
 
 CONFIG = {
@@ -51,7 +52,14 @@ def main():
     trainer = trainer_of(config, folder / "run", world=world)
     trainer.resume()
 
-    reports = []
+    reports, examined, grow = [], [], TreeSampler.grow
+
+    def watched(sampler, prompts, *sizes, purpose, **others):
+        if purpose == "evaluation":
+            examined.append(len(prompts))
+        return grow(sampler, prompts, *sizes, purpose=purpose, **others)
+
+    TreeSampler.grow = watched
 
     def on_step(report):
         reports.append(report)
@@ -65,7 +73,10 @@ def main():
     (folder / f"rows_{world.rank}").write_text(str(trainer.progress))
     losses = [report.loss for report in reports]
     mib = reports[-1].timings.get("memory/learning_mib")
-    (folder / f"said_{world.rank}").write_text(json.dumps({"losses": losses, "mib": mib}))
+    figures = [point.metrics for point in trainer.progress.evaluations]
+    (folder / f"said_{world.rank}").write_text(
+        json.dumps({"losses": losses, "mib": mib, "examined": examined, "figures": figures})
+    )
     world.leave()
 
 

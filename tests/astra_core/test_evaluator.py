@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from astra_core.config import EvaluationConfiguration
-from astra_core.errors import DataError, ScorerError
+from astra_core.errors import BudgetError, DataError, ScorerError
 from astra_core.evaluator import Evaluator, mean_reward
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts, tiny_system
@@ -185,3 +185,34 @@ def test_an_evaluation_of_which_nothing_was_judged_is_one_line():
     rest = evaluator().judged([tiny_graph(unjudged), tiny_graph(tiny_node(0.9))])
     assert 1.0 == rest.intervals["attack_success_rate"].value
     assert 0.5 == rest.figures["unjudged_rate"]
+
+
+class Second:
+    """The second of two processes, of which the first has run and says the same of its budget."""
+
+    def __init__(self, first, spent=""):
+        self.first, self.spent = first, spent
+
+    def share(self, values):
+        return values[1::2]
+
+    def whole(self, share):
+        mixed = [None] * (len(self.first) + len(share))
+        mixed[0::2], mixed[1::2] = self.first, share
+        return mixed
+
+    def gathered(self, value):
+        return [self.spent, value]
+
+
+def test_processes_that_share_the_prompts_all_get_the_whole(evaluation):
+    ranks = Second(list(evaluation.graphs[0::2]))
+    shared = evaluator().evaluate(tiny_system(), ranks=ranks)
+
+    assert [g.prompt for g in evaluation.graphs] == [g.prompt for g in shared.graphs]
+    assert evaluation.metrics() == pytest.approx(shared.metrics(), abs=1e-4)
+
+
+def test_a_budget_that_is_spent_in_one_process_ends_the_evaluation_of_all():
+    with pytest.raises(BudgetError, match="no more replies"):
+        evaluator().evaluate(tiny_system(), ranks=Second([], "no more replies"))

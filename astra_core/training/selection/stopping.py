@@ -19,6 +19,7 @@ class Best:
         model: Name of the saved model that was evaluated; empty if there is none.
         num_since: Evaluations since then.
         before: All of this as it was before the last evaluation.
+        num_processes: That shared the best evaluation; another number rounds it differently.
     """
 
     def __init__(self, *, metric: str, mode: str) -> None:
@@ -28,6 +29,7 @@ class Best:
         self.model = ""
         self.num_since = 0
         self.before: dict[str, Any] | None = None
+        self.num_processes = 1
         self._sign = 1.0 if mode == "max" else -1.0
 
     def offer(
@@ -66,12 +68,14 @@ class Best:
 
     def _now(self) -> dict[str, Any]:
         value = None if math.isnan(self.value) else self.value
+        shared = {"num_processes": self.num_processes} if self.num_processes > 1 else {}
         return {
             "metric": self.metric,
             "value": value,
             "training_step": self.training_step,
             "model": self.model,
             "num_since": self.num_since,
+            **shared,
         }
 
     def load(self, record: Mapping[str, Any]) -> None:
@@ -81,6 +85,7 @@ class Best:
         self.model = record["model"]
         self.num_since = record["num_since"]
         self.before = record.get("before")
+        self.num_processes = record.get("num_processes", 1)
 
 
 class Stopping:

@@ -48,6 +48,21 @@ def test_two_processes_train_the_weights_of_one_with_the_doubled_batch(whole, tm
 
 
 @pytest.mark.slow
+def test_two_processes_share_each_evaluation_and_know_what_one_finds(whole, tmp_path):
+    alone = trainer_of(configured(batch_size=4, **CONFIG), tmp_path / "alone")
+    alone.train()
+    said = [json.loads((whole / f"said_{rank}").read_text()) for rank in range(SIZE)]
+    figures = [point.metrics for point in alone.progress.evaluations]
+
+    assert said[0]["figures"] == said[1]["figures"]
+    assert len(figures) == len(said[0]["figures"])
+    for own, other in zip(figures, said[0]["figures"], strict=True):
+        assert own == pytest.approx(other, abs=1e-4)
+    # Four prompts; the best weights are examined once more as they are put back.
+    assert [[2] * (len(figures) + 1)] * SIZE == [own["examined"] for own in said]
+
+
+@pytest.mark.slow
 def test_two_processes_collect_ahead_what_one_collects(tmp_path):
     alone = trainer_of(configured(batch_size=4, **{**CONFIG, **AHEAD}), tmp_path / "alone")
     alone.train()

@@ -40,6 +40,22 @@ def test_the_best_weights_are_put_back_if_they_score_what_they_scored(trainer):
         trainer._kept.put_back(lambda: 0.4)
 
 
+def test_a_score_that_several_processes_shared_is_not_held_against_one_process(trainer):
+    offer(trainer, 0.5, 0)
+    before = weights_of(trainer)
+    alone = trainer.best.record()
+    trainer.best.num_processes = 2
+    shared = trainer.best.record()
+    disturb(trainer)
+    trainer._kept.put_back(lambda: pytest.fail("it would be rounded differently"))
+
+    assert before == weights_of(trainer)
+    assert {**alone, "num_processes": 2} == shared
+    for record in (alone, shared):
+        trainer.best.load(record)
+        assert record == trainer.best.record()
+
+
 def test_where_nothing_was_kept_nothing_is_put_back(trainer):
     disturb(trainer)
     before = weights_of(trainer)
