@@ -3,23 +3,36 @@
 from collections.abc import Iterator, Sequence
 
 from astra_core.conversation import Conversation, Message
-from astra_core.judge import Exchange, Judge, checked_judgements
+from astra_core.executors.judging import Judging
+from astra_core.judge import Exchange
 from astra_core.metrics.verdicts import Scores
 from astra_core.rollout import Graph, Node, Path
 
 
-def second_scores(judge: Judge, graphs: Sequence[Graph]) -> list[Scores]:
+def second_scores(
+    judging: Judging, graphs: Sequence[Graph], *, trees_at_once: int = 0
+) -> list[Scores]:
     """For each tree the judge's scores of the replies of its turns, by the path of the turn.
 
-    All exchanges are judged as one batch; a turn that failed has none.
+    A turn that failed has none.
+
+    Args:
+        judging: The judge.
+        graphs: The trees.
+        trees_at_once: Whose exchanges are judged as one batch; 0 takes all.
 
     Raises:
         ScorerError: The judge could not be reached, or gave something that is no judgement.
         PluginError: It failed.
     """
     asked = [list(exchanges_of(graph)) for graph in graphs]
-    batch = [exchange for turns in asked for _, exchanges in turns for exchange in exchanges]
-    stream = iter(checked_judgements(judge, batch) if batch else ())
+    count = trees_at_once or max(len(asked), 1)
+    groups = [asked[at : at + count] for at in range(0, len(asked), count)]
+    batches = [
+        [exchange for turns in group for _, exchanges in turns for exchange in exchanges]
+        for group in groups
+    ]
+    stream = iter(judging.judgements([batch for batch in batches if batch]))
     return [
         {path: tuple(next(stream).score for _ in exchanges) for path, exchanges in turns}
         for turns in asked

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
-from astra_core.config import EvaluationConfiguration
+from astra_core.config import Choice, EvaluationConfiguration
 from astra_core.errors import ConfigurationError
-from astra_core.judge import Judge, as_judge
+from astra_core.executors.judging import Judging
 from astra_core.metrics.agreement import agreement
 from astra_core.metrics.correction import Corrected, Verdicts, corrected_rate
 from astra_core.metrics.detection import Confusion
@@ -22,7 +22,6 @@ from astra_core.metrics.verdicts import (
     turn_verdicts,
     verdict_pairs,
 )
-from astra_core.registry import build
 from astra_core.rollout import Graph
 from astra_core.scorer import version_of
 from astra_core.second_judge import second_scores
@@ -33,6 +32,8 @@ if TYPE_CHECKING:
     # Imported late: naming a stage must not load torch.
     from astra_core.evaluator import Evaluation
 
+LOCAL = Choice(name="local")
+
 
 @dataclass(frozen=True, slots=True)
 class Believer:
@@ -42,17 +43,32 @@ class Believer:
         evaluation: The settings.
         seed: Same seed, same intervals.
         calibration: Of the judge; None corrects nothing.
-        second: The second judge; None confirms nothing.
+        second: The second judge, and who works for it; None confirms nothing.
+        trees_at_once: That it judges as one batch; 0 takes all.
     """
 
     evaluation: EvaluationConfiguration
     seed: int
     calibration: CalibrationRecord | None = None
-    second: Judge | None = None
+    second: Judging | None = None
+    trees_at_once: int = 0
 
     @classmethod
-    def of(cls, evaluation: EvaluationConfiguration, *, seed: int) -> Self:
+    def of(
+        cls,
+        evaluation: EvaluationConfiguration,
+        *,
+        seed: int,
+        executor: Choice = LOCAL,
+        trees_at_once: int = 0,
+    ) -> Self:
         """Reads the calibration and builds the second judge that the settings name.
+
+        Args:
+            evaluation: The settings.
+            seed: Same seed, same intervals.
+            executor: Who works for the second judge.
+            trees_at_once: ``machine.prompts_per_shard``.
 
         Raises:
             ConfigurationError: One of them cannot be used.
@@ -64,7 +80,8 @@ class Believer:
             calibration=(
                 None if path is None else usable_calibration(path, threshold=evaluation.threshold)
             ),
-            second=None if choice is None else as_judge(build("scorer", choice)),
+            second=None if choice is None else Judging.of(choice, executor),
+            trees_at_once=trees_at_once,
         )
 
     @property
@@ -74,7 +91,7 @@ class Believer:
 
     def key(self) -> list[Any]:
         """What makes an examination another one; a correction does not, a second judge does."""
-        return [] if self.second is None else [version_of(self.second), self._second_threshold]
+        return [] if self.second is None else [version_of(self.second.own), self._second_threshold]
 
     def check(self, judge: str) -> None:
         """Returns if calibration and second judge fit the judge of the evaluation.
@@ -91,7 +108,7 @@ class Believer:
                 f"'{self.calibration.judge}'; run 'astra calibrate null' on your labelled file"
             )
             raise ConfigurationError(msg)
-        if self.second is not None and version_of(self.second) == judge:
+        if self.second is not None and version_of(self.second.own) == judge:
             msg = (
                 f"evaluation.second_judge must be another judge than '{judge}', got the same; "
                 "its agreement with itself says nothing"
@@ -115,7 +132,7 @@ class Believer:
             corrected_lift=(
                 None if known is None else self._corrected_lift(trained, untrained, known.confusion)
             ),
-            second_judge=None if self.second is None else version_of(self.second),
+            second_judge=None if self.second is None else version_of(self.second.own),
             confirmed_lift=self._confirmed_lift(trained, untrained),
         )
 
@@ -158,12 +175,12 @@ class Believer:
         resamples = self.evaluation.num_resamples
         return corrected_rate(rollouts, errors, num_resamples=resamples, seed=self.seed)
 
-    def _confirmed(self, found: "Evaluation", second: Judge) -> "Evaluation":
+    def _confirmed(self, found: "Evaluation", second: Judging) -> "Evaluation":
         limits = {
             "threshold": self.evaluation.threshold,
             "second_threshold": self._second_threshold,
         }
-        scores = second_scores(second, found.graphs)
+        scores = second_scores(second, found.graphs, trees_at_once=self.trees_at_once)
         judged = list(zip(found.graphs, scores, strict=True))
         rates = tuple(confirmed_rate(graph, own, **limits) for graph, own in judged)
         pairs = [verdict_pairs(graph, own, **limits) for graph, own in judged]

@@ -114,6 +114,7 @@ class EvaluationFiles:
         "astra_core/crew.py",
         "astra_core/rolling.py",
         "astra_core/executor.py",
+        "astra_core/executors/judging.py",
         "astra_core/executors/shared.py",
         "astra_core/conversation.py",
         "astra_core/judge.py",
@@ -149,7 +150,7 @@ def evaluate_attacker(
     prompts = read_prompts(files.valid / "test.parquet", limit=evaluation.num_prompts)
     params = replace(params, system=remembered(params.system, files.attacker / ATTACKER_FILE))
     places = Places(files.base, read_vocabulary(files.valid, files.rollouts))
-    asked = Believer.of(evaluation, seed=params.training_seed)
+    asked = _believer(params)
     trained, key = examined(files.attacker, prompts, params, places=places, asked=asked)
     untrained, _ = examined(None, prompts, params, places=places, asked=asked)
     labels = category_labels(prompts)
@@ -215,7 +216,7 @@ def evaluate_checkpoint(
         evaluation=evaluation.model_copy(update={"num_prompts": len(chosen)}),
     )
     places = Places(base, read_vocabulary(valid, rollouts))
-    asked = Believer.of(evaluation, seed=own.training_seed)
+    asked = _believer(own)
     found, key = examined(weights, chosen, own, places=places, asked=asked)
     record = {
         "evaluation_key": key,
@@ -225,6 +226,16 @@ def evaluate_checkpoint(
     }
     told: dict[str, Any] = {"threshold": evaluation.threshold, "vocabulary": places.vocabulary}
     return nan_as_null(record), pd.DataFrame(prompt_rows(found, "attacker", **told))
+
+
+def _believer(params: EvaluationParams) -> Believer:
+    """What is asked about the judge, with the workers that roll out."""
+    return Believer.of(
+        params.evaluation,
+        seed=params.training_seed,
+        executor=params.executor,
+        trees_at_once=params.machine.prompts_per_shard,
+    )
 
 
 def _compared(

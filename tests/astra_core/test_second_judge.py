@@ -1,4 +1,8 @@
-from astra_core.config import Section
+import pytest
+
+from astra_core.config import Choice, Section
+from astra_core.executors.judging import Judging
+from astra_core.executors.local import LocalExecutor
 from astra_core.judge import Judge, Judgement
 from astra_core.rollout import Prompt
 from astra_core.second_judge import exchanges_of, second_scores
@@ -48,17 +52,23 @@ def test_a_judge_reads_what_was_said_before_the_probe():
     assert ("and now?", "stop") == (second[0].probe, second[0].reply)
 
 
-def test_scores_are_by_tree_and_turn_from_one_batch():
-    judge = LengthJudge(Section())
+def judging():
+    """A judge in this process, which does its own work."""
+    return Judging(Choice(name="phrases"), LocalExecutor(), LengthJudge(Section()))
+
+
+@pytest.mark.parametrize(("trees_at_once", "num_batches"), [(0, 1), (1, 2), (2, 1), (9, 1)])
+def test_scores_are_by_tree_and_turn_however_many_trees_are_a_batch(trees_at_once, num_batches):
+    judge = judging()
     other = tiny_graph(tiny_node(0.0, response_texts=("fine",)))
-    found = second_scores(judge, [TREE, other])
+    found = second_scores(judge, [TREE, other], trees_at_once=trees_at_once)
 
     assert [{(0,): (0.0, None), (0, 0): (0.2,)}, {(0,): (0.0,)}] == found
-    assert 1 == judge.batches
+    assert num_batches == judge.own.batches
 
 
 def test_without_an_exchange_the_judge_is_not_asked():
-    judge = LengthJudge(Section())
+    judge = judging()
 
     assert [{}] == second_scores(judge, [tiny_graph(tiny_node(0.0, failure="down"))])
-    assert 0 == judge.batches
+    assert 0 == judge.own.batches

@@ -215,6 +215,17 @@ def test_a_judge_cannot_confirm_itself():
         asked.check(version)
 
 
+@pytest.mark.slow
+def test_workers_confirm_what_this_process_confirms():
+    evaluation = settings(second_judge=PHRASES)
+    found, _, _ = evaluated(0.3, evaluation=evaluation)
+    workers = {"executor": Choice(name="processes"), "trees_at_once": 7}
+
+    here, there = (Believer.of(evaluation, seed=0, **own) for own in ({}, workers))
+    assert here.key() == there.key()
+    assert here.applied(found) == there.applied(found)
+
+
 def test_without_a_question_nothing_is_added():
     found, _, _ = evaluated(0.3, evaluation=settings())
     asked = Believer.of(settings(), seed=0)
