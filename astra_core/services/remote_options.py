@@ -29,6 +29,11 @@ class RemoteOptions(Section):
     limit_s: Positive = Field(
         default=600.0, description="The longest wait for what is asked at once."
     )
+    stream_minibatches: Count | None = Field(
+        default=None,
+        description="Parts that an experience is divided into, each trained on at the service "
+        "while the next is sampled; null samples all before anything is trained on.",
+    )
     clips_gradients: bool = Field(
         default=False,
         description="Whether the service honours training.max_grad_norm; skyrl does not.",

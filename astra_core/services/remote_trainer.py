@@ -6,31 +6,32 @@ iteration trained is one effect of ``TrainerState``: a killed run finds its resu
 iteration's updates again from the state that the service saved at the end of the one before.
 """
 
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from astra_core.algorithms.policy_batch import PolicyBatch
+from astra_core.algorithms.functional import Aggregation
 from astra_core.config import Section, TrainingConfiguration
-from astra_core.errors import TrainingError
 from astra_core.models.language_model import LanguageModel
 from astra_core.services.adapters import add_from
 from astra_core.services.pointer import ServicePointer, leave_pointer, parameters_digest
-from astra_core.services.records import Record, records_of
+from astra_core.services.records import Record
 from astra_core.services.remote_limits import adam_of, check_settings
 from astra_core.services.remote_options import RemoteOptions
-from astra_core.services.service_losses import loss_on_record, service_loss
-from astra_core.services.service_prices import TokensUsed
+from astra_core.services.service_losses import service_loss
+from astra_core.services.service_prices import TokensUsed, counted
 from astra_core.services.service_trainer import ServiceTrainer
+from astra_core.services.service_update import update_at, window_records
 from astra_core.services.speaker import KeptDraws, Speaker, check_plain
 from astra_core.services.staged import Stage
+from astra_core.services.streaming import StreamedExperience, check_stream
 from astra_core.services.tinker_client import TinkerService, key_in
 from astra_core.services.trainer_state import Intent, Result
 from astra_core.services.training_service import TrainingService
 from astra_core.targets.authorization import check_address
-from astra_core.training.harness import Experience
+from astra_core.training.optimization.kl_control import present_factor
 from astra_core.training.progress import StepReport
 from astra_core.training.update import Update
 
@@ -52,6 +53,8 @@ class RemoteTrainer(ServiceTrainer):
         super().__init__(config, *arguments, **parts)
         system = self.sampler.system
         check_plain(system.config.probe)
+        if self.options.stream_minibatches is not None:
+            check_stream(self.config, self.options.stream_minibatches)
         self._loss = service_loss(self.algorithm)
         self.service = self.connected(self.options, seed=self.sampler.seed % 2**31)
         retries = 0 if self.options.on_error == "fail_fast" else self.options.retries
@@ -59,7 +62,6 @@ class RemoteTrainer(ServiceTrainer):
         self.speaker = Speaker(self.service, kept, retries=retries, revive=self._revive)
         system.attacker.elsewhere = self.speaker
         self._is_begun = False
-        self._experience: Experience
         self._reports: list[StepReport] = []
 
     @classmethod
@@ -105,27 +107,50 @@ class RemoteTrainer(ServiceTrainer):
         return TokensUsed(**result) if result else None
 
     def stages(self) -> Sequence[Stage]:
-        """Sampling, training, evaluating; the loop around them saves."""
-        return (
-            Stage("sample", self._sample),
-            Stage("train", self._train),
-            Stage("evaluate", self._end_iteration),
-            Stage("save", lambda _: None),
-        )
+        """Sampling and training, or both at once; evaluating; the loop around them saves."""
+        apart = (Stage("sample", self._sample), Stage("train", self._train))
+        is_streamed = self.options.stream_minibatches is not None
+        form = (Stage("train", self._stream),) if is_streamed else apart
+        return (*form, Stage("evaluate", self._end_iteration), Stage("save", lambda _: None))
 
     def _sample(self, iteration: int) -> None:
-        graphs = self._first_graphs if iteration == 0 else None
-        self._experience = self._sampled(iteration, graphs)
+        with self._leniently():
+            graphs = self._known_graphs(iteration)
+            self._experience = self.harness.experience(iteration, graphs=graphs)
         self._note(self._experience)
 
     def _train(self, iteration: int) -> Iterator[StepReport]:
         """The updates; the report of the last one waits for the evaluation."""
         del iteration  # the state knows it
-        experience = self._experience
-        windows = [list(window) for window in self.windows(experience)]
-        request = {"experience": experience.digest(), "lr": self._lr, "loss": self._loss.name}
+        windows = [list(window) for window in self.windows(self._experience)]
+        request = {"experience": self._experience.digest(), "lr": self._lr, "loss": self._loss.name}
         result = self.asked.once("", request, do=lambda intent: self._trained(intent, windows))
-        self.speaker.path = result["sampler"]
+        yield from self._learned(result)
+
+    def _stream(self, iteration: int) -> Iterator[StepReport]:
+        """One update, of parts that the service learns from while the next is sampled."""
+        self.updates.scale_rates(present_factor(self.progress.moves))
+        num_parts = self.options.stream_minibatches or 1
+        stream = StreamedExperience(
+            self.harness,
+            self.config,
+            iteration=iteration,
+            num_parts=num_parts,
+            graphs=self._known_graphs(iteration),
+        )
+        request = {"parts": num_parts, "lr": self._lr, "loss": self._loss.name}
+        with self._leniently():
+            result = self.asked.once("", request, do=lambda intent: self._streamed(intent, stream))
+            self._experience = stream.whole()
+        self._note(self._experience)
+        yield from self._learned(result)
+
+    def _known_graphs(self, iteration: int) -> Sequence[Any] | None:
+        return self._first_graphs if iteration == 0 else None
+
+    def _learned(self, result: Result) -> Iterator[StepReport]:
+        """Reports of the updates, and of later samples the new weights."""
+        self.speaker.path, experience = result["sampler"], self._experience
         self._reports = [
             self._updated(Update(**own), experience, at == 0)
             for at, own in enumerate(result["updates"])
@@ -138,48 +163,67 @@ class RemoteTrainer(ServiceTrainer):
         self._move_schedule()
         self.progress.training_step = iteration + 1
         self._evaluate_if_due()
-        used, prices = self._counted(), self.options.prices
+        used, prices = counted(self.asked, self.speaker.tokens()), self.options.prices
         if self._reports:
             last = self._reports[-1]
             moved = self.progress.moves[-1].figures()
             yield replace(last, metrics={**last.metrics, **moved, **used.figures(prices)})
 
-    def _counted(self) -> TokensUsed:
-        """What was used until now, as it was counted first: a restart finds that count."""
-
-        def count(intent: Intent) -> Result:
-            del intent
-            results = [each.result or {} for each in self.asked.effects.values()]
-            prefill, sampled = self.speaker.tokens()
-            trained = sum(result.get("tokens", 0) for result in results)
-            return {"prefill": prefill, "sampled": sampled, "trained": trained}
-
-        return TokensUsed(**self.asked.once("tokens", {}, do=count))
-
-    def _sampled(self, iteration: int, graphs: Sequence[Any] | None) -> Experience:
-        """An experience, in which draws may be missing if the options say so."""
+    @contextmanager
+    def _leniently(self) -> Iterator[None]:
+        """Lets draws be missing while an experience is sampled, if the options say so."""
         is_lenient = self.options.on_error == "min_group"
         self.speaker.min_group = self.options.min_group if is_lenient else None
         try:
-            return self.harness.experience(iteration, graphs=graphs)
+            yield
         finally:
             self.speaker.min_group = None
 
     def _trained(self, intent: Intent, windows: Sequence[Sequence[Any]]) -> Result:
         """The updates of an iteration, and where the service keeps what came of them."""
-        sent = [(window, self._records(window)) for window in windows]
+        mode = self._aggregation
+        sent = [(window, window_records(window, aggregation=mode)) for window in windows]
         # A window without any advantage would move nothing: it is no update.
         sent = [(window, records) for window, records in sent if any(records)]
-        before = self._published(intent.iteration)
         if not sent:
-            return {"updates": [], "sampler": before, "state": self._saved(intent.iteration)}
+            return self._unmoved(intent)
         self._begin(intent.iteration)
-        updates = [self._update(window, records) for window, records in sent]
+        updates = [
+            {**self._update(records), "num_tokens": sum(batch.num_tokens for batch in window)}
+            for window, records in sent
+        ]
+        records = [record for _, batches in sent for batch in batches for record in batch]
+        return self._kept_there(intent, updates, records)
+
+    def _streamed(self, intent: Intent, stream: StreamedExperience) -> Result:
+        """The same of one update, whose parts are sampled as it goes."""
+        sent: list[Record] = []
+
+        def passes() -> Iterator[list[Record]]:
+            for records in stream.passes(self._aggregation):
+                if not sent:
+                    self._begin(intent.iteration)
+                sent.extend(records)
+                yield records
+
+        update = self._update(passes())
+        if not sent:
+            return self._unmoved(intent)
+        return self._kept_there(intent, [{**update, "num_tokens": stream.num_tokens}], sent)
+
+    def _unmoved(self, intent: Intent) -> Result:
+        """What comes of an iteration that had nothing to teach."""
+        before, state = self._published(intent.iteration), self._saved(intent.iteration)
+        return {"updates": [], "sampler": before, "state": state}
+
+    def _kept_there(
+        self, intent: Intent, updates: Sequence[Result], records: Sequence[Record]
+    ) -> Result:
+        """What the iteration came to, once the service has saved and published it."""
         state = self.service.save(f"{intent.key}-state")
         sampler = self.service.publish(f"{intent.key}-sampler")
-        records = [record for _, batches in sent for batch in batches for record in batch]
         tokens = sum(len(record.inputs) for record in records)
-        return {"updates": updates, "sampler": sampler, "state": state, "tokens": tokens}
+        return {"updates": list(updates), "sampler": sampler, "state": state, "tokens": tokens}
 
     def _begin(self, iteration: int) -> None:
         """Makes the model at the service as it was before this iteration."""
@@ -201,33 +245,16 @@ class RemoteTrainer(ServiceTrainer):
         self._is_begun = path == self._published(self.progress.training_step)
         return self.service.publish(path.rpartition("/")[2])
 
-    def _records(self, window: Sequence[Any]) -> list[list[Record]]:
-        """The records of a window's micro-batches; empty batches are left out."""
-        if not all(isinstance(batch, PolicyBatch) for batch in window):
-            msg = "trainer 'remote' must have batches of probes, got others; name another algorithm"
-            raise TrainingError(msg)
-        weight = sum(batch.weight for batch in window) or 1.0
-        mode = self.algorithm.options.aggregation  # type: ignore[attr-defined]
-        found = [records_of(batch, aggregation=mode, weight=weight) for batch in window]
-        return [records for records in found if records]
+    @property
+    def _aggregation(self) -> Aggregation:
+        mode: Aggregation = self.algorithm.options.aggregation  # type: ignore[attr-defined]
+        return mode
 
-    def _update(self, window: Sequence[Any], batches: Sequence[Sequence[Record]]) -> Result:
-        """One optimiser update at the service, as the fields of ``Update``."""
-        start, learner = time.perf_counter(), self.updates.learners[0]
-        adam = adam_of(learner.optimizer, lr=self._lr, config=self.config)
-        updated = self.service.update(batches, self._loss, adam)
-        records = [record for batch in batches for record in batch]
-        pairs = zip(records, updated.logprobs, strict=True)
-        norms = [value for name, value in updated.figures.items() if name.endswith("grad_norm")]
-        return {
-            "loss": sum(loss_on_record(self._loss, record, now) for record, now in pairs),
-            "grad_norm": norms[0] if norms else 0.0,
-            "lr": self._lr,
-            "num_tokens": sum(batch.num_tokens for batch in window),
-            "is_skipped": False,
-            "metrics": {f"remote_{name.split('/')[-1]}": v for name, v in updated.figures.items()},
-            "train_s": time.perf_counter() - start,
-        }
+    def _update(self, batches: Iterable[Sequence[Record]]) -> Result:
+        """One optimiser update at the service, as the fields of ``Update`` but its tokens."""
+        optimizer = self.updates.learners[0].optimizer
+        adam = adam_of(optimizer, lr=self._lr, config=self.config)
+        return update_at(self.service, batches, loss=self._loss, adam=adam)
 
     @property
     def _lr(self) -> float:

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from pydantic import Field
 
 from astra_core.config import NonNegative, Section
+from astra_core.services.trainer_state import Intent, Result, TrainerState
 
 
 class ServicePrices(Section):
@@ -39,3 +40,20 @@ class TokensUsed:
         """As metrics of a training step; the cost only where prices are known."""
         found = {f"remote_{kind}_tokens": float(count) for kind, count in asdict(self).items()}
         return found | ({"remote_cost": self.cost(prices)} if prices else {})
+
+
+def counted(state: TrainerState, spoken: tuple[int, int]) -> TokensUsed:
+    """What was used until the present stage, as it was counted first: a restart finds that count.
+
+    Args:
+        state: Of the run, whose effects tell what they trained.
+        spoken: Tokens read and sampled so far.
+    """
+
+    def count(intent: Intent) -> Result:
+        del intent
+        results = [each.result or {} for each in state.effects.values()]
+        trained = sum(result.get("tokens", 0) for result in results)
+        return {"prefill": spoken[0], "sampled": spoken[1], "trained": trained}
+
+    return TokensUsed(**state.once("tokens", {}, do=count))

@@ -6,7 +6,7 @@ going on. So whatever is asked here is under way as futures, which ``deadline`` 
 
 import atexit
 import os
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +17,7 @@ import httpx
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.errors.excerpt import excerpt
 from astra_core.errors.packages import require_package
-from astra_core.services.deadline import all_within, answers_within, blocking_within
+from astra_core.services.deadline import all_within, answers_within, blocking_within, cancel
 from astra_core.services.records import Record
 from astra_core.services.training_service import AdamStep, Draw, Drawn, ServiceLoss, Updated
 
@@ -112,35 +112,50 @@ class TinkerService:
             self._training = self._only(self._started(create(path)))
 
     def update(
-        self, batches: Sequence[Sequence[Record]], loss: ServiceLoss, adam: AdamStep
+        self, batches: Iterable[Sequence[Record]], loss: ServiceLoss, adam: AdamStep
     ) -> Updated:
-        """Adds the gradients of all batches up and takes one step; all is queued, then awaited."""
-        with _told("train"):
-            passes = [
-                self._training.forward_backward(
-                    [self._datum(record, loss) for record in batch],
-                    loss.name,
-                    dict(loss.options) or None,
-                ).future()
-                for batch in batches
-            ]
-            step = self._training.optim_step(
-                self._types.AdamParams(
-                    learning_rate=adam.lr,
-                    beta1=adam.beta1,
-                    beta2=adam.beta2,
-                    eps=adam.eps,
-                    weight_decay=adam.weight_decay,
-                    grad_clip_norm=adam.grad_clip_norm,
-                )
-            ).future()
-            *outputs, last = all_within(self._limit_s, [*passes, step])
+        """Adds the gradients of all batches up and takes one step; all is queued, then awaited.
+
+        Each batch is queued before the next one is asked for. Without any there is no step.
+        """
+        passes: list[Future[Any]] = []
+        try:
+            for batch in batches:
+                with _told("train"):
+                    passes.append(self._pass(batch, loss))
+            if not passes:
+                return Updated((), {})
+            with _told("train"):
+                *outputs, last = all_within(self._limit_s, [*passes, self._step(adam)])
+        finally:
+            cancel(passes)
         found = [
             tuple(float(value) for value in own["logprobs"].data)
             for output in outputs
             for own in output.loss_fn_outputs
         ]
         return Updated(tuple(found), dict(last.metrics or {}))
+
+    def _pass(self, batch: Sequence[Record], loss: ServiceLoss) -> Future[Any]:
+        """A batch's gradients, which are under way."""
+        data = [self._datum(record, loss) for record in batch]
+        options = dict(loss.options) or None
+        future: Future[Any] = self._training.forward_backward(data, loss.name, options).future()
+        return future
+
+    def _step(self, adam: AdamStep) -> Future[Any]:
+        """The optimiser's step, which is under way."""
+        future: Future[Any] = self._training.optim_step(
+            self._types.AdamParams(
+                learning_rate=adam.lr,
+                beta1=adam.beta1,
+                beta2=adam.beta2,
+                eps=adam.eps,
+                weight_decay=adam.weight_decay,
+                grad_clip_norm=adam.grad_clip_norm,
+            )
+        ).future()
+        return future
 
     def _datum(self, record: Record, loss: ServiceLoss) -> Any:
         columns: dict[str, Any] = {"target_tokens": list(record.targets)}

@@ -3,7 +3,7 @@
 ``tinker_client`` speaks to a real one. Everything is token ids and numbers: no text leaves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -96,9 +96,13 @@ class TrainingService(Protocol):
         """Creates the model with the weights and the optimiser saved at a path."""
 
     def update(
-        self, batches: Sequence[Sequence["Record"]], loss: ServiceLoss, adam: AdamStep
+        self, batches: Iterable[Sequence["Record"]], loss: ServiceLoss, adam: AdamStep
     ) -> Updated:
-        """Adds the gradients of all batches up and takes one step; all is queued, then awaited."""
+        """Adds the gradients of all batches up and takes one step; all is queued, then awaited.
+
+        Each batch is queued before the next one is asked for, which may take a while. Without any
+        there is no step.
+        """
 
     def save(self, name: str) -> str:
         """Saves weights and optimiser; the path."""

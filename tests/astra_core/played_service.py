@@ -33,12 +33,14 @@ class PlayedService:
     def begin(self):
         self.asked["begin"] += 1
         self.base.model.load_state_dict(self.published[None])
+        self.base.model.zero_grad()
         self.optimizer = torch.optim.AdamW(self.base.model.parameters(), lr=0.0)
 
     def go_on_from(self, path):
         self.asked["go_on_from"] += 1
         weights, state = copy.deepcopy(self.saved[path])
         self.base.model.load_state_dict(weights)
+        self.base.model.zero_grad()
         self.optimizer = torch.optim.AdamW(self.base.model.parameters(), lr=0.0)
         self.optimizer.load_state_dict(state)
 
@@ -50,6 +52,8 @@ class PlayedService:
                 now = self._logprobs(record.inputs, record.targets)
                 self._loss(loss, record, now).backward()
                 logprobs.append(tuple(now.tolist()))
+        if not logprobs:
+            return Updated((), {})
         for group in self.optimizer.param_groups:
             betas = (adam.beta1, adam.beta2)
             own = {"lr": adam.lr, "betas": betas, "eps": adam.eps, "weight_decay": 0.0}

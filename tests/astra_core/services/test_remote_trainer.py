@@ -1,65 +1,14 @@
 import pytest
 import torch
 from played_service import PlayedService
-from tiny_training import EXAMINATION, configured, sampler_of
+from remote_training import remote
 
-from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.errors import AuthorizationError, ConfigurationError, RolloutError
-from astra_core.evaluator import Evaluator
-from astra_core.registry import build
-from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.services.pointer import parameters_digest, read_pointer
 from astra_core.services.remote_trainer import RemoteTrainer
 from astra_core.services.trainer_state import TrainerState
-from astra_core.testing import tiny_language_model, tiny_prompts, tiny_system
-from astra_core.training.checkpoint import CheckpointStore
+from astra_core.testing import tiny_language_model
 from astra_core.training.trainer import Trainer
-
-WHERE = {"address": "http://127.0.0.1:1", "base_model": "tiny", "export": False}
-SHORT = GenerationConfiguration(max_new_tokens=6, min_new_tokens=0)
-
-
-class Played(RemoteTrainer):
-    """Asks the service that the test plays."""
-
-    service_of_all = None
-
-    @classmethod
-    def connected(cls, *_, **__):
-        return cls.service_of_all
-
-
-def remote(folder, service, *, kind=Played, options=None, **changes):
-    """A trainer as a new process would build it."""
-    torch.manual_seed(0)
-    settings = {
-        "algorithm": {"name": "grpo"},
-        "max_grad_norm": None,
-        "kl": {"max_per_experience_nats": None},
-        "optimizer": {"name": "adam"},
-        "schedule": {"name": "transformers", "options": {"kind": "linear"}},
-        "eval_every": 1,
-        "training_steps": 2,
-        "trainer": {"name": "remote", "options": {**WHERE, **(options or {})}},
-    }
-    config = configured(**{**settings, **changes})
-    talk = SystemConfiguration(
-        max_context_tokens=64, probe=SHORT, response=SHORT, tokens_per_batch=512
-    )
-    system = tiny_system(1, config=talk)
-    kind.service_of_all = service
-    return kind(
-        config,
-        sampler_of(system),
-        build("algorithm", config.algorithm, system=system),
-        evaluator=Evaluator(
-            EXAMINATION,
-            prompts=tiny_prompts(2),
-            reward=AdversarialReward(AdversarialReward.Options()),
-            seed=9,
-        ),
-        store=CheckpointStore(folder, keep=5),
-    )
 
 
 class Local(Trainer):

@@ -1,6 +1,7 @@
 import pytest
 
-from astra_core.services.service_prices import ServicePrices, TokensUsed
+from astra_core.services.service_prices import ServicePrices, TokensUsed, counted
+from astra_core.services.trainer_state import TrainerState
 
 USED = TokensUsed(prefill=2_000_000, sampled=1_000_000, trained=500_000)
 
@@ -14,3 +15,13 @@ def test_a_cost_is_told_only_where_prices_are_known():
     assert "remote_cost" not in USED.figures(None)
     assert USED.figures(ServicePrices(prefill=3.0))["remote_cost"] == pytest.approx(6.0)
     assert USED.figures(None)["remote_trained_tokens"] == pytest.approx(5e5)
+
+
+def test_tokens_of_a_stage_are_counted_once(tmp_path):
+    state = TrainerState.open(tmp_path / "state.json", run="run")
+    state.once("a", {}, do=lambda _: {"tokens": 5})
+    state.once("b", {}, do=lambda _: {"tokens": 2})
+
+    assert TokensUsed(3, 4, 7) == counted(state, (3, 4))
+    # What a restart has read again meanwhile is in the count of the next stage.
+    assert TokensUsed(3, 4, 7) == counted(state, (30, 40))
