@@ -1,16 +1,15 @@
 """What trainers share whose weights a service trains: a file of effects, and which step is kept."""
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.services.speaker import check_here
-from astra_core.services.staged import Stage, walk
+from astra_core.services.staged import Stage
 from astra_core.services.trainer_state import TrainerState
-from astra_core.training.progress import StepReport
 from astra_core.training.trainer import Trainer
 
 
@@ -40,15 +39,11 @@ class ServiceTrainer(Trainer):
             raise ConfigurationError(msg)
         check_here(self.sampler.system, subject=f"trainer '{self.name}'")
         self.folder = self.store.folder / "service"
-        self.asked = self._opened_state()
+        self.asked = self.place = self._opened_state()
 
     @abstractmethod
     def stages(self) -> Sequence[Stage]:
         """Those of an iteration, in order; they yield its reports."""
-
-    def _training_step(self) -> Iterator[StepReport]:
-        """One iteration; what was asked in it before a restart is not asked again."""
-        yield from walk(self.asked, self.stages(), self.progress.training_step)
 
     def _opened_state(self) -> TrainerState:
         """The effects of this run so far; a run is named by its configuration and seed."""

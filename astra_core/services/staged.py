@@ -1,14 +1,39 @@
-"""Stages: the row of named steps of an iteration whose work is done by a service.
+"""Stages: the row of named steps of an iteration, of every trainer.
 
-Before each stage the state is on disk, and so is what a stage asks of a service before and after it
-is asked (see ``trainer_state``): a run that is killed at any moment asks for nothing twice.
+Where a service does the work, the state is on disk before each stage, and so is what a stage asks
+of the service before and after it is asked (``trainer_state.TrainerState``): a run that is killed
+at any moment asks for nothing twice. Where all is done here, the checkpoint is that state: a run
+that is killed in any stage does the iteration again, to the same bytes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from astra_core.services.trainer_state import TrainerState
+
+class Place(Protocol):
+    """Where a trainer is."""
+
+    def move_to(self, iteration: int, stage: str) -> None:
+        """Notes that all before this stage is done."""
+        ...
+
+
+@dataclass(slots=True)
+class LocalPlace:
+    """The place of a trainer without effects elsewhere; a restart begins at the checkpoint.
+
+    Attributes:
+        iteration: Of the stage, counted from 0.
+        stage: Under way, or the last one; empty before the first.
+    """
+
+    iteration: int = 0
+    stage: str = ""
+
+    def move_to(self, iteration: int, stage: str) -> None:
+        """Notes that all before this stage is done."""
+        self.iteration, self.stage = iteration, stage
 
 
 def always(iteration: int) -> bool:
@@ -34,13 +59,13 @@ class Stage:
     is_due: Callable[[int], bool] = always
 
 
-def walk(state: TrainerState, stages: Sequence[Stage], iteration: int) -> Iterator[Any]:
+def walk(place: Place, stages: Sequence[Stage], iteration: int) -> Iterator[Any]:
     """Does the due stages of one iteration, the first one first; yields what they yield.
 
     For a trainer that keeps checkpoints of its own between iterations: it begins the iteration anew
-    after a crash, and every effect that was done is found in the state.
+    after a crash, and every effect elsewhere that was done is found in its state.
     """
     for stage in stages:
         if stage.is_due(iteration):
-            state.move_to(iteration, stage.name)
+            place.move_to(iteration, stage.name)
             yield from stage.effect(iteration) or ()

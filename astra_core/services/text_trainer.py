@@ -25,7 +25,6 @@ from astra_core.services.waiting import wait_for
 from astra_core.target import Surroundings
 from astra_core.targets.authorization import check_address
 from astra_core.targets.endpoint import Endpoint, key_of
-from astra_core.training.harness import Experience
 from astra_core.training.progress import StepReport
 from astra_core.training.update import Update
 
@@ -92,7 +91,6 @@ class TextTrainer(ServiceTrainer):
         own = Surroundings(system.config)
         self.speaker = TextSpeaker(options, surroundings=own, reference=system.reference)
         system.attacker.elsewhere = self.speaker
-        self._experience: Experience
         self._update: Update
 
     def resume(self) -> bool:

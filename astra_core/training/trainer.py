@@ -27,6 +27,7 @@ from astra_core.extensions.promises import examined, own_figures, reports_of
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Graph
 from astra_core.sampler import Sampler
+from astra_core.services.staged import LocalPlace, Place, Stage, walk
 from astra_core.system import System
 from astra_core.training.by_hand import HandLoop
 from astra_core.training.checkpoint import CheckpointStore
@@ -64,8 +65,8 @@ _LOG = logging.getLogger(__name__)
 class Trainer:
     """Optimises the sampler's attacker with an algorithm's loss.
 
-    A custom Trainer overrides ``examine``, ``windows``, ``save``, ``end``, ``steps`` or ``train``,
-    and has its own ``Options``, available as ``self.options``; see docs/extending.md.
+    A custom Trainer overrides ``examine``, ``windows``, ``stages``, ``save``, ``end``, ``steps`` or
+    ``train``, and has its own ``Options``, available as ``self.options``; see docs/extending.md.
 
     Args:
         config: What to do; the optimiser and the schedule are built from it.
@@ -137,6 +138,8 @@ class Trainer:
         self.ending = Ending(config.early_stopping, world=self.world)
         self._state = RunState(config, sampler, algorithm, updates=self.updates, trainer=self)
         self._kept = KeptModels(self.best, self._state, store=store, world=self.world)
+        self.place: Place = LocalPlace()
+        self._experience: Experience
         self._eval_s = 0.0
         self._is_cut = False
 
@@ -246,29 +249,48 @@ class Trainer:
                 self.evaluate()
             self.save()
 
+    def stages(self) -> Sequence[Stage]:
+        """Sampling, learning, evaluating; the loop around them saves. They yield the reports."""
+        return (
+            Stage("sample", self._sample),
+            Stage("train", self._train),
+            Stage("evaluate", self._end_iteration),
+            Stage("save", lambda _: None),
+        )
+
     def _training_step(self) -> Iterator[StepReport]:
         """The updates of one experience; the last is reported once its evaluation is done."""
-        iteration = self.progress.training_step
+        yield from walk(self.place, self.stages(), self.progress.training_step)
+
+    def _sample(self, iteration: int) -> None:
         graphs = self._first_graphs if iteration == 0 else None
-        experience = self.harness.experience(iteration, graphs=graphs)
+        self._experience = self.harness.experience(iteration, graphs=graphs)
         if self.world.size > 1:
-            self.world.check_equal(experience.digest(), "the experience of a training step")
-        self._note(experience)
-        last: StepReport | None = None
-        for window in self.windows(experience):
+            self.world.check_equal(self._experience.digest(), "the experience of a training step")
+        self._note(self._experience)
+
+    def _train(self, iteration: int) -> Iterator[StepReport]:
+        """The updates but the last, which waits for the evaluation."""
+        del iteration
+        self._last: StepReport | None = None
+        for window in self.windows(self._experience):
             if self.ending.spent(self.progress):
                 self.progress.is_partial = True
                 break
-            if last is not None:
-                yield last
-            last = self.update(window, experience, is_first=last is None)
+            if self._last is not None:
+                yield self._last
+            is_first = self._last is None
+            self._last = self.update(window, self._experience, is_first=is_first)
             if self._is_cut:
                 break
+
+    def _end_iteration(self, iteration: int) -> Iterator[StepReport]:
+        last = self._last
         if last is not None:
-            self._close(experience)
+            self._close(self._experience)
         if last is not None or not self.progress.is_partial:
             self.updates.move_schedule()
-            self.progress.training_step += 1
+            self.progress.training_step = iteration + 1
             self._evaluate_if_due()
         if last is not None:
             peaks = peak_memory(self._attacker.device, before=last.timings)

@@ -1,10 +1,11 @@
 """Trains while a killer strikes: ``python killed_training.py FOLDER STRIDE [VERSIONS]``.
 
 One run is left alone. Each other is a child process that is killed by SIGKILL at another of the
-moments at which a run writes, moves or removes something, or reports an update, and is then started
-again. With VERSIONS, experiences are collected that far ahead. Prints, as JSON, how many moments
-there are, the signals that ended the killed runs, and the moments after which a run ended otherwise
-than the one that was left alone.
+moments at which a run begins a stage of an iteration (each of these), or writes, moves or removes
+something, or reports an update (every STRIDE-th), and is then started again. With VERSIONS,
+experiences are collected that far ahead. Prints, as JSON, how many moments there are, which of them
+begin a stage, the signals that ended the killed runs, and the moments after which a run ended
+otherwise than the one that was left alone.
 """
 
 import json
@@ -12,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -25,9 +27,23 @@ VERSIONS = int(sys.argv[3]) if len(sys.argv) > 3 else 0
 MOMENTS = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "open"}
 
 
+class Staged(Momentum):
+    """Says when a stage begins."""
+
+    def stages(self):
+        def struck(stage):
+            def effect(iteration):
+                self.strike()
+                yield from stage.effect(iteration) or ()
+
+            return replace(stage, effect=effect)
+
+        return [struck(stage) for stage in super().stages()]
+
+
 def train(folder, *, kill_at=None):
     """Trains to the end, or is killed on the way; leaves what it ended with in ``folder``."""
-    count = [0]
+    count, stages = [0], []
 
     def live_through(moment, arguments):
         touches = any(str(folder) in str(argument) for argument in arguments)
@@ -50,14 +66,15 @@ def train(folder, *, kill_at=None):
         eval_every=1,
         staleness={"max_versions": VERSIONS, "correction": "token" if VERSIONS else "none"},
     )
-    own = {"sampler": Curriculum, "trainer": Momentum}
+    own = {"sampler": Curriculum, "trainer": Staged}
     trainer = trainer_of(config, folder / "run", **own)
+    trainer.strike = lambda: (stages.append(count[0] + 1), strike())
     trainer.resume()
     trainer.train(lambda _: strike())
     ended = [weights_of(trainer).hex(), trainer.progress.stopped_because]
     newest = max((folder / "run").glob("step_*"))
     ended += [file_digest(newest / name) for name in ("state.safetensors", "record.json")]
-    write_text(json.dumps([*ended, count[0]]), folder / "ended.json")
+    write_text(json.dumps([*ended, stages, count[0]]), folder / "ended.json")
 
 
 def child(folder, *, kill_at=None):
@@ -77,8 +94,8 @@ def child(folder, *, kill_at=None):
 
 
 def ended_with(folder):
-    *ended, count = json.loads((folder / "ended.json").read_text())
-    return ended, count
+    *ended, stages, count = json.loads((folder / "ended.json").read_text())
+    return ended, stages, count
 
 
 def main():
@@ -86,15 +103,17 @@ def main():
     root, stride = Path(sys.argv[1]), int(sys.argv[2])
     # In this process, so that its children need not import everything again.
     train(root / "whole")
-    whole, count = ended_with(root / "whole")
+    whole, stages, count = ended_with(root / "whole")
     wrong, signals = [], []
-    for kill_at in range(1, count, stride):
+    for kill_at in sorted({*range(1, count, stride), *stages}):
         folder = root / f"killed_{kill_at}"
         signals.append(child(folder, kill_at=kill_at))
         child(folder)
         if ended_with(folder)[0] != whole:
             wrong.append(kill_at)
-    sys.stdout.write(json.dumps({"count": count, "signals": signals, "wrong": wrong}))
+    sys.stdout.write(
+        json.dumps({"count": count, "stages": stages, "signals": signals, "wrong": wrong})
+    )
 
 
 if __name__ == "__main__":
