@@ -1,9 +1,10 @@
 """How much faster more workers are: measured with one and two, simulated for up to a thousand.
 
-``python -m benchmarks scaling`` measures what a worker costs to start, a shard to do, a result to
-hand over and weights to send, simulates workers with these constants, and compares the simulation
-with real runs of one and two worker processes, which take turns. The exit status is 1 if the model
-is off by more than a tenth, given what a shard took in each run.
+``python -m benchmarks scaling`` measures what a token costs to sample, score and learn from, a
+worker to start, a shard to do, a result to hand over and weights to send, simulates workers with
+these constants, and compares the simulation with real runs of one and two worker processes, which
+take turns. The exit status is 1 if the model is off by more than a tenth, given what a shard took
+in each run.
 """
 
 import time
@@ -15,8 +16,10 @@ from typing import Any
 from astra_core.errors.arguments import LineParser, at_least_one
 from astra_core.executor import Weights, Work
 from astra_core.executors.processes import ProcessesExecutor
+from benchmarks.processor import machine
 from benchmarks.shapes import SHAPES, SMALL
 from benchmarks.simulation import Costs, Faults, simulated
+from benchmarks.token_costs import token_costs
 from tasks.reporting.tables import markdown
 
 WORKERS = (1, 2, 8, 32, 128, 512, 1000)
@@ -78,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=at_least_one, default=5, help="with each number in turn")
     asked = parser.parse_args(arguments)
     shards = [(number * asked.prompts, asked.prompts) for number in range(asked.shards)]
+    print(f"{machine()}\n\n{token_costs(SHAPES[asked.shape], num_trees=asked.prompts).table()}\n")
     costs, rounds = measured(ShapeWork(asked.shape), shards, num_rounds=asked.rounds)
     print(costs_table(costs), end="\n\n")
     text, most_off = compared(costs, rounds)
