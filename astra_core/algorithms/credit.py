@@ -18,12 +18,18 @@ from astra_core.algorithms.functional import (
     backed_up_rewards,
     num_flat_groups,
     sibling_groups,
+    visit_weights,
 )
 from astra_core.config import Count, Probability, Section
 from astra_core.rollout import Graph, Node
 from astra_core.settings.sections import refuse_unread
 
 Backup = Literal["none", "max", "mean", "leaf_mean"]
+TurnWeights = Literal["equal", "visits"]
+TURN_WEIGHTS = (
+    "What a turn counts in the loss: as any other, or by how often a rollout drawn at random from "
+    "the tree visits it, so that first turns weigh as much as the many that follow them."
+)
 
 
 class CreditOptions(Section):
@@ -38,6 +44,8 @@ class CreditOptions(Section):
     horizon: Count | None = Field(
         default=None, description="Turns that count, the own one included (n-step); null is all."
     )
+
+    turn_weights: TurnWeights = Field(default="equal", description=TURN_WEIGHTS)
 
     @model_validator(mode="after")
     def _what_follows_is_looked_at(self) -> Self:
@@ -54,11 +62,13 @@ class CreditedTurn:
         node: It did not fail, and at least one of its tokens is trained.
         group: Equal for siblings, different for all others of the experience.
         value: Its reward and what was backed up to it.
+        weight: What it counts in the loss; 1 on average over a tree.
     """
 
     node: Node
     group: int
     value: float
+    weight: float = 1.0
 
 
 def own_reward(node: Node) -> float:
@@ -144,11 +154,21 @@ def credited_turns(
             horizon=options.horizon,
         )
     groups = sibling_groups(grown.parents, grown.seeds)
+    weights = turn_weights(grown, options.turn_weights)
+    rows = zip(grown.nodes, groups.tolist(), values.tolist(), weights, strict=True)
     return [
-        CreditedTurn(node, group, value)
-        for node, group, value in zip(grown.nodes, groups.tolist(), values.tolist(), strict=True)
+        CreditedTurn(node, group, value, weight)
+        for node, group, value, weight in rows
         if can_teach(node)
     ]
+
+
+def turn_weights(grown: Forest, how: TurnWeights) -> list[float]:
+    """What each turn counts in the loss."""
+    if how == "equal":
+        return [1.0] * len(grown.nodes)
+    found: list[float] = visit_weights(grown.parents, grown.seeds).tolist()
+    return found
 
 
 def values_and_groups(

@@ -94,6 +94,13 @@ class PairLossOptions(PairOptions):
         return self
 
     @model_validator(mode="after")
+    def _a_turn_has_its_pair(self) -> Self:
+        if self.turn_weights != "equal" and "aot" in self.terms:
+            msg = "turn_weights must be 'equal' when loss has aot, which takes pairs apart"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
     def _smoothing_has_an_effect(self) -> Self:
         if self.label_smoothing and not _SMOOTHED & set(self.terms):
             msg = "label_smoothing must be 0 unless loss is conservative, robust or exo"

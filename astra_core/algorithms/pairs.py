@@ -61,11 +61,19 @@ class PairOptions(PairSelection):
 
 @dataclass(frozen=True, slots=True)
 class PreferencePair:
-    """Two probes after one context; the first got the higher reward."""
+    """Two probes after one context; the first got the higher reward.
+
+    Attributes:
+        chosen: The better one.
+        rejected: The other.
+        gap: In reward, what follows included.
+        weight: What the pair counts in the loss.
+    """
 
     chosen: Node
     rejected: Node
     gap: float
+    weight: float = 1.0
 
     @property
     def node(self) -> Node:
@@ -84,6 +92,7 @@ class PreferenceBatch:
         num_tokens: Real tokens in ``rows``.
         behaviour_logprobs: Of every probe token under the policy that sampled, nats; None where
             that is unknown.
+        pair_weights: What each pair counts in the loss; None where all count alike.
     """
 
     rows: TokenRows
@@ -91,6 +100,7 @@ class PreferenceBatch:
     mask: Bool[Tensor, "B T"]
     num_tokens: int
     behaviour_logprobs: Float[Tensor, "B T"] | None = None
+    pair_weights: Float[Tensor, " N"] | None = None
 
     @property
     def weight(self) -> float:
@@ -108,7 +118,12 @@ def preference_pairs(graph: Graph, options: PairSelection) -> list[PreferencePai
         pairs=options.pairs,
     )
     return [
-        PreferencePair(turns[high].node, turns[low].node, turns[high].value - turns[low].value)
+        PreferencePair(
+            turns[high].node,
+            turns[low].node,
+            turns[high].value - turns[low].value,
+            turns[high].weight,
+        )
         for high, low in found.tolist()
     ]
 
@@ -138,7 +153,12 @@ def preference_batch(pairs: Sequence[PreferencePair], system: System) -> Prefere
     device = system.attacker.device
     num_tokens = sum(len(node.context_ids) + len(node.probe_ids) for node in nodes)
     return PreferenceBatch(
-        rows, reference.to(device), mask.to(device), num_tokens, behaviour.to(device)
+        rows,
+        reference.to(device),
+        mask.to(device),
+        num_tokens,
+        behaviour.to(device),
+        torch.tensor([pair.weight for pair in pairs], device=device),
     )
 
 
@@ -226,6 +246,8 @@ def preference_loss(
         copied = copied_pair_losses(logprobs.chunk(2)[0], batch.mask.chunk(2)[0])
         figures["copied_nll_nats"] = float(copied.detach().sum()) / num_pairs
         own = own + copy_weight * copied
+    if batch.pair_weights is not None:
+        own = own * batch.pair_weights
     return own.sum(), {
         **figures,
         "reward_accuracy": float(metrics.accuracies.sum()) / num_pairs,

@@ -66,9 +66,9 @@ class PolicyBatch:
 def policy_steps(
     turns: Sequence[CreditedTurn], advantages: Float[Tensor, " N"]
 ) -> list[PolicyStep]:
-    """Each turn's probe with its advantage."""
+    """Each turn's probe with its advantage, times what the turn counts."""
     return [
-        PolicyStep(turn.node, advantage)
+        PolicyStep(turn.node, turn.weight * advantage)
         for turn, advantage in zip(turns, advantages.tolist(), strict=True)
     ]
 

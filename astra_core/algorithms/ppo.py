@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from astra_core.algorithm import Algorithm, Need
+from astra_core.algorithms.credit import TURN_WEIGHTS, TurnWeights
 from astra_core.algorithms.functional import (
     Aggregation,
     aggregate,
@@ -66,6 +67,7 @@ class PPO(Algorithm):
         discount: Probability = Field(default=1.0, description="Of the next token in a probe.")
         turn_discount: Probability = Field(default=0.9, description="Of the next turn.")
         decay: Probability = Field(default=0.95, description="GAE's lambda.")
+        turn_weights: TurnWeights = Field(default="equal", description=TURN_WEIGHTS)
         final_turn: Literal["truncated", "terminated"] = Field(
             default="truncated",
             description="Whether the turn limit cuts a conversation, whose future is then "
@@ -114,7 +116,8 @@ class PPO(Algorithm):
             turn_discount=options.turn_discount,
             decay=options.decay,
         )
-        return _whitened(estimates) if options.whiten_advantages else estimates
+        found = _whitened(estimates) if options.whiten_advantages else estimates
+        return found if options.turn_weights == "equal" else _weighed(found)
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Updates the KL coefficient."""
@@ -168,6 +171,14 @@ class PPO(Algorithm):
             losses = losses - options.entropy_coefficient * output.entropies
             figures["entropy_nats"] = mean_of(output.entropies, batch.policy)
         return aggregate(losses, mask, mode=options.aggregation, max_length=1).total, figures
+
+
+def _weighed(estimates: Sequence[TurnEstimate]) -> list[TurnEstimate]:
+    """The same with advantages times what each turn counts."""
+    return [
+        replace(each, advantages=tuple(each.weight * gain for gain in each.advantages))
+        for each in estimates
+    ]
 
 
 def _whitened(estimates: Sequence[TurnEstimate]) -> list[TurnEstimate]:

@@ -35,8 +35,10 @@ class SFT(Algorithm):
     options: Options
 
     def flatten(self, graph: Graph) -> Sequence[PolicyStep]:
-        """Every chosen probe once, weighted by how many siblings it beat."""
-        return copied_steps((pair.chosen, 1.0) for pair in preference_pairs(graph, self.options))
+        """Every chosen probe once, weighted by how many siblings it beat and what it counts."""
+        return copied_steps(
+            (pair.chosen, pair.weight) for pair in preference_pairs(graph, self.options)
+        )
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """Counts groups and pairs; stores nothing."""

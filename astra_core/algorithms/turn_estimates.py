@@ -5,7 +5,13 @@ from dataclasses import dataclass
 
 import torch
 
-from astra_core.algorithms.credit import Forest, alive, can_teach, forest
+from astra_core.algorithms.credit import (
+    Forest,
+    alive,
+    can_teach,
+    forest,
+    turn_weights,
+)
 from astra_core.algorithms.functional import tree_gae
 from astra_core.algorithms.policy_batch import padded
 from astra_core.algorithms.value_head import ValueHead
@@ -24,12 +30,14 @@ class TurnEstimate:
         values: Predicted before each token when the probe was sampled, reward units.
         advantages: Without gradient; 0 at tokens that are not trained.
         returns: What the value head should have predicted.
+        weight: How often a rollout visits the turn; see ``functional.visit_weights``.
     """
 
     node: Node
     values: tuple[float, ...]
     advantages: tuple[float, ...]
     returns: tuple[float, ...]
+    weight: float = 1.0
 
 
 def turn_estimates(
@@ -79,10 +87,11 @@ def turn_estimates(
         turn_discount=turn_discount,
         decay=decay,
     )
-    rows = zip(nodes, values, advantages.tolist(), returns.tolist(), strict=True)
+    counts = turn_weights(grown, "visits")
+    rows = zip(nodes, values, advantages.tolist(), returns.tolist(), counts, strict=True)
     return [
-        TurnEstimate(node, own, tuple(gains[: len(own)]), tuple(goals[: len(own)]))
-        for node, own, gains, goals in rows
+        TurnEstimate(node, own, tuple(gains[: len(own)]), tuple(goals[: len(own)]), count)
+        for node, own, gains, goals, count in rows
         if can_teach(node)
     ]
 

@@ -77,6 +77,7 @@ class Examination:
 RUNS = {
     "dpo": Run(),
     "ipo": Run(),
+    "trajectory_balance": Run(),
     "reinforce": Run(),
     "rloo": Run(),
     "grpo": Run(),

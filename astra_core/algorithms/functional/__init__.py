@@ -27,6 +27,7 @@ from astra_core.algorithms.functional.credit import (
     clipped_rewards,
     preference_pairs,
     sibling_groups,
+    visit_weights,
 )
 from astra_core.algorithms.functional.divergences import Divergence, divergence_scores
 from astra_core.algorithms.functional.groups import (
@@ -76,6 +77,7 @@ from astra_core.algorithms.functional.policy_gradient import (
 )
 from astra_core.algorithms.functional.preference import (
     PreferenceMetrics,
+    balance_losses,
     cdpo_losses,
     dpo_losses,
     hinge_losses,
@@ -117,6 +119,7 @@ __all__ = [
     "apo_zero_losses",
     "ast_rewards",
     "backed_up_rewards",
+    "balance_losses",
     "bco_losses",
     "cdpo_losses",
     "clipped_rewards",
@@ -176,4 +179,5 @@ __all__ = [
     "tree_gae",
     "truncated_surrogate",
     "value_losses",
+    "visit_weights",
 ]

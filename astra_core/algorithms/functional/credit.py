@@ -96,6 +96,42 @@ def _num_leaves(by_depth: list[Int[Tensor, " M"]], parents: Int[Tensor, " N"]) -
     return counts
 
 
+def visit_weights(
+    parents: Int[Tensor, " N"], seeds: Int[Tensor, " N"] | None = None
+) -> Float[Tensor, " N"]:
+    """How often a rollout drawn at random visits each node, scaled to a mean of 1 over its tree.
+
+    A rollout begins with one of the first turns and goes on with one of the turns that follow, all
+    of them alike. In a tree of width 4 and depth 2 there are four times as many second turns as
+    first ones. Counted alike, the second turns decide four fifths of an update; by their visits
+    both levels weigh the same, as in the policy gradient of the rollout.
+
+    Args:
+        parents: Index of the turn before, -1 for a first turn.
+        seeds: The tree of each node; any integers. None: one tree.
+
+    Returns:
+        Positive numbers, float64.
+
+    Raises:
+        DataError: ``parents`` holds an index that does not exist, or a cycle.
+        ShapeError: The two do not share one shape ``[N]``.
+
+    Source:
+        Sutton et al., Policy gradient methods (NIPS 1999), theorem 1: states count by their visits.
+    """
+    groups = sibling_groups(parents, seeds)
+    trees = torch.zeros_like(parents) if seeds is None else seeds
+    _, places, sizes = torch.unique(groups, return_inverse=True, return_counts=True)
+    visits = 1.0 / sizes[places].double()
+    for level in levels(parents)[1:]:
+        visits[level] *= visits[parents[level]]
+    _, own, counts = torch.unique(trees, return_inverse=True, return_counts=True)
+    totals = visits.new_zeros(len(counts)).index_add(0, own, visits)
+    scaled: Tensor = visits * (counts / totals)[own]
+    return scaled
+
+
 def _inherited(
     values: Float[Tensor, " C"],
     parents: Int[Tensor, " C"],

@@ -20,6 +20,7 @@ from astra_core.algorithms.functional._pairs import (
 )
 from astra_core.algorithms.functional._shapes import require_rank, require_same_shape
 from astra_core.algorithms.functional.masking import masked_mean, masked_sum
+from astra_core.errors import ConfigurationError
 
 
 def sequence_log_ratios(
@@ -157,6 +158,43 @@ def ipo_losses(
         Azar et al., arXiv:2310.12036, eq. 17.
     """
     return (margins(chosen, rejected, beta) - 1 / (2 * beta)).square()
+
+
+def balance_losses(
+    chosen: Float[Tensor, " N"],
+    rejected: Float[Tensor, " N"],
+    gaps: Float[Tensor, " N"],
+    *,
+    temperature: float,
+) -> Float[Tensor, " N"]:
+    """Squared distance of the margin from the gap in reward over a temperature.
+
+    It is 0 for all pairs of siblings exactly if the policy is the reference times
+    ``exp(reward / temperature)``, normalised. The order within a pair is of no matter.
+
+    Args:
+        chosen: Log-ratios of one side.
+        rejected: Log-ratios of their siblings.
+        gaps: Reward of the first minus that of the second.
+        temperature: Reward units per nat; positive.
+
+    Returns:
+        Squared nats.
+
+    Raises:
+        ConfigurationError: ``temperature`` is not positive.
+        ShapeError: The three do not share one shape ``[N]``.
+
+    Source:
+        Trajectory balance, arXiv:2201.13259, eq. 14, as a difference of two trajectories:
+        arXiv:2605.00553; REBEL, arXiv:2404.16767, eq. 1.
+    """
+    if not temperature > 0:
+        msg = f"temperature must be positive, got {temperature}; 0.1 makes a gap of 1 ten nats"
+        raise ConfigurationError(msg)
+    require_same_shape(chosen=chosen, rejected=rejected, gaps=gaps)
+    require_rank(1, chosen=chosen)
+    return (chosen - rejected - gaps / temperature).square()
 
 
 def hinge_losses(

@@ -166,3 +166,19 @@ def test_a_turn_alone_has_nothing_to_discount():
     for option in ({"discount": 0.5}, {"horizon": 2}):
         with pytest.raises(ConfigurationError, match="must be left out when backup is 'none'"):
             CreditOptions(backup="none", **option)
+
+
+def test_a_turn_counts_by_its_visits_if_asked():
+    graph = tiny_graph(
+        tiny_node(0.9, tiny_node(0.5), tiny_node(0.1, failure="lost")), tiny_node(0.1)
+    )
+
+    def weights(**options):
+        return [turn.weight for turn in credited_turns([graph], CreditOptions(**options))]
+
+    # Of two rollouts one ends after the first turn: visits 1/2 1/2 1/2, times 3 over 1.5.
+    assert [1.0] * 3 == weights() == weights(turn_weights="equal")
+    assert [1.0] * 3 == pytest.approx(weights(turn_weights="visits"))
+    wide = tiny_graph(tiny_node(0.9, tiny_node(0.5), tiny_node(0.1)))
+    found = credited_turns([graph, wide], CreditOptions(turn_weights="visits"))
+    assert [1.0, 1.0, 1.0, 1.5, 0.75, 0.75] == pytest.approx([turn.weight for turn in found])

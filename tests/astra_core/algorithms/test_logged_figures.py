@@ -120,6 +120,7 @@ FREE = {"kl": "none"}
     [
         ("dpo", {}, {**GROUPS, "pairs": 1.0}),
         ("ipo", {"pairs": "all"}, {**GROUPS, "pairs": 3.0}),
+        ("trajectory_balance", {"backup": "none"}, {**GROUPS, "pairs": 3.0}),
         ("sft", {"pairs": "all", "margin": 0.6}, {**GROUPS, "pairs": 1.0}),
         ("grpo", {}, GROUPS),
         ("grpo", {"min_spread": 9.0}, {**GROUPS, "flat_groups": 3.0}),

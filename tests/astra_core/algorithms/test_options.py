@@ -12,6 +12,7 @@ CREDIT = [
     ({}, {"backup": "max"}),
     ({}, {"discount": 0.5}),
     ({}, {"horizon": 2}),
+    ({}, {"turn_weights": "visits"}),
 ]
 PRICE = [
     ({"kl": "none"}, {"kl": "loss"}),
@@ -45,6 +46,7 @@ PAIRS = [
     ({}, {"backup": "mean"}),
     ({"backup": "mean"}, {"discount": 0.1}),
     ({"pairs": "all", "backup": "mean"}, {"horizon": 1}),
+    ({}, {"turn_weights": "visits"}),
 ]
 LOSSES = ("hinge", "ipo", "discopop", "nca", "bco", "sppo", "apo_zero", "apo_down")
 PREFERENCE = [*PAIRS, ({}, {"beta": 0.5}), ({}, {"length_normalised": True})]
@@ -63,6 +65,16 @@ CHANGES = {
         ({}, {"on_policy_weights": True}),
     ],
     "ipo": PREFERENCE,
+    "trajectory_balance": [
+        ({}, {"pairs": "best_worst"}),
+        ({}, {"margin": 0.3}),
+        ({}, {"midpoint": 1.0}),
+        ({}, {"backup": "none"}),
+        ({}, {"discount": 0.1}),
+        ({}, {"horizon": 1}),
+        ({}, {"temperature": 0.5}),
+        ({}, {"turn_weights": "visits"}),
+    ],
     "reinforce": [
         *CREDIT,
         *PRICE,
@@ -94,6 +106,7 @@ CHANGES = {
         ({}, {"discount": 0.9}),
         ({}, {"turn_discount": 0.5}),
         ({}, {"decay": 0.5}),
+        ({}, {"turn_weights": "visits"}),
         ({}, {"final_turn": "terminated"}),
         ({}, {"whiten_advantages": False}),
         ({}, {"value_coefficient": 0.5}),

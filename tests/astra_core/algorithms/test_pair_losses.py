@@ -181,6 +181,7 @@ def test_a_weight_carries_no_gradient(experience, make_algorithm):
         {"on_policy_weights": True},
         {"loss": "apo_zero"},
         {"divergence": "jensen_shannon"},
+        {"turn_weights": "visits"},
     ],
 )
 def test_micro_batches_and_order_change_no_gradient(

@@ -47,6 +47,7 @@ def _check_choice(
     [
         ("dpo", {}),
         ("ipo", {}),
+        ("trajectory_balance", {}),
         ("rloo", {}),
         ("ppo", {}),
         ("grpo", {"kl": "loss"}),

@@ -249,3 +249,29 @@ def test_a_limit_that_is_not_positive_is_refused(limit):
 
     expected = f"limit must be positive, got {limit}; 1.0 holds rewards within -1 and 1"
     assert expected == str(caught.value)
+
+
+def test_first_turns_are_visited_as_often_as_all_that_follow_them():
+    # Two first turns; the first leads to three second ones, the other to one.
+    parents = torch.tensor([-1, -1, 0, 0, 0, 1])
+    weights = fn.visit_weights(parents)
+
+    # Visits 1/2 1/2 1/6 1/6 1/6 1/2, times 6 turns over the 2 that a rollout has.
+    assert [1.5, 1.5, 0.5, 0.5, 0.5, 1.5] == pytest.approx(weights.tolist())
+
+
+def test_weighed_by_visits_turns_have_the_mean_reward_of_random_rollouts():
+    rewards, parents = torch.tensor([0.3, 0.1, 0.9, 0.5, 0.2]).double(), [-1, -1, 0, 0, 1]
+    parents = torch.tensor(parents)
+    total = (fn.visit_weights(parents) * rewards).sum() * 2 / 5
+
+    backed_up = fn.backed_up_rewards(rewards, parents, discount=1.0, how="mean")
+    assert float(backed_up[:2].mean()) == pytest.approx(float(total))
+
+
+def test_each_tree_has_a_mean_weight_of_one():
+    parents, seeds = torch.tensor([-1, 0, 0, -1, -1]), torch.tensor([7, 7, 7, 3, 3])
+    weights = fn.visit_weights(parents, seeds)
+
+    assert [1.5, 0.75, 0.75, 1.0, 1.0] == pytest.approx(weights.tolist())
+    assert [1.0] * 4 == fn.visit_weights(torch.full((4,), -1)).tolist()

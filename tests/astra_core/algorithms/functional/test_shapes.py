@@ -94,6 +94,7 @@ PAIRS = [
     Guarded(preference.cdpo_losses, "chosen rejected", SMOOTHED, VECTOR),
     Guarded(preference.robust_dpo_losses, "chosen rejected", SMOOTHED, VECTOR),
     Guarded(preference.ipo_losses, "chosen rejected", BETA, VECTOR),
+    Guarded(preference.balance_losses, "chosen rejected gaps", {"temperature": 0.1}, VECTOR),
     Guarded(preference.hinge_losses, "chosen rejected", BETA, VECTOR),
     Guarded(preference.preference_metrics, "chosen rejected", BETA, VECTOR),
     Guarded(preference_variants.exo_losses, "chosen rejected", SMOOTHED, VECTOR),

@@ -13,7 +13,10 @@ from astra_core.training.optimization.kl_control import (
     spread,
 )
 
-ALGORITHMS = ("dpo", "ipo", "sft", "reinforce", "rloo", "grpo", "ppo", "expert_iteration")
+ALGORITHMS = (
+    *("dpo", "ipo", "trajectory_balance", "sft", "reinforce", "rloo", "grpo", "ppo"),
+    "expert_iteration",
+)
 LONG = {"epochs_per_experience": 4, "lr": 0.05, "training_steps": 2}
 
 
