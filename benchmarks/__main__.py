@@ -3,9 +3,9 @@
 The exit status is 1 if a limit is exceeded, of time or of the difference between two results that
 should be equal. Of the measures, ``trainer_overhead``, ``rollout``, ``update``, ``decode``
 and ``profiles`` are those of speed and share the options below. ``overhead`` takes a minute,
-``default_run``, ``neighbours``, ``data_scale``, ``scaling``, ``seeds``, ``method``, ``gate`` and
-``endpoint`` take minutes and run only when they are named; each has options of its own, as in
-``python -m benchmarks seeds 3 4 5``.
+``default_run``, ``neighbours``, ``data_scale``, ``scaling``, ``seeds``, ``method``, ``gate``,
+``credit`` and ``endpoint`` take minutes and run only when they are named; each has options of its
+own, as in ``python -m benchmarks seeds 3 4 5``.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from astra_core.errors.excerpt import excerpt
 from astra_core.paths import found_at, is_file, kind_of
 from benchmarks.figures import Report, table
 from benchmarks.measures import (
+    credit,
     data_scale,
     decode,
     default_run,
@@ -55,6 +56,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "seeds": seeds.main,
     "method": method.main,
     "gate": gate.main,
+    "credit": credit.main,
     "endpoint": endpoint.main,
 }
 """Measures that take minutes and have their own options."""

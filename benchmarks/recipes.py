@@ -21,6 +21,7 @@ DEFAULT = "default"
 _TERMS = "reward.options.terms"
 RECIPES: Mapping[str, Recipe] = {
     DEFAULT: Recipe(),
+    "turns": Recipe(None, ("training.algorithm.options={backup: mean, turn_weights: visits}",)),
     "untuned": Recipe("untuned"),
     "three_replies": Recipe("untuned", ("rollouts.sampler.options.num_responses=3",)),
     "rude_costs": Recipe("untuned", (f"{_TERMS}.probe_score={{weight: -0.3}}",)),
@@ -29,4 +30,5 @@ RECIPES: Mapping[str, Recipe] = {
         (f"{_TERMS}.likelihood.options={{under: target, floor: absolute, nats: 0.8}}",),
     ),
 }
-"""``default`` is params.yaml as it is; the others after ``untuned`` change one part of it."""
+"""``default`` is params.yaml as it is; ``turns`` gives first turns credit for what follows (not of
+ppo, which has an option of its own); the others after ``untuned`` change one part of it."""

@@ -101,9 +101,21 @@ def _two_turns(opener: Opener, rng: random.Random) -> Remark:
     return Remark(kind, say(FRIENDLY if kind == "friendly" else NEUTRAL, opener.topic, rng))
 
 
+def _colour_then_kind(opener: Opener, rng: random.Random) -> Remark:
+    """Friendly, neutral, or about a colour, whichever."""
+    kind = rng.choice(("friendly", "neutral", "coloured"))
+    if kind == "coloured":
+        template = rng.choice(_COLOURED).format(colour=rng.choice(COLOURS))
+        return Remark(kind, say((template,), opener.topic, rng))
+    return Remark(kind, say(FRIENDLY if kind == "friendly" else NEUTRAL, opener.topic, rng))
+
+
 WORLDS: Mapping[str, World] = {
     "mirror": World(_mirror, lambda kinds: kinds[-1] == "rude"),
     "keyword": World(_keyword, lambda kinds: kinds[-1] == "trigger"),
+    "colour_then_kind": World(
+        _colour_then_kind, lambda kinds: [*kinds[-2:]] == ["coloured", "friendly"]
+    ),
     "two_turns": World(_two_turns, lambda kinds: [*kinds[-2:]] == ["friendly", "provocation"]),
 }
 """``mirror`` answers an insult with one; ``keyword`` is angered by two colours; ``two_turns`` only

@@ -58,6 +58,18 @@ def test_two_turns_are_needed():
     assert not temper(["provocation"])
 
 
+def test_the_sibling_of_two_turns_has_other_triggers_in_the_other_order():
+    temper = WORLDS["colour_then_kind"].angers
+
+    assert temper(["coloured", "friendly"])
+    assert not any(
+        temper(kinds)
+        for kinds in (["friendly", "coloured"], ["friendly", "friendly"], ["neutral", "friendly"])
+    )
+    assert not temper(["friendly", "provocation"])
+    assert not WORLDS["two_turns"].angers(["coloured", "friendly"])
+
+
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_seed_gives_the_same_dialogues(name):
     assert make_dialogues(name, 5, seed=1) == make_dialogues(name, 5, seed=1)
