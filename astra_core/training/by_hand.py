@@ -147,6 +147,11 @@ class HandLoop:
         """Takes note that its batches are taken one by one, to the last."""
         self._is_iterated = self._begun == experience.iteration
 
+    def divided(self, experience: Experience) -> None:
+        """Takes note of the experience that a harness of one's own made of what it was given."""
+        if self._begun == experience.iteration:
+            self._experience = experience
+
     def learned(self, experience: Experience) -> None:
         """Counts a training step once all its batches were taken."""
         if self._begun == experience.iteration:

@@ -74,7 +74,11 @@ class Watcher(Protocol):
         ...
 
     def opened(self, experience: Experience) -> None:
-        """Its batches are being taken."""
+        """Its batches are being taken, one by one to the last."""
+        ...
+
+    def divided(self, experience: Experience) -> None:
+        """Its batches are being taken, by whichever way."""
         ...
 
     def learned(self, experience: Experience) -> None:
@@ -178,14 +182,13 @@ class Harness:
                 whose harness this is then counts its training steps by itself.
             graphs: Rollouts of the present policy that exist already, used instead of new ones.
         """
+        watcher = self.watcher
         if iteration is None:
-            iteration, known = (
-                self.watcher.begin() if self.watcher else (self._next_iteration, None)
-            )
+            iteration, known = watcher.begin() if watcher else (self._next_iteration, None)
             self._next_iteration, graphs = iteration + 1, graphs or known
         found = self.collected(iteration, graphs)
-        if self.watcher is not None:
-            self.watcher.given(found)
+        if watcher is not None:
+            watcher.given(found)
         return found
 
     def step(self, batch: Batch) -> tuple[Tensor, dict[str, float]]:
@@ -276,6 +279,8 @@ class Harness:
 
     def batches(self, experience: Experience, *, epoch: int, batch_size: int) -> Iterator[Batch]:
         """The steps as micro-batches, reordered in each epoch; none is dropped."""
+        if self.watcher is not None:
+            self.watcher.divided(experience)
         key = derive_key(self.sampler.seed, "mini-batches", experience.iteration, epoch)
         groups = _trees(experience) if self._shuffle == "trees" else [[x] for x in experience.steps]
         mixed = generator(key).permutation(len(groups))

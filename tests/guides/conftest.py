@@ -42,7 +42,7 @@ def here(_models, tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def world(tmp_path_factory):
     """A project as the stages before training leave it."""
     folder = tmp_path_factory.mktemp("project")
@@ -62,17 +62,19 @@ def pipeline(world, monkeypatch, restored, capfd):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{world}/mlflow.db")
     levels = {name: logging.getLogger(name).level for name in list(logging.root.manager.loggerDict)}
 
-    def run(*, keep_runs=False, training=None, **sections):
+    def run(*, keep_runs=False, training=None, without=(), **sections):
         record = PARAMS.model_dump(mode="json")
+        record["training"] = {k: v for k, v in record["training"].items() if k not in without}
         record["training"] |= training or {}
-        for name, section in sections.items():
-            record[name] = {**record[name], **section}
+        for name, own in sections.items():
+            record[name] = {**record[name], **own} if isinstance(own, dict) else own
         Path("params.yaml").write_text(yaml.safe_dump(record), "utf-8")
         for made in ("reports/training.json", "reports/training_steps.csv"):
             Path(made).unlink(missing_ok=True)
         shutil.rmtree("models/attacker", ignore_errors=True)
         if not keep_runs:
-            shutil.rmtree("runs", ignore_errors=True)
+            for state in ("runs", "models/checkpoint"):
+                shutil.rmtree(state, ignore_errors=True)
         capfd.readouterr()
         status = main(["training"])
         said = capfd.readouterr()

@@ -5,49 +5,70 @@ import re
 import sys
 import tomllib
 from dataclasses import dataclass
+from functools import cache
+from inspect import signature
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "coming-from.md"
-GUIDES = {
-    "test_astra_rl": "ASTRA-RL",
-    "test_astra_rl_parts": "ASTRA-RL",
-    "test_nexrl": "NexRL",
-    "test_nexrl_rewards": "NexRL",
-    "test_nip": "NIP",
-    "test_nip_agents": "NIP",
-}
+MODULES = (
+    "test_astra_rl",
+    "test_astra_rl_parts",
+    "test_nexrl",
+    "test_nexrl_rewards",
+    "test_nip",
+    "test_nip_agents",
+    "test_scripts",
+    "test_pipeline_loops",
+    "test_pipeline_parts",
+    "test_pipeline_rollouts",
+    "test_pipeline_state",
+)
+# The last row of each guide.
+GUIDES = {"ASTRA-RL": 39, "NexRL": 68, "NIP": 88}
+WAYS = ("script", "pipeline")
+# Fixtures that run ``python -m tasks training``.
+STAGES = frozenset({"pipeline", "both"})
 MARKS = ("<!-- rows:begin (rendered by python -m tests.guides) -->", "<!-- rows:end -->")
 
 
 @dataclass(frozen=True)
 class Shown:
-    """One test of a row: its name, what it says of the row, and why it does not hold."""
+    """One test of a row: its name, what it says of the row, where, and why it does not hold."""
 
     number: int
     title: str
-    guide: str
+    way: str
     test: str
     missing: str
 
+    @property
+    def guide(self):
+        """The guide that has the row."""
+        return next(name for name, last in GUIDES.items() if self.number <= last)
 
+
+@cache
 def shown():
     """Every test that shows a row, in the order of the rows."""
     found = []
-    for module, guide in GUIDES.items():
+    for module in MODULES:
         for name, test in vars(_loaded(module)).items():
             marks = getattr(test, "pytestmark", []) if name.startswith("test_") else []
             missing = "; ".join(m.kwargs["reason"] for m in marks if m.name in {"xfail", "skip"})
             for mark in (m for m in marks if m.name == "row"):
                 number, title = mark.args[0], "".join(mark.args[1:])
-                found.append(Shown(number, title, guide, name, missing))
+                way = "pipeline" if STAGES & signature(test).parameters.keys() else "script"
+                found.append(Shown(number, title, way, name, missing))
     return sorted(found, key=lambda each: each.number)
 
 
 def status(tests):
-    """Y where every test of a row passes, N where none does, else P."""
-    holds = [not each.missing for each in tests]
-    return "Y" if all(holds) else "P" if any(holds) else "N"
+    """Y where a row holds in a script and in the pipeline, N where it holds in neither, else P."""
+    holds = [all(not each.missing for each in tests if each.way == way) for way in WAYS]
+    shown = [any(each.way == way for each in tests) for way in WAYS]
+    known = [own and there for own, there in zip(holds, shown, strict=True)]
+    return "Y" if all(known) else "P" if any(known) else "N"
 
 
 def table():
@@ -59,16 +80,24 @@ def table():
     lines = [
         f"{counts['Y']} work (Y), {counts['P']} work in part (P), {counts['N']} do not yet (N).",
         "",
-        "| row | guide | what it shows | works | test, or what is missing |",
-        "|---|---|---|---|---|",
+        "| row | guide | what it shows | works | in a script | in the pipeline |",
+        "|---|---|---|---|---|---|",
     ]
     for number, tests in rows.items():
         title = next(each.title for each in tests if each.title)
-        missing = sorted({each.missing for each in tests if each.missing})
-        names = ", ".join(f"`{each.test}`" for each in tests if not each.missing)
-        said = "; ".join([*([names] if names else []), *missing])
-        lines.append(f"| {number} | {tests[0].guide} | {title} | {found[number]} | {said} |")
+        own = [_cell(tests, way) for way in WAYS]
+        lines.append(
+            f"| {number} | {tests[0].guide} | {title} | {found[number]} | {' | '.join(own)} |"
+        )
     return "\n".join(lines)
+
+
+def _cell(tests, way):
+    """The tests that show a row in one way, or what is missing."""
+    own = [each for each in tests if each.way == way]
+    names = ", ".join(f"`{each.test}`" for each in own if not each.missing)
+    missing = sorted({each.missing for each in own if each.missing})
+    return "; ".join([*([names] if names else []), *missing])
 
 
 def rendered(page):

@@ -94,6 +94,7 @@ class TrainThenTest(Trainer):
 
 
 @pytest.mark.row(72, "`TensorDictTrainer`: a train loop and a test loop of one's own")
+@pytest.mark.row(17)
 def test_both_loops_run_in_a_script(here):
     trainer = preset(trainer={"name": f"{MINE}:TrainThenTest"})
     trainer.train()

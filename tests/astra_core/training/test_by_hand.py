@@ -1,10 +1,13 @@
 """A loop written by hand is counted; tests of whole runs are beside, in test_driving.py."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.errors import ConfigurationError
+from astra_core.training.harness import Harness
 
 
 @pytest.fixture
@@ -247,3 +250,26 @@ def test_an_optimiser_of_other_weights_makes_no_update(trainer):
         critic.step()
 
     assert 0 == trainer.progress.step
+
+
+class Told(Harness):
+    """An experience of its own, with a figure."""
+
+    def experience(self, iteration=None, *, graphs=None):
+        rolled = super().experience(iteration, graphs=graphs)
+        return replace(rolled, metrics={**rolled.metrics, "rollout/own": 1.0})
+
+
+@pytest.mark.parametrize("is_iterated", [True, False])
+def test_the_figures_of_a_harness_of_ones_own_are_those_that_are_told(trainer, is_iterated):
+    heard = []
+    trainer.reports.to(heard.append)
+    trainer.harness = Told(trainer.sampler, trainer.algorithm, num_episodes=2)
+    experience = trainer.harness.experience()
+    batches = trainer.harness.batches(experience, epoch=0, batch_size=4)
+    for batch in experience if is_iterated else batches:
+        learn(trainer, batch)
+    trainer.reports.flush()
+
+    assert heard
+    assert {1.0} == {report.metrics["rollout/own"] for report in heard}
