@@ -10,6 +10,7 @@ from typing import Literal
 
 from astra_core.conversation import Conversation, Message
 from astra_core.models.chat_format import ChatFormat, Ids, Rendering, Thought
+from astra_core.models.continued import continued_ids, leading
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.marked_template import mark, marked_turns, rendered
 
@@ -94,7 +95,7 @@ class TemplateFormat(ChatFormat):
         ends = (place for place, token in enumerate(after) if token in self.model.end_ids)
         stop = next(ends, None)
         ending = after[: stop + 1] if stop is not None else self.model.end_ids[:1]
-        return (*self.model.encode(text), *ending)
+        return (*continued_ids(self.model, text), *ending)
 
     def _versions(self, conversation: Conversation) -> Iterator[Sequence[Message]]:
         """The messages that may be read: all, then without ever more of the oldest turns."""
@@ -119,7 +120,7 @@ class TemplateFormat(ChatFormat):
         for index, (own, (at, width)) in enumerate(zip(messages, spans, strict=True)):
             pending += text[sum(spans[index - 1]) if index else 0 : at]
             if known[index]:
-                ids += self.model.encode(pending)
+                ids += self._encoded(pending, ids)
                 last, pending = (len(ids), len(ids) + len(known[index])), ""
                 ids += known[index]
             else:
@@ -127,13 +128,18 @@ class TemplateFormat(ChatFormat):
                     rest = text[at + width :]
                     return self._with_text(ids, (pending, own.text, rest))
                 pending += own.text
-        return (*ids, *self.model.encode(pending + text[sum(spans[-1]) :])), last
+        return (*ids, *self._encoded(pending + text[sum(spans[-1]) :], ids)), last
+
+    def _encoded(self, text: str, before: Sequence[int]) -> Ids:
+        return continued_ids(self.model, text) if before else self.model.encode(text)
 
     def _with_text(
         self, ids: Sequence[int], parts: tuple[str, str, str]
     ) -> tuple[Ids, tuple[int, int]]:
         """A last message that is known as text, found by the places of its characters."""
         before, said, after = parts
+        lead = leading(self.model) if ids else ""
+        num, before = len(self.model.encode(lead)), lead + before
         found = self.model.tokenizer(
             before + said + after, add_special_tokens=False, return_offsets_mapping=True
         )
@@ -142,8 +148,9 @@ class TemplateFormat(ChatFormat):
             for place, (start, stop) in enumerate(found["offset_mapping"])
             if start < len(before) + len(said) and stop > len(before)
         ]
-        first, past = (inside[0], inside[-1] + 1) if inside else (0, 0)
-        return (*ids, *found["input_ids"]), (len(ids) + first, len(ids) + past)
+        first, past = (inside[0], inside[-1] + 1) if inside else (num, num)
+        start = len(ids) - num
+        return (*ids, *found["input_ids"][num:]), (start + first, start + past)
 
     def _spoken(self, message: Message) -> Ids:
         """The ids of what was said, without reasoning and end; none where only text is known."""
