@@ -29,6 +29,17 @@ RECIPES: Mapping[str, Recipe] = {
         "untuned",
         (f"{_TERMS}.likelihood.options={{under: target, floor: absolute, nats: 0.8}}",),
     ),
+    "no_rudeness_penalty": Recipe(changes=("reward.options.probe_penalty=0.0",)),
+    "no_likelihood": Recipe(changes=("reward.options.nll_weight=0.0",)),
+    "no_novelty": Recipe(changes=("reward.options.novelty_weight=0.0",)),
+    "replies_alone": Recipe(
+        changes=(
+            "reward.options.probe_penalty=0.0",
+            "reward.options.nll_weight=0.0",
+            "reward.options.novelty_weight=0.0",
+        )
+    ),
 }
 """``default`` is params.yaml as it is; ``turns`` gives first turns credit for what follows (not of
-ppo, which has an option of its own); the others after ``untuned`` change one part of it."""
+ppo, which has an option of its own); the others after ``untuned`` change one part of it, and the
+last four leave terms of the default reward out."""

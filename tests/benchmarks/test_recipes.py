@@ -40,3 +40,21 @@ def test_a_recipe_takes_one_part_back(name, number, has_penalty, floor):
     assert number == params.rollouts.sampler.options["num_responses"]
     assert has_penalty == ("probe_score" in terms)
     assert floor == terms["likelihood"]["options"]["floor"]
+
+
+@pytest.mark.parametrize(
+    ("name", "left_out"),
+    [
+        ("no_rudeness_penalty", {"probe_penalty"}),
+        ("no_likelihood", {"nll_weight"}),
+        ("no_novelty", {"novelty_weight"}),
+        ("replies_alone", {"probe_penalty", "nll_weight", "novelty_weight"}),
+    ],
+)
+def test_a_recipe_leaves_terms_of_the_default_reward_out(name, left_out):
+    _, default = planned_params((), PARAMS)
+    _, params = planned_params(RECIPES[name].changes, PARAMS, preset=RECIPES[name].preset)
+    before, found = (dict(own.reward.options) for own in (default, params))
+
+    assert left_out == {key for key, value in found.items() if value != before[key]}
+    assert {0.0} == {found[key] for key in left_out}
