@@ -7,7 +7,9 @@ environment or a file and is in no digest, log or error.
 import json
 import logging
 import os
+import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -22,9 +24,10 @@ from astra_core.target import Outcome, Surroundings
 from astra_core.targets import wire
 from astra_core.targets.authorization import Authorization, check_address
 from astra_core.targets.calls import CallOptions, Calls, Question, about_tokens, call_error
-from astra_core.targets.deadlines import Deadlines
 from astra_core.targets.kept import Kept
 from astra_core.targets.outcomes import CalledTarget, asked_for_each
+from astra_core.targets.posting import Answered, Posting, Server, UnansweredError
+from astra_core.targets.relay import Relay
 
 _LOG = logging.getLogger(__name__)
 _ASKED = (
@@ -77,6 +80,10 @@ class Endpoint(CalledTarget):
         extra: dict[str, Any] = Field(
             default_factory=dict, description="More of every request's body, as the server wants."
         )
+        receive_after_kill: bool = Field(
+            default=True,
+            description="Calls under way when the run is killed are received by another process.",
+        )
         on_change: Literal["stop", "warn"] = Field(
             default="stop", description="When answers name another model than the first one did."
         )
@@ -107,15 +114,16 @@ class Endpoint(CalledTarget):
     ) -> None:
         super().__init__(options, surroundings=surroundings)
         self._subject, self._place = subject, place
-        self._is_here = check_address(options.base_url, options.authorization)
-        self._key = key_of(options)
-        self._client: httpx.Client | None = None
-        self._deadlines = Deadlines()
         asked = options.model_dump(mode="json", include={*_ASKED})
         asked["base_url"] = options.name or asked["base_url"].rstrip("/")
         self._digest = record_digest(["endpoint", asked])
         file = self._digest[:16]
-        self.calls = Calls(subject, options, self._ask, file=file, place=place)
+        self._server = _server(options)
+        self._sender: Posting | Relay | None = None
+        self._starting = threading.Lock()
+        self.calls = Calls(
+            subject, options, self._ask, file=file, place=place, on_kept=self._forget
+        )
         self._seen = ""
 
     def digest(self) -> str:
@@ -155,10 +163,10 @@ class Endpoint(CalledTarget):
 
     def close(self) -> None:
         """Closes connections and the file of replies; both open again when they are needed."""
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
         self.calls.replies.close()
-        if self._client is not None:
-            self._client.close()
-            self._client = None
 
     def _question(
         self, conversation: Conversation, key: bytes, generation: GenerationConfiguration
@@ -185,62 +193,40 @@ class Endpoint(CalledTarget):
         Raises:
             CallError: It gave no reply.
         """
-        try:
-            status, headers, content = self._posted(question)
-        except httpx.TimeoutException as error:
-            raise call_error(
-                kind="timeout", words=f"no answer within {self.options.timeout_s:g} s"
-            ) from error
-        except httpx.HTTPError as error:
-            words = f"{self.options.base_url} cannot be reached or broke off ({_named(error)})"
-            raise call_error(kind="down", words=words) from error
-        if status != httpx.codes.OK:
-            raise wire.refused(status, headers, content)
-        sent = str(question.body.get("messages") or question.body["prompt"])
         options = self.options
+        try:
+            answered = self._answered(question)
+        except UnansweredError as error:
+            raise call_error(error.kind, error.words, is_final=error.is_final) from error
+        encoding = answered.headers.get("content-encoding", "")
+        content = wire.unpacked(answered.content, encoding, most=options.max_reply_bytes)
+        if answered.status != httpx.codes.OK:
+            raise wire.refused(answered.status, answered.headers, content)
+        sent = str(question.body.get("messages") or question.body["prompt"])
         kept = wire.read(content, api=options.api, tags=options.thinking, prompt=sent)
         self._check_model(kept.model)
-        return kept
+        return replace(kept, seconds=answered.seconds)
 
-    def _posted(self, question: Question) -> tuple[int, httpx.Headers, bytes]:
-        """Status, headers and body of the answer, within the limits of time and size."""
-        options = self.options
-        path = "chat/completions" if options.api == "chat" else "completions"
-        content = bytearray()
-        body = json.dumps(question.body, ensure_ascii=False).encode("utf-8", "replace")
-        headers = {"Idempotency-Key": question.key}
-        url = f"{options.base_url.rstrip('/')}/{path}"
-        with (
-            self._deadlines.within(options.timeout_s),
-            self._connected().stream("POST", url, content=body, headers=headers) as response,
-        ):
-            for part in response.iter_raw():
-                content += part
-                if len(content) > options.max_reply_bytes:
-                    words = f"the answer is longer than {options.max_reply_bytes} bytes"
-                    raise call_error(kind="too_large", words=words, is_final=True)
-            encoding = response.headers.get("content-encoding", "")
-            whole = wire.unpacked(bytes(content), encoding, most=options.max_reply_bytes)
-            return response.status_code, response.headers, whole
+    def _answered(self, question: Question) -> Answered:
+        """What comes back, or has come back for a process that was killed."""
+        if question.answer:
+            return Answered.read(question.answer)
+        return self._connected().post(question.key, json.dumps(question.body, ensure_ascii=False))
 
-    def _connected(self) -> httpx.Client:
-        if self._client is None:
-            headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-            if self._key:
-                headers["Authorization"] = f"Bearer {self._key}"
-            count = self.options.concurrency
-            self._client = httpx.Client(
-                headers=headers,
-                timeout=self.options.timeout_s,
-                limits=httpx.Limits(max_connections=count, max_keepalive_connections=count),
-                follow_redirects=False,
-                # Reading the certificates takes a while.
-                verify=self.options.base_url.startswith("https"),
-                # A proxy of the environment would see what is meant for this machine alone.
-                trust_env=not self._is_here,
-            )
-            self._deadlines.hold_for(self._client)
-        return self._client
+    def _connected(self) -> "Posting | Relay":
+        with self._starting:
+            if self._sender is None:
+                replies = self.calls.replies
+                self._sender = (
+                    Relay(self._server, replies.path, replies.owner)
+                    if self.options.receive_after_kill
+                    else Posting(self._server)
+                )
+            return self._sender
+
+    def _forget(self, key: str) -> None:
+        if isinstance(self._sender, Relay):
+            self._sender.kept(key)
 
     def _check_model(self, model: str) -> None:
         """Returns if an answer names the model that the first one named.
@@ -287,6 +273,15 @@ def key_of(options: Endpoint.Options) -> str:
     return key
 
 
-def _named(error: Exception) -> str:
-    """An error of the connection by its kind, such as ConnectError."""
-    return type(error).__name__
+def _server(options: Endpoint.Options) -> Server:
+    """Where and how requests are made."""
+    path = "chat/completions" if options.api == "chat" else "completions"
+    return Server(
+        url=f"{options.base_url.rstrip('/')}/{path}",
+        base_url=options.base_url,
+        key=key_of(options),
+        concurrency=options.concurrency,
+        timeout_s=options.timeout_s,
+        max_reply_bytes=options.max_reply_bytes,
+        is_here=check_address(options.base_url, options.authorization),
+    )

@@ -1,5 +1,9 @@
 """What a target behind HTTP may cost, whom it may ask, and who may read what came back."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from asking import PROBES, ask, endpoint, texts
 from hostile_server import hostile_server, well
@@ -177,3 +181,32 @@ def test_a_file_of_replies_that_is_none_is_one_line(folder):
             ask(target, ["one"])
 
         assert [] == server.requests
+
+
+SPENDING = """
+import sys
+sys.path[:0] = sys.argv[4:]
+from asking import ask, endpoint
+from astra_core.errors import BudgetError
+limit = {"calls": 100, "evaluation_share": 0.0}
+target = endpoint(sys.argv[1], sys.argv[2], name="t", budget=limit, concurrency=4)
+try:
+    for number in range(60):
+        ask(target, [f"{sys.argv[3]} {number}"])
+except BudgetError:
+    sys.exit(7)
+"""
+
+
+@pytest.mark.slow
+def test_processes_at_once_spend_one_budget_to_the_last_call(folder):
+    here = str(Path(__file__).parents[1])
+    with hostile_server() as server:
+        whose = [[server.url, str(folder), name, here] for name in ("one", "two", "three")]
+        spenders = [subprocess.Popen([sys.executable, "-c", SPENDING, *own]) for own in whose]
+        ended = {spender.wait(900.0) for spender in spenders}
+
+        assert 100 == len(server.requests)
+        assert {1} == set(server.keys.values())
+    # Three ask for 180: at least two of them meet the limit.
+    assert 7 in ended <= {0, 7}
