@@ -8,13 +8,20 @@ from prefect.states import Completed
 from pydantic import Field
 
 from flows.orchestration.events import announce_registration, announce_stage
-from flows.orchestration.findings import publish_evaluation, publish_run
+from flows.orchestration.findings import (
+    DOCS,
+    publish_docs,
+    publish_drift,
+    publish_evaluation,
+    publish_run,
+)
 from flows.orchestration.names import scheduled_day, training_name
 from flows.orchestration.reports import PipelineReport, publish_validation
 from flows.orchestration.run_logs import told_to_run
 from flows.orchestration.stages import run_stage
 from flows.promotion import promote
 from flows.runs.attempts import SKIPPED, StageOutcome
+from flows.runs.data_drift import told_drift
 from flows.runs.last_request import noted
 from flows.runs.limits import limit_of
 from flows.runs.preparation import renew_pipeline, usable_params
@@ -121,18 +128,24 @@ def stage_runner(params: Params, report: PipelineReport) -> StageRunner:
             force=force,
         )
         announce_stage(outcome)
-        _show(outcome)
+        _show(outcome, params)
         return report.add(outcome)
 
     return run
 
 
-def _show(outcome: StageOutcome) -> None:
+def _show(outcome: StageOutcome, params: Params) -> None:
     """Publishes what a stage has found."""
     if outcome.stage == "validation":
         publish_validation()
     if outcome.error is not None:
         return
+    if outcome.stage in DOCS:
+        publish_docs(outcome.stage)
+    if outcome.state != SKIPPED:
+        drift = told_drift(outcome.stage, params)
+        if drift is not None:
+            publish_drift(drift)
     if outcome.stage == "evaluation":
         publish_evaluation()
     if outcome.stage == "registration" and RECEIPT.is_file():

@@ -10,7 +10,7 @@ from astra_core.executor import Executor, Work
 from astra_core.executors.shared import executor_of
 from astra_core.files import record_digest
 from astra_core.registry import build
-from astra_core.scorer import Scorer, checked_scores
+from astra_core.scorer import Scorer, checked_scores, version_of
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,11 @@ class Scoring:
             ConfigurationError: One of them cannot be built.
         """
         return cls(scorer, executor_of(executor), build("scorer", scorer))
+
+    @property
+    def version(self) -> str:
+        """Of the scorer; only scores of equal versions are compared."""
+        return version_of(self._own)
 
     def scores(self, texts: Sequence[str], *, at_once: int) -> list[float]:
         """One score per text, in order; the batches are the same for every executor.

@@ -1,4 +1,4 @@
-"""What the registry tells: ``astra history``, ``champion`` and ``lineage``, as text or JSON.
+"""What the registry tells: ``astra history``, ``champion``, ``lineage``, ``drift``; also as JSON.
 
 Nothing here changes anything, and a registry that was never made is not made by looking.
 """
@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
     app.command()(history)
     app.command()(champion)
     app.command()(lineage)
+    app.command()(drift)
 
 
 def history(as_json: _AS_JSON = False) -> None:
@@ -73,6 +74,14 @@ def lineage(
         return
     for line in lineage_lines(found, model_name()):
         say(line)
+
+
+def drift(as_json: _AS_JSON = False) -> None:
+    """Show how far the prompts and rollouts here are from those of the champion."""
+    from flows.runs.data_drift import show_drift
+    from tasks.params.schema import read_params
+
+    show_drift(read_params(), as_json=as_json)
 
 
 def history_line(version: "VersionSummary") -> str:

@@ -12,6 +12,7 @@ from flows.runs.attempts import StageOutcome
 from tasks.records.receipt import RegistrationReceipt
 
 if TYPE_CHECKING:
+    from flows.runs.data_drift import DataDrift
     from tasks.promotion.decision import PromotionDecision
     from tasks.promotion.reevaluation import Reevaluation
 
@@ -21,6 +22,7 @@ PROMOTED = "astra.version.promoted"
 REFUSED = "astra.version.refused"
 DRIFTED = "astra.champion.drifted"
 EXAMINED = "astra.champion.examined"
+DATA_DRIFTED = "astra.data.drifted"
 
 
 def announce_stage(outcome: StageOutcome) -> None:
@@ -61,6 +63,13 @@ def announce_reevaluation(found: "Reevaluation") -> None:
     payload = {"summary": found.summary(), "drift": found.drift or {}, "run_id": found.run_id}
     event = DRIFTED if found.has_drifted else EXAMINED
     _announce_version(event, found.model_name, found.version, payload=payload)
+
+
+def announce_data_drift(found: "DataDrift") -> None:
+    """That prompts or rollouts are unlike those of the champion."""
+    subject = found.large[0].subject
+    payload = {"summary": found.summary(), **found.record()}
+    _announce(DATA_DRIFTED, f"data.{subject}", name=subject, payload=payload)
 
 
 def _announce_version(

@@ -6,7 +6,9 @@ from urllib.parse import urlsplit
 
 from prefect.artifacts import create_link_artifact
 
+from flows.orchestration.events import announce_data_drift
 from flows.orchestration.reports import publish_page
+from flows.runs.data_drift import DataDrift
 from flows.servers import services
 from tasks.machine.ports import MLFLOW_PAGES
 from tasks.records.evaluation import EVALUATION, EvaluationRecord, read_evaluation
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
     from tasks.promotion.gate import Comparison
 
 REPORT = Path("reports/report.html")
-"""Where ``astra ui`` serves MLflow's pages unless it is told otherwise."""
+DOCS = {
+    "validation": Path("reports/data_docs/prompts.html"),
+    "rollouts": Path("reports/data_docs/rollouts.html"),
+}
+"""The Data Docs that a stage writes."""
 
 
 def publish_evaluation(evaluation: Path = EVALUATION) -> None:
@@ -74,6 +80,26 @@ def publish_run(receipt: Path = RECEIPT) -> None:
         link_text=f"MLflow run of {found.model_name} version {found.version}",
         description="'astra ui' serves these pages.",
     )
+
+
+def publish_docs(stage: str) -> None:
+    """Shows where the stage's Data Docs are, if there are any."""
+    page = DOCS[stage]
+    if page.is_file():
+        create_link_artifact(
+            key=f"data-docs-{page.stem}",
+            link=page.absolute().as_uri(),
+            link_text=str(page),
+            description="A file of this project: a browser opens it by its path.",
+        )
+
+
+def publish_drift(found: DataDrift) -> None:
+    """Shows how a stage's data differ from the champion's, and announces it where they drifted."""
+    if found.found:
+        publish_page(f"data-drift-{found.found[0].subject}", found.to_markdown())
+    if found.large:
+        announce_data_drift(found)
 
 
 def publish_report(report: Path = REPORT) -> None:

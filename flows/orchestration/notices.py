@@ -13,7 +13,7 @@ from prefect.client.orchestration import get_client
 from prefect.events.actions import SendNotification
 from prefect.events.schemas.automations import EventTrigger, Posture
 
-from flows.orchestration.events import DRIFTED, PROMOTED, REFUSED
+from flows.orchestration.events import DATA_DRIFTED, DRIFTED, PROMOTED, REFUSED
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -23,7 +23,10 @@ BODY = "{{ event.payload.get('summary') or event.payload.get('message', '') }}"
 
 
 def notify_webhook(
-    url: str, *, events: Sequence[str] = (PROMOTED, REFUSED, DRIFTED), name: str = NAME
+    url: str,
+    *,
+    events: Sequence[str] = (PROMOTED, REFUSED, DRIFTED, DATA_DRIFTED),
+    name: str = NAME,
 ) -> None:
     """Has the server post each of the events to an address; another call replaces an earlier one.
 

@@ -8,8 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 from astra_core.errors import AstraError
-from flows.runs.attempts import FAILED, TIMED_OUT, StageOutcome, try_stage
+from flows.runs.attempts import FAILED, SKIPPED, TIMED_OUT, StageOutcome, try_stage
 from flows.errors import PassingStageError, StageError, StageTimeoutError
+from flows.runs.data_drift import told_drift
 from flows.runs.last_request import noted
 from flows.runs.limits import limit_of, time_limit
 from flows.runs.preparation import params_checked_before, renew_pipeline, usable_params
@@ -81,15 +82,18 @@ def run_locally(
         params = usable_params()
         renew_pipeline(params)
         with noted(request):
-            run_stages(request, local_runner(params.flow))
+            run_stages(request, local_runner(params))
             return _decide(params) if request.decides else None
 
 
-def local_runner(limits: FlowConfiguration) -> StageRunner:
-    """A function that runs a stage here, under these limits."""
+def local_runner(params: Params) -> StageRunner:
+    """A function that runs a stage here, under the limits of params.yaml."""
 
     def run(name: str, /, *, force: bool = False) -> StageOutcome:
-        return run_stage(name, limits, force=force).checked()
+        outcome = run_stage(name, params.flow, force=force).checked()
+        if outcome.state != SKIPPED:
+            told_drift(name, params)
+        return outcome
 
     return run
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from tasks.expectations.facts import rollout_facts
+from tasks.expectations.profile import rollout_profile
 from tasks.expectations.report import Check, ValidationReport
 from tasks.expectations.speech import NO_LIMITS, TokenLimits
+from tasks.records.data_profile import DataProfile
 
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
@@ -78,6 +80,7 @@ def _joined_check(pieces: Sequence[Check], starts: Sequence[int]) -> Check:
         sample_ids=tuple(islice(samples, _NUM_SAMPLES)),
         note=unmade[0].note if unmade else "",
         rows=tuple(start + row for piece, start in placed for row in piece.rows),
+        num_checked=sum(piece.num_checked for piece in pieces),
     )
 
 
@@ -97,6 +100,9 @@ def validate_rollouts(
         vocabulary_size: Of the attacker; None leaves the upper end of token ids unchecked.
         limits: The longest probe and reply that could be sampled.
 
+    Returns:
+        Its profile does not yet know whose the turns and the scores are.
+
     Raises:
         DataError: A column is missing.
     """
@@ -108,7 +114,11 @@ def validate_rollouts(
         vocabulary_size=vocabulary_size,
         are_verdicts=bool(facts["score"].dropna().isin([0.0, 1.0]).all()),
     )
-    return validate_frame(facts, suite, id_column="row_id")
+    num_prompts = int(facts["prompt_id"].nunique())
+    return replace(
+        validate_frame(facts, suite, id_column="row_id"),
+        profile=DataProfile("", num_prompts, rollout_profile(facts)),
+    )
 
 
 def _results(rows: pd.DataFrame, suite: "ExpectationSuite") -> list[Any]:
@@ -154,6 +164,9 @@ def _check(expectation: Any, result: Any, ids: _Ids) -> Check:
         limit=_limit_of(expectation),
         note=_note(result) if failed and not found else "",
         rows=rows if failed else (),
+        observed=None if is_counted or seen is None else float(seen),
+        num_checked=int(found.get("element_count", 0)),
+        expectation=expectation,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from astra_core.errors import GateError
 from tasks.expectations.advice import ADVICE
+from tasks.records.data_profile import DataProfile
 
 # critical stops the pipeline, row rejects the row, warning is for the person who reads the report.
 Level = Literal["critical", "row", "warning"]
@@ -30,6 +31,9 @@ class Check:
         limit: The bound of a check that has one, such as ``>= 20``.
         note: Set when the check could not be made, for example for want of its column.
         rows: All of those rows by their place in the frame.
+        observed: What was seen of a table as a whole; None of a check of rows.
+        num_checked: Rows that a check of rows looked at.
+        expectation: The library's own, which Data Docs put into words.
     """
 
     check: str
@@ -41,6 +45,9 @@ class Check:
     limit: str = ""
     note: str = ""
     rows: tuple[int, ...] = field(default=(), repr=False)
+    observed: float | None = None
+    num_checked: int = 0
+    expectation: Any = field(default=None, repr=False, compare=False)
 
     def to_record(self) -> dict[str, Any]:
         """What a report file says about the check."""
@@ -84,6 +91,7 @@ class ValidationReport:
         splits: Accepted rows by split.
         intake: Duplicates and leaks that were resolved before, by name.
         rejected: The first of the rows that were left out.
+        profile: What the accepted rows are like.
     """
 
     subject: str
@@ -94,6 +102,7 @@ class ValidationReport:
     splits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     intake: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     rejected: tuple[RejectedRow, ...] = ()
+    profile: DataProfile | None = None
 
     @property
     def critical_failed(self) -> tuple[str, ...]:
@@ -164,6 +173,7 @@ class ValidationReport:
             "splits": dict(self.splits),
             "intake": dict(self.intake),
             "rejected": [asdict(row) for row in self.rejected],
+            "profile": None if self.profile is None else asdict(self.profile),
             "checks": [check.to_record() for check in self.checks],
         }
 

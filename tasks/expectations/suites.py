@@ -48,7 +48,14 @@ def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
         for check, (column, bounds) in limits.items()
     ]
     clean = [
-        named(ExpectTextToHoldNo, finding, "row", column="text", finding=finding)
+        named(
+            ExpectTextToHoldNo,
+            finding,
+            "row",
+            column="text",
+            finding=finding,
+            description=f"text must hold no {finding.replace('_', ' ')}.",
+        )
         for finding in findings
     ]
     return _suite("prompts one by one", [*within, *clean])
@@ -97,8 +104,16 @@ def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
             column="split",
             value_set=list(SPLITS),
         ),
-        named(ExpectNoLeakage, "id_leakage", "critical", key="prompt_id"),
-        named(ExpectNoLeakage, "family_leakage", "critical", key="family"),
+        *(
+            named(
+                ExpectNoLeakage,
+                check,
+                "critical",
+                key=key,
+                description=f"All rows of one {key} must be in one split.",
+            )
+            for check, key in (("id_leakage", "prompt_id"), ("family_leakage", "family"))
+        ),
         named(
             gx.ExpectColumnMeanToBeBetween,
             "rejected_fraction",

@@ -148,6 +148,9 @@ class FlowConfiguration(Section):
         default_factory=dict,
         description="Of a stage or promotion, for example {training: 86400}.",
     )
+    max_data_drift: Positive = Field(
+        default=0.25, description="Stability index against the champion's data that is told."
+    )
 
 
 class Params(Seeds):

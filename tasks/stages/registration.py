@@ -77,6 +77,8 @@ class RegistrationFiles:
     evidence: Dep = Path("data/evaluation")
     validation_report: Dep = Path("reports/validation.json")
     rollouts_report: Dep = Path("reports/rollouts.json")
+    prompts_docs: Dep = Path("reports/data_docs/prompts.html")
+    rollouts_docs: Dep = Path("reports/data_docs/rollouts.html")
     receipt: Receipt = Path("reports/registration.json")
 
 
@@ -198,6 +200,8 @@ def _kept(files: RegistrationFiles, examination: str) -> dict[Path, str]:
         files.training_report: "training",
         files.validation_report: "data",
         files.rollouts_report: "data",
+        files.prompts_docs: "data",
+        files.rollouts_docs: "data",
         files.evaluation_report: examination,
         files.table: examination,
         files.examples: examination,

@@ -14,11 +14,11 @@ from astra_core.config import (
     RolloutsConfiguration,
     SystemConfiguration,
 )
-from astra_core.files import draft_folder_of, record_digest
+from astra_core.files import draft_folder_of, record_digest, write_text
 from astra_core.rollout import Graph, Prompt
 from tasks.pipeline.precision import remember
 from tasks.pipeline.stage import Dep, Out, Untracked, plain_sections, stage
-from tasks.records.models import read_model_paths
+from tasks.records.models import read_manifest, read_model_paths
 from tasks.records.prompts import read_prompts
 from tasks.records.reports import write_record
 from tasks.records.rollout_report import RolloutsRecord
@@ -74,12 +74,14 @@ class RolloutsFiles:
     base: Dep = Path("models/base")
     folder: Out = Path("data/rollouts")
     report: Out = Path("reports/rollouts.json")
+    docs: Out = Path("reports/data_docs/rollouts.html")
 
 
 @stage(
     code=(
         "tasks/stages/rollouts.py",
         "tasks/pipeline/precision.py",
+        "tasks/records/data_profile.py",
         "tasks/records/models.py",
         "tasks/records/prompt_table.py",
         "tasks/records/prompts.py",
@@ -128,6 +130,7 @@ def collect_rollouts(
         GateError: The rollouts are not fit to learn from; nothing is accepted.
     """
     from astra_core.assembly import ModelFolders, load_system
+    from tasks.expectations.data_docs import data_docs
 
     prompts = read_prompts(files.valid / "train.parquet")
     folders = ModelFolders.of(read_model_paths(files.base))
@@ -141,6 +144,7 @@ def collect_rollouts(
         if params.system.precision == "auto":
             remember(loaded.config, draft)
         validated = _validated(draft / ROLLOUTS_FILE, params.rollouts, loaded)
+        write_text(data_docs("Rollouts", [validated]), files.docs)
         if not validated.success:
             write_record({"checks": validated.to_record()}, files.report)
             validated.require_success(files.report)
@@ -152,6 +156,7 @@ def collect_rollouts(
         num_unjudged=talk.num_unjudged,
         advice=tuple(validated.advice.values()),
     )
+    validated = _known(validated, loaded, attacker=read_manifest(files.base).attacker.digest)
     written = _record(summary, talk, system=loaded, validated=validated)
     write_record(replace(written, target=used or None), files.report)
     return summary
@@ -224,6 +229,16 @@ def _record(
         system_precision=system.config.precision,
         checks=validated.to_record(),
     )
+
+
+def _known(validated: "ValidationReport", system: "System", *, attacker: str) -> "ValidationReport":
+    """The report whose profile names the judge and the attacker."""
+    from astra_core.scorer import version_of
+
+    if validated.profile is None:
+        return validated
+    judge = version_of(system.scorer)
+    return replace(validated, profile=replace(validated.profile, judge=judge, attacker=attacker))
 
 
 def _validated(path: Path, rollouts: RolloutsConfiguration, system: "System") -> "ValidationReport":

@@ -27,6 +27,7 @@ from astra_core.files import draft_folder_of, write_json, write_text
 from astra_core.redaction import masked
 from astra_core.scorers.of_probes import text_scorer_choice
 from tasks.expectations import ValidationReport, validate_frame
+from tasks.expectations.data_docs import data_docs
 from tasks.expectations.facts import (
     PROMPT_LANGUAGE_COLUMNS,
     PROMPT_ROW_COLUMNS,
@@ -35,11 +36,13 @@ from tasks.expectations.facts import (
     prompt_facts,
 )
 from tasks.expectations.frames import joined
+from tasks.expectations.profile import Profile, added, prompt_profile
 from tasks.expectations.report import RejectedRow
 from tasks.expectations.suites import prompt_row_suite, prompt_suite
 from tasks.machine.console import progress
 from tasks.params.schema import ValidationConfiguration
 from tasks.pipeline.stage import Dep, Out, Untracked, stage
+from tasks.records.data_profile import DataProfile
 from tasks.records.intake import read_intake, read_places
 from tasks.records.prompt_pieces import columns_in, num_rows_in, prompt_pieces
 from tasks.records.prompt_table import (
@@ -78,6 +81,7 @@ class ValidationFiles:
     valid: Out = Path("data/valid")
     report: Out = Path("reports/validation.json")
     page: Out = Path("reports/validation.md")
+    docs: Out = Path("reports/data_docs/prompts.html")
 
 
 @stage(
@@ -94,6 +98,7 @@ class ValidationFiles:
         "tasks/expectations",
         "tasks/params/languages.py",
         "astra_core/redaction.py",
+        "tasks/records/data_profile.py",
         "tasks/records/intake.py",
         "tasks/records/prompt_pieces.py",
         "tasks/records/prompt_table.py",
@@ -114,21 +119,33 @@ def validate_prompts(
     validation = params.validation
     scoring = Scoring.of(text_scorer_choice(params.system), params.executor)
     set_facts = SetFacts()
-    one_by_one, facts = _judged(files.folder, validation, scoring, set_facts=set_facts)
+    judged = _judged(files.folder, validation, scoring, set_facts=set_facts)
+    one_by_one, facts = judged.report, judged.facts
     reasons = _reasons(one_by_one)
     facts["rejected"] = (reasons > 0).astype(float)
+    profile = _profile(judged, scoring)
     as_a_set = validate_frame(
         facts, prompt_suite(validation), id_column="prompt_id", spelled=set_facts.spelled
     )
     result = _report(one_by_one, as_a_set, facts)
-    del facts
+    del facts, judged
     names = [check.check for check in one_by_one.checks]
     rejected = _write_prompts(files, reasons, names, accept=result.success)
-    result = replace(result, intake=read_intake(files.folder), rejected=rejected)
+    result = replace(result, intake=read_intake(files.folder), rejected=rejected, profile=profile)
     write_json(result.to_record(), files.report)
     write_text(result.to_markdown(), files.page)
+    write_text(data_docs("Prompts", [one_by_one, as_a_set]), files.docs)
     result.require_success(files.page)
     return result
+
+
+@dataclass(slots=True)
+class _Judged:
+    """What the row suite says of all rows, what the suite of the set reads of each, and counts."""
+
+    report: ValidationReport
+    facts: pd.DataFrame
+    counts: Profile
 
 
 def _judged(
@@ -137,11 +154,12 @@ def _judged(
     scoring: Scoring,
     *,
     set_facts: SetFacts,
-) -> tuple[ValidationReport, pd.DataFrame]:
-    """What the row suite says of all rows, and what the suite of the set reads of each."""
+) -> _Judged:
+    """The prompts held against the row suite, piece by piece."""
     suite = prompt_row_suite(validation)
     columns = [*PROMPT_ROW_COLUMNS, *(PROMPT_LANGUAGE_COLUMNS if validation.languages else ())]
     reports, kept = [], []
+    counts: Profile = {}
     total = sum(num_rows_in(folder / f"{split}.parquet") for split in SPLITS)
     with progress("validating prompts", total) as advance:
         for table in prompt_pieces(folder):
@@ -149,6 +167,7 @@ def _judged(
             frame["prompt_score"] = _prompt_scores(frame, validation, scoring)
             rows = frame[columns]
             reports.append(validate_frame(rows, suite, id_column="prompt_id"))
+            counts = added(counts, prompt_profile(frame[_reasons(reports[-1]) == 0]))
             kept.append(set_facts.of(frame))
             advance(len(frame))
             # The library leaves cycles that hold the rows until a collection happens to come.
@@ -156,7 +175,13 @@ def _judged(
     if not kept:
         msg = f"{folder} must hold at least one prompt, got none; run the stage 'prompts' again"
         raise DataError(msg)
-    return joined(reports), pd.concat(kept, ignore_index=True)
+    return _Judged(joined(reports), pd.concat(kept, ignore_index=True), counts)
+
+
+def _profile(judged: _Judged, scoring: Scoring) -> DataProfile:
+    """What the accepted prompts are like; prompts of one family are nearly the same."""
+    accepted = judged.facts.loc[judged.facts["rejected"] == 0.0, "family"]
+    return DataProfile(scoring.version, int(accepted.nunique()), dict(judged.counts))
 
 
 def _prompt_scores(

@@ -40,6 +40,7 @@ RUN_ELSEWHERE = {
     "astra rollback": ("tests/tasks/promotion/test_rollback.py", "rollback"),
     "astra calibrate": ("tests/flows/commands/test_calibration.py", "calibrate"),
     "astra init": ("tests/flows/commands/test_beginning.py", "init"),
+    "astra drift": ("tests/flows/runs/test_data_drift.py", '"drift"'),
     "astra gc": ("tests/flows/commands/test_caring.py", "gc"),
     "astra resume": ("tests/flows/commands/test_running.py", "resume"),
     "astra validate": ("tests/flows/commands/test_validating.py", "validate"),

@@ -56,7 +56,8 @@ def test_no_report_holds_an_attack_in_clear(finished):
 
     rows = pq.read_table(finished / "data/rollouts/rollouts.parquet").to_pylist()
     probes = {row["probe_text"] for row in rows if len(row["probe_text"].split()) > 3}
-    reports = [path for path in (finished / "reports").iterdir() if path.suffix != ".parquet"]
+    files = [path for path in (finished / "reports").rglob("*") if path.is_file()]
+    reports = [path for path in files if path.suffix != ".parquet"]
     shown = "".join(path.read_text(encoding="utf-8") for path in reports)
 
     assert probes

@@ -128,6 +128,9 @@ def write_reports(
         "rollouts": {"rows": 4},
     }.items():
         reports.joinpath(f"{name}.json").write_text(json.dumps(record))
+    (reports / "data_docs").mkdir(exist_ok=True)
+    for name in ("prompts", "rollouts"):
+        reports.joinpath(f"data_docs/{name}.html").write_text(f"<h1>{name}</h1>\n")
     table.to_parquet(reports / "evaluation_prompts.parquet", index=False)
     reports.joinpath("examples.md").write_text("| 0.9 | p1 | y·· a·· | b·· |\n")
 

@@ -4,13 +4,18 @@ import pytest
 
 from astra_core.metrics.statistics import Interval
 from flows.orchestration.findings import (
+    DOCS,
     comparison_table,
     evaluation_page,
+    publish_docs,
+    publish_drift,
     publish_evaluation,
     publish_report,
     publish_run,
     run_address,
 )
+from flows.runs.data_drift import DataDrift
+from tasks.expectations.drift import Drift
 from tasks.promotion.gate import Comparison
 from tasks.promotion.paired import Paired
 from tasks.records.evaluation import CategoryRates, EvaluationRecord
@@ -89,3 +94,26 @@ def test_what_is_there_is_shown_and_what_is_not_is_left_out(tmp_path, monkeypatc
     assert after[0].startswith("Gain of the trained attacker")
     assert "(http://127.0.0.1:5000/#/experiments/1/runs/abc)" in after[1]
     assert report.as_uri() in after[2]
+
+
+def test_the_data_docs_of_a_stage_are_linked_if_there_are_any(in_flow, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert publish_docs("rollouts") is None
+
+    from prefect.artifacts import Artifact
+
+    page = tmp_path / DOCS["rollouts"]
+    page.parent.mkdir(parents=True)
+    page.write_text("<h1>Rollouts</h1>", encoding="utf-8")
+    in_flow(publish_docs, "rollouts")
+
+    assert page.as_uri() in Artifact.get("data-docs-rollouts").data
+
+
+def test_a_drift_is_a_page_beside_the_run(in_flow):
+    from prefect.artifacts import Artifact
+
+    drift = Drift("prompts", "characters", index=0.9, chance=0.1, limit=0.25)
+    in_flow(publish_drift, DataDrift("3", (drift,)))
+
+    assert "| prompts | characters | 0.900 |" in Artifact.get("data-drift-prompts").data

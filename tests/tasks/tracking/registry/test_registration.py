@@ -75,6 +75,8 @@ def test_register_attacker_keeps_reports_and_pictures(project):
         "training/training.json",
         "training/training_steps.csv",
         "data/known_prompts.txt",
+        "data/prompts.html",
+        "data/rollouts.html",
         "data/validation.json",
         "data/rollouts.json",
         "figures.csv",
