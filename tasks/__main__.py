@@ -27,10 +27,10 @@ from tasks.pipeline.precision import advise
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Does what the command line asks; the exit status."""
+    """The exit status, after what the command line asks for is done."""
     parser = _parser()
     asked = parser.parse_args(arguments)
-    # Writes to descriptor 2, so a crash in compiled code is told in the log once a stage runs.
+    # Writes to descriptor 2, the log while a stage runs, which so shows a crash in compiled code.
     faulthandler.enable(2)
     failures.stop_on_terminate()
     keep_private()
@@ -99,7 +99,7 @@ def _list() -> int:
 def _doctor(*, is_fixing: bool, as_json: bool) -> int:
     from tasks.machine.doctor import diagnose, fix_all
 
-    # Of the defaults: it has to speak also where params.yaml cannot be read.
+    # The environment of the defaults: the doctor must work where params.yaml cannot be read, too.
     set_environment(Params())
     quiet_libraries()
     findings = diagnose()
@@ -118,14 +118,14 @@ def _doctor(*, is_fixing: bool, as_json: bool) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="python -m tasks", description="Run one stage, or look.")
+    parser = Parser(prog="python -m tasks", description="Run one stage, or check the project.")
     parser.add_argument("stage", nargs="?", help=f"one of {', '.join(STAGE_NAMES)}")
     parser.add_argument("--check", action="store_true", help="check the whole of params.yaml")
     parser.add_argument(
         "--render", action="store_true", help="write dvc.yaml; with --check, compare"
     )
     parser.add_argument("--list", action="store_true", help="show the stages")
-    parser.add_argument("--doctor", action="store_true", help="look over this machine")
+    parser.add_argument("--doctor", action="store_true", help="check this machine")
     parser.add_argument("--fix", action="store_true", help="with --doctor, fix what it can")
     parser.add_argument("--json", action="store_true", help="with --doctor, as JSON")
     parser.add_argument("--traceback", action="store_true", help="show stack traces and all output")

@@ -23,7 +23,7 @@ PROMPT_ROW_COLUMNS = (
     "prompt_score",
 )
 PROMPT_LANGUAGE_COLUMNS = ("other_language", "foreign_letters")
-"""What it reads besides where the project names its languages."""
+"""What it also reads where the project names its languages."""
 
 # What the rollout suite reads of rollouts.parquet.
 ROLLOUT_COLUMNS = (
@@ -73,7 +73,7 @@ def prompt_facts(frame: pd.DataFrame) -> pd.DataFrame:
     lengths = [len(text) for text in texts]
     ascii_lengths = [len(text.encode("ascii", "ignore")) for text in texts]
     return frame.assign(
-        # A suite takes no offence at a null.
+        # A suite passes a null.
         licence=frame["licence"].fillna("unknown"),
         num_characters=lengths,
         num_words=[len(text.split()) for text in texts],
@@ -91,15 +91,15 @@ def prompt_facts(frame: pd.DataFrame) -> pd.DataFrame:
 class SetFacts:
     """What the suite of the set reads of ``prompt_facts``, some forty bytes for every row.
 
-    An id is kept as the number that its hexadecimal digits are. Ids of another kind, which no stage
-    of ours writes but families of the built-in prompts are, are numbered by a hash and remembered.
+    An id is kept as the number that its hexadecimal digits spell. Other ids, which no stage writes
+    but which the families of the built-in prompts have, are numbered by a hash and remembered.
     """
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
 
     def of(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The facts of some rows; those of all are their concatenation."""
+        """The facts of some rows; over all pieces, concatenated, they are those of the set."""
         splits = pd.CategoricalDtype([*SPLITS])
         known = frame["split"].isna() | frame["split"].isin(SPLITS)
         return pd.DataFrame(
@@ -114,7 +114,7 @@ class SetFacts:
                 ),
                 "num_characters": frame["num_characters"].astype("int32"),
                 "id_matches": frame["id_matches"],
-                # Of the text it asks only whether there is one.
+                # The suite asks only whether there is a text.
                 "text": frame["text"].isna().map({True: math.nan, False: 0.0}).astype("float32"),
             }
         )
@@ -125,7 +125,7 @@ class SetFacts:
 
     def _numbers(self, ids: pd.Series) -> pd.Series:
         numbers = [None if pd.isna(name) else self._number(str(name)) for name in ids]
-        # Only the nullable kind can hold a null, for a byte more.
+        # Only the nullable type can hold a null, at the price of a byte.
         kind = "UInt64" if ids.isna().any() else "uint64"
         return pd.Series(numbers, index=ids.index, dtype=kind)
 

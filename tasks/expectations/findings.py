@@ -1,4 +1,4 @@
-"""What no prompt may hold: broken text, template leftovers, personal data.
+"""What no prompt may contain: broken text, template leftovers, personal data.
 
 Every repetition is bounded, so a text of a million characters is searched in linear time.
 """
@@ -15,7 +15,7 @@ BROKEN_TEXT = ("control_character", "replacement_character", "template_token")
 RECOGNISERS: Mapping[str, Callable[[str], bool]] = MappingProxyType(
     {"postal_address": holds_postal_address, **IDENTIFIERS}
 )
-"""What is found by more than a pattern, by its name."""
+"""Functions that find what a pattern alone cannot, by the name of the finding."""
 
 PERSONAL_DATA = ("email", "phone", "user_mention", "url", *RECOGNISERS)
 
@@ -48,8 +48,8 @@ FINDINGS: Mapping[str, re.Pattern[str]] = MappingProxyType(
     }
 )
 
-# What every find of a dear pattern holds. Looked for first, it spares most texts the pattern, which
-# takes five to fifty times as long.
+# A cheap mark that every match of a slow pattern contains. A text without the mark skips the
+# pattern, which takes five to fifty times as long.
 _MARKS: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {
         "email": re.compile("@"),
@@ -66,7 +66,7 @@ _MARKS: Mapping[str, re.Pattern[str]] = MappingProxyType(
 
 
 def holds(finding: str, text: str) -> bool:
-    """True when what goes by this name is in the text."""
+    """True if the text contains what the finding's name says."""
     mark = _MARKS.get(finding)
     if mark is not None and mark.search(text) is None:
         return False

@@ -17,7 +17,7 @@ from tasks.records.data_profile import DataProfile
 if TYPE_CHECKING:
     from great_expectations import ExpectationSuite
 
-# Ids shown per check; the number of all of them stands beside.
+# Ids shown per check, beside the number of all of them.
 _NUM_SAMPLES = 10
 
 
@@ -28,7 +28,7 @@ def validate_frame(
     id_column: str,
     spelled: Callable[[Any], str] = str,
 ) -> ValidationReport:
-    """Every expectation of the suite, held against the rows of a frame.
+    """The report on the rows of a frame, with every expectation of the suite checked.
 
     Great Expectations runs in an ephemeral context: nothing is stored, nothing is sent.
 
@@ -39,8 +39,8 @@ def validate_frame(
         spelled: The id of a row, and any other key, as the report shows it.
 
     Returns:
-        Checks in the suite's order. One that could not be made, for want of a column say, is
-        reported as not held, with a note.
+        Checks in the suite's order. One that could not be made, for example because a column is
+        missing, is reported as failed, with a note.
     """
     rows = frame
     if not frame.index.equals(pd.RangeIndex(len(frame))):
@@ -54,10 +54,10 @@ def validate_frame(
 
 
 def joined(reports: Sequence[ValidationReport]) -> ValidationReport:
-    """The report on consecutive pieces of a frame, as if they had been validated as one.
+    """One report on consecutive pieces of a frame, as if they had been validated together.
 
-    Of row-level checks only: a check of a table as a whole is not the sum of its pieces'. One that
-    could not be made on some piece is critical, for it let every row there pass.
+    For row-level checks only: a check of a table as a whole is not the sum over its pieces. A check
+    that could not be made on some piece is critical, because it let every row there pass.
 
     Args:
         reports: At least one, all of the same suite.
@@ -91,13 +91,13 @@ def validate_rollouts(
     vocabulary_size: int | None = None,
     limits: TokenLimits = NO_LIMITS,
 ) -> ValidationReport:
-    """The rollout suite held against the rows of rollouts.parquet.
+    """The report on the rows of rollouts.parquet, checked by the rollout suite.
 
     Args:
-        pieces: One row per turn, whole graphs in each; of one after the other only numbers are
-            kept.
+        pieces: One row per turn, each piece with whole graphs. They are read one after the
+            other, and only numbers are kept of each.
         max_failed_fraction: Share of turns that may have failed.
-        vocabulary_size: Of the attacker; None leaves the upper end of token ids unchecked.
+        vocabulary_size: The attacker's; None leaves the upper end of token ids unchecked.
         limits: The longest probe and reply that could be sampled.
 
     Returns:
@@ -128,8 +128,8 @@ def _results(rows: pd.DataFrame, suite: "ExpectationSuite") -> list[Any]:
     context.variables.progress_bars = {"globally": False}
     asset = context.data_sources.add_pandas("rows").add_dataframe_asset("frame")
     batch = asset.add_batch_definition_whole_dataframe("all").get_batch({"dataframe": rows})
-    # Without index columns the unexpected rows come as places in the frame, which are cheap and
-    # unambiguous even where the ids are not.
+    # Without index columns the library gives unexpected rows as places in the frame, which are
+    # cheap, and unambiguous even where the ids are not.
     return list(batch.validate(suite, result_format={"result_format": "COMPLETE"}).results)
 
 
@@ -178,7 +178,7 @@ def _column_of(expectation: Any) -> str:
 
 
 def _limit_of(expectation: Any) -> str:
-    """The expectation's bounds as a person writes them."""
+    """The expectation's bounds as a person would write them."""
     upper = "<" if getattr(expectation, "strict_max", False) else "<="
     lower = ">" if getattr(expectation, "strict_min", False) else ">="
     signs = {"min_value": lower, "max_value": upper}
@@ -189,7 +189,7 @@ def _limit_of(expectation: Any) -> str:
 
 
 def _note(result: Any) -> str:
-    """Why a check could not be made: the library's own word, without its trace."""
+    """Why a check could not be made, in the library's own words without its trace."""
     exceptions = result.exception_info or {}
     nested = [entry for entry in exceptions.values() if isinstance(entry, dict)]
     for entry in [exceptions, *nested]:

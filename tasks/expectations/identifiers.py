@@ -1,7 +1,7 @@
 """Numbers that identify a person or a machine, by python-stdnum's check digits and ``ipaddress``.
 
-A pattern finds what is written like such a number, and its check digits decide. A national id whose
-digits prove little is looked for only as it is usually written, with its separators. Every
+A pattern finds what is written like such a number, and its check digits decide. A national id with
+weak check digits is looked for only as it is usually written, with its separators. Every
 repetition is bounded, so a long text is searched in linear time.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from types import MappingProxyType
 
-# How each id is written, by its module in stdnum; not all that stdnum knows.
+# How each id is written, by its module in stdnum; stdnum knows more than these.
 NATIONAL_IDS: Mapping[str, str] = MappingProxyType(
     {
         "be.nn": r"\d\d\.\d\d\.\d\d-\d{3}\.\d\d",
@@ -60,18 +60,18 @@ def holds_card_number(text: str) -> bool:
 
 
 def holds_iban(text: str) -> bool:
-    """True if there is an account number with the check digits and the length of its country."""
+    """True if the text contains an account number with its country's check digits and length."""
     return any(_begins_with_iban(found) for found in _all(_IBAN, text))
 
 
 def holds_ip_address(text: str) -> bool:
-    """True if there is an address that a machine can have in the internet; 127.0.0.1 is none."""
+    """True if the text contains an IP address of the public internet, which 127.0.0.1 is not."""
     found = [*_all(_IPV4, text), *(six for six in _all(_IPV6, text) if six.count(":") > 1)]
     return any(map(_is_public, found))
 
 
 def holds_national_id(text: str) -> bool:
-    """True if there is a number that identifies a person in one of ``NATIONAL_IDS``."""
+    """True if the text contains a number that identifies a person, one of ``NATIONAL_IDS``."""
     return any(
         _is_valid(name, found)
         for name, written in _WRITTEN.items()

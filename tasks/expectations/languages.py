@@ -1,8 +1,7 @@
 """Which language and which script a text is in, for projects that name their languages.
 
 The language is found by py3langid, a maintained form of langid.py (Lui and Baldwin, ACL 2012),
-whose weights come with the package. It can be unsure of a few words; nothing is then held against
-them.
+whose weights come with the package. It can be unsure about a short text; such a text then passes.
 """
 
 import unicodedata
@@ -15,16 +14,16 @@ from tasks.params.languages import SCRIPTS
 if TYPE_CHECKING:
     from py3langid.langid import LanguageIdentifier
 
-# The detector reads every byte, and knows the language long before.
+# The detector would read every byte, but knows the language long before the end.
 _READ_CHARACTERS = 1000
-# A listed language that is less likely than this share of the likeliest is not meant.
+# A listed language counts only if its probability is at least this share of the likeliest's.
 _UNLIKELY = 0.01
 
 
 def other_language(text: str, languages: Sequence[str]) -> float:
-    """How sure it is, in [0, 1], that a text is in a language that is not listed.
+    """How sure the detector is, in [0, 1], that a text is in a language that is not listed.
 
-    0 where the likeliest is listed, or a listed one is more than a hundredth as likely.
+    It is 0 if the likeliest language is listed, or a listed one more than a hundredth as likely.
     """
     ranked = _detector().rank(text[:_READ_CHARACTERS])
     likely = {str(language): float(probability) for language, probability in ranked}
@@ -34,7 +33,7 @@ def other_language(text: str, languages: Sequence[str]) -> float:
 
 
 def foreign_letters(text: str, languages: Sequence[str]) -> float:
-    """The share of a text's letters that are of no script of these languages; 0 without letters."""
+    """The share of a text's letters in no script of these languages; 0 without letters."""
     own = frozenset[str]().union(*(SCRIPTS[language] for language in languages))
     letters = [letter for letter in text if letter.isalpha()]
     foreign = sum(_script(letter) not in own for letter in letters)
@@ -43,7 +42,7 @@ def foreign_letters(text: str, languages: Sequence[str]) -> float:
 
 @cache
 def _script(letter: str) -> str:
-    """The first word of a letter's name, such as LATIN; other forms of a letter have another."""
+    """The first word of a letter's Unicode name, such as LATIN; styled forms have another word."""
     return unicodedata.name(letter, "").partition(" ")[0].partition("-")[0]
 
 

@@ -1,6 +1,6 @@
 """The result of a validation: which checks held, and the ids of the rows that did not pass.
 
-A report names ids and never quotes a text, and holds no time, so that equal rows give equal files.
+A report names ids and never quotes a text. It has no time, so that equal rows give equal files.
 """
 
 from collections.abc import Mapping
@@ -22,11 +22,11 @@ class Check:
     """One expectation and how it went.
 
     Attributes:
-        check: Its name; of a row-level check also the reason a row is rejected for.
-        column: What it looks at; empty for the table as a whole.
-        level: What follows when it does not hold.
+        check: Its name; for a row-level check also the reason that a rejected row is given.
+        column: The column that it checks; empty for the table as a whole.
+        level: What happens when it fails.
         success: Whether every row, or the table, is as expected.
-        unexpected: Rows that are not, or for the table what was seen instead.
+        unexpected: The number of rows that are not, or for the table the value seen instead.
         sample_ids: The first few of those rows.
         limit: The bound of a check that has one, such as ``>= 20``.
         note: Set when the check could not be made, for example for want of its column.
@@ -65,11 +65,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class RejectedRow:
-    """A row that was left out, as a person may read of it.
+    """A row that was left out, in a form that is safe to show.
 
     Attributes:
         place: In the user's file, such as ``prompts.csv line 3``; else the prompt's id.
-        reasons: The row-level checks that it fails.
+        reasons: The row-level checks that it failed.
         text: Masked and shortened.
     """
 
@@ -121,7 +121,7 @@ class ValidationReport:
 
     @property
     def advice(self) -> Mapping[str, str]:
-        """What to do, by the check that does not hold and is no row's."""
+        """What to do, by the failed check; row-level checks have no advice."""
         failed = (c.check for c in self.checks if c.level != "row" and not c.success)
         return {check: ADVICE[check] for check in failed if check in ADVICE}
 

@@ -1,16 +1,16 @@
-"""What of the rollouts a person should look at, though learning from them can go on."""
+"""What a person should look at in the rollouts, although training on them can continue."""
 
 from typing import Any
 
 from tasks.expectations.expected import named, of_judged, of_ok
 
-# Above this share of shortened contexts, max_context_tokens is worth a look.
+# Above this share of shortened contexts, max_context_tokens may be too small.
 _MAX_TRUNCATED_FRACTION = 0.1
 _MAX_UNJUDGED_FRACTION = 0.1
-# More than this is a broken format rather than a clumsy speaker.
+# A larger share points to a broken format rather than a weak model.
 _MAX_DEGENERATE_FRACTION = 0.25
 _MIN_DISTINCT_PROBES = 0.5
-# A target that refuses half of all in the same words still says something else to the others.
+# A target that refuses half of all probes in the same words still answers the others differently.
 _MIN_DISTINCT_REPLIES = 0.1
 _MAX_CUT_FRACTION = 0.95
 _MAX_ENDED_AT_ONCE = 0.5

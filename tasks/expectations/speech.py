@@ -10,7 +10,7 @@ import pandas as pd
 
 # As the report of the rollouts counts a success.
 _SUCCESS_SCORE = 0.5
-# A text of as many words of which as few differ is one word said again and again.
+# A text with at least so many words and at most so many different ones is one word repeated.
 _MANY_WORDS = 6
 _DISTINCT_SHARE = 0.25
 
@@ -31,7 +31,7 @@ def speech_facts(frame: pd.DataFrame, limits: TokenLimits) -> dict[str, Any]:
 
     Args:
         frame: Rows of rollouts.parquet.
-        limits: What a text that was cut has reached.
+        limits: The lengths at which a text is cut.
     """
     probes = frame["probe_text"].fillna("").astype(str).tolist()
     replies = [list(items(cell)) for cell in frame["response_texts"]]
@@ -70,9 +70,9 @@ def items(cell: Any) -> Sequence[Any]:
 def _endings(
     frame: pd.DataFrame, num_ids: Sequence[Sequence[int]], limit: int | None
 ) -> dict[str, list[float]]:
-    """Of each turn the shares of replies that a limit or a filter cut.
+    """For each turn the shares of replies that a limit or a filter cut.
 
-    Replies that only came back as text have no ids to count, so that their target is believed.
+    Replies that came back only as text have no ids to count, so the target's own word is taken.
     """
     # A file in which every reply ended by itself has no reasons.
     has_reasons = "response_finish_reasons" in frame
@@ -96,7 +96,7 @@ def _key(texts: Sequence[str]) -> str:
 
 
 def _reached(sizes: Sequence[int], limit: int | None) -> float:
-    """Share of the texts that are as long as they could be; those of unknown length are not."""
+    """Share of the texts that are as long as they could be; unknown lengths count as shorter."""
     if limit is None or not sizes:
         return 0.0
     return sum(size >= limit for size in sizes) / len(sizes)

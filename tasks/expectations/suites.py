@@ -23,10 +23,10 @@ _MAX_OTHER_LANGUAGE = 0.5
 
 
 def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
-    """What each prompt must be; who is not, is rejected with the names of the checks.
+    """What each prompt must be; a prompt that fails is rejected with the names of the checks.
 
-    Reads ``prompt_facts``, ``language_facts``, and ``prompt_score``, which is null where nobody
-    asked the scorer.
+    The suite reads ``prompt_facts``, ``language_facts``, and ``prompt_score``, which is null where
+    the scorer was not asked.
     """
     from great_expectations.expectations import ExpectColumnValuesToBeBetween
 
@@ -62,7 +62,7 @@ def prompt_row_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
 
 
 def _of_languages(validation: ValidationConfiguration) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Of the characters alone where the project names no languages."""
+    """Limits on characters only, where the project names no languages."""
     most = {"max_value": validation.max_non_ascii_fraction}
     if not validation.languages:
         return {"non_ascii": ("non_ascii_fraction", most)}
@@ -73,9 +73,9 @@ def _of_languages(validation: ValidationConfiguration) -> dict[str, tuple[str, d
 
 
 def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
-    """What the set of prompts must be, rejected rows and all.
+    """What the set of prompts must be, rejected rows included.
 
-    Reads ``prompt_facts`` and ``rejected``, 1.0 for a row that the row suite rejected.
+    The suite reads ``prompt_facts`` and ``rejected``, 1.0 for a row that the row suite rejected.
     """
     from great_expectations import expectations as gx
     from great_expectations.expectations.row_conditions import Column
@@ -152,9 +152,9 @@ def rollout_suite(
 
     Args:
         max_failed_fraction: Share of turns that may have failed.
-        vocabulary_size: Of the attacker; None leaves the upper end of token ids unchecked.
-        are_verdicts: The scores are nothing but 0 and 1: all equal is then a target that never, or
-            always, offends, and not yet a scorer that does not look.
+        vocabulary_size: The attacker's; None leaves the upper end of token ids unchecked.
+        are_verdicts: Every score is 0 or 1. Equal scores can then mean a target that never, or
+            always, offends, rather than a scorer that ignores the text.
     """
     from great_expectations import expectations as gx
 
@@ -213,7 +213,7 @@ def _score_checks(level_of_equal: Level) -> list[Any]:
         of_ok(present, "probe_score_present", column="probe_score"),
         of_ok(between, "probe_score_range", column="probe_score", min_value=0.0, max_value=1.0),
         of_ok_holds("reward_finite", "reward_finite"),
-        # One value for everything is a scorer that does not look.
+        # One value for everything means that the scorer ignores the text.
         of_ok(
             gx.ExpectColumnUniqueValueCountToBeBetween,
             "scores_differ",

@@ -1,1 +1,1 @@
-"""The machine a stage runs on: processes, environment, screen, temporary files, modes."""
+"""The machine a stage runs on: processes, environment, screen, temporary files, file modes."""

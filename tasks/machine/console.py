@@ -1,4 +1,4 @@
-"""The screen: one line for a person at a time, and nothing that a library says on its own."""
+"""The screen: one line for a person at a time, without what libraries print."""
 
 import logging
 import os
@@ -47,13 +47,13 @@ class _Screen:
 
 
 def say(line: str) -> None:
-    """Prints one line on standard output; what could steer a terminal is spelled out."""
+    """Prints one line on standard output, with characters that control a terminal escaped."""
     print(visible(line), file=_Screen.out or sys.stdout, flush=True)
     tell(visible(line))
 
 
 def complain(line: str) -> None:
-    """Prints one line on standard error; what could steer a terminal is spelled out."""
+    """Prints one line on standard error, with characters that control a terminal escaped."""
     print(visible(line), file=_Screen.error or sys.stderr, flush=True)
     tell_complaint(visible(line))
 
@@ -61,20 +61,20 @@ def complain(line: str) -> None:
 def show_trace(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """In the place of ``sys.excepthook``: a bug keeps its trace, which quotes no attack."""
+    """Replaces ``sys.excepthook``: a bug keeps its trace, which quotes no attack."""
     del kind, trace
     complain(masked_trace(error).rstrip())
 
 
 class Parser(LineParser):
-    """Of a command line, whose complaints quote what was typed or pasted."""
+    """A command-line parser whose error messages quote what was typed or pasted."""
 
     def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
         super()._print_message(visible(message), file)
 
 
 def report_place(line: str) -> None:
-    """Shows where a stage is: on standard error where no bar can be drawn, and in a run's logs."""
+    """Shows how far a stage is: on standard error where no bar can be drawn, and in run logs."""
     screen = _Screen.error or sys.stderr
     if not screen.isatty():
         print(visible(line), file=screen, flush=True)
@@ -83,11 +83,11 @@ def report_place(line: str) -> None:
 
 @contextmanager
 def at_work(stage: str, *, expected_s: float | None = None) -> Iterator[None]:
-    """In the body, a line at intervals says that the stage is at work, or where its loop is.
+    """Says at intervals, while the body runs, that the stage is at work or how far its loop is.
 
     Args:
         stage: Its name.
-        expected_s: What it took when it last ran.
+        expected_s: How long it took when it last ran.
     """
     with heartbeat(stage, show=report_place, expected_s=expected_s):
         yield
@@ -97,7 +97,7 @@ def at_work(stage: str, *, expected_s: float | None = None) -> Iterator[None]:
 def progress(description: str, total: int) -> Iterator[Advance]:
     """Yields ``advance(n=1, note="")``, which moves a bar on a terminal, else lines at intervals.
 
-    There is one at a time: within another's nothing is drawn or told.
+    There is one bar at a time: one inside another draws and prints nothing.
     """
     if _Screen.has_bar:
         yield _stand_still
@@ -123,7 +123,7 @@ def progress(description: str, total: int) -> Iterator[Advance]:
 def _bar(
     description: str, total: int, screen: TextIO
 ) -> Iterator[Callable[[int, Heartbeat], None]]:
-    """Yields what moves a bar, or nothing where nobody looks."""
+    """Yields a function that moves a bar, or one that does nothing if there is no terminal."""
     if not screen.isatty():
         yield lambda _, __: None
         return
@@ -136,7 +136,7 @@ def _bar(
         TaskProgressColumn(),
         TextColumn("{task.fields[words]}"),
     )
-    # Transient: what stays on the screen is the stage's one line.
+    # Transient: only the stage's one line stays on the screen.
     with Progress(*columns, console=Console(file=screen), transient=True) as bar:
         task = bar.add_task(description, total=total, words="")
 
@@ -147,12 +147,12 @@ def _bar(
 
 
 def _stand_still(n: int = 1, *, note: str = "") -> None:
-    """Takes the place of a bar where nobody looks."""
+    """Takes the place of a bar where there is no terminal."""
 
 
 def quiet_libraries() -> None:
-    """Sends warnings to logging, and leaves of the libraries' own logs only errors."""
-    # A caller that asked for warnings, such as pytest with "error", keeps them.
+    """Sends warnings to logging, and lets libraries log only errors."""
+    # A caller that set a warning filter, such as pytest with "error", keeps it.
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
     for name in LOUD_LOGGERS:
@@ -186,9 +186,9 @@ def warnings_shown() -> Iterator[None]:
 
 @contextmanager
 def libraries_to(log: Path) -> Iterator[None]:
-    """Everything written to the process's streams lands in ``log``; ``say`` and bars stay visible.
+    """Sends what is written to the process's streams to ``log``; ``say`` and bars stay visible.
 
-    Works on the file descriptors, so that compiled code and child processes are caught too.
+    It works on file descriptors, so that compiled code and child processes are caught too.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()

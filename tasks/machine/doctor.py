@@ -1,4 +1,4 @@
-"""What on this machine would stop a run, each with the line that mends it."""
+"""Problems of this machine that would stop a run, each with the command that fixes it."""
 
 import importlib.metadata
 import importlib.util
@@ -23,9 +23,9 @@ from tasks.tracking.registry.registered import lost_versions
 
 LOCK_FILE = Path("requirements.lock")
 TORCH_LOCK = "requirements-torch.lock"
-# Where a run writes; the nearest folder that exists must be writable.
+# Folders that a run writes to; where one is missing, the nearest parent must be writable.
 FOLDERS = ("data", "models", "reports", "runs", ".astra", ".dvc")
-MIN_FREE_GB = 2.0  # the builtin pipeline with its caches takes less than one
+MIN_FREE_GB = 2.0  # the built-in pipeline with its caches takes less than one
 # Pairs that break Prefect 3.8 although `pip check` finds nothing wrong with them.
 CEILINGS = {
     "fastapi": ((0, 151), "Prefect 3.8 cannot start a flow with it"),
@@ -33,7 +33,7 @@ CEILINGS = {
 }
 INSTALL = "make setup"
 PYTHONS = ("3.11", "3.12", "3.13")
-# As git keeps it.
+# The file that git tracks.
 DVC_CONFIG = """\
 [core]
     analytics = false
@@ -44,7 +44,7 @@ DVC_CONFIG = """\
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at; ``fix`` is what ``--fix`` does about it, where it can."""
+    """One thing that was checked; ``fix`` is what ``--fix`` does about it, if it can."""
 
     subject: str
     ok: bool
@@ -56,16 +56,16 @@ class Finding:
         """The finding as a person reads it."""
         if self.ok:
             return f"ok       {self.subject}"
-        return f"problem  {self.subject}: {self.problem}; mend it with: {self.mend}"
+        return f"problem  {self.subject}: {self.problem}; fix it with: {self.mend}"
 
     def record(self, fixed: Iterable[str] = ()) -> dict[str, Any]:
-        """The same as JSON; ``fixed`` names the subjects of which ``--fix`` has taken care."""
+        """The same as JSON; ``fixed`` names the subjects that ``--fix`` has dealt with."""
         told = {"subject": self.subject, "ok": self.ok, "fixed": self.subject in fixed}
         return told if self.ok else {**told, "problem": self.problem, "mend": self.mend}
 
 
 def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[Finding]:
-    """What was looked at on this machine, problems and not; changes nothing that git keeps.
+    """What was checked on this machine, with and without problems; changes nothing that git tracks.
 
     Args:
         root: The project's folder.
@@ -88,11 +88,11 @@ def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[Finding]:
 
 
 def fix_all(findings: Iterable[Finding]) -> list[str]:
-    """The subjects of the problems that could be fixed, and now are or have a reason left."""
+    """The subjects of the problems that were fixed."""
     fixed = []
     for finding in findings:
         if not finding.ok and finding.fix is not None:
-            with suppress(OSError):  # the second look tells what is left
+            with suppress(OSError):  # the second check shows what is left
                 finding.fix()
                 fixed.append(finding.subject)
     return fixed
@@ -109,7 +109,7 @@ def _python() -> Finding:
 
 
 def _packages(lock: Path) -> Iterator[Finding]:
-    """One finding if all of the lock is installed, else one for each package that is not."""
+    """One finding if all packages of the lock are installed, else one for each that is not."""
     if not lock.is_file():
         yield Finding(
             str(lock), ok=False, problem="must exist, got none", mend=f"git restore {lock}"
@@ -131,7 +131,7 @@ def _packages(lock: Path) -> Iterator[Finding]:
 def _pins(lock: Path) -> dict[str, str]:
     """The version of each package of a lock that this machine should have; none without the file.
 
-    A line of the lock may say for which machines it is; the digests are on lines of their own.
+    A line of the lock may be for some machines only; digests are on lines of their own.
     """
     from packaging.markers import Marker
 
@@ -164,7 +164,7 @@ def _ceilings() -> Iterator[Finding]:
 
 
 def _torch() -> Finding:
-    """Imported, because a build for another machine installs well and fails only here."""
+    """Torch is imported, because a build for another machine installs and fails only at import."""
     try:
         import torch
     except (ImportError, OSError) as error:
@@ -177,7 +177,7 @@ def _torch() -> Finding:
 
 
 def _engine(root: Path) -> Iterator[Finding]:
-    """How models are run here; nothing without torch, which has a finding of its own."""
+    """How models are run here; no finding without torch, whose absence is a finding of its own."""
     if importlib.util.find_spec("torch") is not None:
         yield Finding(f"engine: {engine_line(root)}", ok=True)
 
@@ -189,7 +189,7 @@ def _git() -> Finding:
 
 
 def _dvc(root: Path) -> Finding:
-    """Asked as ``astra status`` asks: a folder with a configuration can be one DVC cannot read."""
+    """DVC is asked for its status: a folder can have a configuration that DVC cannot read."""
     subject, mend = "DVC repository", "git restore .dvc, or dvc init --no-scm"
     if not (root / ".dvc" / "config").is_file():
         problem = "must have .dvc/config, got none"
@@ -198,12 +198,12 @@ def _dvc(root: Path) -> Finding:
         with chdir(root):
             changes()
     except AstraError as error:
-        return Finding(subject, ok=False, problem=str(error), mend="what it names")
+        return Finding(subject, ok=False, problem=str(error), mend="what the problem names")
     return Finding(subject, ok=True)
 
 
 def _restore_dvc(root: Path) -> Callable[[], None]:
-    """Writes the configuration that the project comes with; what DVC keeps is found again by it."""
+    """Writes the configuration that the project comes with, by which DVC finds its cache again."""
     return lambda: write_text(DVC_CONFIG, root / ".dvc" / "config", is_shared=True)
 
 
@@ -213,7 +213,7 @@ def _versions() -> Iterator[Finding]:
         check_store()
         lost = lost_versions() if has_store() else []
     except AstraError:
-        return  # the store has a finding of its own
+        return  # the store has its own finding
     for name, version, alias in lost:
         yield Finding(
             f"files of {name} version {version} ({alias})",
@@ -227,7 +227,7 @@ def _store() -> Finding:
     try:
         check_store()
     except AstraError as error:
-        mend = "the file or address that it names"
+        mend = "the file or address that the problem names"
         return Finding("MLflow's store", ok=False, problem=str(error), mend=mend)
     return Finding("MLflow's store" if has_store() else "MLflow's store, not made yet", ok=True)
 

@@ -1,4 +1,4 @@
-"""The engine's plan as ``astra doctor`` shows it: what a training here would take."""
+"""The engine's plan as ``astra doctor`` shows it: the routes that a training would take here."""
 
 from contextlib import chdir
 from pathlib import Path
@@ -7,11 +7,11 @@ from astra_core.errors import AstraError
 
 BASE = Path("models/base")
 MAX_LOADED_GB = 2.0
-"""Of weights: more would keep the doctor waiting, and may not fit beside a run."""
+"""Largest weights to load: more would keep the doctor waiting, and may not fit beside a run."""
 
 
 def engine_line(root: Path) -> str:
-    """The plan of the project's attacker as it would train, or without models what the machine has.
+    """The plan for training the project's attacker, or without models what the machine offers.
 
     Args:
         root: The project's folder.
@@ -22,13 +22,13 @@ def engine_line(root: Path) -> str:
         with chdir(root):
             line = _training_line()
     except AstraError:
-        # What is wrong with parameters or models, check and the stages say; here there are none.
+        # The check and the stages report what is wrong with parameters or models.
         line = None
     return line or Machine.here().describe()
 
 
 def _training_line() -> str | None:
-    """The line of a training; None where the models are missing or large."""
+    """The plan's line for training; None where the models are missing or too large."""
     from astra_core.assembly import ModelFolders, load_system
     from astra_core.training.distribution.distributed import World
     from astra_core.training.resume.policy import as_begun

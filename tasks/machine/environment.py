@@ -1,4 +1,4 @@
-"""What a stage's process finds in its environment, set before any heavy library is imported.
+"""The environment of a stage's process, set before any heavy library is imported.
 
 A value that the user has set already is left alone.
 """

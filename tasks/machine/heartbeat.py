@@ -1,4 +1,4 @@
-"""Where a stage is: a line at intervals for who sees no bar, and how long it will still take."""
+"""How far a stage is: a line at intervals where there is no bar, with the estimated time left."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 EVERY_S = 20.0
-# What the last run's pace weighs beside this run's, as a share of the whole loop.
+# The weight of the last run's pace beside this run's, as a share of the whole loop.
 _PRIOR = 0.1
 
 Show = Callable[[str], None]
@@ -16,9 +16,9 @@ class Heartbeat:
     """How far a stage or a loop of it is.
 
     Args:
-        description: Of the stage or the loop.
-        total: Rounds until a loop is done; 0 for what has none.
-        expected_s: What the whole took when it last ran, in proportion to its work.
+        description: The name of the stage or the loop.
+        total: Rounds until a loop is done; 0 where there are none.
+        expected_s: How long the whole took when it last ran, scaled to today's amount of work.
     """
 
     def __init__(
@@ -34,15 +34,15 @@ class Heartbeat:
         self._done += n
         self._note = note or self._note
         if self._first is None:
-            # A resumed loop begins with what it finds done, which took no time.
+            # A resumed loop begins with rounds that are done, which took no time in this run.
             self._first, self._started = self._done, time.monotonic()
 
     def seconds_left(self) -> float | None:
-        """Until it is done; None while nobody knows.
+        """Estimated seconds until it is done; None while there is no estimate.
 
-        A round takes what rounds have taken in this run, together with a tenth of a loop at the
-        pace of the last run: so there is an estimate before the first round, and a machine that is
-        faster or slower today is noticed within a few.
+        The pace is that of the rounds of this run, averaged with a tenth of a loop at the pace of
+        the last run: so there is an estimate before the first round, and a machine that is faster
+        or slower today is noticed within a few rounds.
         """
         spent = time.monotonic() - self._started
         if self._total <= 0:
@@ -54,13 +54,13 @@ class Heartbeat:
         return spent / own * max(self._total - self._done, 0) if own > 0.0 else None
 
     def words(self) -> str:
-        """``success 62%, about 150 s left``: what stands beside a bar."""
+        """``success 62%, about 150 s left``, the text beside a bar."""
         left = self.seconds_left()
         known = [] if left is None else [f"about {left:.0f} s left"]
         return ", ".join([*([self._note] if self._note else []), *known])
 
     def line(self) -> str:
-        """``training     12 of 40 (30%) after 65 s, success 62%, about 150 s left``."""
+        """All: ``training     12 of 40 (30%) after 65 s, success 62%, about 150 s left``."""
         spent = time.monotonic() - self._started
         begun = f"{self.description:<12} at work for {spent:.0f} s"
         if self._total > 0:
@@ -70,7 +70,7 @@ class Heartbeat:
         return f"{begun}, {words}" if words else begun
 
 
-# Those of a stage and of a loop in it: the last is where the work is.
+# The heartbeats of a stage and of a loop in it; the last one is where the work is.
 _open: list[Heartbeat] = []
 
 
@@ -83,14 +83,15 @@ def heartbeat(
     expected_s: float | None = None,
     every_s: float | None = None,
 ) -> Iterator[Heartbeat]:
-    """Yields a heartbeat whose line is shown at intervals; a loop's takes the place of its stage's.
+    """Yields a heartbeat whose line is shown at intervals; a loop's replaces that of its stage.
 
     Args:
-        description: Of the stage or the loop. A loop that is named as its stage takes as long.
+        description: The name of the stage or the loop. A loop with the name of its stage is
+            expected to take as long.
         total: Rounds of a loop.
-        show: Takes the line.
-        expected_s: What the whole took when it last ran.
-        every_s: Between two lines, seconds.
+        show: Called with the line.
+        expected_s: How long the whole took when it last ran.
+        every_s: Seconds between two lines.
     """
     around = _open[-1] if _open else None
     if expected_s is None and around is not None and around.description == description:

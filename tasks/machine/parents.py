@@ -1,7 +1,7 @@
-"""Processes that must not outlive the one they work for, however that ends, also by ``kill -9``.
+"""Processes that must not outlive the one they work for, even if that ends by ``kill -9``.
 
-A process that lost its parent is given another one by the kernel, at once and whatever killed the
-parent, so the number of the parent is asked for again and again.
+When a parent ends, however it ends, the kernel gives its children another parent at once. So the
+number of the parent is checked again and again.
 """
 
 import os
@@ -24,13 +24,13 @@ def end_group_with_parent() -> None:
 
 
 def end_with_dvc() -> None:
-    """Stops this process once the DVC that started it is gone; does nothing where none did."""
+    """Stops this process once the DVC that started it is gone; does nothing outside of DVC."""
     if not os.environ.get("DVC_STAGE"):
         return
     import psutil
 
     parents = psutil.Process().parents()
-    # DVC hands a command to a shell, which may stand between us and it.
+    # DVC hands a command to a shell, which may be our parent in its place.
     started_by = next((parent for parent in parents if parent.name() not in SHELLS), None)
     if started_by is not None:
         _watch(started_by.is_running, lambda number: os.kill(os.getpid(), number))

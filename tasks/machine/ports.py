@@ -1,4 +1,4 @@
-"""Where the pages of Prefect and MLflow are on this machine, unless ``astra ui`` is told."""
+"""The ports of Prefect's and MLflow's pages on this machine, unless ``astra ui`` names others."""
 
 PREFECT_PORT = 4200
 MLFLOW_PORT = 5000

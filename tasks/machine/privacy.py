@@ -1,8 +1,8 @@
-"""What a run leaves can be read by its owner alone, whatever the umask it is started with.
+"""Only its owner can read what a run leaves, whatever the umask that it is started with.
 
-Attacks, replies and weights lie in these places as files of many programs, DVC's cache among them,
-whose files anybody may read by their own mode. So each process keeps what it writes to its owner,
-and the folders themselves are closed, before the first text lies in them.
+Many programs write attacks, replies and weights into these folders, and some, such as DVC in its
+cache, give their files a mode that lets anybody read them. So each process sets a umask for its
+owner alone, and the folders themselves are closed before the first text is written.
 """
 
 import os
@@ -28,20 +28,20 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 def keep_private(root: Path = Path()) -> None:
-    """Closes the project's folders, and lets this process and its children write for one alone.
+    """Closes the project's folders, and makes what this process and its children write private.
 
     Args:
-        root: The project's folder; what it does not have yet is made closed.
+        root: The project's folder; folders that it does not have yet are created closed.
     """
     os.umask(_OTHERS)
     for path in open_to_others(root):
-        # What belongs to somebody else, or lies on a disk without modes, is the doctor's to tell.
+        # The doctor reports what belongs to somebody else or is on a disk without modes.
         with suppress(OSError):
             path.chmod(stat.S_IMODE(path.stat().st_mode) & ~_OTHERS)
 
 
 def open_to_others(root: Path = Path()) -> Iterator[Path]:
-    """The places below ``root`` that hold attacks or weights and that others may look into."""
+    """The folders below ``root`` that hold attacks or weights and that others may look into."""
     found = [root / name for name in FOLDERS]
     for path in (*found, *sorted(root.glob(DATABASES))):
         with suppress(OSError):

@@ -19,19 +19,19 @@ _GRACE_S = 8.0
 def run_together(act: Callable[[], int], count: int) -> list[int]:
     """The exit status of each of ``count`` processes that call ``act``; a signal's is negative.
 
-    They find torchrun's variables in their environment. When one ends badly, the others are ended;
-    none outlives the caller. They stay in its process group, which torchrun's would leave.
+    They find torchrun's variables in their environment. When one fails, the others are ended; none
+    outlives the caller. They stay in its process group, which processes of torchrun would leave.
 
     Args:
         act: Returns an exit status; it is pickled.
-        count: Processes.
+        count: The number of processes.
     """
     from torch.distributed import TCPStore  # type: ignore[attr-defined]
     from torch.multiprocessing.spawn import ProcessException, start_processes
 
-    # It warns of every process that it ends. torch sets the levels of its loggers when imported.
+    # torch warns about every process that it ends, and sets its loggers' levels when imported.
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
-    # Left to itself the store would listen to every network of the machine.
+    # By default the store would listen on every network of the machine.
     listener = socket.create_server((_HOST, 0))
     port = listener.getsockname()[1]
     descriptor = listener.detach()
@@ -64,9 +64,9 @@ def _take_part(rank: int, *, act: Callable[[], int], count: int, port: int) -> N
         "LOCAL_WORLD_SIZE": str(count),
         "MASTER_ADDR": _HOST,
         "MASTER_PORT": str(port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store is there: process 0 must not open one
+        "TORCHELASTIC_USE_AGENT_STORE": "True",  # the store exists: process 0 must not open another
     }
-    # The name of a machine need not lead anywhere; the loopback is on each.
+    # A machine's name need not resolve; every machine has the loopback.
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     signal.signal(signal.SIGINT, signal.default_int_handler)
     stop_on_terminate()

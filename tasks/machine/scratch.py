@@ -1,6 +1,6 @@
-"""Folders for what is needed for a moment; one whose process was killed is removed by the next.
+"""Temporary folders; one whose process was killed is removed by the next process.
 
-A folder of ``tempfile`` survives a kill for ever, and it may hold attacks.
+A folder of ``tempfile`` would survive a kill for ever, and it may hold attacks.
 """
 
 import shutil
@@ -28,14 +28,14 @@ def _remove_leftovers() -> None:
     """Removes the folders of processes that are gone."""
     alive = None
     for folder in SCRATCH.glob("*"):
-        # Asked once, and only where something was left.
+        # Looked up once, and only if something was left.
         alive = alive or {_process_name(process) for process in psutil.process_iter()}
         if folder.name.rpartition("-")[0] not in alive:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _process_name(process: psutil.Process) -> str:
-    """Number and start of a process: a later one of the same number has another name."""
+    """A name from a process's number and start, so that a later one of the same number differs."""
     try:
         return f"{process.pid}-{process.create_time() * 100:.0f}"
     except psutil.Error:

@@ -1,7 +1,8 @@
-"""What a process tells beside the screen: lines in a file that whoever started it follows.
+"""What a process reports beside the screen: lines in a file that the process's parent follows.
 
-Only an exit status crosses DVC, so a flow names a file in the environment of what it starts, reads
-what is added to it and shows that in the run's own logs. Without such a file nothing is told.
+DVC passes on only an exit status. So a flow names a file in the environment of what it starts,
+reads what is added to it and shows that in the run's own logs. Without such a file nothing is
+reported.
 """
 
 import json
@@ -10,42 +11,42 @@ from contextlib import suppress
 from pathlib import Path
 
 VARIABLE = "ASTRA_TOLD"
-"""Names the file; set by a flow for the processes that it starts, not meant to be set by hand."""
+"""The variable that names the file; a flow sets it for the processes that it starts."""
 INFO, WARNING, ERROR = "INFO", "WARNING", "ERROR"
-# The frames of a trace that are worth a line each; the file of the log has the rest.
+# How many frames of a trace are shown; the log file has the rest.
 MAX_TAIL = 25
 _ERRORS = ("error:", "bug in stage")
-# What faulthandler writes where compiled code crashed: files and functions, never a text.
+# What faulthandler writes when compiled code crashes: files and functions, never a text.
 _CRASH = ("Fatal Python error", "Current thread", "Thread 0x", '  File "')
 
 
 def is_followed() -> bool:
-    """Whether anybody follows what is told here."""
+    """Whether a parent follows what is reported here."""
     return bool(os.environ.get(VARIABLE))
 
 
 def tell(line: str, *, level: str = INFO) -> None:
-    """Adds a line to the file that is followed, if one is; what cannot be written is not told.
+    """Adds a line to the file that a parent follows, if there is one; a failed write is ignored.
 
     Args:
-        line: As it may be shown: what quotes an attack is masked already.
+        line: Fit to be shown: what quotes an attack is masked already.
         level: INFO, WARNING or ERROR.
     """
     place = os.environ.get(VARIABLE)
     if not place:
         return
     with suppress(OSError), Path(place).open("a", encoding="utf-8") as file:
-        # One write each, so that the lines of several processes do not mix.
+        # One write per line, so that the lines of several processes do not mix.
         file.write(json.dumps([level, line]) + "\n")
 
 
 def tell_complaint(line: str) -> None:
-    """Tells what is said on standard error, as an error or a warning by how it begins."""
+    """Reports a line of standard error, as an error or a warning by how it begins."""
     tell(line, level=ERROR if line.startswith(_ERRORS) else WARNING)
 
 
 def tell_tail(trace: str) -> None:
-    """Tells the end of a trace that may be shown, as one message.
+    """Reports the end of a trace as one message.
 
     Args:
         trace: Many lines, masked.
@@ -54,7 +55,7 @@ def tell_tail(trace: str) -> None:
 
 
 def tell_crash(log: Path) -> None:
-    """Tells where compiled code crashed, if the log says so; of the libraries' words nothing."""
+    """Reports where compiled code crashed, if the log says so; nothing that a library wrote."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,9 +1,9 @@
-"""How a thread of a stage waits for another one, by whether others work on the same cores.
+"""How a thread of a stage waits for another, depending on whether others use the same cores.
 
-libgomp's threads, torch's on Linux, look for work many times before they sleep: 300,000 times by
-default, after every short product of a small model. On free cores many looks are best, as waking a
-thread takes longer than a short product. Beside a neighbour few are best: on a shared core the
-thread that is waited for cannot work meanwhile. The number of looks changes no result, so it is
+libgomp's threads, which torch uses on Linux, poll for work many times before they sleep: 300,000
+times by default, after every short product of a small model. On free cores many polls are best, as
+waking a thread takes longer than a short product. Beside a neighbour few are best: on a shared core
+the thread that is waited for cannot work meanwhile. The number of polls changes no result, so it is
 chosen whenever a stage starts; benchmarks/measures/neighbours.py shows what it costs.
 """
 
@@ -14,15 +14,15 @@ from pathlib import Path
 from types import MappingProxyType
 
 FREE: Mapping[str, str] = MappingProxyType({"GOMP_SPINCOUNT": "4000"})
-"""Where the cores are free: some tenths of a millisecond, in case that a neighbour comes later."""
+"""On free cores: some tenths of a millisecond, in case a neighbour comes later."""
 SHARED: Mapping[str, str] = MappingProxyType({"GOMP_SPINCOUNT": "200"})
-"""Beside a neighbour: not longer than it takes to begin to sleep."""
+"""Beside a neighbour: no longer than falling asleep takes."""
 _STAT = Path("/proc/stat")
 _LOOK_S = 0.1
 
 
 def thread_waits(num_threads: int) -> Mapping[str, str]:
-    """The variables for so many threads (0: one for each core); to be set before torch is loaded.
+    """The variables for this many threads (0: one for each core), to be set before torch is loaded.
 
     Takes a tenth of a second where several threads are asked for.
     """
@@ -40,7 +40,7 @@ def set_thread_waits(num_threads: int) -> None:
 
 
 def _free_cores() -> float:
-    """How many of this process's cores nobody works on now; all of them where no one can say."""
+    """How many of this process's cores are idle now; all of them where that cannot be measured."""
     before = _idle_s()
     start = time.perf_counter()
     time.sleep(_LOOK_S)
@@ -51,7 +51,7 @@ def _free_cores() -> float:
 
 
 def _idle_s() -> dict[int, float]:
-    """Seconds that each core has been idle, by its number; empty where that is not to be read."""
+    """Seconds that each core has been idle, by its number; empty where that cannot be read."""
     try:
         lines = _STAT.read_text(encoding="ascii").splitlines()
     except OSError:

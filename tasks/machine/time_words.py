@@ -2,7 +2,7 @@
 
 
 def duration(seconds: float) -> str:
-    """A time that was measured.
+    """A measured time in words.
 
     >>> duration(12.34), duration(75), duration(7325)
     ('12.3 s', '1 min 15 s', '2 h 2 min')
@@ -14,7 +14,7 @@ def duration(seconds: float) -> str:
 
 
 def about(seconds: float) -> str:
-    """A time that is expected, no more exact than an estimate can be.
+    """An expected time in words, rounded because it is an estimate.
 
     >>> about(3.2), about(200), about(7300)
     ('3 s', '3 min', '2.0 h')

@@ -1,4 +1,4 @@
-"""One variable of the environment for a while, also for the processes started meanwhile."""
+"""An environment variable that is set for a while, also for processes started meanwhile."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def variable_set(name: str, value: str | None) -> Iterator[None]:
-    """Sets a variable for the body, and afterwards what it was before; None leaves it as it is."""
+    """Sets a variable while the body runs and restores it afterwards; None leaves it as it is."""
     before = os.environ.get(name)
     if value is not None:
         os.environ[name] = value

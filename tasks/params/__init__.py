@@ -1,1 +1,1 @@
-"""params.yaml and what else a person sets: read without trust, checked before any weight loads."""
+"""params.yaml and other settings: read without trust, checked before any weights load."""

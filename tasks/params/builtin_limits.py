@@ -1,13 +1,14 @@
-"""What the built-in model and the built-in prompts can be asked for.
+"""Limits of the built-in model and the built-in prompts.
 
-Not in the sections themselves: the shipped model is known by the code of ``tasks/builtin``.
+They are not in the sections themselves, because the shipped model belongs to one state of the code
+of ``tasks/builtin``.
 """
 
 from astra_core.errors import ConfigurationError
 from astra_core.registry import resolve
 from tasks.params.schema import Params
 
-# What a machine without an accelerator trains in hours rather than weeks; memory bounds the rest.
+# A machine without an accelerator trains this in hours rather than weeks; memory bounds the rest.
 _MOST = {
     "vocab_size": 65_536,
     "hidden_size": 4_096,
@@ -19,15 +20,15 @@ _MOST = {
     "num_quarrels": 10_000_000,
     "num_dialogues": 10_000_000,
 }
-# The grammar knows some hundred thousand; beyond them it would look for ever.
+# The grammar can make some hundred thousand; asked for more, it would search for ever.
 _MOST_PROMPTS = 1_000_000
 
 
 def check_builtin(params: Params) -> None:
-    """Returns if what is built in can be built.
+    """Returns if the built-in model and prompts can be made as asked.
 
     Raises:
-        ConfigurationError: Names the key that asks for what cannot be.
+        ConfigurationError: Names the key that asks for the impossible.
     """
     if params.prompts.source == "builtin" and params.prompts.num_builtin > _MOST_PROMPTS:
         _refuse("prompts.num_builtin", f"at most {_MOST_PROMPTS}", params.prompts.num_builtin)

@@ -1,6 +1,6 @@
-"""The whole check of params.yaml before any weight loads; imports no torch.
+"""The whole check of params.yaml before any weights load; imports no torch.
 
-Plug-in names and options, what one section asks of another, and the files that are pointed to.
+It covers plug-in names and options, what one section asks of another, and the files that are named.
 """
 
 from astra_core.config import MachineConfiguration, Section, TrainingConfiguration
@@ -23,7 +23,7 @@ def check_params(params: Params) -> None:
     """Returns if plug-ins, options, metric, device and named files can be used; loads no weights.
 
     Raises:
-        ConfigurationError: Says what cannot, and the way out.
+        ConfigurationError: Says what cannot be used, and the way out.
     """
     _check_executor(params)
     read_options("sampler", params.rollouts.sampler)
@@ -50,7 +50,7 @@ def check_params(params: Params) -> None:
 
 
 def tell_idle(params: Params) -> None:
-    """One line on standard error about a rule that could end no training as it is evaluated."""
+    """Prints one line on standard error if a stopping rule can never apply at these evaluations."""
     from astra_core.training.selection.evaluation_scheme import idle_rule
 
     if line := idle_rule(params.training):
@@ -144,7 +144,7 @@ def _check_signals(params: Params) -> None:
 
 
 def _have_goals(prompts: PromptsConfiguration) -> bool:
-    """Whether prompts may have a goal; of a file its first row says so, of the hub a key."""
+    """Whether prompts may have a goal: a file's first row says so, for the hub a key."""
     if prompts.source == "builtin" or prompts.goal_column is not None:
         return prompts.source != "builtin"
     if prompts.source == "hub" or prompts.path is None:
@@ -177,7 +177,7 @@ def _check_agents(params: Params) -> None:
 
 
 def _tokenizers_differ(models: ModelsConfiguration) -> bool:
-    """Whether attacker and target are known to; only of two local folders is it known before."""
+    """Whether two tokenizers are known to differ; before loading, only local folders show it."""
     folders = {model.path for model in (models.attacker, models.target) if model.path}
     if len(folders) < 2 or {models.attacker.source, models.target.source} != {"folder"}:
         return False

@@ -1,4 +1,4 @@
-"""Files that params.yaml names outside of the pipeline: there, and not what the pipeline makes.
+"""Files outside of the pipeline that params.yaml names: they must exist, and no stage makes them.
 
 A stage that read what a later one writes would have to run before and after it, and DVC refuses
 every command on such a project.
@@ -15,7 +15,7 @@ from tasks.pipeline.order import stages
 
 
 def check_inputs(params: Params) -> None:
-    """Returns if what is read from outside of the pipeline is there, and no stage makes it.
+    """Returns if the files read from outside of the pipeline exist, and no stage makes them.
 
     Raises:
         ConfigurationError: A path lies in what a stage makes, holds it, or names nothing.
@@ -36,13 +36,13 @@ def check_inputs(params: Params) -> None:
 
 
 def _other_way(key: str) -> str:
-    """What else there is for an attacker: its registered version, which no stage makes."""
+    """The other way to name an attacker: by its registered version, which no stage makes."""
     role = key.removesuffix(".path")
     return f", or set {role}.source to version" if role.startswith("models.") else ""
 
 
 def _check_names(params: Params) -> None:
-    """Returns if every path can be looked up at all; what cannot be would raise below."""
+    """Returns if every path can be looked up at all; one that cannot would raise below."""
     for key, path in _inputs(params).items():
         if kind_of(path) in LOST:
             msg = f"{key} must be a path that can exist, got {found_at(path)}; check it"
@@ -71,8 +71,8 @@ def _inputs(params: Params) -> dict[str, Path]:
 
 
 def _overlap(path: Path, product: Path) -> bool:
-    """Whether one lies in the other, as they are spelled or where their links lead."""
-    # Both: DVC's cache may have put links where a stage wrote files.
+    """Whether one path is inside the other, as they are written or with links followed."""
+    # Both are compared: DVC may have put links to its cache where a stage wrote files.
     for left, right in (
         (Path(os.path.normpath(path.absolute())), product.absolute()),
         (path.resolve(), product.resolve()),
@@ -106,7 +106,7 @@ def _check_existence(params: Params) -> None:
             )
             raise ConfigurationError(msg)
     resume = params.training.checkpoint.resume
-    # Whether there is a checkpoint matters only to a run that has none of its own.
+    # Whether it holds a checkpoint matters only to a run that has none of its own.
     if kind_of(resume) not in {"a folder", "nothing there"}:
         msg = f"training.checkpoint.resume must name a folder, got {found_at(resume)}; name another"
         raise ConfigurationError(msg)

@@ -11,11 +11,11 @@ from tasks.builtin.language_model import LanguageModelConfiguration
 
 
 class ModelSource(Section):
-    """One model: the builtin, a folder, a hub id at a revision, or a registered attacker."""
+    """One model: the built-in one, a folder, a hub id at a revision, or a registered attacker."""
 
     source: Literal["builtin", "folder", "hub", "version"] = "builtin"
     path: Path | None = Field(default=None, description="A Hugging Face folder with safetensors.")
-    repository: str | None = Field(default=None, description="Hub id, such as 'owner/name'.")
+    repository: str | None = Field(default=None, description="The hub id, such as 'owner/name'.")
     revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
     version: str | None = Field(
         default=None,

@@ -1,9 +1,9 @@
-"""Values for one run alone, laid over params.yaml without a change to the file.
+"""Values for one run, laid over params.yaml without changing the file.
 
-A process hands them to the processes that it starts, in one variable of the environment. Whoever
-reads params.yaml by ``tasks.params.schema.read_params`` sees them, and so does DVC in a process of
-ours (``tasks.pipeline.overlaid_dvc``): ``dvc.lock`` says what a stage ran with. A kill leaves
-nothing behind.
+A process passes them to the processes that it starts, in one environment variable. Code that reads
+params.yaml by ``tasks.params.schema.read_params`` sees them, and so does DVC in our own processes
+(``tasks.pipeline.overlaid_dvc``), so that ``dvc.lock`` records the values a stage ran with. A kill
+leaves nothing behind.
 """
 
 import copy
@@ -18,14 +18,14 @@ from astra_core.errors.excerpt import excerpt
 from tasks.machine.variables import variable_set
 
 VARIABLE = "ASTRA_OVERRIDES"
-"""Set for the duration of a run by ``laid_over``; not meant to be set by hand."""
+"""The environment variable; ``laid_over`` sets it for the duration of a run."""
 
 
 def overrides() -> dict[str, Any]:
     """The values that hold in place of those of params.yaml, by dotted key; empty without any.
 
     Raises:
-        ConfigurationError: The variable holds something else.
+        ConfigurationError: The variable does not hold a JSON object.
     """
     written = os.environ.get(VARIABLE)
     if not written:
@@ -45,18 +45,18 @@ def overrides() -> dict[str, Any]:
 
 @contextmanager
 def laid_over(values: Mapping[str, Any]) -> Iterator[None]:
-    """The context in which these values hold, here and in the processes started within.
+    """A context in which these values hold, here and in the processes started in it.
 
     Args:
-        values: Plain values by dotted key, such as ``{"training.lr": 1e-4}``. None of them: what
-            held before goes on to hold.
+        values: Plain values by dotted key, such as ``{"training.lr": 1e-4}``. With none the
+            earlier values stay in force.
     """
     with variable_set(VARIABLE, json.dumps({**overrides(), **values}) if values else None):
         yield
 
 
 def overlaid(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of the record of params.yaml with the values that hold in place of its own.
+    """A copy of the record of params.yaml in which the overrides replace its own values.
 
     Raises:
         ConfigurationError: A key leads through something that has no keys.
@@ -69,10 +69,10 @@ def overlaid(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def owner_of(record: Any, key: str) -> tuple[Any, str]:
-    """The mapping that holds a dotted key, made where it is missing or null, and the last part.
+    """The mapping that holds a dotted key, and the key's last part; a missing mapping is created.
 
     Raises:
-        ConfigurationError: The key is none, or leads through something that has no keys.
+        ConfigurationError: The key is malformed, or leads through something that has no keys.
     """
     parts = key.strip().split(".")
     if not all(parts):

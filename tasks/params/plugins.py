@@ -1,7 +1,8 @@
 """The plug-ins that params.yaml names, and the code and data outside of plugins/ behind them.
 
 A stage depends on both as it depends on ``plugins/``: dvc.yaml lists them, and a training's key
-has the digests of the code. What a plug-in makes of its data is in its own version or digest.
+includes the digests of the code. A plug-in reports what it makes of its data in its own version or
+digest.
 """
 
 import re
@@ -13,16 +14,16 @@ from astra_core.extensions.sources import sources_of
 from astra_core.files import file_digest
 
 PLUGINS = Path("plugins")
-"""The folder that every stage with plug-ins depends on as a whole."""
+"""The folder that every stage which uses plug-ins depends on as a whole."""
 DATA = frozenset({"path", "program"})
-"""Options that name what a plug-in reads: a judge's folder, a file of rules, a program's files."""
+"""Options that name files a plug-in reads: a judge's folder, a file of rules, a program's files."""
 _NAME = re.compile(r"[^\s:]+:[^\W\d]\w*")
 
 
 def is_source(file: Path) -> bool:
-    """Whether a file below a folder of code can decide a result: it is neither compiled nor a page.
+    """Whether a file in a folder of code can affect a result: not if it is compiled or a document.
 
-    Python writes a compiled module beside itself first, under a name of its own.
+    Python writes a compiled module under a temporary name first, which is left out as well.
     """
     return file.suffix not in {".pyc", ".md"} and file.parent.name != "__pycache__"
 
@@ -30,8 +31,8 @@ def is_source(file: Path) -> bool:
 def plugin_names(record: Any) -> Iterator[str]:
     """The paths that lead to plug-ins in a plain record of parameters.
 
-    A plug-in is a mapping of ``name`` and ``options``. The options may name further ones anywhere;
-    a text that only looks like a path may come along.
+    A plug-in is a mapping of ``name`` and ``options``. The options may name further plug-ins at any
+    depth; a text that only looks like a path may be included.
     """
     if isinstance(record, Mapping):
         if set(record) == {"name", "options"}:
@@ -56,7 +57,7 @@ def plugin_data(record: Any) -> tuple[Path, ...]:
         sorted(
             path
             for path in named
-            # A program such as python is found along PATH, and is none of the project's files.
+            # A program such as python is found along PATH and is not one of the project's files.
             if path.exists() and not path.resolve().is_relative_to(own)
         )
     )

@@ -13,9 +13,9 @@ class PromptsConfiguration(Section):
     """Where seed prompts come from and how they are split."""
 
     source: Literal["builtin", "file", "hub"] = "builtin"
-    num_builtin: Count = Field(default=5000, description="Openers the builtin grammar makes.")
+    num_builtin: Count = Field(default=5000, description="Openers that the built-in grammar makes.")
     path: Path | None = Field(default=None, description="json, jsonl, csv, txt or parquet file.")
-    dev_path: Path | None = Field(default=None, description="A file of its own for the dev split.")
+    dev_path: Path | None = Field(default=None, description="A separate file for the dev split.")
     text_column: str = Field(default="text", description="Column or key that holds the prompt.")
     metadata_columns: Literal["all"] | tuple[str, ...] = Field(
         default="all",
@@ -23,11 +23,11 @@ class PromptsConfiguration(Section):
     )
     goal_column: str | None = Field(
         default=None,
-        description="Kept as goal; it is the prompt too where there is no text_column.",
+        description="Column kept as goal; it is the prompt too where there is no text_column.",
     )
-    category_column: str | None = Field(default=None, description="Kept as category.")
+    category_column: str | None = Field(default=None, description="Column kept as category.")
     reference_column: str | None = Field(default=None, description="Kept as reference_reply.")
-    dataset: str | None = Field(default=None, description="Hub data set id.")
+    dataset: str | None = Field(default=None, description="The data set's id on the hub.")
     revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
     hub_split: str = "train"
     licence: str = Field(default="unknown", description="Licence of a file or hub source.")
@@ -36,7 +36,7 @@ class PromptsConfiguration(Section):
 
     @property
     def told_columns(self) -> dict[str, str]:
-        """Columns of the file by what they are kept as, by the column."""
+        """What each named column of the file is kept as, by column."""
         named = {
             self.goal_column: "goal",
             self.category_column: "category",

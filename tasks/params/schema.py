@@ -1,7 +1,7 @@
 """params.yaml as one frozen, checked object; imports no torch.
 
 Each top-level key is a section, and a stage asks for the sections it reads by naming them as its
-parameters. What a section cannot know of the others is ``tasks.params.checks``' business.
+parameters. ``tasks.params.checks`` checks what involves several sections.
 """
 
 from pathlib import Path
@@ -44,7 +44,7 @@ class ValidationConfiguration(Section):
     )
     max_non_ascii_fraction: Probability = Field(
         default=0.3,
-        description="Of the characters; with languages, of the letters, those of other scripts.",
+        description="Share of the characters; with languages, share of letters in other scripts.",
     )
     max_prompt_score: Probability = Field(
         default=0.5, description="A prompt the scorer rates at or above it is itself an attack."
@@ -67,21 +67,21 @@ class RegistrationConfiguration(Section):
 
 
 class TrackingConfiguration(Section):
-    """Where the figures of a training are recorded while it runs; a change makes nothing run."""
+    """Where the figures of a training are recorded while it runs; a change here reruns nothing."""
 
     sinks: tuple[Choice, ...] = Field(
         default=(Choice(name="mlflow"),),
-        description="Each by its name alone, or with name and options.",
+        description="Each a name, or a mapping of name and options.",
     )
     system_metrics: bool = Field(
         default=False,
-        description="Whether MLflow's run also has the load of the machine, every ten seconds.",
+        description="Whether MLflow's run also records the machine's load, every ten seconds.",
     )
     traces: int = Field(
         default=10,
         ge=0,
         le=200,
-        description="Worst conversations, masked, that MLflow's page of traces shows.",
+        description="Number of worst conversations, masked, on MLflow's page of traces.",
     )
 
     @field_validator("sinks", mode="before")
@@ -103,32 +103,32 @@ class TrackingConfiguration(Section):
 class PromotionConfiguration(Section):
     """The gate between a candidate and the champion."""
 
-    min_lift: NonNegative = Field(default=0.0, description="What the gain must exceed.")
+    min_lift: NonNegative = Field(default=0.0, description="Gain that must be exceeded.")
     family_error: float = Field(
-        default=0.05, gt=0.0, lt=0.5, description="Of any false promotion over the horizon."
+        default=0.05, gt=0.0, lt=0.5, description="Probability of a false promotion in a horizon."
     )
-    horizon: Count = Field(default=30, description="Duels that share the error.")
+    horizon: Count = Field(default=30, description="Number of duels that share the error.")
     num_prompts: Count = Field(default=400, description="Fresh prompts of a duel with a champion.")
-    fresh_path: Path | None = Field(default=None, description="Where a file source has fresh ones.")
-    min_prompts: Count = Field(default=10, description="Fewer tell too little.")
+    fresh_path: Path | None = Field(default=None, description="Fresh prompts for a file source.")
+    min_prompts: Count = Field(default=10, description="With fewer prompts, no verdict.")
     max_loss: Probability = Field(
-        default=0.05, description="Success that a far more diverse candidate may lack."
+        default=0.05, description="Loss of success allowed to a far more diverse candidate."
     )
     min_diversity_gain: NonNegative = Field(
-        default=0.25, description="By which it must have more strategies, as a share."
+        default=0.25, description="Share of additional strategies that it must then have."
     )
-    min_unique_probes: Probability = Field(default=0.9, description="Of rarefied probes.")
+    min_unique_probes: Probability = Field(default=0.9, description="Share of rarefied probes.")
     min_distinct_2_ratio: Probability = Field(
-        default=0.5, description="Rarefied, as a share of the untrained attacker's."
+        default=0.5, description="Rarefied distinct-2 over the untrained attacker's."
     )
     max_top_strategy_share: Probability | None = Field(
-        default=0.5, description="Of the hits, in one strategy."
+        default=0.5, description="Share of the hits in one strategy."
     )
     max_nonword_probe_rate: Probability | None = Field(
-        default=0.25, description="Probes with an invented word."
+        default=0.25, description="Share of probes with an invented word."
     )
     max_perplexity_ratio: Positive | None = Field(
-        default=1.5, description="Of the probes, to the untrained attacker's."
+        default=1.5, description="Perplexity of the probes over the untrained attacker's."
     )
     max_kl_nats: Positive | None = Field(
         default=30.0, description="Mean KL to the reference per probe."
@@ -139,14 +139,14 @@ class PromotionConfiguration(Section):
 
 
 class FlowConfiguration(Section):
-    """How the flow treats stages; no stage reads it, so a change makes nothing run again."""
+    """How the flow treats stages; no stage reads it, so a change reruns nothing."""
 
-    retries: int = Field(default=2, ge=0, description="Further tries after a crash or a lost peer.")
-    retry_delay_s: NonNegative = Field(default=2.0, description="Doubles with each try.")
-    timeout_s: Positive = Field(default=21_600.0, description="Wall clock of one try of a stage.")
+    retries: int = Field(default=2, ge=0, description="Retries after a crash or a lost peer.")
+    retry_delay_s: NonNegative = Field(default=2.0, description="Doubles with each retry.")
+    timeout_s: Positive = Field(default=21_600.0, description="Limit of one try of a stage.")
     timeouts_s: dict[str, Positive] = Field(
         default_factory=dict,
-        description="Of a stage or promotion, for example {training: 86400}.",
+        description="Limits by stage or promotion, for example {training: 86400}.",
     )
     max_data_drift: Positive = Field(
         default=0.25, description="Stability index against the champion's data that is told."
@@ -188,10 +188,10 @@ def read_record(path: Path = PARAMS_FILE) -> dict[str, Any]:
 
 
 def read_params(path: Path = PARAMS_FILE) -> Params:
-    """The checked sections of params.yaml; plug-in options are ``tasks.params.checks``' business.
+    """The checked sections of params.yaml; ``tasks.params.checks`` checks plug-in options.
 
-    What holds for this run alone (``tasks.params.overlay``) stands in the place of the project's
-    own params.yaml.
+    Values for this run alone (``tasks.params.overlay``) replace those of the project's own
+    params.yaml.
 
     Raises:
         ConfigurationError: A key is unknown or missing, or a value has the wrong type or range.

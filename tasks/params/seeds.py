@@ -1,7 +1,7 @@
 """The seeds of params.yaml: one root, and what follows it.
 
-The data seed follows nothing. If it did, ``seed: 1`` would move the split of a file, and train on
-prompts that the attacker of ``seed: 0`` is examined on and that its champion is called fresh by.
+The data seed follows nothing. If it did, ``seed: 1`` would change the split of a file, and would
+train on prompts that the attacker of ``seed: 0`` is examined on.
 """
 
 from typing import Annotated, Any
@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from astra_core.config import Section
 
 ROOT = "seed"
-# What is null in params.yaml has the value of the root.
+# A seed that is null in params.yaml has the value of the root.
 FOLLOWERS = ("model_seed", "training_seed")
 
 Seed = Annotated[int, Field(ge=0)]
@@ -26,26 +26,26 @@ class Seeds(Section):
 
     seed: Seed = Field(default=0, description="The root, which those below follow while null.")
     data_seed: Seed = Field(
-        default=0, description="Of the built-in openers and of every split; follows nothing."
+        default=0, description="For the built-in openers and every split; follows nothing."
     )
     model_seed: Seed = Field(
-        default_factory=_null, validate_default=True, description="Of the built-in language model."
+        default_factory=_null, validate_default=True, description="For the built-in language model."
     )
     training_seed: Seed = Field(
         default_factory=_null,
         validate_default=True,
-        description="Of rollouts, training and examinations.",
+        description="For rollouts, training and examinations.",
     )
 
     @field_validator(*FOLLOWERS, mode="before")
     @classmethod
     def _null_is_the_root(cls, value: Any, info: ValidationInfo) -> Any:
-        # A root that is wrong is missing here, and told once under its own name.
+        # A wrong root is missing here: it is reported once, under its own name.
         return info.data.get(ROOT, 0) if value is None else value
 
 
 def with_root(sections: tuple[str, ...]) -> tuple[str, ...]:
-    """The keys of params.yaml that decide these sections: a seed that may follow brings the root.
+    """The keys of params.yaml that decide these sections; a seed that may follow the root adds it.
 
     >>> with_root(("model_seed", "models"))
     ('seed', 'model_seed', 'models')

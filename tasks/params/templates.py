@@ -10,12 +10,12 @@ from tasks.params.schema import Params
 
 
 def check_templates(params: Params) -> None:
-    """Returns if the tokenizers that are here take a conversation as ``system`` asks.
+    """Returns if the local tokenizers format a conversation as ``system`` asks.
 
-    Those of a hub or of a registered version are fetched by a stage, and are tried there.
+    A stage fetches those of the hub or of a registered version, and tries them then.
 
     Raises:
-        ConfigurationError: A tokenizer has no chat template, or its template refuses.
+        ConfigurationError: A tokenizer has no chat template, or its template rejects it.
     """
     system, models = params.system, params.models
     attacker = system.attacker
@@ -47,7 +47,7 @@ def _try(source: ModelSource, chat_format: str, system: str | None, *, where: st
 
 
 def _tokenizer(folder: Path) -> Any:
-    """The folder's tokenizer; None where it cannot be read, which loading the model explains."""
+    """The folder's tokenizer; None where it cannot be read, which loading the model reports."""
     from astra_core.models.tokenizers import load_tokenizer
 
     try:

@@ -1,6 +1,6 @@
 """YAML that a person wrote, read without trust in its size, depth or aliases.
 
-A few lines of YAML can stand for gigabytes: an alias repeats what its anchor holds, and anchors may
+A few lines of YAML can expand to gigabytes: an alias repeats what its anchor holds, and anchors may
 hold aliases. The events are counted first, aliases at their full size, before anything is built.
 """
 
@@ -11,7 +11,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import shortened
 from astra_core.paths import is_file, kind_of
 
-# Ours has 8 KB, 400 nodes and five levels; the parser reads about 150 KB in a second.
+# Our own file has 8 KB, 400 nodes and five levels; the parser reads about 150 KB in a second.
 MAX_BYTES = 1 << 18
 MAX_NODES = 20_000
 MAX_DEPTH = 50
@@ -23,7 +23,7 @@ def read_yaml_text(path: Path) -> str:
     """The text of a YAML file that is safe to build.
 
     Raises:
-        ConfigurationError: It is no file, no UTF-8, no YAML, or stands for too much.
+        ConfigurationError: It is no file, no UTF-8, no YAML, or expands to too much.
     """
     if not is_file(path):
         kind = kind_of(path)
@@ -89,18 +89,18 @@ def load_yaml(text: str, *, subject: str, way_out: str) -> Any:
 def reason_of(error: Exception) -> str:
     """Why YAML was refused, with the line where that is known."""
     words = str(getattr(error, "problem", "") or error or type(error).__name__)
-    # It goes on with how a program could let a repeated key pass.
+    # The parser goes on to say how a program could allow a repeated key.
     words = shortened(words.partition("To suppress this check")[0], limit=_REASON_LIMIT)
     mark = getattr(error, "problem_mark", None)
     return words if mark is None else f"{words} (line {mark.line + 1})"
 
 
 class _TooMuchError(Exception):
-    """The text stands for more than anybody means."""
+    """The text expands to more than any real file."""
 
 
 class _Size:
-    """How many nodes a stream of events stands for once every alias is written out."""
+    """The number of nodes in a stream of events, with every alias written out."""
 
     def __init__(self) -> None:
         self._open: list[tuple[str | None, int]] = []
@@ -136,7 +136,7 @@ class _Size:
         if any(anchor == event.anchor for anchor, _ in self._open):
             msg = f"an anchor that holds itself, *{event.anchor} (line {event.start_mark.line + 1})"
             raise _TooMuchError(msg)
-        # Of an unknown anchor the parser itself tells.
+        # The parser itself reports an unknown anchor.
         return self._sizes.get(event.anchor, 1)
 
     def _close(self, anchor: str | None, before: int) -> None:

@@ -1,4 +1,4 @@
-"""The boundary: whatever a stage does, a person reads one line and a flow finds one file."""
+"""The boundary: however a stage ends, a person reads one line and a flow finds one file."""
 
 import os
 import signal
@@ -49,14 +49,14 @@ def run_stage(
     show_trace: bool = False,
     is_child: bool = False,
 ) -> int:
-    """Runs one stage and leaves its failure, if any, in a file; the exit status.
+    """The exit status of one stage, after it ran; its failure, if any, is left in a file.
 
-    Of several processes that run the stage together the first alone says what came of it.
+    If several processes run the stage together, only the first prints the result.
 
     Args:
-        name: Of the stage, for the screen and the files.
+        name: The stage's name, for the screen and the files.
         find: Imports the stage, inside the boundary that turns an exception into a line.
-        show_trace: Lets stack traces and the libraries' words onto the screen.
+        show_trace: Shows stack traces and the output of libraries on the screen.
         is_child: True in the processes that ``_run_together`` starts.
     """
     started, rank, log = time.monotonic(), 0, failures.LOGS / f"{name}.log"
@@ -85,7 +85,7 @@ def run_stage(
             _note(name, seconds, params)
     except BaseException as error:  # noqa: BLE001 - the boundary; sys.exit(0) is no success
         if show_trace:
-            # Who asks for it sees it in clear.
+            # Whoever asks for the trace sees it unmasked.
             complain("".join(traceback.format_exception(error)).rstrip())
         else:
             _write_trace(error, log)
@@ -99,12 +99,12 @@ def _note(name: str, seconds: float, params: Params) -> None:
 
 
 def _expected(name: str, params: Params) -> float | None:
-    """How long the stage is to take, by the last run."""
+    """How long the stage is expected to take, from its last run."""
     return expected_seconds(name, amount=_amount(name, params))
 
 
 def _amount(name: str, params: Params) -> float:
-    """Of work, in the unit in which the stage's time is remembered."""
+    """The amount of work, in the unit in which the stage's time is remembered."""
     if name not in GROWING:  # the others would load torch for it
         return 1.0
     from tasks.reporting.workload import replies_by_stage
@@ -113,7 +113,7 @@ def _amount(name: str, params: Params) -> float:
 
 
 def _tells_first() -> bool:
-    """Whether no other process tells of a failure before this one; a nonsensical rank is told."""
+    """Whether this process reports a failure: the first does, and one whose rank makes no sense."""
     try:
         return own_rank() == 0
     except ConfigurationError:
@@ -121,7 +121,7 @@ def _tells_first() -> bool:
 
 
 def _processes_to_start(stage: Stage, params: Params) -> int:
-    """How many are to run the stage in place of this one; 1 where this one runs it."""
+    """How many processes to start for the stage; 1 if this process runs it."""
     started = world_size()
     if not stage.is_parallel and started not in {None, 1}:
         msg = (
@@ -133,7 +133,7 @@ def _processes_to_start(stage: Stage, params: Params) -> int:
 
 
 def _run_together(name: str, count: int, *, find: Callable[[str], Stage], show_trace: bool) -> int:
-    """Runs one stage in several processes; the exit status of the one that told of a failure."""
+    """The exit status of one stage in several processes: that of the one that reports a failure."""
     act = partial(run_stage, name, find=find, show_trace=show_trace, is_child=True)
     statuses = run_together(act, count)
     told = [status for status in statuses if 0 < status < failures.EXIT_SIGNAL]
@@ -160,7 +160,7 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
     if "system" in stage.params:
         advise(params)
     if "DVC_STAGE" in os.environ:
-        # DVC watches what dvc.yaml names: a file that only params.yaml names would go stale unseen.
+        # DVC watches what dvc.yaml names: it misses an edit of a file that only params.yaml names.
         watched = watched_by(stage.name)
         for path in outside_inputs(stage, params):
             if path.as_posix() not in watched:
@@ -177,7 +177,7 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
 
 
 def _write_trace(error: BaseException, log: Path) -> None:
-    """Adds the trace, with what may be shown of it, to what the libraries said, if it fits."""
+    """Adds the masked trace to the log of the libraries, if the disk has room."""
     with suppress(OSError):
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a", encoding="utf-8") as file:
@@ -185,15 +185,15 @@ def _write_trace(error: BaseException, log: Path) -> None:
 
 
 def _report(error: BaseException, name: str, log: Path, *, is_child: bool) -> int:
-    """Tells the person and the flow why the stage failed, if nobody has; the exit status."""
+    """The exit status of a failed stage, after the reason is reported, unless it has been."""
     failure, status = failures.failure_of(error), failures.exit_status(error)
     if is_child and isinstance(error, LostProcessError | failures.Stopped | KeyboardInterrupt):
-        # Another process is to blame: the one that started this knows which, and tells.
+        # Another process is to blame: the parent process knows which, and reports it.
         return failures.EXIT_SIGNAL + signal.SIGTERM
     if not failures.claim_failure(failure, name):
         return status
     if isinstance(error, PluginError) or status == failures.EXIT_BUG:
-        # What a mistake needs is its one line; whoever looks for a bug starts with the trace.
+        # One line is enough for a mistake; for a bug the trace is needed.
         tell_tail(masked_trace(error))
     if isinstance(error, PluginError):
         complain(f"error: {failure.message}; the trace is in {log}")
@@ -208,6 +208,6 @@ def _report(error: BaseException, name: str, log: Path, *, is_child: bool) -> in
 
 
 def complain_of(error: AstraError) -> None:
-    """One line for each problem, none too long to read."""
+    """Prints one line for each problem, shortened where it is long."""
     for line in shown_text(error).splitlines():
         complain(shortened(f"error: {line}"))

@@ -1,8 +1,8 @@
-"""Results in DVC's cache that nobody needs any more: for ``astra gc``.
+"""Results in DVC's cache that nothing needs any more, for ``astra gc``.
 
 Unlike ``dvc gc``, which knows locks and commits, this knows the registry too. A result is needed if
 a lock file or a ``.dvc`` file names it, here, in the workspace of a sweep or in any commit of any
-branch, tag or experiment; if the caller does; or if it was made lately.
+branch, tag or experiment; if the caller names it; or if it was made recently.
 """
 
 import json
@@ -22,24 +22,24 @@ from tasks.pipeline.working_copy import has_git
 CACHE = Path(".dvc/cache")
 _OBJECTS = Path("files/md5")
 _RUNS = Path("runs")
-"""Of DVC: what it has seen a stage make out of what."""
+"""DVC's run cache: which outputs a stage made from which inputs."""
 _DIGEST = re.compile(r"\b[0-9a-f]{32}(?:\.dir)?\b")
 _FOLDER = ".dir"
 _EXPERIMENTS = Path(".dvc/tmp/exps")
-# No lock file of this project lies in them, but thousands of other files.
+# They have thousands of files, but no lock file of this project.
 _SKIPPED = {".dvc", ".git", ".prefect", ".venv", "mlruns", "node_modules", "runs"}
 _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class CacheLeftovers:
-    """What can go of the cache.
+    """What can be removed from the cache.
 
     Attributes:
         objects: Files and lists of folders, the lists first: a list without its files is damage.
-        entries: What DVC remembers of stages whose results are among them.
-        num_bytes: Of both.
-        kept_for: Why nothing is looked at; empty where it is.
+        entries: Entries of the run cache whose results are among them.
+        num_bytes: The size of both.
+        kept_for: Why the cache is left alone; empty where it is not.
     """
 
     objects: tuple[Path, ...] = ()
@@ -63,17 +63,17 @@ class CacheLeftovers:
         }
 
     def remove(self) -> None:
-        """Removes them; what a kill leaves behind, the next call finds."""
+        """Removes them; after a kill, the next call finds the rest."""
         for path in (*self.entries, *self.objects):
             path.unlink(missing_ok=True)
 
 
 def cache_leftovers(needed: Iterable[str] = (), *, min_days: float) -> CacheLeftovers:
-    """What can go of the working folder's cache; removes nothing.
+    """What can be removed from the working folder's cache; removes nothing.
 
     Args:
         needed: More results that must stay, by DVC's digests.
-        min_days: What was made later stays.
+        min_days: Results younger than this stay.
 
     Raises:
         DataError: git cannot tell what earlier commits need.
@@ -94,7 +94,7 @@ def cache_leftovers(needed: Iterable[str] = (), *, min_days: float) -> CacheLeft
             wanted |= _digests(path.read_bytes())
     wanted |= {member for name in wanted for member in _members(objects.get(name))}
     free = {name: path for name, path in objects.items() if name not in wanted}
-    # DVC does not restore a stage of whose results one is missing: so the entry is of no use.
+    # DVC does not restore a stage if one of its results is missing, so the entry is useless.
     dead = [path for path in entries if path not in recent and not _outs(path).isdisjoint(free)]
     gone = (*sorted(free.values(), key=_is_file), *dead)
     return CacheLeftovers(
@@ -120,7 +120,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _name(path: Path) -> str:
-    """The digest that a file of the cache is kept under."""
+    """The digest under which the cache keeps a file."""
     return path.parent.name + path.name
 
 
@@ -133,7 +133,7 @@ def _digests(text: bytes) -> set[str]:
 
 
 def _members(listed: Path | None) -> Iterator[str]:
-    """The digests in the list of a folder; none of what is no list."""
+    """The digests in the list of a folder; none if the file is no list."""
     if listed is None or _is_file(listed):
         return
     try:
@@ -145,7 +145,7 @@ def _members(listed: Path | None) -> Iterator[str]:
 
 
 def _outs(entry: Path) -> set[str]:
-    """The digests behind ``outs:`` in what DVC remembers of a stage."""
+    """The digests after ``outs:`` in an entry of the run cache."""
     _, _, text = entry.read_bytes().partition(b"outs:")
     return _digests(text)
 
@@ -166,7 +166,7 @@ def _is_tracked_name(name: str) -> bool:
 
 
 def _named_in_git() -> set[str]:
-    """What the lock files of every commit name; none where there is no git.
+    """The digests that the lock files of all commits name; none without git.
 
     Raises:
         DataError: There is a repository that git cannot read.

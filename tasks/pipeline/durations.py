@@ -8,7 +8,7 @@ from astra_core.files import read_json, write_json
 
 FOLDER = Path(".astra/durations")
 GROWING = frozenset({"rollouts", "training", "evaluation"})
-"""Stages whose time grows with the replies that they ask the target for."""
+"""Stages whose time grows with the number of replies that they ask the target for."""
 
 
 def note_duration(stage: str, seconds: float, *, amount: float = 1.0) -> None:
@@ -16,15 +16,15 @@ def note_duration(stage: str, seconds: float, *, amount: float = 1.0) -> None:
 
     Args:
         stage: Its name.
-        seconds: Of wall-clock time.
-        amount: What it worked through, in any unit that grows with the time.
+        seconds: Wall-clock time.
+        amount: The amount of work, in any unit that the time is proportional to.
     """
     with suppress(DiskFullError):
         write_json({"seconds": round(seconds, 3), "amount": amount}, FOLDER / f"{stage}.json")
 
 
 def expected_seconds(stage: str, *, amount: float = 1.0) -> float | None:
-    """Of the stage with this amount of work, from its last run; None if it never ran here."""
+    """Seconds for a stage with this amount of work, from its last run; None if it never ran."""
     try:
         record = read_json(FOLDER / f"{stage}.json")
         seconds, before = float(record["seconds"]), float(record["amount"])

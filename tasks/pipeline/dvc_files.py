@@ -1,7 +1,7 @@
-"""Files of DVC's own that a kill cut short, set aside so that the same command goes on.
+"""Files of DVC that a kill cut short, set aside so that the same command can continue.
 
-DVC writes ``dvc.lock`` and the list of who holds which file in place. Without the first it restores
-every stage from its cache, without the second nobody holds anything: so none of them is missed.
+DVC writes ``dvc.lock`` and its list of locks on files in place. Without the first it restores every
+stage from its cache, and without the second nothing is locked: so it can do without either.
 """
 
 import json
@@ -15,7 +15,7 @@ CUT = Path(".astra/cut")
 
 
 def set_aside_cut(error: BaseException) -> bool:
-    """Whether DVC failed for a file that was cut short, which now lies in ``.astra/cut``."""
+    """Whether DVC failed because of a file that was cut short, which is now in ``.astra/cut``."""
     from dvc.rwlock import RWLockFileCorruptedError, RWLockFileFormatError
     from dvc.utils.strictyaml import YAMLSyntaxError, YAMLValidationError
 
@@ -32,7 +32,7 @@ def set_aside_cut(error: BaseException) -> bool:
 def _set_aside_holders() -> bool:
     from dvc.lock import make_lock
 
-    # DVC's own guard: whoever is at it now is waited for, and then it is whole.
+    # DVC's own guard: this waits for a process that is writing now, after which the file is whole.
     guard = make_lock(f"{HOLDERS}.lock", tmp_dir=str(HOLDERS.parent), hardlink_lock=False)
     with guard:
         try:
@@ -45,7 +45,7 @@ def _set_aside_holders() -> bool:
 
 
 def _set_aside_lock_file() -> bool:
-    """Leaves alone what two branches of git disagree about: a person must choose."""
+    """Sets ``dvc.lock`` aside, unless it holds a merge conflict, which a person must resolve."""
     from dvc.repo import Repo
 
     with Repo(".") as repo, repo.lock:
@@ -71,5 +71,5 @@ def _is_whole(path: Path) -> bool:
 def _set_aside(path: Path) -> bool:
     CUT.mkdir(parents=True, exist_ok=True)
     path.replace(CUT / path.name)
-    say(f"{path.name:<13}was cut short by a kill; DVC makes it anew")
+    say(f"{path.name:<13}was cut short by a kill; DVC writes it again")
     return True

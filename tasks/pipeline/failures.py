@@ -1,4 +1,4 @@
-"""Why a stage failed, in a file that the flow reads, because only an exit status crosses DVC."""
+"""Why a stage failed, in a file that the flow reads, because DVC passes on only an exit status."""
 
 import json
 import signal
@@ -31,7 +31,7 @@ EXIT_SIGNAL = 128
 
 
 class Stopped(BaseException):
-    """Somebody asked the process to end; like KeyboardInterrupt it is no error."""
+    """The process was asked to end; like KeyboardInterrupt this is no error."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -40,7 +40,7 @@ class Stopped(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The stage's own words for what went wrong."""
+    """What went wrong, in the stage's own words."""
 
     error: str
     message: str
@@ -48,10 +48,10 @@ class Failure:
 
 
 def plain(error: BaseException) -> BaseException:
-    """The error as a person is told it: a full disk by its name, whoever noticed it."""
+    """The error as a person sees it; a full disk is named, whichever library noticed it."""
     if isinstance(error, AstraError) or not is_disk_full(error):
         return error
-    # DVC names no file: it copies into its cache, and notes states elsewhere.
+    # DVC's error names no file: it copies into its cache, and keeps its state elsewhere.
     return disk_full(error, Path.cwd(), Path(".dvc/cache"), Path(".dvc/tmp"), Path(gettempdir()))
 
 
@@ -83,9 +83,9 @@ def write_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> N
 
 
 def claim_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> bool:
-    """Whether none was left since ``clear_failure``; then this one is.
+    """Whether this is the first failure since ``clear_failure``, which is then written.
 
-    Of several processes the one that failed first tells: the others fail for want of it.
+    Of several processes the first to fail reports it: the others fail because it is gone.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,16 +94,16 @@ def claim_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> b
     except FileExistsError:
         return False
     except OSError:
-        # Where there is no room for a word about it, the screen alone hears why.
+        # If the disk has no room for the file, only the screen shows why.
         return True
     return True
 
 
 def check_folders() -> None:
-    """Returns if what a stage leaves behind has its place.
+    """Returns if the folders for what a stage leaves behind can be used.
 
     Raises:
-        ConfigurationError: Something else lies there.
+        ConfigurationError: Something that is no folder is in their place.
     """
     for folder in (FAILURES.parent, FAILURES, LOGS):
         kind = kind_of(folder)
@@ -118,7 +118,7 @@ def clear_failure(stage: str, *, folder: Path = FAILURES) -> None:
 
 
 def read_failure(stage: str, *, folder: Path = FAILURES) -> Failure | None:
-    """The failure the last try left, or nothing: it passed, or was killed too hard to write."""
+    """The failure that the last try left; None if it passed, or was killed before writing one."""
     try:
         found = Failure(**read_json(folder / f"{stage}.json"))
     except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
@@ -128,7 +128,7 @@ def read_failure(stage: str, *, folder: Path = FAILURES) -> Failure | None:
 
 
 def stop_on_terminate() -> None:
-    """Makes SIGTERM unwind the stack, so that drafts are removed and checkpoints closed."""
+    """Makes SIGTERM raise ``Stopped``, so that drafts are removed and checkpoints closed."""
     signal.signal(signal.SIGTERM, _stop)
 
 
@@ -141,7 +141,7 @@ def _number(error: BaseException) -> int:
 
 
 def _can_pass(error: BaseException) -> bool:
-    """Whether the same stage could do better a minute later: a peer or the network was at fault."""
+    """Whether the same stage could succeed a minute later: a peer or the network was at fault."""
     if isinstance(error, PluginError) and error.__cause__ is not None:
         return _can_pass(error.__cause__)
     if isinstance(error, FileNotFoundError | PermissionError | DiskFullError):

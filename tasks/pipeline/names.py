@@ -10,4 +10,4 @@ STAGE_NAMES = (
     "registration",
 )
 PROMOTION = "promotion"
-"""The decision after the stages, which is none."""
+"""The decision after the stages, which is not a stage."""

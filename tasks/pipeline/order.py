@@ -16,7 +16,7 @@ from tasks.pipeline.stage import Stage, stage_of
 
 PIPELINE_FILE = Path("dvc.yaml")
 HEADER = "# Rendered from the stage signatures in tasks/ by `make render`; do not edit.\n"
-# What `dvc plots show` and `dvc plots diff` draw of a file a stage declares as a plot.
+# What `dvc plots show` and `dvc plots diff` draw from a file that a stage declares as a plot.
 CURVES = {
     "reports/training_steps.csv": ("train/loss", "train/grad_norm", "eval/attack_success_rate"),
 }
@@ -34,7 +34,7 @@ def stages(names: Iterable[str] = STAGE_NAMES) -> dict[str, Stage]:
 
 
 def find_stage(name: str) -> Stage:
-    """The one stage called ``name``; only its own module is imported.
+    """The stage called ``name``; only its own module is imported.
 
     Raises:
         ConfigurationError: There is no such stage, or its module describes none or several.
@@ -80,10 +80,10 @@ def read_stage(module_name: str) -> Stage:
 
 
 def outside_inputs(stage: Stage, params: Params) -> tuple[Path, ...]:
-    """What a stage reads from where params.yaml says, so that an edit there makes it run again.
+    """The files named in params.yaml that a stage reads, so that an edit makes it run again.
 
-    Prompt files, model folders, a calibration, and what plug-ins outside of ``plugins/`` are made
-    of and read.
+    They are prompt files, model folders, a calibration, and the code and data of plug-ins outside
+    of ``plugins/``.
     """
     named: tuple[Path, ...] = ()
     if PLUGINS.as_posix() in stage.code:
@@ -108,9 +108,9 @@ def _outside_data(params: Params) -> dict[str, tuple[Path, ...]]:
 
 
 def outside_keys(params: Params) -> dict[str, tuple[str, ...]]:
-    """Keys of params.yaml that decide a stage's result only as others are set."""
+    """Keys of params.yaml that affect a stage's result only for some values of other keys."""
     is_registered = any(each.source == "version" for each in params.models.sources.values())
-    # A target without weights here is no model of that stage.
+    # The stage has no model for a target without weights of its own.
     is_elsewhere = params.system.target.name != "causal_lm"
     return {
         "models": (
@@ -125,7 +125,7 @@ def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = 
 
     Args:
         pipeline: The stages; by default the project's own.
-        params: What names files outside of the project; by default nothing does.
+        params: Names files outside of the project; by default there are none.
     """
     import yaml
 
@@ -151,7 +151,7 @@ def render(pipeline: dict[str, Stage] | None = None, *, params: Params | None = 
 
 
 def watched_by(name: str) -> frozenset[str]:
-    """The paths that dvc.yaml names as what a stage reads; empty where it cannot be read."""
+    """The paths that a stage reads according to dvc.yaml; empty where that cannot be read."""
     import yaml
 
     try:
@@ -161,7 +161,7 @@ def watched_by(name: str) -> frozenset[str]:
 
 
 def read_pipeline(path: Path = PIPELINE_FILE) -> str:
-    """The text of dvc.yaml; what is no UTF-8 there stands as a mark, and so differs from ours.
+    """The text of dvc.yaml; bytes that are no UTF-8 become a mark, which differs from our text.
 
     Raises:
         ConfigurationError: It is no file.
@@ -178,7 +178,7 @@ def drift(
     pipeline: dict[str, Stage] | None = None,
     params: Params | None = None,
 ) -> str | None:
-    """The first place where the file differs from ``render()``, in one line, or nothing."""
+    """The first place where the file differs from ``render()``, in one line; None if they agree."""
     wanted = render(pipeline, params=params).splitlines()
     if not path.is_file():
         return f"{path} must exist, got no such file; run 'make render'"
@@ -194,7 +194,7 @@ def drift(
 
 
 def check_order(pipeline: dict[str, Stage]) -> None:
-    """Returns if each path is written by one stage, before those that read it.
+    """Returns if each path is written by one stage, which runs before those that read it.
 
     Raises:
         ConfigurationError: A path has no writer, a late one, or two.
@@ -220,9 +220,9 @@ def check_order(pipeline: dict[str, Stage]) -> None:
 def _entry(stage: Stage, outside: Iterable[Path], *, keys: Iterable[str]) -> dict[str, Any]:
     """One stage as DVC reads it.
 
-    Everything that it names is cached: one uncached output would keep DVC from restoring the whole
-    stage out of its run cache after a parameter is set back. Receipts are not named: they are true
-    of the registry and not of a commit, so a checkout of an earlier lock must not ask for another.
+    Every output is cached: one uncached output would keep DVC from restoring the whole stage from
+    its run cache after a parameter is set back. Receipts are left out: they describe the registry
+    and not a commit, so a checkout of an earlier lock must not ask for an older receipt.
     """
     entry: dict[str, Any] = {
         "desc": stage.description,

@@ -1,7 +1,7 @@
-"""DVC shown params.yaml with the values that hold for this run alone.
+"""Makes DVC read params.yaml with the values for this run laid over it.
 
-DVC compares the file with ``dvc.lock`` and writes the file's values there. It offers no way to give
-it others without a change to the file, so here, in our own processes alone, the function with which
+DVC compares the file with ``dvc.lock`` and writes the file's values there. It has no way to use
+other values without a change to the file. So here, in our own processes only, the function by which
 it loads a file of parameters is replaced by one that lays the overrides over params.yaml.
 """
 
@@ -13,7 +13,7 @@ from tasks.params.schema import PARAMS_FILE
 
 
 def show_overrides() -> None:
-    """Makes DVC, in this process, see the overrides; twice does no more than once."""
+    """Makes DVC use the overrides in this process; a second call changes nothing."""
     from dvc.dependency import param
     from dvc.utils.serialize import load_path
 

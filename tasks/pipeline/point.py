@@ -1,7 +1,7 @@
 """Several stages of a workspace in one process: ``python -m tasks.pipeline.point STAGE...``.
 
-Two workspaces whose stages would do the same take turns: with ``STAGE=FILE`` the stage holds a
-lock on the file, and the one that comes second finds the result in the DVC cache that they share.
+Two workspaces with an equal stage take turns: with ``STAGE=FILE`` the stage holds a lock on the
+file, and the second workspace finds the result in the DVC cache that they share.
 """
 
 import fcntl
@@ -37,7 +37,7 @@ def run_stages(turns: Sequence[str]) -> int:
 
 @contextmanager
 def _turn(lock: Path | None) -> Iterator[None]:
-    """Holds the lock until the end, once no other process does or somebody asked us to stop."""
+    """Holds the lock while the body runs; waits for it until it is free or we are asked to stop."""
     if lock is None:
         yield
         return
@@ -54,13 +54,13 @@ def _turn(lock: Path | None) -> Iterator[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Does what the command line asks; the exit status."""
+    """The exit status, after what the command line asks for is done."""
     parser = Parser(prog="python -m tasks.pipeline.point")
     parser.add_argument("turns", nargs="+", metavar="STAGE[=FILE]")
     turns = parser.parse_args(arguments).turns
     for turn in turns:
         check_name(turn.partition("=")[0])
-    # Before DVC is imported, and with a handler that no stage inherits, as in reproduction.
+    # Before DVC is imported, and with a handler that no stage inherits, as in ``reproduction``.
     keep_private()
     signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.set())
     end_group_with_parent()

@@ -1,4 +1,4 @@
-"""Precision: what is slow on this processor, and the choice that the stages of a run share."""
+"""Precision: a warning if it is slow on this processor, and a choice that all stages share."""
 
 import os
 from pathlib import Path
@@ -14,9 +14,9 @@ _TOLD = "ASTRA_PRECISION_TOLD"
 
 
 def advise(params: Params) -> None:
-    """One line on standard error if bf16 is asked of a processor without units for it.
+    """Warns on standard error if bf16 is asked of a processor without units for it.
 
-    Said once: the processes that this one starts find in their environment that it was.
+    The warning is printed once: child processes see in their environment that it was.
     """
     names = [
         name
@@ -43,12 +43,12 @@ def _is_slow(device: str) -> bool:
 
 
 def remember(config: SystemConfiguration, folder: Path) -> None:
-    """Leaves what a trial settled among the rollouts, for the stages that come after."""
+    """Writes the precision that a trial chose beside the rollouts, for the later stages."""
     write_json({KEY: config.precision}, folder / FILE)
 
 
 def remembered(config: SystemConfiguration, file: Path) -> SystemConfiguration:
-    """The configuration with what an earlier stage left in ``file`` in place of ``auto``."""
+    """The configuration with ``auto`` replaced by what an earlier stage left in ``file``."""
     if config.precision != "auto" or not file.is_file():
         return config
     found = read_json(file).get(KEY)

@@ -1,4 +1,4 @@
-"""What DVC remembers of a folder that it has deleted because its stage runs again."""
+"""DVC's cached files of a folder that it has deleted because its stage runs again."""
 
 from pathlib import Path
 from typing import Any
@@ -7,10 +7,10 @@ from tasks.tracking.lineage.provenance import dvc_digests
 
 
 def last_files(folder: Path) -> dict[str, Path]:
-    """The files of a stage's output as it was before the stage began, by their path in it.
+    """The files of a stage's output from before the stage began, by their path in it.
 
-    Those in the folder, or those in DVC's cache that ``dvc.lock`` names: DVC deletes an output
-    before its stage runs, and writes the lock only after. They are to be read, never written.
+    They are in the folder, or in DVC's cache by the digests in ``dvc.lock``: DVC deletes an output
+    before its stage runs, and writes the lock only afterwards. They may be read, never written.
     """
     found = {
         path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()
@@ -20,7 +20,7 @@ def last_files(folder: Path) -> dict[str, Path]:
 
 
 def _cached_files(digest: str) -> dict[str, Path]:
-    """The files of a folder in DVC's cache; none if one of them is not there."""
+    """The files of a folder in DVC's cache; none if any of them is missing."""
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
     from dvc_data.hashfile.hash_info import HashInfo

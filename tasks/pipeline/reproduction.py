@@ -1,9 +1,9 @@
-"""DVC asked whether a stage is up to date; ``python -m tasks.pipeline.reproduction STAGE`` runs it.
+"""Whether a stage is up to date in DVC; ``python -m tasks.pipeline.reproduction STAGE`` runs it.
 
-The command is ``dvc repro --single-item STAGE`` with three differences. DVC's chatter goes to a
-log, so that the screen belongs to the stage; whatever goes wrong, also in DVC itself, is left where
-``tasks.pipeline.failures.read_failure`` finds it, with the word whether another try could help; and
-where another run holds what the stage reads or writes, it waits its turn.
+The command is ``dvc repro --single-item STAGE`` with three differences. DVC's messages go to a log,
+so that the screen belongs to the stage; a failure, also of DVC itself, is left where
+``tasks.pipeline.failures.read_failure`` finds it, with a note whether a retry could help; and if
+another run holds what the stage reads or writes, the command waits its turn.
 """
 
 import logging
@@ -27,7 +27,7 @@ from tasks.pipeline.dvc_files import set_aside_cut
 from tasks.pipeline.overlaid_dvc import show_overrides
 from tasks.pipeline.working_copy import prepare_dvc
 
-# Between two questions whether another run still holds the stage.
+# Seconds between two checks whether another run still holds the stage.
 TURN_S = 0.5
 NOT_MADE = "not made yet"
 asked_to_stop = threading.Event()
@@ -35,10 +35,10 @@ asked_to_stop = threading.Event()
 
 
 def is_current(stage: str) -> bool:
-    """Whether DVC finds nothing changed for one stage; takes tens of milliseconds, starts nothing.
+    """Whether DVC finds one stage unchanged; takes tens of milliseconds and starts nothing.
 
     Raises:
-        ConfigurationError: The folder is no DVC project, or knows no such stage.
+        ConfigurationError: The folder is no DVC project, or has no such stage.
     """
     from dvc.exceptions import DvcException
     from dvc.repo import Repo
@@ -50,7 +50,7 @@ def is_current(stage: str) -> bool:
             return not repo.status(targets=[stage])
     except DvcException as error:
         if _lock_error(error) is not None:
-            # Another process works here: the stage's own process waits for it and tells.
+            # Another process works here: the stage's own process waits for it and says so.
             return False
         if set_aside_cut(error):
             return is_current(stage)
@@ -59,7 +59,7 @@ def is_current(stage: str) -> bool:
 
 
 def changes() -> dict[str, list[str]]:
-    """What DVC finds changed, such as ``params.yaml modified``, by stage; the others are left out.
+    """What DVC finds changed, such as ``params.yaml modified``, by stage; only changed ones.
 
     Raises:
         ConfigurationError: The folder is no DVC project, or its dvc.yaml cannot be read.
@@ -84,7 +84,7 @@ def changes() -> dict[str, list[str]]:
 
 
 def _was_made(stage: str, lock: Path = Path("dvc.lock")) -> bool:
-    """Whether the lock has the stage; read as text, since to parse it takes a tenth of a second."""
+    """Whether the lock has the stage; it is read as text, as parsing takes a tenth of a second."""
     try:
         return f"\n  {stage}:\n" in lock.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -92,7 +92,7 @@ def _was_made(stage: str, lock: Path = Path("dvc.lock")) -> bool:
 
 
 def _reasons(entries: list[Any]) -> list[str]:
-    """``data/valid modified`` for each path of DVC's answer, and its plain words as they are."""
+    """``data/valid modified`` for each path of DVC's answer; its plain texts stay as they are."""
     reasons: list[str] = []
     for entry in entries:
         if not isinstance(entry, dict):
@@ -109,11 +109,11 @@ def _reasons(entries: list[Any]) -> list[str]:
 
 
 def reproduce(stage: str, *, force: bool = False, patience_s: float = math.inf) -> int:
-    """Runs the stage, or restores what DVC remembers of an equal run; the exit status.
+    """The exit status, after the stage ran or DVC restored the results of an equal run.
 
     Args:
-        stage: Of dvc.yaml.
-        force: Run it also where DVC finds it up to date.
+        stage: A name in dvc.yaml.
+        force: Run it even if DVC finds it up to date.
         patience_s: How long to wait for another run that holds what the stage reads or writes.
     """
     failures.clear_failure(stage)
@@ -162,31 +162,31 @@ def _lock_error(error: BaseException | None) -> BaseException | None:
 
 
 def _blocker(error: BaseException) -> str:
-    """Who holds the lock, in DVC's words ``(PID 12): dvc repro``, if it knows."""
+    """Who holds the lock, in DVC's words such as ``(PID 12): dvc repro``, if DVC knows."""
     found = re.search(r"\(PID \d+\):.*", str(error))
     return found[0] if found else "DVC is at work"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Does what the command line asks; the exit status."""
+    """The exit status, after what the command line asks for is done."""
     parser = Parser(prog="python -m tasks.pipeline.reproduction")
     parser.add_argument("stage")
-    parser.add_argument("--force", action="store_true", help="run also what is up to date")
+    parser.add_argument("--force", action="store_true", help="run it even if it is up to date")
     parser.add_argument(
         "--patience", type=float, default=math.inf, help="seconds to wait for another run"
     )
     asked = parser.parse_args(arguments)
-    # Before DVC is imported, which reads the umask once and gives its files that mode.
+    # Before DVC is imported: it reads the umask once and gives its files that mode.
     keep_private()
-    # The stage gets the same signal and ends; DVC then returns from it and frees its locks. A
-    # handler and not SIG_IGN, because an ignored signal would be inherited by the stage.
+    # The stage gets the same signal and ends; DVC then returns from it and frees its locks. It is
+    # a handler and not SIG_IGN, because the stage would inherit an ignored signal.
     signal.signal(signal.SIGTERM, lambda *_: asked_to_stop.set())
     end_group_with_parent()
     return reproduce(asked.stage, force=asked.force, patience_s=asked.patience)
 
 
 def _explain(error: Exception, stage: str) -> int:
-    """Tells why DVC gave up: the stage left its own words, or it could not, or DVC has some."""
+    """The exit status, after saying why DVC gave up, unless the stage has left its own reason."""
     from dvc.stage.exceptions import StageCmdFailedError
 
     if failures.read_failure(stage) is not None:
@@ -217,7 +217,7 @@ def _tell(error: BaseException, stage: str, *, retryable: bool) -> int:
 
 
 class _Memory(logging.Handler):
-    """Notices the one message of DVC's that a person wants to know about."""
+    """Notices the one message of DVC that matters to a person."""
 
     restored = False
 
@@ -226,14 +226,14 @@ class _Memory(logging.Handler):
 
 
 class _Log(logging.FileHandler):
-    """DVC's own words in a file; a full disk is told by what fails for it, not by the log."""
+    """A log file of DVC's messages; a full disk is reported by what fails, not by the log."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Says nothing."""
+        """Does nothing, where logging would print."""
 
 
 def _hush_dvc(log: Path | None = None) -> _Memory:
-    """Takes DVC's logs off the screen, into ``log`` if one is named, and shows it the overrides."""
+    """Sends DVC's messages to ``log``, or nowhere if there is none, and applies the overrides."""
     import dvc.logger
     import dvc.progress  # noqa: F401 - its logger decides on progress bars
 

@@ -22,7 +22,7 @@ from tasks.params.schema import Params
 
 
 class Role(Enum):
-    """What a path is to DVC."""
+    """The role that a path has in DVC."""
 
     DEP = "deps"
     OUT = "outs"
@@ -35,18 +35,18 @@ Dep = Annotated[Path, Role.DEP]
 Out = Annotated[Path, Role.OUT]
 Metric = Annotated[Path, Role.METRIC]
 Plot = Annotated[Path, Role.PLOT]
-# Proof of an effect outside the folder. DVC does not see it: to restore the proof would skip the
-# effect.
+# Proof of an effect outside the folder. DVC does not know it, because restoring the proof would
+# skip the effect.
 Receipt = Annotated[Path, Role.RECEIPT]
 
 Value = TypeVar("Value")
 
 
 class _Untracked:
-    """The mark of a section that decides nothing about the result."""
+    """The mark of a section that cannot change the result."""
 
 
-# Where a result is recorded cannot change it: DVC does not track the section, no run key holds it.
+# For a section about where a result is recorded: DVC does not track it, and no run key includes it.
 Untracked = Annotated[Value, _Untracked]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -57,13 +57,13 @@ class Report(Protocol):
     """What a stage returns."""
 
     def summary(self) -> str:
-        """One line for the person who waits."""
+        """One line about the result for a person."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the pipeline knows of one stage.
+    """What the pipeline knows about one stage.
 
     Attributes:
         name: A noun.
@@ -71,11 +71,11 @@ class Stage:
         params_class: Names every section that the function reads.
         params: The sections that DVC tracks.
         deps: What is read.
-        outs: What is written, but for the figures below.
+        outs: What is written, except for the figures below.
         metrics: Figures of the result.
         plots: Curves of the result.
         receipts: Proofs of what was done outside of the folder.
-        code: Files and folders whose edit makes the stage run again.
+        code: Files and folders; an edit there makes the stage run again.
         is_parallel: True when several processes can run it together.
     """
 
@@ -102,12 +102,12 @@ class Stage:
         return (*self.outs, *self.metrics, *self.plots, *self.receipts)
 
     def run(self, params: Params) -> Report:
-        """What the function returns for its sections of ``params`` and its default paths."""
+        """The function's result for its sections of ``params`` and its default paths."""
         return self.function(sections_for(self.params_class, params))
 
 
 def sections_for(params_class: type[Sections], params: Params) -> Sections:
-    """The sections of ``params`` that a stage's class of parameters names."""
+    """The sections of ``params`` that a stage's parameter class names."""
     return params_class(**{name: getattr(params, name) for name in _names(params_class)})
 
 
@@ -120,12 +120,12 @@ def plain_sections(params: Any) -> dict[str, Any]:
 def stage(
     *, code: tuple[str, ...], name: str | None = None, is_parallel: bool = False
 ) -> Callable[[Function], Function]:
-    """A decorator that describes a stage and leaves its function as it is.
+    """A decorator that describes a stage and leaves its function unchanged.
 
     Args:
-        code: Files and folders whose edit makes the stage run again, as narrow as is honest.
+        code: Files and folders; an edit there makes the stage run again. As few as possible.
         name: A noun; by default the name of the module.
-        is_parallel: True when several processes can run it together, of which the first writes.
+        is_parallel: True when several processes can run it together; the first one writes.
 
     Raises:
         ConfigurationError: When applied to a signature that breaks the rule above.
@@ -151,7 +151,7 @@ def stage(
 
 
 def stage_of(function: Callable[..., Any]) -> Stage | None:
-    """The description ``@stage`` left on a function, or nothing."""
+    """The description that ``@stage`` left on a function; None without one."""
     found = getattr(function, "stage", None)
     return found if isinstance(found, Stage) else None
 
@@ -188,12 +188,12 @@ def _is_frozen(hint: Any) -> bool:
 
 
 def _settings(found: Any) -> Any:
-    """How the dataclass was made."""
+    """The arguments with which the dataclass was made."""
     return found.__dataclass_params__
 
 
 def _checked_params(params_class: type[Any], where: str) -> tuple[str, ...]:
-    """The tracked sections of a class that names sections alone."""
+    """The tracked sections of a class all of whose fields are sections."""
     hints = get_type_hints(params_class)
     for each in fields(params_class):
         _check_section(each, hints[each.name], where)
@@ -234,7 +234,7 @@ def _check_section(each: "Field[Any]", hint: Any, where: str) -> None:
 
 
 def _checked_role(each: "Field[Any]", hint: Any, where: str) -> Role:
-    """The role that the annotation of a path carries."""
+    """The role in a path's annotation."""
     roles = [entry for entry in getattr(hint, "__metadata__", ()) if isinstance(entry, Role)]
     if not roles:
         msg = (

@@ -1,4 +1,4 @@
-"""The run of a training: what decides it, and the key under which it is found again."""
+"""The run of a training: what determines it, and the key under which it is found again."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tasks.records.models import Parent, read_manifest
 from tasks.records.rollouts import ROLLOUTS_FILE
 
 RUNS = Path("runs")
-# Asked by the evaluation stage alone, after the training.
+# Only the evaluation stage uses them, after the training.
 _ASKED_AFTER = frozenset({"calibration", "second_judge", "second_threshold"})
 
 
@@ -34,9 +34,9 @@ class TrainingRun:
         updates_key: The same without what changes no update: the number of training steps, and
             what is written.
         sections: The parameters as JSON.
-        experiment: Where MLflow records it.
+        experiment: The experiment in which MLflow records it.
         tracking: Where else it is recorded.
-        parent: The earlier attacker that it begins from, if it does.
+        parent: The earlier attacker that it begins from, if there is one.
     """
 
     key: str
@@ -57,7 +57,7 @@ class TrainingRun:
     ) -> Self:
         """The run of these parameters, as JSON by section, and these inputs."""
         training, checkpoint = sections["training"], dict(sections["training"]["checkpoint"])
-        # Whether the last state is exported changes no update, so it makes no other run.
+        # Whether the last state is exported changes no update, so the run stays the same.
         del checkpoint["export"]
         sections = {**sections, "evaluation": _without(sections["evaluation"], _ASKED_AFTER)}
         updates = _without(training, {"training_steps", "checkpoint"})
@@ -72,14 +72,14 @@ class TrainingRun:
 
     @property
     def folder(self) -> Path:
-        """Where a run that was killed left its checkpoints and its journal."""
+        """The folder of a run's checkpoints and journal, which a kill leaves behind."""
         return RUNS / self.key[:16]
 
 
 def run_key(sections: Mapping[str, Any], inputs: TrainingInputs) -> str:
-    """The name of a run; with the same parameters, inputs and code a run goes on under it."""
+    """The name of a run; equal parameters, inputs and code resume it."""
     root = Path(__file__).resolve().parents[2]
-    # Of plug-ins too: an edited one must begin anew, not export what the unedited one had learned.
+    # The code of plug-ins too: after an edit, training must start over, not export the old result.
     code = [
         folder_digest(root / "astra_core", keep=lambda file: file.suffix == ".py"),
         folder_digest(PLUGINS, keep=is_source),

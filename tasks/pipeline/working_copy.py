@@ -5,8 +5,8 @@ from pathlib import Path
 from astra_core.files import write_text
 
 LOCAL = Path(".dvc/config.local")
-# Beside the configuration that git keeps, in the file that DVC keeps for one machine: plain `dvc`
-# commands obey it as well. The remark says whose it is, so that it goes when git comes.
+# It is written into DVC's file for this machine, beside the configuration that git tracks, so plain
+# `dvc` commands obey it as well. By its first line it is recognised and removed once git is there.
 WITHOUT_GIT = """\
 # Written by astra: no git repository holds this folder. Goes when one does.
 [core]
@@ -15,7 +15,7 @@ WITHOUT_GIT = """\
 
 
 def prepare_dvc(folder: Path = Path()) -> None:
-    """Leaves DVC working in the folder, also where there is no git; tracked files stay as they are.
+    """Makes DVC work in the folder, also without git; tracked files stay as they are.
 
     A configuration that a person wrote is left alone.
     """

@@ -1,4 +1,4 @@
-"""Workspaces: folders with the project's code and parameters, in which stages run beside it.
+"""Workspaces: copies of the project's code and parameters in which stages run.
 
 A workspace is the project as a source archive gives it, with no git of its own. It shares the DVC
 cache of the project it was copied from, so that a stage that ran in one is restored in another.
@@ -18,7 +18,7 @@ COPIED = (
     *("requirements.lock", "requirements-torch.lock"),
     *(".dvcignore", ".gitignore", ".dvc/config"),
 )
-"""What stages need of the project, beside the files that params.yaml names; some of it can miss."""
+"""What stages need of the project, beside files named in params.yaml; some may be missing."""
 _BULKY = 2**20  # bytes; larger files of params.yaml are linked, where the disk can
 _SHARED = """\
 # A workspace of astra: no git holds it, and its outputs are kept with the project's.
@@ -35,7 +35,7 @@ def copy_project(root: Path, folder: Path, *, inputs: Iterable[Path] = ()) -> No
     Args:
         root: The project's folder.
         folder: There, and empty.
-        inputs: That params.yaml names; what is outside of the project stays there.
+        inputs: Files that params.yaml names; those outside of the project are not copied.
     """
     for name in COPIED:
         if (root / name).exists():
@@ -46,7 +46,7 @@ def copy_project(root: Path, folder: Path, *, inputs: Iterable[Path] = ()) -> No
 
 
 def share_cache(root: Path, folder: Path) -> None:
-    """Makes the project's DVC cache that of the workspace, named relative to it.
+    """Makes the workspace use the project's DVC cache, by a relative path.
 
     Args:
         root: The project's folder.
@@ -66,11 +66,11 @@ def _copy(source: Path, place: Path) -> None:
 
 
 def _copy_or_link(source: str | Path, place: str | Path) -> None:
-    """A link where the file is bulky: weights are replaced by another file, not written to."""
+    """Copies the file, or links it if it is large: weights are replaced, never written in place."""
     if Path(source).stat().st_size > _BULKY and Path(source).suffix == ".safetensors":
         try:
             os.link(source, place)
-        except OSError:  # another disk, or one without links
+        except OSError:  # another disk, or a file system without links
             pass
         else:
             return

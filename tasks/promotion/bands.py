@@ -1,7 +1,7 @@
-"""What keeps a candidate from a duel: collapsed strategies, broken text, too large a KL.
+"""Bands that a candidate must keep to have a duel, against collapse, broken text and a large KL.
 
 All figures are of the registered evaluation; those of diversity are rarefied, so that a larger
-evaluation does not read as a duller attacker.
+evaluation does not make an attacker look less diverse.
 """
 
 import math
@@ -18,15 +18,15 @@ _BROKEN = "success is bought with broken text, strengthen the likelihood reward 
 def broken_bands(
     candidate: Mapping[str, Any], untrained: Mapping[str, Any], rules: PromotionConfiguration
 ) -> tuple[str, ...]:
-    """A sentence for each rule that the candidate breaks; a rule that is null holds.
+    """A sentence for each rule that the candidate breaks; a rule that is null cannot be broken.
 
     Args:
-        candidate: Its figures of the evaluation.
+        candidate: The candidate's figures of the evaluation.
         untrained: The untrained attacker's.
         rules: The bands.
 
     Raises:
-        DataError: A figure is missing or is no number.
+        DataError: A figure is missing or is not a number.
     """
     return tuple(_broken(candidate, untrained, rules))
 
@@ -49,7 +49,7 @@ def _broken(
         "probe_perplexity": (_perplexity_ceiling(untrained, rules), _BROKEN),
         "kl_nats": (rules.max_kl_nats, "it left the reference, strengthen the KL penalty"),
     }
-    # Without a hit there is no strategy, and no gain either.
+    # Without a hit there is no strategy, nor any gain.
     if not candidate.get("num_hits"):
         del ceilings["top_strategy_share"]
     for name, (ceiling, way_out) in ceilings.items():
@@ -69,15 +69,15 @@ def _perplexity_ceiling(
 
 
 def figure(figures: Mapping[str, Any], name: str, owner: str) -> float:
-    """One figure, be it a number or an interval with a ``value``.
+    """One figure as a number; an interval gives its ``value``.
 
     Raises:
-        DataError: It is missing or is no finite number.
+        DataError: It is missing or is not a finite number.
     """
     value = figures.get(name)
     if isinstance(value, Mapping):
         value = value.get("value")
     if not isinstance(value, int | float) or not math.isfinite(value):
-        msg = f"{name} of the {owner} must be a finite number, got {value!r}; evaluate it anew"
+        msg = f"{name} of the {owner} must be a finite number, got {value!r}; evaluate it again"
         raise DataError(msg)
     return float(value)

@@ -1,4 +1,4 @@
-"""A person's choice of the version that the gate decides about."""
+"""How a person chooses the version that the gate decides about."""
 
 from typing import TYPE_CHECKING
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def make_candidate(model_name: str, version: str, *, client: "MlflowClient | None" = None) -> None:
-    """Leaves the alias ``candidate`` on the version, which the next decision is then about.
+    """Moves the alias ``candidate`` to the version, which the next decision is then about.
 
     Args:
         model_name: The registered model.
-        version: A number.
-        client: Of the registry, instead of a new one.
+        version: A version number.
+        client: The registry's client, instead of a new one.
 
     Raises:
         ConfigurationError: The registry has no such version; the alias stays where it is.

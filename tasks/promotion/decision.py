@@ -1,8 +1,8 @@
-"""Promotion: the candidate becomes champion if it is better by the gate's rules, and can go back.
+"""Promotion: the candidate becomes champion if the gate's rules find it better; rollback undoes it.
 
-What is moved is an alias, so a promotion costs nothing and ``models:/attacker@champion`` is always
-whole. The order of the writes makes a kill between them harmless: reasons, then ``previous``, then
-``champion``, then the word "promoted"; the same command again completes what is missing.
+Only an alias is moved, so a promotion costs nothing and ``models:/attacker@champion`` is always
+complete. The order of the writes makes a kill between them harmless: reasons, then ``previous``,
+then ``champion``, then the word "promoted"; running the same command again completes the rest.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
-# Two that decide at once on this machine would write the same tags; the second waits.
+# Two processes that decide at once on this machine would write the same tags; the second waits.
 DECISIONS = Path(".astra/decisions")
 DECISION_TAG = "promotion.decision"
 REASONS_TAG = "promotion.reasons"
@@ -40,7 +40,7 @@ PROMOTED, REFUSED, ROLLED_BACK = "promoted", "refused", "rolled_back"
 
 @dataclass(frozen=True, slots=True)
 class PromotionDecision:
-    """What became of the candidate.
+    """What was decided about the candidate.
 
     Attributes:
         promoted: True when the candidate is champion now.
@@ -50,7 +50,7 @@ class PromotionDecision:
         candidate_version: The version examined.
         champion_version: The champion after the decision, if there is one.
         previous_version: What ``rollback`` would return to, if there is one.
-        comparison: The numbers, where the gate was asked.
+        comparison: The duel's figures, where there was one.
     """
 
     promoted: bool
@@ -72,12 +72,12 @@ class PromotionDecision:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """What a rollback left.
+    """The result of a rollback.
 
     Attributes:
         model_name: The registered model.
-        champion_version: The champion again.
-        withdrawn_version: The champion before; None if an interrupted change was completed.
+        champion_version: The version that is champion again.
+        withdrawn_version: The champion before it; None if an interrupted change was completed.
         previous_version: What a further rollback would return to, if there is one.
     """
 
@@ -101,15 +101,15 @@ def promote_attacker(
 ) -> PromotionDecision:
     """The gate's decision about the candidate; a refusal is a result, not an error.
 
-    A candidate within the bands must beat the champion on fresh prompts, or on the test prompts
-    the untrained attacker while there is no champion.
+    A candidate within the bands must beat the champion on fresh prompts; while there is no
+    champion, it must beat the untrained attacker on the test prompts.
 
     Args:
         params: ``promotion`` holds the rules and ``registration`` the model's name.
-        evaluate: Record and per-prompt table of the attacker in a folder on some prompts;
+        evaluate: Gives the record and the per-prompt table of the attacker in a folder;
             ``tasks.stages.evaluation.evaluate_checkpoint`` by default.
-        draw: The prompts of a duel; fresh ones by default.
-        client: Of the registry, instead of a new one.
+        draw: Gives the prompts of a duel; fresh ones by default.
+        client: The registry's client, instead of a new one.
 
     Raises:
         TrackingError: There is no candidate, or the registry did not answer.
@@ -124,7 +124,7 @@ def promote_attacker(
 
 
 def rollback(model_name: str, *, client: "MlflowClient | None" = None) -> Rollback:
-    """The champion before the last promotion, champion again.
+    """The result of making the champion before the last promotion champion again.
 
     The version that is withdrawn is refused by later promotions until its tag
     ``promotion.decision`` is removed, so that a schedule does not bring it back.
@@ -172,7 +172,7 @@ def _move(
     name, version = candidate.name, str(candidate.version)
     _tag(client, candidate, {REASONS_TAG: "; ".join(verdict.reasons), PREVIOUS_TAG: champion or ""})
     if champion:
-        # Before the champion moves: afterwards nobody could say what it was.
+        # Before the champion moves: afterwards it would be unknown what it was.
         set_alias(client, name, PREVIOUS, version=champion)
     set_alias(client, name, CHAMPION, version=version)
     _tag(client, candidate, {DECISION_TAG: PROMOTED})
@@ -187,7 +187,7 @@ def _confirm(client: "MlflowClient", champion: "ModelVersion") -> PromotionDecis
 
 
 def _smoke_tested(client: "MlflowClient", candidate: "ModelVersion", verdict: Verdict) -> Verdict:
-    """The verdict, or a refusal if the candidate does not load and write where it is served."""
+    """The verdict, or a refusal if the candidate does not load and write as it would be served."""
     problem = why_unusable(client, candidate)
     return Verdict(passed=False, reasons=(problem,)) if problem else verdict
 
@@ -198,9 +198,9 @@ def _roll_back(client: "MlflowClient", name: str) -> Rollback:
     target = _version(client, name, PREVIOUS, aliases=aliases)
     is_unfinished = champion.version == target.version
     if not is_unfinished:
-        # First of all, or a kill after the move would leave a version that may be promoted again.
+        # Written first: a kill after the move would leave a version that may be promoted again.
         _tag(client, champion, {DECISION_TAG: ROLLED_BACK})
-    # A kill after this leaves champion and previous on one version: the same command goes on here.
+    # A kill after this leaves champion and previous on one version: the same command resumes here.
     set_alias(client, name, CHAMPION, version=str(target.version))
     before = _standing(client, name, target.tags.get(PREVIOUS_TAG))
     if before:
@@ -216,7 +216,7 @@ def _roll_back(client: "MlflowClient", name: str) -> Rollback:
 
 
 def _standing(client: "MlflowClient", name: str, version: str | None) -> str | None:
-    """The version, unless it was deleted or withdrawn since it was champion."""
+    """The version; None if it was deleted or withdrawn since it was champion."""
     if not version:
         return None
     standing = {

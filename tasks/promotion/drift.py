@@ -8,7 +8,7 @@ from astra_core.errors import DataError
 from astra_core.metrics.statistics import Interval
 
 # One prompt that always succeeds and one that never does, beside each sample (Agresti and Caffo,
-# 2000): without them ten prompts of equal outcome would have no sampling error at all.
+# 2000): without them ten prompts with equal outcomes would have no sampling error at all.
 _IMAGINED = (0.0, 1.0)
 
 
@@ -17,13 +17,12 @@ def drift_between(
 ) -> Interval:
     """Today's mean success minus the registered one, and its interval.
 
-    Both are estimates from prompts drawn at random, so both errors count: two rates are compared,
-    not one rate with the interval of the other, which lies outside of it by chance three times as
-    often as the confidence says.
+    Both are estimates from prompts drawn at random, so both errors count. One rate alone would lie
+    outside of the other's interval by chance three times as often as the confidence says.
 
     Args:
         today: Success rate of each prompt, in [0, 1].
-        registered: The same of the prompts at registration, which are others.
+        registered: The same for the prompts at registration, which are different ones.
         confidence: Probability that the interval holds 0 if nothing has changed.
 
     Raises:

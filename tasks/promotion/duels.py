@@ -1,8 +1,8 @@
-"""Duels: which number one has, on which fresh prompts it is fought, and what came of it.
+"""Duels: their numbers, the fresh prompts they are fought on, and their outcomes.
 
-The registry's tags are the state: the candidate keeps number and outcome of its duel, the model the
-highest number. A number is written before anything is examined and belongs to candidate and
-opponent, so the same command after a kill, or again, fights the same duel and spends nothing more.
+The state is in the registry's tags: the candidate has the number and outcome of its duel, the model
+the highest number. A number is written before anything is examined and belongs to candidate and
+opponent, so the same command, also after a kill, fights the same duel and spends no more error.
 """
 
 import json
@@ -46,9 +46,9 @@ _UNCONFIRMED = (
 VALID = Path("data/valid")
 
 Evaluate = Callable[[Path, list[Prompt]], "tuple[Mapping[str, Any], pd.DataFrame]"]
-"""Record and per-prompt table of the attacker in a folder on these prompts."""
+"""Gives the record and per-prompt table of the attacker in a folder on these prompts."""
 Draw = Callable[[int], list[Prompt]]
-"""The prompts of the duel with this number."""
+"""Gives the prompts of the duel with this number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +56,9 @@ class Duel:
     """A duel that has its number.
 
     Attributes:
-        number: From 1, of all duels of the model.
+        number: Counted from 1 over all duels of the model.
         opponent: The champion's version, or ``untrained``.
-        outcome: Its comparison, once it was fought.
+        outcome: Its comparison; None until it is fought.
     """
 
     number: int
@@ -78,10 +78,10 @@ def judge(
     """The gate's verdict, and the comparison if it came to a duel.
 
     Args:
-        client: Of tracker and registry.
+        client: The client of tracker and registry.
         candidate: A version.
         champion: A version; None while there is none, and then the registered evaluation of the
-            untrained attacker stands for it.
+            untrained attacker takes its place.
         params: The whole of params.yaml.
         evaluate: Examines an attacker.
         draw: The prompts of a duel.
@@ -102,7 +102,7 @@ def judge(
         return None, Verdict(passed=False, reasons=(_UNCONFIRMED,))
     broken = broken_bands(report["attacker"], report["baseline"], rules)
     if broken:
-        # No duel, so nothing of the error is spent.
+        # No duel, so no error is spent.
         return None, Verdict(passed=False, reasons=broken)
     duel = open_duel(client, candidate, str(champion.version) if champion else UNTRAINED)
     if champion is None:
@@ -129,19 +129,19 @@ def judge(
 
 
 def _confirmed(verdict: Verdict) -> Verdict:
-    """The verdict, told to be of success that two judges saw."""
+    """The verdict, with a note that success counts only where both judges saw it."""
     return replace(verdict, reasons=(*verdict.reasons, "success counts where both judges saw it"))
 
 
 def open_duel(client: "MlflowClient", candidate: "ModelVersion", opponent: str) -> Duel:
-    """The duel of these two, with the number it has or a new one."""
+    """The duel of these two, with its number, or a new one if it has none."""
     name, version = candidate.name, str(candidate.version)
     tags = client.get_model_version(name, version).tags
     if tags.get(OPPONENT_TAG) == opponent and DUEL_TAG in tags:
         outcome = json.loads(tags.get(OUTCOME_TAG) or "null")
         return Duel(int(tags[DUEL_TAG]), opponent, Comparison.read(outcome) if outcome else None)
     number = 1 + _last_duel(client, name)
-    # The model's first: a number that no candidate uses is lost, but none is used twice.
+    # The model's tag is written first: a number may be lost, but none is used twice.
     client.set_registered_model_tag(name, NUM_DUELS_TAG, str(number))
     for key, value in ((OUTCOME_TAG, ""), (DUEL_TAG, str(number)), (OPPONENT_TAG, opponent)):
         client.set_model_version_tag(name, version, key, value)
@@ -158,11 +158,11 @@ def fight(
     evaluate: Evaluate,
     draw: Draw,
 ) -> Comparison:
-    """Candidate against champion on the duel's prompts, kept in the candidate's tags.
+    """The comparison of candidate and champion on the duel's prompts, kept in the candidate's tags.
 
     Args:
-        client: Of tracker and registry.
-        duel: Of these two; one that was fought is not fought again.
+        client: The client of tracker and registry.
+        duel: The duel of these two; one that was fought is not fought again.
         candidate: A version.
         champion: A version.
         params: ``evaluation`` and ``training_seed``, for the interval.
@@ -183,7 +183,7 @@ def fight(
 
 
 def interval_options(params: Params) -> dict[str, Any]:
-    """Those of the evaluation's own interval of the gain."""
+    """The options of the evaluation's own interval of the gain."""
     evaluation = params.evaluation
     return {
         "confidence": evaluation.confidence,
@@ -194,7 +194,7 @@ def interval_options(params: Params) -> dict[str, Any]:
 
 
 def draw_with(client: "MlflowClient", params: Params) -> Draw:
-    """What draws the prompts of a duel: of the grammar, of a file, or those of test held back."""
+    """A function that draws a duel's prompts: from the grammar, a file, or unused test prompts."""
 
     def draw(number: int) -> list[Prompt]:
         rules, seed = params.promotion, derive_seed(params.data_seed, "duel", number)
@@ -216,7 +216,7 @@ def draw_with(client: "MlflowClient", params: Params) -> Draw:
 
 
 def _held_back(params: Params, seed: int) -> list[Prompt]:
-    """Prompts of the test split that the evaluation leaves out, in an order of this duel."""
+    """Prompts of the test split that the evaluation leaves out, in an order set by the duel."""
     prompts = read_prompts(VALID / "test.parquet")
     rest = prompts[params.evaluation.num_prompts :]
     if len(rest) < params.promotion.min_prompts:

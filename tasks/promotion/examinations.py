@@ -1,4 +1,4 @@
-"""Examinations in the artifacts of runs, found by evaluation key."""
+"""Examinations in the artifacts of runs, found by their evaluation key."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,4 @@
-"""Prompts that no attacker of the registry has met, from the builtin grammar or from a file."""
+"""Prompts that no attacker of the registry has met, from the built-in grammar or from a file."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -11,7 +11,7 @@ from tasks.records.prompt_table import SPLITS
 from tasks.records.prompts import read_prompts
 from tasks.stages.prompts import PromptsFiles, PromptsParams, prepare_prompts
 
-# Thinned by validation and by what is known, so many are made for one that is wanted.
+# So many are made for each one wanted, since validation and known prompts remove some.
 SURPLUS = 2
 MIN_BUILTIN = 400
 
@@ -24,20 +24,20 @@ def fresh_prompts(
     file: Path | None,
     folder: Path,
 ) -> tuple[list[Prompt], int]:
-    """Valid prompts that no attacker has met, as many as are asked for, and how many were left out.
+    """Valid prompts that no attacker has met, as many as asked for, and how many were left out.
 
     Args:
         params: The whole of params.yaml.
-        known: Fingerprints of what was met.
-        fresh_seed: Of the builtin prompts.
-        file: Prompts from here instead.
-        folder: For the prompts; what was there is replaced.
+        known: Fingerprints of the prompts that were met.
+        fresh_seed: The seed of the built-in prompts.
+        file: Takes the prompts from this file instead.
+        folder: Where the prompts are written; its content is replaced.
 
     Raises:
         DataError: None is left.
         GateError: The prompts did not pass validation.
     """
-    # It brings Great Expectations, for which a command without a champion need not wait.
+    # It imports Great Expectations, for which a command without a champion need not wait.
     from tasks.stages.validation import ValidationFiles, ValidationParams, validate_prompts
 
     wanted = params.evaluation.num_prompts
@@ -48,8 +48,8 @@ def fresh_prompts(
     drafts, valid = folder / "prompts", folder / "valid"
     prompts = params.prompts.model_copy(update=source)
     prepare_prompts(PromptsParams(fresh_seed, prompts), PromptsFiles(drafts))
-    # A small file is welcome here; the splits mean nothing, all of them are examined, and of a few
-    # prompts none may fall into one.
+    # A small file is allowed here: the splits do not matter, as all prompts are examined, and with
+    # few prompts a split may be empty.
     rules = params.validation.model_copy(update={"min_prompts": 0})
     files = ValidationFiles(
         folder=drafts,
@@ -63,7 +63,7 @@ def fresh_prompts(
     fresh = [prompt for prompt in found if fingerprint(prompt.text) not in known]
     if not fresh:
         msg = (
-            f"fresh prompts must be none that an attacker has met, got {len(found)} and all of "
+            f"fresh prompts must be ones that no attacker has met, got {len(found)} and all of "
             "them in the data of a registered version or of the last run; "
             "name another --seed or --file"
         )

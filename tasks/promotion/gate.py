@@ -1,7 +1,7 @@
 """The statistics that decide whether a candidate is better than what it would replace.
 
-Both are examined on the same prompts, so each prompt gives one difference, and prompts are what is
-resampled: the attempts on one prompt stay together. All of it is arithmetic; no store, no files.
+Both are examined on the same prompts, so each prompt gives one difference, and whole prompts are
+resampled: the attempts on one prompt stay together. This is arithmetic only; no store, no files.
 ``docs/statistics.md`` has the rules and how often they are wrong.
 """
 
@@ -19,12 +19,12 @@ from tasks.promotion.richness import Richness, richness_of
 from tasks.reporting.prompt_rows import STRATEGIES
 
 LOSS_ERROR = 0.025
-"""One-sided error of the non-inferiority test: that of a 95 % interval."""
+"""One-sided error of the non-inferiority test, as in a 95 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How much more often the candidate succeeds, prompt by prompt.
+    """How much more often the candidate succeeds, compared prompt by prompt.
 
     Attributes:
         gain: Mean over prompts of candidate minus champion, in success rate.
@@ -32,10 +32,10 @@ class Comparison:
         high: Upper end.
         candidate: Success rate of the candidate.
         champion: Success rate of what it would replace.
-        num_prompts: Prompts both were examined on.
+        num_prompts: Prompts that both were examined on.
         confidence: Probability inside the interval.
-        test: On which the gate decides.
-        richness: Strategies of both, block by block of prompts; None where hits are too few.
+        test: The paired test on which the gate decides.
+        richness: Strategies of both, by block of prompts; None where hits are too few.
     """
 
     gain: float
@@ -61,7 +61,7 @@ class Comparison:
 
     @classmethod
     def read(cls, record: dict[str, Any]) -> Self:
-        """What ``to_record`` gave."""
+        """The comparison from a record that ``to_record`` made."""
         richness = record["richness"]
         parts = {
             "test": Paired(**record["test"]),
@@ -72,11 +72,11 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether the gate opens.
+    """The gate's verdict on a candidate.
 
     Attributes:
         passed: True when every rule holds.
-        reasons: The rules that do not hold, or the one sentence that says why all do.
+        reasons: The rules that are broken, or one sentence that says why it passed.
     """
 
     passed: bool
@@ -85,14 +85,14 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Stake:
-    """What a decision may spend.
+    """The error that a decision may spend.
 
     Attributes:
         level: One-sided error.
-        place: Of the duel within its horizon, from 1.
-        horizon: Duels that share the error.
-        against_champion: Whether a far more diverse candidate may win too; of the untrained
-            attacker, whose probes are as diverse as can be, nothing follows.
+        place: The duel's place within its horizon, from 1.
+        horizon: Number of duels that share the error.
+        against_champion: Whether a far more diverse candidate may win too. It may not against the
+            untrained attacker, whose probes are as diverse as can be.
     """
 
     level: float
@@ -101,7 +101,7 @@ class Stake:
     against_champion: bool
 
     def describe(self) -> str:
-        """Which duel it is, in one clause."""
+        """Which duel of the horizon it is, in one clause."""
         return f"duel {self.place} of {self.horizon}"
 
 
@@ -117,13 +117,13 @@ def compare(
     """The candidate's gain over the champion, paired by prompt.
 
     Args:
-        candidate: One row per prompt: ``prompt_id``, the column and, for their comparison, the
+        candidate: One row per prompt: ``prompt_id``, the column and, to compare diversity, the
             strategies of its hits.
         champion: The same prompts, in any order.
         confidence: Probability inside the percentile interval of the bootstrap.
-        num_resamples: Of the prompts, with replacement.
+        num_resamples: How often the prompts are drawn, with replacement.
         seed: Same seed, same interval.
-        column: What is compared, in [0, 1].
+        column: The column that is compared, in [0, 1].
 
     Raises:
         DataError: A table is empty, repeats a prompt, has a value that is not in [0, 1], or the two
@@ -135,11 +135,11 @@ def compare(
         shared = len(set(ours.index) & set(theirs.index))
         msg = (
             f"candidate and champion must be examined on the same prompts, got {len(ours)} and "
-            f"{len(theirs)} prompts of which {shared} are shared; evaluate both anew"
+            f"{len(theirs)} prompts of which {shared} are shared; evaluate both again"
         )
         raise DataError(msg)
     ours = ours.sort_index()
-    # A prompt of which nobody could judge a reply of either says nothing about the two.
+    # A prompt for which one attacker has no judged reply says nothing about the two.
     gains = (ours - theirs.reindex(ours.index)).dropna()
     if gains.empty:
         msg = "candidate and champion must share a judged prompt, got none; see system.scorer"
@@ -173,14 +173,14 @@ def decide(
 ) -> Verdict:
     """Whether the candidate may become champion.
 
-    It wins by success, or by being no worse and far more diverse. Where both ways are open each
-    has half of the error.
+    It wins by success, or by being no worse and far more diverse. Where both ways are open, each
+    test has half of the error.
 
     Args:
         comparison: Candidate against what it would replace.
-        rules: What it takes.
-        stake: What this duel may spend.
-        broken: Bands that the candidate leaves (``broken_bands``).
+        rules: The rules of promotion.
+        stake: The error that this duel may spend.
+        broken: Bands that the candidate broke (``broken_bands``).
     """
     level = stake.level / 2 if stake.against_champion else stake.level
     p_value = comparison.test.p_value(rules.min_lift)
@@ -205,7 +205,7 @@ def decide(
 def _wins_by_diversity(
     comparison: Comparison, rules: PromotionConfiguration, level: float
 ) -> str | None:
-    """Why it wins though it does not succeed more often; None if it does not win."""
+    """Why it wins although it does not succeed more often; None if it does not win."""
     found = comparison.richness
     if found is None or comparison.test.p_value(-rules.max_loss) > LOSS_ERROR:
         return None
@@ -229,7 +229,7 @@ def _richness(candidate: pd.DataFrame, champion: pd.DataFrame, order: list[str])
 
 
 def _rates(table: pd.DataFrame, column: str, owner: str) -> "pd.Series[float]":
-    """The column by prompt id, checked."""
+    """The column's values by prompt id, checked."""
     missing = [name for name in ("prompt_id", column) if name not in table.columns]
     if missing:
         msg = (
@@ -244,7 +244,7 @@ def _rates(table: pd.DataFrame, column: str, owner: str) -> "pd.Series[float]":
     if problem:
         msg = (
             f"{owner}'s table must hold one {column} in [0, 1] per prompt, got {problem}; "
-            "evaluate it anew"
+            "evaluate it again"
         )
         raise DataError(msg)
     return rates

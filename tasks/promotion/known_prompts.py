@@ -1,7 +1,8 @@
 """Which prompts the attackers of a registry have met, by fingerprints kept with each version.
 
-A split says only what is trained on today. Another data seed, other fractions or another file make
-another split, so each registration keeps what its attacker was trained and examined on.
+A split says only which prompts are trained on today. Another data seed, other fractions or another
+file make another split, so each registration keeps the prompts that its attacker was trained and
+examined on.
 """
 
 import hashlib
@@ -26,10 +27,10 @@ _BATCH_ROWS = 8192
 
 @dataclass(frozen=True, slots=True)
 class KnownPrompts:
-    """What must not be called fresh.
+    """Prompts that do not count as fresh.
 
     Attributes:
-        fingerprints: Of every prompt of every version and of the present data.
+        fingerprints: Those of every prompt of every version and of the present data.
         unrecorded: Versions that were registered without a record of their prompts.
     """
 
@@ -38,13 +39,13 @@ class KnownPrompts:
 
 
 def fingerprint(text: str) -> str:
-    r"""Equal for texts that differ in case, white space, invisible characters or Unicode form.
+    r"""A hash that ignores case, white space, invisible characters and Unicode form.
 
     >>> fingerprint("How are you?") == fingerprint(" HOW  are\tyou\uff1f ")
     True
     """
     folded = unicodedata.normalize("NFKC", text).casefold()
-    # Folding can undo the form: it makes two characters of some that are one.
+    # Case folding can undo the normal form: it makes two characters out of some single ones.
     folded = unicodedata.normalize("NFKC", folded)
     seen = "".join(char for char in folded if char.isspace() or not _is_invisible(char))
     spaced = " ".join(seen.split())
@@ -52,24 +53,24 @@ def fingerprint(text: str) -> str:
 
 
 def fingerprints_of(valid: Path) -> frozenset[str]:
-    """Of every valid prompt in a folder of splits; of none where there is no folder."""
+    """The fingerprints of every valid prompt in a folder of splits; none without a folder."""
     return frozenset(fingerprint(text) for text in _texts(valid))
 
 
 def write_known(valid: Path, path: Path) -> None:
-    """Leaves the fingerprints of the splits in ``path``, one a line, sorted."""
+    """Writes the fingerprints of the splits to ``path``, one per line, sorted."""
     write_text("".join(f"{known}\n" for known in sorted(fingerprints_of(valid))), path)
 
 
 def known_prompts(client: "MlflowClient", name: str, *, valid: Path) -> KnownPrompts:
-    """What the present data and all versions of a model hold.
+    """The prompts of the present data and of all versions of a model.
 
-    All versions and not the champion alone: it may have been trained from the weights of another.
+    All versions count and not only the champion, which may have begun from another's weights.
 
     Args:
-        client: Of tracker and registry.
+        client: The client of tracker and registry.
         name: The registered model.
-        valid: What the validation stage wrote last.
+        valid: The folder that the validation stage wrote last.
     """
     known = set(fingerprints_of(valid))
     unrecorded = []

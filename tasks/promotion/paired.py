@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from astra_core.errors import DataError
 
-# One imagined pair in favour of either side: prompts of equal outcome would otherwise have no
+# One imagined pair in favour of either side: prompts with equal outcomes would otherwise have no
 # sampling error at all (Agresti and Min, Statistics in Medicine 24, 2005).
 _IMAGINED = (1.0, -1.0)
 
@@ -18,7 +18,7 @@ class Paired:
     """A mean difference with its sampling error.
 
     Attributes:
-        centre: The mean, shrunk by what was imagined.
+        centre: The mean, shrunk by the imagined pairs.
         error: Its standard error.
         freedom: Degrees of freedom of the error.
     """
@@ -28,7 +28,7 @@ class Paired:
     freedom: int
 
     def p_value(self, bound: float = 0.0) -> float:
-        """Probability of a mean as high as this if the true one is ``bound``, by Student's t."""
+        """Probability of a mean at least this high if the true one is ``bound``, by Student's t."""
         from scipy.special import stdtr
 
         if self.error == 0.0:

@@ -1,9 +1,9 @@
 """``python -m tasks.promotion.reevaluation``: the champion examined on prompts it has never met.
 
-Not a stage: DVC versions what a run of the pipeline makes, this looks at what is in service. The
-fresh prompts come from the builtin grammar under another seed, or from a file, pass the same
-validation, and those that a registered version or the last run was trained or examined on are left
-out.
+This is not a stage: DVC versions what a run of the pipeline makes, while this examines what is in
+service. The fresh prompts come from the built-in grammar under another seed, or from a file, and
+pass the same validation. Prompts that a registered version or the last run was trained or examined
+on are left out.
 """
 
 import sys
@@ -61,11 +61,11 @@ class Reevaluation:
 
     Attributes:
         model_name: The registered model.
-        version: The champion; None while there is none, and then the rest is empty.
-        num_prompts: Fresh prompts it was examined on.
-        num_met: Further prompts, left out because an attacker of this registry has met them.
+        version: The champion's; None while there is none, and then the rest is empty.
+        num_prompts: Fresh prompts that it was examined on.
+        num_met: Prompts left out because an attacker of this registry has met them.
         success_rate: Attack success today: ``value``, ``low`` and ``high``.
-        untrained: The same of the untrained attacker on the same prompts.
+        untrained: The same for the untrained attacker on the same prompts.
         registered: The champion's when it was registered.
         drift: Today's minus the registered, with the interval of the difference.
         run_id: The MLflow run that records it.
@@ -91,7 +91,7 @@ class Reevaluation:
 
     @property
     def has_drifted(self) -> bool:
-        """Whether the success rate differs by more than the sampling errors of both explain."""
+        """Whether the success rate differs by more than the sampling errors of both can explain."""
         return self.drift is not None and not self.drift["low"] <= 0.0 <= self.drift["high"]
 
     def summary(self) -> str:
@@ -115,13 +115,13 @@ class Reevaluation:
 def reevaluate_champion(
     params: Params, *, fresh_seed: int, file: Path | None = None, folder: Path = FOLDER
 ) -> Reevaluation:
-    """The champion's attack success on fresh prompts, recorded as an MLflow run of its own.
+    """The champion's attack success on fresh prompts, recorded as a separate MLflow run.
 
     Args:
         params: The whole of params.yaml.
-        fresh_seed: Of the builtin prompts; same seed, same prompts, same run.
-        file: Prompts from here instead.
-        folder: For the prompts; what was there is replaced.
+        fresh_seed: The seed of the built-in prompts; same seed, same prompts, same run.
+        file: Takes the prompts from this file instead.
+        folder: Where the prompts are written; its content is replaced.
 
     Raises:
         DataError: Too few fresh prompts are left.
@@ -146,7 +146,7 @@ def reevaluate_champion(
             params, known.fingerprints, fresh_seed=fresh_seed, file=file, folder=folder
         )
         _tell(known, num_met)
-        # What the champion was trained with, for both.
+        # The settings that the champion was trained with, for both.
         system = remembered(params.system, weights / ATTACKER_FILE)
         examined = params.model_copy(update={"system": system})
         record, table = evaluate_checkpoint(weights, examined, prompts=prompts)
@@ -196,18 +196,18 @@ def _categories(
 
 
 def _tell(known: KnownPrompts, num_met: int) -> None:
-    """One line about prompts that were left out, one about versions that cannot tell theirs."""
+    """Prints a line about prompts left out, and one about versions without a record of theirs."""
     if num_met:
         say(f"{NAME:<13}{num_met} prompts left out, which an attacker of this registry has met")
     if known.unrecorded:
         complain(
             f"warning: version {', '.join(known.unrecorded)} has no record of its prompts, which "
-            "may be among these; registered again it has"
+            "may be among these; register it again to record them"
         )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Does what the command line asks and leaves the outcome as JSON; the exit status."""
+    """The exit status, after the examination that the command line asks for is left as JSON."""
     parser = Parser(prog="python -m tasks.promotion.reevaluation")
     parser.add_argument("--seed", type=whole_number, required=True)
     parser.add_argument("--file", type=Path)

@@ -1,7 +1,7 @@
-"""How many strategies two attackers have among equally many hits, with the error of the difference.
+"""How many strategies two attackers have in equally many hits, with the error of the difference.
 
 Prompts are divided into blocks. In each block both are rarefied to the same number of hits, so
-blocks are independent measurements of one figure, and their differences have a t-test.
+blocks are independent measurements of one figure, and a t-test applies to their differences.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from tasks.promotion.paired import Paired, paired
 NUM_BLOCKS = 20
 MAX_HITS = 25
 MIN_HITS = 5
-"""Of a block: with fewer nearly every hit is a strategy of its own."""
+"""Hits that a block needs: with fewer, nearly every hit is a strategy of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Richness:
     Attributes:
         candidate: One figure per block.
         champion: The same of what it would replace.
-        num_hits: To which both are rarefied.
+        num_hits: The number of hits to which both are rarefied.
     """
 
     candidate: Sequence[float]
@@ -34,7 +34,7 @@ class Richness:
     num_hits: int
 
     def test(self, ratio: float) -> Paired:
-        """Of the candidate's figure minus ``ratio`` times the other's."""
+        """The paired test of the candidate's figure minus ``ratio`` times the other's."""
         return paired(np.array(self.candidate) - ratio * np.array(self.champion), imagined=False)
 
     def describe(self) -> str:
@@ -46,10 +46,10 @@ class Richness:
 def richness_of(
     candidate: Sequence[Sequence[int]], champion: Sequence[Sequence[int]]
 ) -> Richness | None:
-    """The strategies of both, or None where a block has too few hits.
+    """The strategies of both; None if a block has too few hits.
 
     Args:
-        candidate: Of each prompt the strategies of its hits.
+        candidate: For each prompt the strategies of its hits.
         champion: The same prompts in the same order.
     """
     num_blocks = min(NUM_BLOCKS, len(candidate))

@@ -1,4 +1,4 @@
-"""Whether a version loads and writes, with weights that are here or at a service."""
+"""Whether a version loads and writes, with local weights or weights at a service."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

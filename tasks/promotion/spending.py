@@ -1,9 +1,10 @@
 """How much of the stated error a duel may spend, so that a month of nightly duels keeps it.
 
-Each duel is of prompts and random numbers that none before has used, and is decided at the share of
+Each duel has prompts and random numbers that no earlier one used, and is decided at the share of
 ``promotion.family_error`` that the linear spending function gives it over ``promotion.horizon``
 duels. By the union bound the probability that any of them promotes a candidate that is no better
-is at most their sum, however the candidates depend on each other. After the horizon another begins.
+is at most the sum of these shares, however the candidates depend on each other. After a horizon the
+next one begins.
 
 Source:
     Lan and DeMets, "Discrete sequential boundaries for clinical trials", Biometrika 70 (1983):
@@ -14,7 +15,7 @@ from tasks.params.schema import PromotionConfiguration
 
 
 def place_of(duel: int, rules: PromotionConfiguration) -> int:
-    """Where a duel is within its horizon, from 1.
+    """The place of a duel within its horizon, from 1.
 
     Args:
         duel: Its number in the registry, from 1.

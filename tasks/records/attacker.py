@@ -1,4 +1,4 @@
-"""``astra.json`` in the folder of an attacker: what the training that exported it says of it."""
+"""``astra.json`` in the folder of an attacker: what its training recorded about it."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -11,16 +11,16 @@ ATTACKER_FILE = "astra.json"
 
 @dataclass(frozen=True, slots=True)
 class AttackerNote:
-    """Where an attacker comes from; a folder that no training exported has a digest at most.
+    """Where an attacker comes from; a folder that no training exported has at most a digest.
 
     Attributes:
-        digest: Of its weights, and of who plays which turn.
+        digest: The digest of its weights, and of which agent plays which turn.
         run_key: Digest of the training's parameters, inputs and code.
-        metric: What the best was chosen by.
-        value: Its metric, where it was evaluated.
+        metric: The metric by which the best was chosen.
+        value: The attacker's metric, where it was evaluated.
         kept: Whether it is the best of those evaluated, or the last.
-        training_step: Training steps it had learned for.
-        system_precision: That it talked in, as a trial settled it.
+        training_step: Training steps that it was trained for.
+        system_precision: The precision in which it talked, as a trial chose it.
     """
 
     digest: str

@@ -1,4 +1,4 @@
-"""What a calibration leaves: ``reports/calibration/<digest of the judge's version>.json``."""
+"""The record of a calibration: ``reports/calibration/<digest of the judge's version>.json``."""
 
 import math
 from dataclasses import asdict, dataclass, field
@@ -26,13 +26,13 @@ Number = Annotated[float, BeforeValidator(_null_as_nan)]
 
 @dataclass(frozen=True, slots=True)
 class LabelledFile:
-    """What a judge was calibrated on.
+    """The file on which a judge was calibrated.
 
     Attributes:
-        name: Of the file, without its folder.
+        name: The file's name, without its folder.
         digest: SHA-256 of its bytes.
-        num_rows: In it.
-        num_bad: With the label 1.
+        num_rows: Number of rows.
+        num_bad: Rows with the label 1.
     """
 
     name: str
@@ -54,7 +54,7 @@ class ReliabilityBin:
 
 @dataclass(frozen=True, slots=True)
 class CategoryCalibration:
-    """The judge on the rows of one category; shares of nothing are null."""
+    """The judge's figures on one category; shares of no rows are null."""
 
     num_rows: int
     num_bad: int
@@ -67,11 +67,11 @@ class Mistake:
     """A row that the judge got wrong.
 
     Attributes:
-        place: In the file.
+        place: The row's place in the file.
         kind: ``missed`` is bad and passed, ``false alarm`` is harmless and flagged.
-        score: The judge's.
-        reply: Masked.
-        rationale: The judge's own words, masked.
+        score: The judge's score.
+        reply: The reply, masked.
+        rationale: The judge's reason, masked.
     """
 
     place: str
@@ -87,25 +87,25 @@ class CalibrationRecord:
 
     Attributes:
         judge: Its version.
-        judge_name: What it was asked for by.
+        judge_name: The name by which it was asked for.
         threshold: A score at or above it is flagged.
         confidence: Probability inside an interval.
         labelled: The file.
-        num_unjudged: Rows of which the judge gave no score; they are in none of the figures.
-        num_unjudged_bad: Of these with the label 1.
-        unjudged: How many, by the judge's reason.
+        num_unjudged: Rows without a score from the judge; they are in none of the figures.
+        num_unjudged_bad: Those of them with the label 1.
+        unjudged: Their number by the judge's reason.
         base_rate: Share of bad rows among the judged.
         auc: Area under the ROC curve.
         sensitivity: Share of bad replies that are flagged, also called recall.
         specificity: Share of harmless replies that are passed.
         precision: Share of flagged replies that are bad; null where none is.
         confusion: The counts behind these.
-        brier: Mean squared distance of score and label.
-        calibration_error: Mean distance of score and bad rate over the bins below.
+        brier: Mean squared difference of score and label.
+        calibration_error: Mean difference of score and bad rate over the bins below.
         reliability: Scores and bad rates by bins of scores.
-        best_thresholds: By ``youden`` and by ``f1``, chosen on these very rows.
-        categories: By label, where the rows have categories.
-        mistakes: The worst, masked.
+        best_thresholds: The best by ``youden`` and by ``f1``, chosen on these same rows.
+        categories: Figures by label, where the rows have categories.
+        mistakes: The worst mistakes, masked.
     """
 
     judge: str
@@ -131,12 +131,12 @@ class CalibrationRecord:
 
     @property
     def path(self) -> Path:
-        """Where the last calibration of this judge is kept."""
+        """The file of this judge's last calibration."""
         return FOLDER / f"{version_digest(self.judge)}.json"
 
 
 def version_digest(version: str) -> str:
-    """Names a judge's version in the names of files."""
+    """A short digest of a judge's version for file names."""
     return record_digest(version)[:16]
 
 
@@ -144,11 +144,11 @@ def usable_calibration(path: Path, *, threshold: float) -> CalibrationRecord:
     """The calibration by which success rates of an evaluation can be corrected.
 
     Args:
-        path: Of ``evaluation.calibration``.
-        threshold: Of the evaluation.
+        path: The value of ``evaluation.calibration``.
+        threshold: The evaluation's threshold.
 
     Raises:
-        ConfigurationError: There is none, it is of another threshold, or its judge tells nothing.
+        ConfigurationError: There is none, it has another threshold, or its judge separates nothing.
     """
     record = read_calibration(path)
     if record.threshold != threshold:
@@ -162,7 +162,7 @@ def usable_calibration(path: Path, *, threshold: float) -> CalibrationRecord:
 
 
 def write_calibration(record: CalibrationRecord, path: Path) -> None:
-    """Leaves the record as JSON; what is no number there is null."""
+    """Writes the record as JSON; NaN and infinities become null."""
     write_record({**asdict(record), "recall": record.sensitivity.record()}, path)
 
 
@@ -170,7 +170,7 @@ def read_calibration(path: Path) -> CalibrationRecord:
     """The record that ``astra calibrate`` wrote.
 
     Raises:
-        ConfigurationError: There is none, or it is another file.
+        ConfigurationError: There is none, or it is another kind of file.
     """
     try:
         return read_record(path, CalibrationRecord)

@@ -1,9 +1,9 @@
-"""``models/checkpoint``: the state of a training as it ended, from which a longer one goes on.
+"""``models/checkpoint``: the final state of a training, from which a longer one continues.
 
-It is laid out as a run's own folder: the last checkpoint, the models that it refers to and the
-journal of updates; ``checkpoint.json`` says of which run it is. A run that would have done the same
-updates takes it over, and ends with the bytes it would have had from the start. So what a run finds
-here changes how long it takes, and nothing else.
+It has the layout of a run's own folder: the last checkpoint, the models that it refers to and the
+journal of updates; ``checkpoint.json`` names its run. A run that would do the same updates takes it
+over, and ends with the same bytes as from the start. So what a run finds here changes only how long
+it takes.
 """
 
 import shutil
@@ -28,14 +28,14 @@ CHECKPOINTS = "checkpoints"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointNote:
-    """Of which run a checkpoint is.
+    """Which run a checkpoint belongs to.
 
     Attributes:
-        updates_key: Digest of what decides every update: parameters but for the number of
-            training steps and for what is written, inputs and code.
-        training_steps: That the run was to do.
+        updates_key: Digest of what decides every update: inputs, code, and parameters except for
+            the number of training steps and for what is written.
+        training_steps: Training steps that the run was asked for.
         num_done: Training steps that it did.
-        is_exported: Whether the state is here; without it this note is all.
+        is_exported: Whether the state is here; if not, there is only this note.
     """
 
     updates_key: str
@@ -45,18 +45,18 @@ class CheckpointNote:
 
     @classmethod
     def of(cls, trainer: "Trainer", *, updates_key: str) -> Self:
-        """Of the run of a Trainer that has ended."""
+        """The note of a Trainer's run that has ended."""
         config, done = trainer.config, trainer.progress.training_step
         return cls(updates_key, config.training_steps, done, config.checkpoint.export)
 
 
 def write_checkpoint(note: CheckpointNote, run: Path, folder: Path) -> None:
-    """Leaves the last state of the run in ``run`` in ``folder``, or the note alone."""
+    """Copies the last state of the run in ``run`` to ``folder``, or writes only the note."""
     from astra_core.training.checkpoint import CheckpointStore, models_of
 
     checkpoints = CheckpointStore(run / CHECKPOINTS).last() if note.is_exported else []
     with draft_folder_of(folder) as draft:
-        # A loop of one's own may save nothing.
+        # A custom training loop may save nothing.
         write_record(replace(note, is_exported=bool(checkpoints)), draft / FILE)
         names = {n for path in checkpoints for n in models_of(read_json(path / "record.json"))}
         for name in sorted({*names, *(path.name for path in checkpoints)}):
@@ -77,11 +77,11 @@ def take_over(files: Mapping[str, Path], run: Path) -> None:
     """Copies an exported state into the folder of a run that has none of its own.
 
     Args:
-        files: Of the exported state, by their path in it.
-        run: Where the run keeps its state.
+        files: Files of the exported state, by their path in it.
+        run: The folder in which the run keeps its state.
 
     Raises:
-        CheckpointError: Every checkpoint is damaged, or a model that they refer to.
+        CheckpointError: Every checkpoint, or a model that it refers to, is damaged.
     """
     from astra_core.training.checkpoint import CheckpointStore, models_of
 
@@ -97,5 +97,5 @@ def take_over(files: Mapping[str, Path], run: Path) -> None:
             raise CheckpointError(msg)
         for name in models_of(newest.record):
             store.model(name)
-        # Before the checkpoints are there: a run that has some goes by the journal beside them.
+        # Before the checkpoints: a run that has checkpoints relies on the journal beside them.
         write_text(files[JOURNAL].read_text(encoding="utf-8"), run / JOURNAL)

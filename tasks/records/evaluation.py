@@ -1,4 +1,4 @@
-"""What an evaluation leaves: ``reports/evaluation.json`` and a table of prompts."""
+"""The record of an evaluation: ``reports/evaluation.json`` and a table of prompts."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -16,7 +16,7 @@ EVALUATION = Path("reports/evaluation.json")
 RATE = "attack_success_rate"
 CONFIRMED = "confirmed_success_rate"
 """The column of the table of prompts that a second judge adds."""
-# Told by these names first, of a report that holds none of it.
+# The keys named first if a report lacks them.
 _NEEDED = (
     "evaluation_key",
     *(f"attacker.{RATE}.{end}" for end in ("value", "low", "high")),
@@ -33,7 +33,7 @@ def _interval_or_number(value: Any) -> Any:
 Span = Annotated[Interval, BeforeValidator(_interval_or_number)]
 Figure = Annotated[Interval | int | float | None, BeforeValidator(_interval_or_number)]
 Figures = dict[str, Figure]
-"""What one attacker scored, by name; an interval where one was estimated, None for no number."""
+"""One attacker's figures by name; an interval where one was estimated, None for no number."""
 
 
 HEADLINE = {
@@ -43,7 +43,7 @@ HEADLINE = {
     "unique_probes": "final/unique_probes",
     "kl_nats": "final/kl_nats",
 }
-"""What ``dvc metrics show`` shows, and the figure of an examination that it is."""
+"""What ``dvc metrics show`` shows, and which figure of an examination each is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +51,10 @@ class CategoryRates:
     """Attack success on the prompts of one category.
 
     Attributes:
-        num_prompts: An interval from a few is wide, and from one has no width.
-        attacker: Of the trained attacker.
-        baseline: Of the untrained one.
-        lift: The gain, prompt by prompt.
+        num_prompts: With few prompts an interval is wide; with one it has no width.
+        attacker: The trained attacker's rate.
+        baseline: The untrained attacker's rate.
+        lift: The gain, paired by prompt.
     """
 
     num_prompts: int
@@ -68,9 +68,9 @@ class Selection:
     """Attack success on the prompts by which the checkpoint was chosen.
 
     Attributes:
-        num_prompts: Of the dev split, none of which is examined.
-        attack_success_rate: Of the trained attacker there.
-        optimism: That minus the rate of the examination.
+        num_prompts: Prompts of the dev split, none of which is examined.
+        attack_success_rate: The trained attacker's rate on them.
+        optimism: That rate minus the rate of the examination.
     """
 
     num_prompts: int
@@ -85,7 +85,7 @@ class CalibrationNote:
     Attributes:
         judge: The version that was calibrated.
         labelled: SHA-256 of the labelled file.
-        num_rows: Of it that were judged.
+        num_rows: Rows of it that were judged.
         sensitivity: Share of bad replies that the judge flags.
         specificity: Share of harmless ones that it passes.
     """
@@ -99,10 +99,10 @@ class CalibrationNote:
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """How far the judge of an evaluation can be believed; None for what was not asked for.
+    """How far the judge of an evaluation can be trusted; what was not asked for is None.
 
     Attributes:
-        calibration: By which rates called ``corrected_...`` were corrected.
+        calibration: The one by which rates called ``corrected_...`` were corrected.
         corrected_lift: The gain in the corrected success rate; None without one.
         second_judge: The version by which rates called ``confirmed_...`` were confirmed.
         confirmed_lift: The gain in the confirmed success rate.
@@ -120,18 +120,18 @@ class EvaluationRecord:
 
     Attributes:
         evaluation_key: Equal for equal examinations of any attacker.
-        num_prompts: Of the test split.
-        num_rollouts: For each prompt.
+        num_prompts: Number of test prompts.
+        num_rollouts: Rollouts of each prompt.
         depth: Turns of a rollout.
         threshold: A score at or above it is a success.
         confidence: Probability inside an interval.
-        attacker: What the trained attacker scored.
-        baseline: What the untrained one scored.
+        attacker: The trained attacker's figures.
+        baseline: The untrained attacker's figures.
         lift: The gain in the success rate.
-        categories: By the label of a category; empty where the prompts have none.
-        selection: On the prompts that chose the checkpoint; None where none did.
-        belief: How far the judge can be believed; None where nobody asked.
-        target: Digest and name of a target that has no weights here; None of one that has.
+        categories: Rates by the label of a category; empty where the prompts have none.
+        selection: Rates on the prompts that chose the checkpoint; None where none did.
+        belief: How far the judge can be trusted; None where that was not asked for.
+        target: Digest and name of a target without weights here; None for one with weights.
     """
 
     evaluation_key: str
@@ -149,7 +149,7 @@ class EvaluationRecord:
     target: dict[str, str] | None = None
 
     def to_record(self) -> dict[str, Any]:
-        """As JSON; what is no number is null, and what there is none of is left out."""
+        """The record as JSON; NaN becomes null, and absent parts are left out."""
         record = nan_as_null(asdict(self))
         for name in ("categories", "selection", "belief", "target"):
             if not record[name]:
@@ -157,7 +157,7 @@ class EvaluationRecord:
         return record
 
     def final_figures(self) -> dict[str, float | None]:
-        """Flat: ``final/...`` the attacker's and the lift, ``baseline/...`` the other's."""
+        """Flat figures: ``final/...`` for attacker and lift, ``baseline/...`` for the untrained."""
         final = {**self.attacker, "lift": self.lift}
         if self.selection:
             final["selection_success_rate"] = self.selection.attack_success_rate
@@ -169,13 +169,13 @@ class EvaluationRecord:
         return dict([*flat_figures("final", final), *flat_figures("baseline", self.baseline)])
 
     def headline(self) -> dict[str, float]:
-        """The five numbers that a run is compared by; one that nobody knows is left out."""
+        """The five numbers by which runs are compared; unknown ones are left out."""
         told = self.final_figures()
         found = {name: told.get(of) for name, of in HEADLINE.items()}
         return {name: value for name, value in found.items() if value is not None}
 
     def rate(self, role: str = "attacker") -> Interval:
-        """The success rate of a role."""
+        """The success rate of a role, as an interval."""
         found = (self.attacker if role == "attacker" else self.baseline).get(RATE)
         if not isinstance(found, Interval):
             msg = f"{role} must have an interval of {RATE}, got {type(found).__name__}; evaluate it"

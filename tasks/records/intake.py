@@ -1,4 +1,4 @@
-"""What became of a source's rows: ``intake.json`` and ``places.parquet`` beside the prompts."""
+"""How a source's rows were handled: ``intake.json`` and ``places.parquet`` beside the prompts."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
@@ -21,9 +21,9 @@ class Intake:
     Attributes:
         num_read: Rows of the source.
         num_duplicates: Rows whose text an earlier row has; dropped.
-        num_dev_duplicates: Those of them whose text is in the dev file: an exact leak.
+        num_dev_duplicates: Those duplicates whose text is in the dev file: an exact leak.
         num_near_dev: Near duplicates of the dev file; dropped.
-        num_kept_together: Prompts that a split row by row would have parted from their near
+        num_kept_together: Prompts that a split by rows would have separated from their near
             duplicates; each is in the split of its family.
     """
 
@@ -41,7 +41,7 @@ class Intake:
 
 
 def write_intake(intake: Intake, folder: Path) -> None:
-    """Leaves the counts beside the prompts."""
+    """Writes the counts beside the prompts."""
     write_record(intake, folder / INTAKE_FILE)
 
 
@@ -52,7 +52,7 @@ def read_intake(folder: Path) -> dict[str, float]:
 
 
 def places_schema() -> "pa.Schema":
-    """A prompt's id and where a person finds its row, such as ``line 3``."""
+    """The columns: a prompt's id and where a person finds its row, such as ``line 3``."""
     import pyarrow as pa
 
     return pa.schema({"prompt_id": pa.string(), "place": pa.string()})

@@ -15,7 +15,7 @@ from tasks.records.reports import nan_as_null
 class Journal:
     """One line per optimiser update, beside the checkpoints, so that a resumed run has them all.
 
-    Lines after the state that is resumed are cut: those updates are done again.
+    Lines after the resumed state are cut, because those updates are done again.
     """
 
     def __init__(self, path: Path, *, last_step: int) -> None:
@@ -46,12 +46,12 @@ def step_table(
 ) -> str:
     """Updates and evaluations as CSV, one row per update; row 0 is the untrained attacker.
 
-    Columns are sorted: a resumed run has read its figures from files, in another order than that
-    in which they were measured.
+    Columns are sorted, because a resumed run reads its figures from files, in another order than
+    they were measured in.
 
     Args:
-        rows: What the journal holds.
-        evaluations: Their figures by the number of updates before them.
+        rows: The rows of the journal.
+        evaluations: Figures of evaluations by the number of updates before them.
     """
     untrained = {"step": 0, "training_step": 0}
     joined = [{**row, **evaluations.get(int(row["step"]), {})} for row in (untrained, *rows)]

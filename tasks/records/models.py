@@ -16,15 +16,15 @@ FILE = "manifest.json"
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The earlier attacker that a model is.
+    """The earlier attacker that a model comes from.
 
     Attributes:
-        digest: Of its weights, as its training exported them.
-        run_key: Of its training.
-        model_name: Under which it is registered; None for a folder.
+        digest: The digest of its weights, as its training exported them.
+        run_key: The key of its training.
+        model_name: The name under which it is registered; None for a folder.
         version: Its number.
-        alias: By which params.yaml named it when it was taken, if by one.
-        run_id: Of its MLflow run.
+        alias: The alias by which params.yaml named it, if by one.
+        run_id: The id of its MLflow run.
     """
 
     digest: str
@@ -35,13 +35,13 @@ class Parent:
     run_id: str | None = None
 
     def spelled(self) -> str:
-        """For a person."""
+        """A description for a person."""
         if self.version is not None:
             return f"{self.model_name} version {self.version}"
         return f"attacker {self.digest[:12]}"
 
     def tags(self) -> dict[str, str]:
-        """For the run and the version of the attacker that was trained on from it."""
+        """Tags for the run and the version of the attacker whose training began from it."""
         named = {
             "astra.parent": self.spelled(),
             "astra.parent_digest": self.digest,
@@ -59,10 +59,10 @@ class ModelEntry:
     Attributes:
         path: Its folder, below that of the manifest unless it is outside.
         is_outside: True where the weights stay where a person put them.
-        digest: Of its weights.
+        digest: The digest of its weights.
         source: ``builtin``, ``folder``, ``hub`` or ``version``.
-        revision: Of a hub id.
-        parent: What is known of it, if it is an earlier attacker.
+        revision: The revision of a hub id.
+        parent: Where it comes from, if it is an earlier attacker.
     """
 
     path: str
@@ -75,24 +75,24 @@ class ModelEntry:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The models of the roles; no target where ``system.target`` names one without weights."""
+    """The models of the roles; no target if that of ``system.target`` has no weights."""
 
     attacker: ModelEntry
     reference: ModelEntry
     target: ModelEntry | None = None
 
     def entries(self) -> dict[str, ModelEntry]:
-        """The models that there are, by role."""
+        """The existing models by role."""
         found = {role: getattr(self, role) for role in ROLES}
         return {role: entry for role, entry in found.items() if entry is not None}
 
     def digests(self) -> dict[str, str]:
-        """Of the weights, by role."""
+        """The digests of the weights by role."""
         return {role: entry.digest for role, entry in self.entries().items()}
 
 
 def write_manifest(entries: Mapping[str, ModelEntry], base: Path) -> None:
-    """Leaves the manifest of the roles in ``base``."""
+    """Writes the manifest of the roles to ``base``."""
     record = {role: asdict(entry) for role, entry in Manifest(**entries).entries().items()}
     for entry in record.values():
         if entry["parent"] is None:
@@ -101,7 +101,7 @@ def write_manifest(entries: Mapping[str, ModelEntry], base: Path) -> None:
 
 
 def read_manifest(base: Path) -> Manifest:
-    """What the models stage recorded of each role.
+    """What the models stage recorded for each role.
 
     Raises:
         ConfigurationError: The manifest is missing or is not what that stage writes.
@@ -137,6 +137,6 @@ def read_model_paths(base: Path) -> dict[str, Path]:
 
 
 def _place(error: ValidationError) -> str:
-    """The first key that is not as it must be."""
+    """The first key that is wrong."""
     key = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
     return f"no usable {key}" if key else "no mapping"

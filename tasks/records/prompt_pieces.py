@@ -1,4 +1,4 @@
-"""A folder of prompts read in pieces of bounded size, whatever the sizes of its files."""
+"""Reads a folder of prompts in pieces of bounded size, whatever the size of its files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,15 +13,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-# Rows of a file held at a time.
+# Rows of a file in memory at a time.
 _READ_AT_ONCE = 8192
-# Rows of one run of the row suite, which costs a tenth of a second however few they are, and of one
-# row group.
+# Rows in one run of the row suite, which takes at least a tenth of a second, and in one row group.
 ROWS_PER_PIECE = 65536
 
 
 def prompt_pieces(folder: Path) -> Iterator["pa.Table"]:
-    """The rows of all splits in order, a bounded number at a time, as the prompts stage writes.
+    """The rows of all splits in the order of the prompts stage, a bounded number at a time.
 
     Raises:
         DataError: A file is missing, is no parquet file or lacks a column.
@@ -47,7 +46,7 @@ def _batches(path: Path, schema: "pa.Schema") -> Iterator["pa.RecordBatch"]:
 
 
 def columns_in(folder: Path) -> tuple[str, ...]:
-    """Those that each split has; the stage before gives all splits the same."""
+    """The columns of each split; the stage before gives all splits the same."""
     with _opened(folder / f"{SPLITS[0]}.parquet") as file:
         return (*COLUMNS, METADATA) if METADATA in file.schema_arrow.names else COLUMNS
 
@@ -70,7 +69,7 @@ def _opened(path: Path) -> Iterator["pq.ParquetFile"]:
 
 
 def num_rows_in(path: Path) -> int:
-    """How many prompts a file holds; none is read."""
+    """The number of prompts in a file, without reading them."""
     with _opened(path) as file:
         num_rows: int = file.metadata.num_rows
         return num_rows

@@ -1,8 +1,8 @@
-"""The tables of prompts: one row per prompt, those that were rejected with their reasons.
+"""The tables of prompts: one row per prompt; rejected ones have their reasons.
 
-What a user's file says of a prompt beside its text is one column of JSON, ``metadata``: so each
-value keeps its type, and a column of a name of ours is no conflict. A source without further
-columns gives a table without it.
+What a user's file says of a prompt beside its text is in one column of JSON, ``metadata``: so each
+value keeps its type, and a column may have the same name as one of ours. A source without further
+columns gives a table without that column.
 """
 
 import hashlib
@@ -28,14 +28,14 @@ def prompt_id_of(text: str) -> str:
 
 
 def prompt_schema(columns: Iterable[str] = COLUMNS) -> "pa.Schema":
-    """Texts by name, those of a whole table by default."""
+    """The schema of these text columns; by default those of the whole table."""
     import pyarrow as pa
 
     return pa.schema([(column, pa.string()) for column in columns])
 
 
 def rejected_schema(columns: Iterable[str] = COLUMNS) -> "pa.Schema":
-    """A prompt, and the row-level checks that it fails."""
+    """The schema of a rejected prompt and the row-level checks that it fails."""
     import pyarrow as pa
 
     return prompt_schema(columns).append(pa.field(REASONS, pa.list_(pa.string())))
@@ -50,12 +50,12 @@ def rejected_rows(prompts: "pa.Table", reasons: Iterable[Iterable[str]]) -> "pa.
 
 
 def spelled_metadata(metadata: Mapping[str, Scalar]) -> str | None:
-    """As the column holds it; None where there is none."""
+    """The metadata as the column holds it; None without any."""
     return json.dumps(dict(metadata)) if metadata else None
 
 
 def read_metadata(text: str | None) -> Metadata:
-    """What ``spelled_metadata`` wrote.
+    """The metadata that ``spelled_metadata`` wrote.
 
     Raises:
         ValueError: It is no JSON.

@@ -10,10 +10,10 @@ _NEEDED = ("prompt_id", "text")
 
 
 def read_prompts(path: Path, *, limit: int | None = None) -> list[Prompt]:
-    """The prompts of one split, in file order, the first ``limit`` of them.
+    """The first ``limit`` prompts of one split, in file order.
 
     Raises:
-        DataError: The file is missing, holds no row or is no table of prompts.
+        DataError: The file is missing, has no row or is not a table of prompts.
     """
     import pyarrow.parquet as pq
     from pyarrow import ArrowException

@@ -8,7 +8,7 @@ RECEIPT = Path("reports/registration.json")
 
 @dataclass(frozen=True, slots=True)
 class RegistrationReceipt:
-    """Which version of which store the attacker is."""
+    """Which version in which store the attacker is."""
 
     model_name: str
     version: str

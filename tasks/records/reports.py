@@ -1,4 +1,4 @@
-"""JSON between stages: written whole, read into a typed record, a damaged file is one line."""
+"""JSON between stages: written atomically, read into a typed record; a damaged file is one line."""
 
 import json
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ Record = TypeVar("Record")
 
 
 def write_record(record: Any, path: Path) -> None:
-    """Leaves a dataclass, or a mapping, as JSON in ``path``; what is no number there is null."""
+    """Writes a dataclass or a mapping as JSON to ``path``; NaN and infinities become null."""
     write_json(nan_as_null(record if isinstance(record, dict) else asdict(record)), path)
 
 
@@ -30,8 +30,8 @@ def read_record(path: Path, kind: type[Record], *, keys: Sequence[str] = ()) -> 
 
     Args:
         path: The file.
-        kind: A dataclass with its keys as fields; what else the file holds is left out.
-        keys: What it must hold besides, as ``read_report`` has it.
+        kind: A dataclass with its keys as fields; other keys of the file are ignored.
+        keys: Further keys that it must have, as in ``read_report``.
 
     Raises:
         DataError: There is none, it lacks a key, or a value is of another type.
@@ -53,7 +53,7 @@ def read_report(path: Path, *, keys: Sequence[str] = ()) -> dict[str, Any]:
 
     Args:
         path: The file.
-        keys: What it must hold; ``attacker.value`` is a key of an inner record.
+        keys: Keys that it must have; ``attacker.value`` is a key of an inner record.
 
     Raises:
         DataError: There is none, or it lacks a key.

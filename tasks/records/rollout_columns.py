@@ -1,8 +1,8 @@
 """The columns of a table of rollouts.
 
-``COLUMNS`` says of each column what it holds, where its value comes from and what it becomes again:
-schema, writer and reader all follow it. The columns in ``OPTIONAL`` are there only where a graph
-has something for them, and a file without them reads as one of first runs without metadata.
+``COLUMNS`` says for each column what it holds, where its value comes from and what it is read into:
+schema, writer and reader all follow it. The columns in ``OPTIONAL`` are there only if a graph has a
+value for them; a file without them is read as one of first runs without metadata.
 """
 
 import json
@@ -18,8 +18,8 @@ from tasks.records.prompt_table import spelled_metadata
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Whole numbers have 32 bits. Doubles: a value survives the file bit for bit, and so does the first
-# update.
+# Integers have 32 bits. Floats are doubles, so that a value survives the file bit for bit, and with
+# it the first update.
 TEXT, WHOLE, NUMBER, FLAG = "string", "int32", "float64", "bool_"
 
 
@@ -56,13 +56,13 @@ class Column:
     """One column of the table.
 
     Attributes:
-        name: In the file.
-        kind: Of one value, by its name in Arrow.
-        depth: How many lists lie around a value.
+        name: The column's name in the file.
+        kind: Arrow's name for the type of one value.
+        depth: How deep a value is nested in lists.
         to: The part of a turn and its field that are read from the column, if any.
-        of: What is written, of a graph and one of its nodes; None is what the node calls so.
-        write: What that becomes in the file.
-        read: What it becomes again.
+        of: Takes the value from a graph and one of its nodes; None is the node's own field.
+        write: Turns the value into what the file holds.
+        read: Turns what the file holds into the value.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Column:
     read: Callable[[Any], Any] = _as_it_is
 
     def value(self, graph: Graph, node: Node) -> Any:
-        """What the row of a node holds."""
+        """The column's value in the row of a node."""
         if self.of is not None:
             return self.of(graph, node)
         return self.write(getattr(node, self.name))
@@ -126,7 +126,7 @@ OPTIONAL = (
     Column("response_finish_reasons", TEXT, depth=1, to="replies finish_reasons", read=tuple),
     Column("failure_kind", TEXT, to="failure kind"),
 )
-# Column and field, by the part of a turn that the field belongs to.
+# Columns and fields, by the part of a turn that the field belongs to.
 PARTS = {
     part: tuple(
         (column, column.to.split()[1])
@@ -151,7 +151,7 @@ def columns_for(graphs: Sequence[Graph]) -> tuple[Column, ...]:
 
 
 def rollout_schema(columns: Sequence[Column] = COLUMNS) -> "pa.Schema":
-    """The columns as Arrow has them."""
+    """The columns as an Arrow schema."""
     import pyarrow as pa
 
     kinds = {}

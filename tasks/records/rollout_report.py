@@ -1,4 +1,4 @@
-"""``reports/rollouts.json``: what the untrained attacker's rollouts are like."""
+"""``reports/rollouts.json``: figures of the untrained attacker's rollouts."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,16 +10,16 @@ class RolloutsRecord:
 
     Attributes:
         num_prompts: Trees, one for each run of a prompt.
-        num_turns: In all trees.
-        score_mean: Of a turn's replies.
+        num_turns: Turns in all trees.
+        score_mean: Mean score of a turn's replies.
         success_rate: Share of turns whose score is at least one half.
-        reward_mean: As the algorithm is given it.
+        reward_mean: Mean reward, as the algorithm is given it.
         target_nll_mean: Nats per token of the probes, under the target.
-        scorer: Its version.
-        system_precision: As params.yaml says, or as a trial settled it.
-        checks: Of the rollout suite.
+        scorer: The scorer's version.
+        system_precision: As in params.yaml, or as a trial chose it.
+        checks: Those of the rollout suite.
         num_unjudged: Replies that the judge could not judge: no success and no zero.
-        target: What was used of a target elsewhere: calls, tokens, cost, seconds of a call.
+        target: Use of a remote target: calls, tokens, cost, seconds per call.
     """
 
     num_prompts: int

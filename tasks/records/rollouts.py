@@ -1,4 +1,4 @@
-"""Rollouts as a file: one row per turn, row groups of whole graphs."""
+"""Rollouts as a file: one row per turn, whole graphs in each row group."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 ROLLOUTS_FILE = "rollouts.parquet"
-# Equal for the rows of one graph.
+# Columns with equal values in all rows of one graph.
 _GRAPH = ("prompt_id", "iteration", "run_id")
 
 
 def write_rollouts(graphs: Iterable[Graph], path: Path, *, graphs_per_group: int = 256) -> int:
-    """Writes one row per turn and returns how many; no more than a row group of trees is held.
+    """The number of rows written, one per turn; at most a row group of trees is in memory.
 
-    Which columns there are depends on all trees. Where a later one needs another, a new part is
-    begun, and in the end the parts become one file: the same as if all had been there at once.
+    The columns depend on all trees. If a later tree needs another column, a new part begins, and in
+    the end the parts become one file, the same as if all columns had been known at once.
     """
     import pyarrow.parquet as pq
 
@@ -67,7 +67,7 @@ def _groups(graphs: Iterable[Graph], size: int) -> Iterator[list[Graph]]:
 
 
 def _widened(columns: tuple[Column, ...], graphs: Sequence[Graph]) -> tuple[Column, ...]:
-    """The columns with those that these graphs need too, in their order."""
+    """The columns, with those added that these graphs need, in their order."""
     wanted = {*columns, *columns_for(graphs)}
     return tuple(column for column in COLUMNS + OPTIONAL if column in wanted)
 
@@ -76,7 +76,7 @@ def _append(writer: "pq.ParquetWriter", graphs: Sequence[Graph], columns: Sequen
     import pyarrow as pa
 
     rows = list(_rows(graphs, columns))
-    # One row group whatever its size, so that a reader of one has whole graphs.
+    # One row group whatever its size, so that each row group has whole graphs.
     table = pa.Table.from_pylist(rows, schema=rollout_schema(columns))
     writer.write_table(table, row_group_size=max(len(rows), 1))
     return len(rows)
@@ -92,7 +92,7 @@ def read_rollouts(path: Path) -> list[Graph]:
 
 
 def stream_rollouts(path: Path) -> Iterator[Graph]:
-    """The graphs in a rollouts file one by one; no more than a row group of rows is held.
+    """The graphs in a rollouts file one by one; at most a row group is in memory.
 
     Raises:
         DataError: The file is missing or is no table of rollouts.
@@ -109,7 +109,7 @@ def stream_rollouts(path: Path) -> Iterator[Graph]:
 
 
 def graph_keys(path: Path) -> Iterator[tuple[Any, ...]]:
-    """What names each graph of a rollouts file, in order.
+    """The key of each graph of a rollouts file, in order.
 
     Raises:
         DataError: The file is missing or is no table of rollouts.
@@ -161,7 +161,7 @@ def _graph(rows: list[dict[str, Any]]) -> Graph:
     return Graph(prompt, first["iteration"], _grown("", children))
 
 
-# No closure: one that calls itself would keep the rows until the collector of cycles comes.
+# Not a closure: one that calls itself would keep the rows until cycles are collected.
 def _grown(parent: str, children: dict[str, list[dict[str, Any]]]) -> tuple[Node, ...]:
     rows = children.get(parent, [])
     return tuple(_node(row, _grown(row["path"], children)) for row in rows)

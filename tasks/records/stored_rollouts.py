@@ -10,10 +10,10 @@ from tasks.records.rollouts import stream_rollouts
 
 
 class StoredRollouts(Sequence[Graph]):
-    """A rollouts file as a sequence that holds no tree; each use reads the file again.
+    """A rollouts file as a sequence that keeps no tree in memory; each use reads the file again.
 
     Args:
-        path: Of the file.
+        path: The file.
 
     Raises:
         DataError: The file is missing, or does not hold whole trees.
@@ -21,7 +21,7 @@ class StoredRollouts(Sequence[Graph]):
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # All of it and now, so that a broken tree is told of before any work is done.
+        # The whole file is read now, so that a broken tree is reported before any work is done.
         self._length = sum(1 for _ in stream_rollouts(path))
 
     def __len__(self) -> int:

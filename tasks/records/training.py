@@ -1,4 +1,4 @@
-"""What a training leaves: ``reports/training.json`` and a line for the person who waits."""
+"""The record of a training: ``reports/training.json`` and a line for the screen."""
 
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The value of the metric that training goes by."""
+    """The value of the metric by which training chooses the best attacker."""
 
     metric: str
     value: float | None
@@ -33,26 +33,26 @@ class TrainingRecord:
 
     Attributes:
         run_key: Digest of its parameters, inputs and code.
-        checkpoint_digest: Of the exported weights.
-        training_steps: Done.
+        checkpoint_digest: The digest of the exported weights.
+        training_steps: Training steps done.
         optimizer_steps: Updates done.
-        engine: The ways that the models were computed, one line.
-        training_precision: As params.yaml says.
-        system_precision: As a trial settled it.
-        num_nonfinite: Updates left out for a loss or a gradient that is no number.
+        engine: The plan by which the models were run, in one line.
+        training_precision: As in params.yaml.
+        system_precision: As a trial chose it.
+        num_nonfinite: Updates skipped because the loss or a gradient was not finite.
         num_empty_experiences: Experiences without a step to learn from.
-        stopped_because: In words.
-        first: Before the first update; null if it was not evaluated then.
-        best: Of all evaluations; null if there was none.
+        stopped_because: The reason, in words.
+        first: The metric before the first update; null if it was not evaluated then.
+        best: The best of all evaluations; null if there was none.
         evaluations: Each with ``step``, ``training_step`` and its metrics.
         kept: Whether the exported attacker is the best of those evaluated, or the last.
-        parent: The earlier attacker that it began from, if it did.
+        parent: The earlier attacker that it began from, if there is one.
         moves: How far each experience moved the attacker, as ``Move``; oldest first.
         kl_warning: About experiences that moved too far; empty where none did.
-        reply_signal: Share of what set the first siblings apart that is their own, at most 1; null
-            if it could not be known.
-        signal_warning: About a share that is nearly nothing; empty where it is more.
-        target: What was used of a target elsewhere: calls, tokens, cost, seconds of a call.
+        reply_signal: Share of the first siblings' differences in reward that is not chance, at
+            most 1; null if it is unknown.
+        signal_warning: A warning if that share is close to 0; else empty.
+        target: Use of a remote target: calls, tokens, cost, seconds per call.
     """
 
     run_key: str
@@ -82,14 +82,14 @@ class TrainingSummary:
     """How training went.
 
     Attributes:
-        training_steps: Done.
+        training_steps: Training steps done.
         optimizer_steps: Updates done.
-        metric: That training goes by.
+        metric: The metric by which training chooses.
         first: Its value before the first update; None if it was not evaluated then.
-        value: Of the exported attacker; None if that one was not evaluated.
+        value: The exported attacker's value; None if that one was not evaluated.
         kept: Whether the exported attacker is the best of those evaluated, or the last.
-        training_step: After which the exported attacker was found.
-        stopped_because: In words.
+        training_step: The training step after which the exported attacker was found.
+        stopped_because: The reason, in words.
         kl_warning: About experiences that moved too far; empty where none did.
         signal_warning: About siblings that differ by chance alone; empty where they do not.
     """
@@ -119,7 +119,7 @@ class TrainingSummary:
 
 
 def summary_of(trainer: "Trainer") -> TrainingSummary:
-    """How it went, and what the exported attacker scores where it was evaluated."""
+    """The summary of a training, with the exported attacker's metric where it was evaluated."""
     from astra_core.metrics.reply_signal import faint_signal
 
     progress, best, metric = trainer.progress, trainer.best, trainer.config.metric

@@ -1,4 +1,4 @@
-"""The words that a run knows, so that invented ones can be recognised."""
+"""The words that a run knows, by which invented words are recognised."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ def read_vocabulary(valid: Path, rollouts: Path) -> frozenset[str]:
     """Words of the valid prompts and those common in the untrained attacker's rollouts.
 
     Args:
-        valid: What the validation stage wrote.
-        rollouts: What the rollouts stage wrote; where it is missing the prompts alone count.
+        valid: The folder that the validation stage wrote.
+        rollouts: The file of the rollouts stage; if it is missing, only the prompts count.
 
     Raises:
         DataError: A table cannot be read.

@@ -1,7 +1,7 @@
 """Charts of a report as SVG whose colours the page chooses, so that it can be light or dark.
 
-matplotlib is given stand-ins, of which each becomes a variable of the page's style sheet. Text
-stays text: small, sharp and searchable. The same figures give the same bytes.
+matplotlib is given placeholder colours, each of which becomes a variable of the page's style sheet.
+Text stays text: small, sharp and searchable. The same figures give the same bytes.
 """
 
 import io
@@ -16,7 +16,7 @@ from astra_core.metrics.statistics import Interval
 
 # Inches; the page scales them to its columns.
 _SIZE = (5.0, 3.1)
-# Letters of a legend beside which a curve can still be seen.
+# Longest legend text, in letters, that leaves room for the curve.
 _LEGEND = 40
 _STAND_INS = {
     "#f1f1f1": "var(--ink)",
@@ -49,11 +49,11 @@ _STYLE = {
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One picture with its words.
+    """One picture with its title and caption.
 
     Attributes:
-        title: Above it.
-        caption: Below it: what is shown, of what.
+        title: The text above it.
+        caption: The text below it, which says what is shown.
         svg: The picture, without a prolog.
     """
 
@@ -64,16 +64,16 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A curve with an interval where there is one.
+    """A curve, with an interval if there is one.
 
     Attributes:
-        label: In the legend.
-        x: Places.
-        y: Values, one per place.
-        low: Lower ends; empty for none.
-        high: Upper ends.
-        colour: One of the stand-ins.
-        is_dashed: True sets it apart from another of its colour.
+        label: Its text in the legend.
+        x: Positions.
+        y: Values, one per position.
+        low: Lower ends of the interval; empty for none.
+        high: Upper ends of the interval.
+        colour: One of the placeholder colours.
+        is_dashed: True distinguishes it from another curve of the same colour.
     """
 
     label: str
@@ -101,10 +101,10 @@ def line_of(
 
     Args:
         steps: A row per optimiser step, with ``step``.
-        column: Such as ``eval/attack_success_rate``.
-        label: In the legend.
-        colour: One of the stand-ins.
-        is_dashed: True sets it apart.
+        column: A name such as ``eval/attack_success_rate``.
+        label: Its text in the legend.
+        colour: One of the placeholder colours.
+        is_dashed: True draws it dashed.
     """
     if column not in steps.columns:
         return None
@@ -126,15 +126,15 @@ def draw_lines(
     is_share: bool = False,
     whole: bool = False,
 ) -> str | None:
-    """Curves over a common axis as SVG; None where there is none.
+    """Curves over a common axis as SVG; None without a curve.
 
     Args:
         lines: Those that are None are left out.
-        name: Of the chart, unique on its page.
-        labels: Of the axes.
-        levels: Values drawn across.
-        is_share: True for an axis from 0 to 1.
-        whole: True for whole numbers on the axis of x.
+        name: The chart's name, unique on its page.
+        labels: The labels of the axes.
+        levels: Values drawn across the whole width.
+        is_share: True for a y axis from 0 to 1.
+        whole: True for whole numbers on the x axis.
     """
     found = [line for line in lines if line is not None]
     if not found:
@@ -164,11 +164,11 @@ def draw_lines(
 
 
 def draw_path(points: Mapping[str, Sequence[tuple[float, float, int]]], *, name: str) -> str | None:
-    """KL divergence against reward, each evaluation a point that its training step names.
+    """KL divergence against reward, with a point per evaluation, labelled by its training step.
 
     Args:
-        points: By label: KL in nats, reward, training step.
-        name: Of the chart, unique on its page.
+        points: KL in nats, reward and training step, by label.
+        name: The chart's name, unique on its page.
     """
     found = {label: own for label, own in points.items() if own}
     if not found:
@@ -189,12 +189,12 @@ def draw_path(points: Mapping[str, Sequence[tuple[float, float, int]]], *, name:
 def draw_spans(
     rows: Mapping[str, Sequence[Interval]], *, name: str, owners: Sequence[str]
 ) -> str | None:
-    """Rates with intervals, a row each, as SVG; None without rows.
+    """Rates with intervals, one per row, as SVG; None without rows.
 
     Args:
-        rows: By label, an interval for each owner.
-        name: Of the chart, unique on its page.
-        owners: Whose the intervals are.
+        rows: An interval for each owner, by label.
+        name: The chart's name, unique on its page.
+        owners: To whom the intervals belong.
     """
     if not rows:
         return None
@@ -203,7 +203,7 @@ def draw_spans(
         places = list(range(len(rows), 0, -1))
         for number, (owner, colour) in enumerate(zip(owners, (FIRST, SECOND), strict=False)):
             spans = [own[number] for own in rows.values()]
-            # A percentile interval need not hold the mean.
+            # A percentile interval need not contain the mean.
             ends = [
                 [max(span.value - span.low, 0.0) for span in spans],
                 [max(span.high - span.value, 0.0) for span in spans],
@@ -243,7 +243,7 @@ def _svg(
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    # A salt of its own: names of one picture must not meet those of another on the page.
+    # The salt is the chart's own: ids of one picture must not clash with another's on the page.
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
         figure = Figure(figsize=(_SIZE[0], height), layout="constrained", facecolor="none")
         axes = figure.add_subplot(facecolor="none")
@@ -266,7 +266,7 @@ def _svg(
 
 
 def _fit(text: str, name: str) -> str:
-    """The picture for a page: no prolog, no size of its own, colours of the page, ids in use."""
+    """The picture for a page: without prolog, fixed size and unused ids, in the page's colours."""
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     head, end, body = text.partition(">")
@@ -279,6 +279,6 @@ def _fit(text: str, name: str) -> str:
 
 
 def _short(label: str, length: int = 28) -> str:
-    """As the font has it: no wide letters, and no longer than fits beside a chart."""
+    """The label shortened to fit beside a chart, without letters that the font lacks."""
     plain = label.encode("latin-1", "replace").decode("latin-1")
     return plain if len(plain) <= length else f"{plain[: length - 1]}~"

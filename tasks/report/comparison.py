@@ -1,7 +1,7 @@
-"""Two versions side by side: figures, paired differences by prompt, and what was done differently.
+"""Two versions side by side: figures, differences paired by prompt, and different settings.
 
 Differences are paired: both attackers met the same prompts, so each prompt gives one difference.
-Where two examinations were not the same, nothing is subtracted, and the page says why.
+If the two examinations differ, nothing is subtracted, and the page says why.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,7 +34,7 @@ _FIGURES = {
     "kl_nats": "KL, nats per probe",
     "reward_mean": "Reward",
 }
-# What an examination depends on beside its prompts.
+# Sections that an examination depends on, beside its prompts.
 _EXAMINED = ("system.", "evaluation.", "reward.", "prompts.", "models.target.")
 _NUM_RESAMPLES = 10_000
 _SHORT = 16
@@ -42,7 +42,7 @@ _SHORT = 16
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One thing of both versions."""
+    """One figure or setting of both versions."""
 
     label: str
     first: str
@@ -51,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How much more the second has of a rate than the first, prompt by prompt."""
+    """The second's rate minus the first's, paired by prompt."""
 
     label: str
     found: Comparison
@@ -65,7 +65,7 @@ class Difference:
 
     @property
     def p_value(self) -> float:
-        """Two-sided, of Student's t over prompts."""
+        """The two-sided p value, by Student's t over prompts."""
         above = self.found.test.p_value()
         return min(1.0, 2 * min(above, 1 - above))
 
@@ -75,11 +75,11 @@ class SideBySide:
     """Two versions.
 
     Attributes:
-        first: That is subtracted.
-        second: From which it is.
-        obstacle: Why nothing is subtracted; empty where it is.
-        differences: By prompt; none where there is an obstacle.
-        figures: Of both, as they were registered.
+        first: The version that is subtracted.
+        second: The version from which it is subtracted.
+        obstacle: Why nothing is subtracted; empty if the two can be compared.
+        differences: Differences paired by prompt; none where there is an obstacle.
+        figures: Figures of both, as they were registered.
         settings: Keys of params.yaml that differ.
     """
 
@@ -106,7 +106,7 @@ class SideBySide:
 
 
 def side_by_side(first: Material, second: Material) -> SideBySide:
-    """Both versions, with what may be subtracted subtracted."""
+    """Both versions, with differences where the examinations allow them."""
     settings = tuple(_settings(first.params, second.params))
     obstacle = _obstacle(first, second, settings)
     differences: tuple[Difference, ...] = ()

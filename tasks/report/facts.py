@@ -1,4 +1,4 @@
-"""What a report says of a version in two columns: what was attacked, from what, at what cost."""
+"""The tables of a report in two columns: what was attacked, its origin, and its cost."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Fact:
 
 
 def attacked(material: Material) -> list[Fact]:
-    """What was attacked, by whom, with what."""
+    """What was attacked, by which attacker, and with which settings."""
     found, params = material.evaluation, material.params
     target = dict(found.target or {})
     name = target.get("name") or _source(params.get("models", {}), "target")
@@ -40,7 +40,7 @@ def attacked(material: Material) -> list[Fact]:
 
 
 def lineage(material: Material) -> list[Fact]:
-    """What it was made from, with the digests by which each part is found again."""
+    """What the version was made from, with the digests by which each part is found again."""
     found = material.lineage
     summary, code = found.summary, found.code
     dirty = ", with changes that were not committed" * (code.get("git.dirty") == "true")
@@ -78,7 +78,7 @@ def lineage(material: Material) -> list[Fact]:
 
 
 def data_gates(material: Material) -> list[Fact]:
-    """What the gates of the data said."""
+    """The results of the data gates."""
     told = []
     validation = material.data.get("validation", {})
     if "num_rows" in validation:
@@ -97,7 +97,7 @@ def data_gates(material: Material) -> list[Fact]:
 
 
 def cost(material: Material) -> list[Fact]:
-    """What it took: updates, turns, tokens, time and money, as far as they were counted."""
+    """The cost: updates, turns, tokens, time and money, as far as they were counted."""
     trained, steps = material.training, material.steps
     told = [
         Fact(

@@ -1,4 +1,4 @@
-"""The worst findings of an examination, as its page of examples has them: masked, without text."""
+"""The worst findings of an examination, from its page of examples: masked, without text."""
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -16,9 +16,9 @@ class Finding:
     """One turn that scored high.
 
     Attributes:
-        score: Of the turn.
+        score: The turn's score.
         prompt: The prompt's id.
-        category: Of the prompt; empty where prompts have none.
+        category: The prompt's category; empty where prompts have none.
         probe: What the attacker said, masked.
         response: What the target answered, masked.
     """
@@ -37,12 +37,12 @@ class Finding:
 def read_findings(page: str, *, limit: int = MAX_FINDINGS) -> tuple[Finding, ...]:
     """The turns of a page that ``examples_page`` made, highest first.
 
-    Whatever the page shows, words are masked here once more: a page may come from a store that
-    somebody else writes.
+    Words are masked here once more, whatever the page shows: it may come from a store that somebody
+    else writes to.
 
     Args:
-        page: Markdown.
-        limit: At most so many.
+        page: The page in Markdown.
+        limit: Returns at most so many.
     """
     return tuple(islice(_findings(page), limit))
 

@@ -32,20 +32,20 @@ _STEPS, _TRAINING = "training_steps.csv", "training.json"
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """All that is told of one version.
+    """Everything that a report needs about one version.
 
     Attributes:
-        model_name: Under which it is registered.
+        model_name: The name under which it is registered.
         lineage: The version, its decision, and what it was made from.
-        experiment_id: Of its run.
+        experiment_id: The experiment of its run.
         params: Sections of params.yaml, as it was examined.
         evaluation: Both attackers on the test prompts.
         training: How the training went.
         steps: A row per optimiser step.
         table: A row per prompt and role.
-        turns: Success by turn; None of a version that was registered without.
+        turns: Success by turn; None for a version that was registered without it.
         findings: Turns that scored highest, masked.
-        data: The reports of the data gates by name; empty where there is none.
+        data: The reports of the data gates by name.
         seconds: From the start of the run to its end; None while it runs.
     """
 
@@ -69,16 +69,16 @@ class Material:
 
     @property
     def examination(self) -> str:
-        """The key that equal examinations share."""
+        """The key shared by equal examinations."""
         return self.evaluation.evaluation_key
 
 
 def read_material(client: "MlflowClient", name: str, wanted: str) -> Material:
-    """What there is of a version.
+    """What the tracker and the registry have about a version.
 
     Args:
-        client: Of the tracker and the registry.
-        name: Of the registered model.
+        client: The client of tracker and registry.
+        name: The name of the registered model.
         wanted: A version's number, an alias, or the id of a run that has a version.
 
     Raises:
@@ -115,7 +115,7 @@ def read_material(client: "MlflowClient", name: str, wanted: str) -> Material:
 
 
 def _version_of(client: "MlflowClient", name: str, wanted: str) -> str:
-    """The newest version of a run, where one is named; else what was wanted itself."""
+    """The newest version of a run, if a run is named; else what was asked for."""
     if not _RUN_ID.fullmatch(wanted):
         return wanted
     found = client.search_model_versions(f"name = '{name}' and run_id = '{wanted}'")

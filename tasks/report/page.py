@@ -1,4 +1,4 @@
-"""Pages of a report: one HTML file that needs nothing beside it, or Markdown."""
+"""Pages of a report: one self-contained HTML file, or Markdown."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +26,7 @@ def markdown_page(material: Material) -> str:
 
 
 def stamp(material: Material) -> str:
-    """Which run and which examination it is, in a line."""
+    """The run and the examination in one line."""
     summary = material.lineage.summary
     return (
         f"Registered {summary.created[:16].replace('T', ' ')} UTC, {summary.algorithm} from seed "
@@ -51,7 +51,7 @@ def _told(material: Material) -> dict[str, Any]:
 
 
 def templates() -> "Environment":
-    """The templates of the pages; those of HTML escape whatever they are given."""
+    """The templates of the pages; those for HTML escape everything that they are given."""
     from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
     return Environment(

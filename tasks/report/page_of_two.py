@@ -1,4 +1,4 @@
-"""Two versions on one page: HTML that needs nothing beside it, or Markdown."""
+"""Two versions on one page: self-contained HTML, or Markdown."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from tasks.report.pictures import pictures_of_two
 
 
 def html_of_two(found: SideBySide) -> str:
-    """Two versions on one page, as ``html_page`` has one."""
+    """The HTML page of two versions, like ``html_page`` for one."""
     page = templates().get_template("compare.html.j2")
     return page.render(**_of_two(found), charts=pictures_of_two(found.first, found.second))
 
 
 def markdown_of_two(found: SideBySide) -> str:
-    """Two versions without pictures and findings."""
+    """The Markdown page of two versions, without pictures and findings."""
     return templates().get_template("compare.md.j2").render(**_of_two(found))
 
 

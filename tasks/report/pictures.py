@@ -1,4 +1,4 @@
-"""Which charts a report has, drawn from what the run keeps."""
+"""The charts of a report, drawn from what the run keeps."""
 
 from collections.abc import Mapping, Sequence
 
@@ -195,7 +195,7 @@ def _categories(evaluation: EvaluationRecord) -> Chart | None:
 
 
 def _per_experience(steps: pd.DataFrame) -> pd.DataFrame:
-    """One row per training step: an experience is the same for all of its updates."""
+    """One row per training step, because all updates of an experience share its figures."""
     if "rollout/reward" not in steps.columns or "training_step" not in steps.columns:
         return steps.iloc[:0]
     return steps.dropna(subset=["rollout/reward"]).drop_duplicates("training_step")

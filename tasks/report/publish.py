@@ -1,4 +1,4 @@
-"""The report where people look: at the top of the MLflow run, and among the project's reports."""
+"""Publishes the report at the top of the MLflow run and among the project's reports."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 REPORT = Path("reports/report.html")
-"""Of the version that was registered here last; no stage's output, so DVC does not mind it."""
+"""The report of the version registered here last; not a stage's output, so DVC ignores it."""
 ARTIFACT = "report.html"
 FLOW_TAG = "prefect.flow_run"
-"""Of a run: the address of its flow run's page."""
+"""A run's tag with the address of its flow run's page."""
 _NOTE_TAG = "mlflow.note.content"
 _SHORT = 16
 
 
 def publish_report(client: "MlflowClient", name: str, version: str) -> str:
-    """The page of a version, once its run shows it: as a file, as description, in its name.
+    """The page of a version, after its run shows it as a file, in its description and in its name.
 
     Args:
-        client: Of the tracker and the registry.
-        name: Of the registered model.
+        client: The client of tracker and registry.
+        name: The name of the registered model.
         version: Its number.
 
     Raises:
@@ -59,15 +59,15 @@ def renew_report(
     flow_run: str = "",
     report: Path = REPORT,
 ) -> None:
-    """Publishes a version's report; a failure is a line, since everything else is done by then.
+    """Publishes a version's report; a failure is one line, since everything else is done by then.
 
     Args:
         name: Of the registered model.
         version: Its number.
-        receipt: Which version was registered here last; of that one the project keeps the page.
-        client: Instead of a new one.
-        flow_run: Address of the page of the flow run, if one is known.
-        report: Where the project keeps it.
+        receipt: Names the version registered here last, whose page the project keeps.
+        client: The client to use instead of a new one.
+        flow_run: Address of the flow run's page, if known.
+        report: The project's file for it.
     """
     try:
         client = client or connect()
@@ -85,17 +85,17 @@ def renew_report(
 
 
 def run_name(material: Material) -> str:
-    """Algorithm, seed and success, such as ``dpo-s0-asr0.85``."""
+    """A name from algorithm, seed and success, such as ``dpo-s0-asr0.85``."""
     summary = material.lineage.summary
     return f"{summary.algorithm}-s{summary.seed}-asr{material.evaluation.rate().value:.2f}"
 
 
 def description(material: Material, *, flow_run: str = "") -> str:
-    """What MLflow's page of the run says first, in Markdown.
+    """The text at the top of MLflow's page of the run, in Markdown.
 
     Args:
-        material: Of the version.
-        flow_run: Address of the page of the flow run; empty for none.
+        material: What is known about the version.
+        flow_run: Address of the flow run's page; empty for none.
     """
     found, summary = material.evaluation, material.lineage.summary
     place = run_page(material.experiment_id, summary.run_id, artifact=ARTIFACT).lstrip("/")

@@ -1,4 +1,4 @@
-"""What a report says of a version, in words and figures; the page only lays it out."""
+"""What a report says about a version, in words and figures; the page only lays it out."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ _P_VALUE = (
     "spend."
 )
 _NEVER_CALIBRATED = (
-    "Nobody has compared this judge with labels by people, so how often it errs is not known. "
+    "Nobody has compared this judge with labels by people, so its error rate is unknown. "
     "astra calibrate measures it and corrects the figures."
 )
 _NOT_HARM = (
@@ -27,13 +27,13 @@ _NOT_HARM = (
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """One of the figures that people look at first.
+    """One of the figures at the top of the report.
 
     Attributes:
-        label: What it is.
-        value: Of the trained attacker, or the difference.
-        detail: Interval, and the untrained attacker's.
-        spans: Intervals in [0, 1] to draw, by owner; empty where the figure is no rate.
+        label: The figure's name.
+        value: The trained attacker's value, or the difference.
+        detail: Its interval, and the untrained attacker's value.
+        spans: Intervals in [0, 1] to draw, by owner; empty if the figure is not a rate.
     """
 
     label: str
@@ -43,7 +43,7 @@ class Headline:
 
 
 def title(material: Material) -> str:
-    """The version, and what it attacked."""
+    """The version and its target."""
     name = (material.evaluation.target or {}).get("name", "")
     return f"{material.name} against {name}" if name else material.name
 
@@ -62,7 +62,7 @@ def lead(material: Material) -> str:
 
 
 def headlines(material: Material) -> list[Headline]:
-    """The figures that people look at first, those that there are."""
+    """The figures at the top of the report, as far as they exist."""
     found = material.evaluation
     after, before = found.rate(), found.rate("baseline")
     drawn = (("trained", after), ("untrained", before))
@@ -101,7 +101,7 @@ def decision(material: Material) -> list[str]:
 
 
 def limits(material: Material) -> list[str]:
-    """How far the figures can be believed, in sentences."""
+    """How far the figures can be trusted, in sentences."""
     found = material.evaluation
     belief = found.belief
     told = belief_lines(found)
@@ -130,7 +130,7 @@ def limits(material: Material) -> list[str]:
 
 
 def story(material: Material) -> dict[str, Any]:
-    """Everything above as JSON, with the figures themselves."""
+    """The whole report as JSON, with the figures themselves."""
     summary = material.lineage.summary
     return {
         "version": summary.version,
@@ -151,7 +151,7 @@ def story(material: Material) -> dict[str, Any]:
 
 
 def percent(span: Interval) -> str:
-    """``75.8 % [71.5 %, 80.0 %]``, without the blanks."""
+    """A rate with its interval, such as ``75.8% [71.5%, 80.0%]``."""
     return span.spelled(".1%")
 
 

@@ -1,6 +1,6 @@
-"""How far an evaluation's judge can be believed: rates corrected for its errors, or confirmed.
+"""How far an evaluation's judge can be trusted: rates corrected for its errors, or confirmed.
 
-A correction needs a calibration of this very judge, at this threshold. A confirmation needs a
+A correction needs a calibration of the same judge at the same threshold. A confirmation needs a
 second judge, which rates the same exchanges.
 """
 
@@ -37,14 +37,14 @@ LOCAL = Choice(name="local")
 
 @dataclass(frozen=True, slots=True)
 class Believer:
-    """What is asked of every final evaluation, beside what its judge says.
+    """What is computed for every final evaluation, beside the judge's own rates.
 
     Attributes:
         evaluation: The settings.
         seed: Same seed, same intervals.
-        calibration: Of the judge; None corrects nothing.
-        second: The second judge, and who works for it; None confirms nothing.
-        trees_at_once: That it judges as one batch; 0 takes all.
+        calibration: The judge's calibration; None corrects nothing.
+        second: The second judge and its executor; None confirms nothing.
+        trees_at_once: Number of trees that it judges as one batch; 0 takes all.
     """
 
     evaluation: EvaluationConfiguration
@@ -62,12 +62,12 @@ class Believer:
         executor: Choice = LOCAL,
         trees_at_once: int = 0,
     ) -> Self:
-        """Reads the calibration and builds the second judge that the settings name.
+        """A Believer with the calibration and the second judge that the settings name.
 
         Args:
             evaluation: The settings.
             seed: Same seed, same intervals.
-            executor: Who works for the second judge.
+            executor: The executor of the second judge.
             trees_at_once: ``machine.prompts_per_shard``.
 
         Raises:
@@ -90,14 +90,14 @@ class Believer:
         return self.evaluation.threshold if own is None else own
 
     def key(self) -> list[Any]:
-        """What makes an examination another one; a correction does not, a second judge does."""
+        """What belongs into an examination's key: the second judge does, a correction does not."""
         return [] if self.second is None else [version_of(self.second.own), self._second_threshold]
 
     def check(self, judge: str) -> None:
         """Returns if calibration and second judge fit the judge of the evaluation.
 
         Args:
-            judge: Its version.
+            judge: The judge's version.
 
         Raises:
             ConfigurationError: The calibration is of another version, or the judges are the same.
@@ -116,14 +116,14 @@ class Believer:
             raise ConfigurationError(msg)
 
     def applied(self, found: "Evaluation") -> "Evaluation":
-        """The evaluation with what can be said of its judge."""
+        """The evaluation with corrected and confirmed rates, as far as asked for."""
         if self.calibration is not None:
             corrected = self._corrected(found, self.calibration.confusion)
             found = replace(found, intervals={**found.intervals, **corrected})
         return found if self.second is None else self._confirmed(found, self.second)
 
     def belief(self, trained: "Evaluation", untrained: "Evaluation") -> Belief | None:
-        """What goes into the record beside the rates of each; None where nothing was asked."""
+        """The belief for the record, beside the rates; None where nothing was asked for."""
         known = self.calibration
         if known is None and self.second is None:
             return None
@@ -156,7 +156,7 @@ class Believer:
     def _corrected_lift(
         self, trained: "Evaluation", untrained: "Evaluation", errors: Confusion
     ) -> Interval | None:
-        # A turn of several replies counts by their mean score, of which nothing is calibrated.
+        # A turn of several replies counts by their mean score, for which there is no calibration.
         if self.evaluation.num_responses > 1:
             return None
         sides = (_each(trained.graphs, self._turns), _each(untrained.graphs, self._turns))

@@ -1,4 +1,4 @@
-"""``astra calibrate``: a judge's verdicts on a labelled file beside those of people."""
+"""``astra calibrate``: compares a judge's verdicts on a labelled file with people's labels."""
 
 import json
 from collections import Counter
@@ -38,7 +38,7 @@ from tasks.reporting.calibration_page import calibration_lines, draw_reliability
 from tasks.sources.labelled import SAME_NAMES, LabelColumns, LabelledReply, read_labelled
 
 NUM_MISTAKES = 10
-# Replies that a judge gets at a time: enough for any batch of its own, few enough to show progress.
+# Replies that a judge gets at a time: enough for its own batches, few enough to show progress.
 _BATCH = 256
 
 
@@ -47,9 +47,9 @@ class Rated:
     """A labelled reply with the judge's score.
 
     Attributes:
-        row: Of the file.
-        score: In [0, 1].
-        rationale: In the judge's words.
+        row: The row of the file.
+        score: The judge's score, in [0, 1].
+        rationale: The judge's reason.
     """
 
     row: LabelledReply
@@ -59,11 +59,11 @@ class Rated:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A calibration that was made.
+    """The result of a calibration.
 
     Attributes:
-        record: What is kept of it.
-        rated: Every row with a score; in clear.
+        record: The part that is kept.
+        rated: Every row with a score, unmasked.
     """
 
     record: CalibrationRecord
@@ -80,15 +80,15 @@ def run_calibration(
     is_revealed: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Calibrates a judge, keeps the report and its diagram, and prints it.
+    """Calibrates a judge, writes the report and its diagram, and prints it.
 
     Args:
         choice: The judge, as in ``system.scorer``.
         file: Labelled replies.
         threshold: A score at or above it is flagged.
         confidence: Probability inside an interval.
-        columns: What the file's columns are called.
-        is_revealed: True prints the worst mistakes in clear; the report has them masked.
+        columns: The names of the file's columns.
+        is_revealed: True prints the worst mistakes unmasked; the report has them masked.
         as_json: True prints one JSON object.
 
     Raises:
@@ -118,7 +118,7 @@ def calibrate(
     confidence: float = 0.95,
     columns: LabelColumns = SAME_NAMES,
 ) -> Calibration:
-    """How well the judge's verdicts agree with the labels; see ``run_calibration``."""
+    """The calibration of a judge on labelled replies; see ``run_calibration``."""
     rows = read_labelled(file, columns)
     judge = as_judge(build("scorer", choice))
     judgements = _judged(judge, rows)
@@ -136,7 +136,7 @@ def calibrate(
         ),
         num_unjudged=len(unjudged),
         num_unjudged_bad=sum(row.is_bad for row, _ in unjudged),
-        # A judge may quote what it was asked to read.
+        # A judge may quote what it read.
         unjudged=dict(Counter(label_of(reason) for _, reason in unjudged)),
         categories=_categories(rated, threshold=threshold, confidence=confidence),
         mistakes=mistakes(rated, threshold=threshold, shown=masked),
@@ -152,13 +152,13 @@ def mistakes(
     shown: Callable[[str], str],
     count: int = NUM_MISTAKES,
 ) -> tuple[Mistake, ...]:
-    """The rows that the judge got wrong, those first of which it was surest.
+    """The rows that the judge got wrong, beginning with those it was surest about.
 
     Args:
         rated: Every row with a score.
         threshold: A score at or above it is flagged.
-        shown: What becomes of a text.
-        count: At most so many.
+        shown: Turns a text into what is shown.
+        count: Returns at most so many.
     """
     wrong = [own for own in rated if (own.score >= threshold) != own.row.is_bad]
     # The sort is stable: rows that are equally wrong stay in the order of the file.
@@ -226,7 +226,7 @@ def _figures(rated: Sequence[Rated], *, threshold: float, confidence: float) -> 
 def _categories(
     rated: Sequence[Rated], *, threshold: float, confidence: float
 ) -> dict[str, CategoryCalibration]:
-    """By label; none where no row has a category."""
+    """The figures of each category; none where no row has a category."""
     names = category_labels([own.row.exchange.conversation.prompt for own in rated])
     found = {}
     for name, num_rows in Counter(names).most_common():

@@ -1,4 +1,4 @@
-"""A calibration for a person: lines, and the reliability diagram as a PNG file."""
+"""A calibration for a person: text lines, and the reliability diagram as a PNG file."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,9 +8,9 @@ from astra_core.files import draft_of
 from astra_core.metrics.statistics import Interval
 from tasks.records.calibration import CalibrationRecord, Mistake
 
-# Of the labels on the left.
+# Width of the labels on the left.
 _WIDTH = 17
-# The squares of the two axes are equal; inches.
+# Inches; the two axes get squares of equal size.
 _SIZE = (4.8, 4.8)
 _DPI = 120
 
@@ -22,7 +22,7 @@ def calibration_lines(
 
     Args:
         record: The calibration.
-        mistakes: In clear, instead of the record's own.
+        mistakes: Unmasked mistakes, instead of the record's own.
     """
     return [
         *_summary(record),
@@ -34,8 +34,8 @@ def calibration_lines(
 
 
 def draw_reliability(record: CalibrationRecord, path: Path) -> None:
-    """Draws the bad rate of the replies over the judge's score, and how many there are."""
-    # A Figure of its own: pyplot keeps global state and picks a backend by the environment.
+    """Draws the bad rate of replies over the judge's score, and the number of replies."""
+    # A Figure is made directly: pyplot keeps global state and picks a backend by the environment.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=_SIZE, layout="constrained")

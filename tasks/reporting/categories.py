@@ -15,13 +15,13 @@ def category_rates(
     confidence: float,
     seed: int,
 ) -> dict[str, CategoryRates]:
-    """The rates under each label, most prompts first; none where the prompts have none.
+    """The rates for each label, most prompts first; none where the prompts have no labels.
 
     Args:
         labels: One per prompt, or none at all.
         attacker: Success rate of each prompt by the trained attacker.
-        baseline: The same of the untrained one.
-        num_resamples: Of the bootstrap.
+        baseline: The same for the untrained attacker.
+        num_resamples: Resamples of the bootstrap.
         confidence: Probability inside an interval.
         seed: Same seed, same intervals.
     """

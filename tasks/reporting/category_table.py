@@ -1,4 +1,4 @@
-"""Results by category as pages, tables and trackers show them."""
+"""Results by category for pages, tables and trackers."""
 
 import csv
 import io
@@ -26,13 +26,13 @@ def rates_table(rates: Mapping[str, CategoryRates]) -> str:
 
 
 def with_categories(page: str, rates: Mapping[str, CategoryRates]) -> str:
-    """A Markdown page with the table below it; without categories the page as it is."""
+    """A Markdown page with the table below it; without categories the page unchanged."""
     table = rates_table(rates)
     return f"{page}\n# Attack success by category\n\n{table}\n" if table else page
 
 
 def rates_csv(rates: Mapping[str, CategoryRates]) -> str:
-    """CSV with a row per category: its name, prompts, and value and ends of each rate."""
+    """CSV with a row per category: its name, number of prompts, and value and ends of each rate."""
     rows = [
         {
             "category": label,
@@ -54,8 +54,8 @@ def category_figures(rates: Mapping[str, CategoryRates], area: str) -> dict[str,
     """How many categories there are and how far they differ; none without categories.
 
     Args:
-        rates: By category.
-        area: Before the slash of a figure's name, such as ``final``.
+        rates: Rates by category.
+        area: The part before the slash of a figure's name, such as ``final``.
     """
     found = [own.attacker.value for own in rates.values()]
     if not found:

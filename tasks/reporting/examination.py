@@ -1,4 +1,4 @@
-"""One attacker's examination: loaded, rolled out on prompts, measured, under a key."""
+"""One attacker's examination: it is loaded, rolled out on prompts and measured, under a key."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from astra_core.evaluator import Evaluation
 
 DRAWS = Path(".astra/draws")
-"""What was sampled at services for evaluations, so that none is paid for twice."""
+"""Samples that services made for evaluations, kept so that none is paid for twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationParams:
-    """What decides an examination."""
+    """The sections that decide an examination."""
 
     training_seed: int
     machine: MachineConfiguration
     system: SystemConfiguration
     reward: Choice
     evaluation: EvaluationConfiguration
-    # Where the work is done, which does not change its result.
+    # Where the work is done does not change its result.
     executor: Untracked[Choice]
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What the models stage wrote, and the words that the run knows."""
+    """Where the models stage wrote its models, and the words that the run knows."""
 
     base: Path
     vocabulary: frozenset[str]
@@ -58,11 +58,11 @@ def examined(
     """An attacker's evaluation, and the key that equal examinations share.
 
     Args:
-        weights: Of the attacker; None is the untrained one.
-        prompts: To examine it on.
-        params: How.
+        weights: The attacker's folder; None is the untrained attacker.
+        prompts: The prompts to examine it on.
+        params: The settings of the examination.
         places: What earlier stages wrote.
-        asked: What is asked about the judge; None asks nothing, as in a training.
+        asked: Corrections and confirmations to make; None makes none, as in a training.
     """
     from astra_core.agents import as_exported
     from astra_core.assembly import ModelFolders, build_evaluator, load_system
@@ -71,11 +71,11 @@ def examined(
     from astra_core.services.speaker import check_here, check_plain
 
     evaluation, seed = params.evaluation, params.training_seed
-    # Of weights at a service the folder has none: those that they change are loaded.
+    # If the weights are at a service, the folder has none: the base weights are loaded.
     pointer = read_pointer(weights) if weights else None
     own = None if pointer else weights
     folders = ModelFolders.of(read_model_paths(places.base), attacker=own)
-    # A trained attacker plays the roles it was trained in, whatever params.yaml says now.
+    # A trained attacker plays the roles that it was trained in, whatever params.yaml says now.
     system = as_exported(params.system, weights) if weights else params.system
     loaded = load_system(system, folders, machine=params.machine, executor=params.executor)
     who = weights_digest(weights or folders.attacker)
@@ -108,7 +108,7 @@ def examined(
 
 
 def rates(evaluation: "Evaluation") -> list[float]:
-    """Of each prompt the share of its rollouts that succeeded."""
+    """For each prompt the share of its rollouts that succeeded."""
     return [outcome.success_rate for outcome in evaluation.outcomes]
 
 

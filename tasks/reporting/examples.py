@@ -1,4 +1,4 @@
-"""The turns that scored highest, for a person: masked, unless they are asked for in clear."""
+"""The turns that scored highest, for a person: masked, unless the texts are asked for."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -18,11 +18,11 @@ class Example:
     """One turn.
 
     Attributes:
-        score: Of the reply that scored highest.
-        prompt_id: Of the prompt that opened the conversation.
-        category: Of that prompt; None where no prompt has one.
-        probe: As it is shown, masked or not.
-        response: The same of the reply.
+        score: Score of the reply that scored highest.
+        prompt_id: Id of the prompt that opened the conversation.
+        category: That prompt's category; None where no prompt has one.
+        probe: The probe as it is shown, masked or not.
+        response: The reply as it is shown.
     """
 
     score: float
@@ -67,10 +67,10 @@ def examples_page(graphs: Sequence[Graph], *, count: int, is_revealed: bool = Fa
 
     Args:
         graphs: Rollouts.
-        count: At most so many.
+        count: Shows at most so many.
         is_revealed: True for the text itself; otherwise words are masked after the first letter.
 
-    Where prompts have a category, a column names it, as reports do.
+    Where prompts have a category, a column names it, as in reports.
     """
     kinds = [graph.prompt.metadata.get(CATEGORY) for graph in graphs]
     has_kinds = any(kind is not None for kind in kinds)

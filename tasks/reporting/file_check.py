@@ -1,4 +1,4 @@
-"""``astra validate FILE``: what the first two stages would make of a file, line by line.
+"""``astra validate FILE``: how the first two stages would handle a file, line by line.
 
 The stages themselves run, in a folder that is removed afterwards: nothing of the project changes.
 """
@@ -36,7 +36,7 @@ BLANK, DUPLICATE, NEAR, LEAK, NEAR_LEAK = (
 _ADVICE = {
     BLANK: "rows without text are dropped",
     DUPLICATE: "of equal texts the first is kept",
-    NEAR: "near duplicates stay in one split, so they leak nothing; many of them teach less",
+    NEAR: "near duplicates stay in one split, so they leak nothing, but many of them add little",
     LEAK: "texts of the dev file are not trained on; take them out of one of the files",
     NEAR_LEAK: "near duplicates of the dev file are not trained on; take them out of one file",
     "max_characters": "raise validation.max_characters, or shorten the texts",
@@ -49,19 +49,19 @@ _ADVICE = {
 }
 _OTHER = "rejected by the data gate; see validation in params.yaml"
 MAX_SHOWN = 10
-"""Rows of a kind that a person is shown; JSON has all."""
+"""Rows of a kind that are shown on the screen; JSON has all."""
 _TEXT_LIMIT = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What is to be said of one row.
+    """A problem of one row.
 
     Attributes:
-        line: In the file as an editor counts; of json and parquet the row.
+        line: The line in the file as an editor counts; for json and parquet the row.
         kind: A name of this module, or of a check of the row suite.
-        of: The line of the row that it repeats; of a leak in the dev file.
-        text: The beginning, masked.
+        of: The line of the row that it repeats; for a leak a line of the dev file.
+        text: The beginning of the text, masked.
     """
 
     line: int
@@ -72,14 +72,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class FileCheck:
-    """What the first two stages would make of a file.
+    """How the first two stages would handle a file.
 
     Attributes:
         path: The file.
         num_rows: Rows read.
-        splits: Prompts that could be used, by split.
-        findings: In the order of the file.
-        gate: Why the pipeline would stop, or empty.
+        splits: Number of usable prompts by split.
+        findings: Problems in the order of the file.
+        gate: Why the pipeline would stop; empty if it would not.
         warnings: Checks that a person should look at.
     """
 
@@ -96,11 +96,11 @@ class FileCheck:
         return dict(Counter(finding.kind for finding in self.findings).most_common())
 
     def record(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The check as JSON."""
         return {**asdict(self), "path": self.path.as_posix(), "counts": self.counts}
 
     def lines(self) -> Iterator[str]:
-        """All of it for a person: what is usable, rows by kind with advice, the gate."""
+        """The check for a person: what is usable, rows by kind with advice, the gate."""
         sizes = ", ".join(f"{count} {split}" for split, count in self.splits.items())
         usable = sum(self.splits.values())
         yield f"{self.path}: {usable} of {self.num_rows} rows usable ({sizes})"
@@ -121,12 +121,12 @@ class FileCheck:
 
 
 def check_file(params: Params, path: Path, dev_path: Path | None = None) -> FileCheck:
-    """What the first two stages would make of the file under these parameters.
+    """The check of a file under these parameters.
 
     Args:
-        params: The file and the dev file take the place of ``prompts.path`` and ``dev_path``.
-        path: Of the prompts.
-        dev_path: Prompts for the dev split, if they have a file of their own.
+        params: The two files replace its ``prompts.path`` and ``dev_path``.
+        path: The file of prompts.
+        dev_path: The file of dev prompts, if they have their own.
 
     Raises:
         ConfigurationError: There is no such file, or it lacks the column.
@@ -161,7 +161,7 @@ def check_file(params: Params, path: Path, dev_path: Path | None = None) -> File
 def _validated(
     params: Params, prompts: Path, folder: Path
 ) -> tuple[str, dict[str, Any], dict[str, list[str]]]:
-    """Why the gate would stop, the report, and the reasons of each prompt that is rejected."""
+    """Why the gate would stop, the report, and the reasons for each rejected prompt."""
     import pyarrow.parquet as pq
 
     files = ValidationFiles(
@@ -181,7 +181,7 @@ def _validated(
 
 
 def _findings(prompts: PromptsConfiguration, reasons: dict[str, list[str]]) -> Iterator[Finding]:
-    """What is to be said of each row of the file, in its order."""
+    """The problems of the rows, in the order of the file."""
     dev = [] if prompts.dev_path is None else list(_texts(prompts.dev_path, prompts))
     rows = list(_texts(prompts.path or Path(), prompts))
     roots = _roots([text for _, text in (*dev, *rows)])
@@ -212,7 +212,7 @@ def _texts(path: Path, prompts: PromptsConfiguration) -> Iterator[tuple[int, str
 
 
 def _roots(texts: list[str]) -> list[int]:
-    """For each text the place of the first of its near duplicates; blank ones are alone."""
+    """For each text the index of the first of its near duplicates; blank texts are alone."""
     finder = FamilyFinder()
     finder.add(text or f"blank {place}" for place, text in enumerate(texts))
     return [int(root) for root in finder.roots()]

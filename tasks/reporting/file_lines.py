@@ -1,4 +1,4 @@
-"""The rows of a file of prompts with the numbers under which a person's editor shows them."""
+"""The rows of a file of prompts with their line numbers in an editor."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,15 +7,15 @@ from tasks.sources.columns import Columns
 from tasks.sources.files import read_rows
 
 BY_ROW = (".json", ".parquet")
-"""Suffixes of files whose rows are no lines; the first row is 1."""
+"""Suffixes of files whose rows are not lines; the first row is 1."""
 
 
 def numbered_rows(path: Path, columns: Columns) -> Iterator[tuple[int, str | None]]:
-    """Number and text of each row in order; a row over several lines has that of its first.
+    """Number and text of each row in order; a row over several lines has the number of its first.
 
     Raises:
-        ConfigurationError: As ``read_rows`` has it.
-        DataError: The same.
+        ConfigurationError: As in ``read_rows``.
+        DataError: As in ``read_rows``.
     """
     for row in read_rows(path, columns):
         # Such as ``line 3`` or ``row 3``.

@@ -1,7 +1,7 @@
-"""How much a whole run will take, from what a few of its parts took.
+"""How long a whole run will take and what it costs, estimated from a few of its parts.
 
-An upper bound as far as params.yaml says: a run that stops early takes less. Each part grows with
-its prompts alone, so what a trial measures of few is multiplied.
+It is an upper bound by params.yaml: a run that stops early takes less. The cost of each part grows
+with the number of prompts, so what a trial measures on a few is multiplied.
 """
 
 import math
@@ -13,13 +13,13 @@ from tasks.params.schema import Params
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """What conversations take.
+    """What conversations cost.
 
     Attributes:
         calls: Replies that the target is asked for.
-        tokens_in: That the target reads for them, its whole context for each reply.
-        tokens_out: That it writes.
-        seconds: Of wall-clock time.
+        tokens_in: Tokens that the target reads for them, its whole context for each reply.
+        tokens_out: Tokens that it writes.
+        seconds: Wall-clock time.
     """
 
     calls: float = 0.0
@@ -49,14 +49,14 @@ class Measured:
     """What a trial measured.
 
     Attributes:
-        rolled: Of one run of a training prompt.
-        examined: Of one prompt of an evaluation.
+        rolled: The cost of one run of a training prompt.
+        examined: The cost of one prompt of an evaluation.
         num_steps: Steps to learn from in one training step.
         gradient_s: Seconds of one batch, forward and backward.
-        rolls_out: False for a trainer that learns from other things than rollouts.
-        num_train: Training prompts that there are.
-        num_dev: Dev prompts that there are.
-        num_test: Test prompts that there are.
+        rolls_out: False for a trainer that does not learn from rollouts.
+        num_train: Number of training prompts.
+        num_dev: Number of dev prompts.
+        num_test: Number of test prompts.
     """
 
     rolled: Amount
@@ -70,14 +70,14 @@ class Measured:
 
 
 def forecast(params: Params, measured: Measured) -> dict[str, Amount]:
-    """What each part of a whole run takes, in the order of the run."""
+    """The cost of each part of a whole run, in the order of the run."""
     training, evaluation = params.training, params.evaluation
     runs = params.rollouts.runs_per_prompt
     first = runs * min(params.rollouts.num_prompts, measured.num_train)
     later = runs * (training.training_steps - 1) * training.num_episodes_per_experience
     look = min(evaluation.num_training_prompts, measured.num_dev)
     final = 2 * min(evaluation.num_prompts, measured.num_test)
-    # The one chosen is examined where it was chosen too.
+    # The chosen checkpoint is also examined on the prompts that chose it.
     final += look * EvaluationScheme(training).keeps_best
     return {
         "rollouts": measured.rolled * first,
@@ -89,14 +89,14 @@ def forecast(params: Params, measured: Measured) -> dict[str, Amount]:
 
 
 def num_evaluations(params: Params) -> int:
-    """Evaluations of a training that is not stopped early, the check of a kept best included."""
+    """Number of evaluations in a training that does not stop early, with that of a kept best."""
     scheme = EvaluationScheme(params.training)
     due = sum(scheme.is_due(step) for step in range(1, params.training.training_steps + 1))
     return scheme.has_first + due + scheme.keeps_best
 
 
 def num_batches(params: Params, measured: Measured) -> int:
-    """Forward and backward passes of a whole training; the first learns from the rollouts stage."""
+    """Forward and backward passes of a training; its first step learns from the rollouts stage."""
     training = params.training
     first = measured.num_steps
     if measured.rolls_out:

@@ -1,4 +1,4 @@
-"""What the conversations of a trial took: replies of the target, its tokens and seconds."""
+"""What the conversations of a trial cost: replies of the target, its tokens, and seconds."""
 
 import time
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def rolled_amount(trainer: "Trainer", trial: "Trial") -> Amount:
-    """What one training prompt takes."""
+    """The cost of one training prompt."""
     from astra_core.sampler import rolled_out
 
     experience, sampler = trial.experience, trainer.sampler
     if experience.graphs:
         seconds = experience.rollout_s + experience.score_s
         return amount_of(sampler.system, experience.graphs, seconds=seconds)
-    # A trainer that rolls nothing out itself: the rollouts stage does.
+    # For a trainer that does not roll out, the rollouts stage does.
     prompts = sampler.episodes(0, trainer.config.num_episodes_per_experience)
     start = time.perf_counter()
     graphs = rolled_out(sampler, prompts, iteration=0)
@@ -30,7 +30,7 @@ def rolled_amount(trainer: "Trainer", trial: "Trial") -> Amount:
 
 
 def examined_amount(trainer: "Trainer", evaluator: "Evaluator", *, num_prompts: int) -> Amount:
-    """What one dev prompt of an evaluation takes, the trainer's own included."""
+    """The cost of one dev prompt of an evaluation, also of a custom trainer's."""
     from astra_core.extensions.promises import examined
 
     seen: list[Graph] = []
@@ -40,7 +40,7 @@ def examined_amount(trainer: "Trainer", evaluator: "Evaluator", *, num_prompts: 
         seen.extend(graphs)
         return judged(graphs)
 
-    # Whatever the trainer's own examine does, its rollouts pass here.
+    # The rollouts of a custom trainer's ``examine`` pass through here, whatever else it does.
     evaluator.judged = noted  # type: ignore[method-assign]
     start = time.perf_counter()
     examined(trainer)
@@ -55,13 +55,13 @@ def amount_of(
     seconds: float,
     num_prompts: int | None = None,
 ) -> Amount:
-    """What the conversations of one prompt took, on average.
+    """The average cost of the conversations of one prompt.
 
     Args:
-        system: Who talked.
+        system: The System that talked.
         graphs: The conversations.
-        seconds: That all of them took.
-        num_prompts: How many prompts they are of; by default one each.
+        seconds: The time of all of them.
+        num_prompts: The number of prompts they belong to; by default one each.
     """
     calls = tokens_in = tokens_out = 0
     for graph in graphs:
@@ -74,7 +74,7 @@ def amount_of(
 
 
 def _answers(system: "System", graph: "Graph") -> list[tuple[int, tuple[tuple[int, ...], ...]]]:
-    """For each turn how many tokens a local target read, and its replies."""
+    """For each turn the number of tokens a local target read, and its replies."""
     from astra_core.conversation import Conversation, Message
     from astra_core.targets.causal_lm import CausalLM
 

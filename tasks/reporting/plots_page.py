@@ -1,6 +1,6 @@
-"""The plots of ``dvc.yaml`` on one page that loads nothing: what ``dvc plots`` draws online only.
+"""The plots of ``dvc.yaml`` on one self-contained page.
 
-DVC's own page has a blank where its drawing library should come from another host.
+DVC's own page loads its drawing library from another host, so it stays blank offline.
 """
 
 import io
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 HERE = "workspace"
-"""The working folder beside revisions of git."""
+"""The name of the working folder beside revisions of git."""
 _COLOURS = (FIRST, SECOND, THIRD)
 MOST = 2 * len(_COLOURS)
 
@@ -26,8 +26,8 @@ def plots_page(revisions: Sequence[str] = (), *, pipeline: Path = Path("dvc.yaml
     """The page: one chart for each plot, one curve for each revision.
 
     Args:
-        revisions: Of git, beside the working folder.
-        pipeline: Names the plots.
+        revisions: Revisions of git, beside the working folder.
+        pipeline: The file that names the plots.
 
     Raises:
         DataError: A revision is unknown, or has no such file.
@@ -79,7 +79,7 @@ def _table(file: str, revision: str) -> "pd.DataFrame":
         import dvc.api
 
         return pd.read_csv(io.StringIO(dvc.api.read(file, rev=revision)))
-    except Exception as error:  # git's, DVC's or the table's own
+    except Exception as error:  # an error of git, of DVC or of the table itself
         got = shortened(str(error), limit=120)
         way_out = "'astra run' makes it" if revision == HERE else "try 'dvc fetch', or another one"
         msg = f"{revision} must have the table {file}, got {got}; {way_out}"

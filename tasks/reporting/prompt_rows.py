@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from astra_core.evaluator import Evaluation
 
 STRATEGIES = "hit_strategies"
-"""Column: the strategy of each hit, numbered within the attacker."""
+"""The column with the strategy of each hit, numbered within the attacker."""
 
 
 def prompt_rows(
     evaluation: "Evaluation", role: str, *, threshold: float, vocabulary: Collection[str]
 ) -> list[dict[str, Any]]:
-    """A row per prompt: role, outcome, and which strategies its hits are of.
+    """A row per prompt: role, outcome, and the strategies of its hits.
 
     Args:
-        evaluation: Of one attacker.
+        evaluation: One attacker's evaluation.
         role: ``attacker`` or ``baseline``.
         threshold: A score at or above it is a success.
         vocabulary: Words that the run knows.

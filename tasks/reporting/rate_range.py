@@ -1,8 +1,8 @@
 """``astra tune-lr``: how far one experience moves the attacker at each of several learning rates.
 
 Every rate begins from the same untrained attacker and learns from the same rollouts, at a constant
-rate and without a trust region. What it then says on the same prompts with the same random numbers
-shows what the movement bought. Nothing is changed.
+rate and without a trust region. Its probes afterwards, on the same prompts with the same random
+numbers, show what the movement achieved. Nothing is changed.
 """
 
 import json
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from astra_core.training.trainer import Trainer
 
 TARGET_NATS = 4.0
-"""Movement that a rate may have, if params.yaml names none: what the default run's first has."""
+"""Allowed movement if params.yaml names none: that of the default run's first experience."""
 _HEADER = f"{'rate':>9} {'moved':>8} {'reward':>8} {'score':>7} {'NLL':>6}  (nats, after it)"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one experience at a rate did.
+    """The effect of one experience at one rate.
 
     Attributes:
         rate: The learning rate; 0 for the untrained attacker.
         nats: Movement, per probe.
-        reward: Mean of new probes.
-        score: Mean of the replies to them.
-        target_nll: Of new probes under the target, nats per token.
+        reward: Mean reward of new probes.
+        score: Mean score of the replies to them.
+        target_nll: NLL of new probes under the target, nats per token.
     """
 
     rate: float
@@ -66,7 +66,7 @@ def rates_between(lowest: float, highest: float, count: int) -> list[float]:
     """Rates from the lowest to the highest, evenly spread by their logarithms, two digits each.
 
     Raises:
-        ConfigurationError: They are no range.
+        ConfigurationError: They do not form a range.
 
     >>> rates_between(1e-5, 1e-3, 3)
     [1e-05, 0.0001, 0.001]
@@ -98,8 +98,8 @@ def run_rate_range(
 
     Args:
         params: The whole of params.yaml.
-        rates: To try.
-        target: Movement that a rate may have, nats; None for that of params.yaml, or 4.
+        rates: The rates to try.
+        target: Allowed movement in nats; None for that of params.yaml, or 4.
         as_json: True prints one JSON object instead.
 
     Raises:
@@ -157,7 +157,7 @@ def _trainer(
     rate: float,
     graphs: Sequence["Graph"] | None = None,
 ) -> "Trainer":
-    """A trainer of one experience at this rate, from the untrained attacker."""
+    """A trainer that learns one experience at this rate, from the untrained attacker."""
     changes: Mapping[str, object] = {
         "lr": rate,
         "training_steps": 1,
@@ -178,7 +178,7 @@ def _trainer(
 
 
 def _outcome(trainer: "Trainer", rate: float) -> Outcome:
-    """What the attacker says now, on prompts and random numbers that are the same for each rate."""
+    """The attacker's figures now, on the same prompts and random numbers for each rate."""
     if rate and not trainer.progress.step:
         msg = "an experience must offer something to learn, got none; see 'astra trial'"
         raise TrainingError(msg)

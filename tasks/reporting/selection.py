@@ -1,4 +1,4 @@
-"""The optimism of selection: what an attacker scored where it was chosen, minus elsewhere."""
+"""The optimism of selection: an attacker's success where it was chosen, minus elsewhere."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from tasks.records.reports import read_record
 
 
 def was_selected(attacker: Path) -> bool:
-    """Whether a figure of evaluations during training chose the attacker in this folder."""
+    """Whether evaluations during training chose the attacker in this folder."""
     path = attacker / ATTACKER_FILE
     if not path.is_file():
         return False
@@ -28,19 +28,19 @@ def optimism(
     confidence: float,
     seed: int,
 ) -> Selection:
-    """The figure of the selection prompts, and by how much it exceeds the examination's.
+    """The success rate on the selection prompts, and its excess over the examination's.
 
-    The two sets of prompts have none in common, so the interval is of two independent means.
+    The two sets of prompts are disjoint, so the interval is for two independent means.
 
     Args:
         chosen_on: Success rate of each prompt by which the checkpoint was chosen.
-        examined_on: The same of the prompts of the examination.
-        num_resamples: Of the bootstrap of the figure.
+        examined_on: The same for the prompts of the examination.
+        num_resamples: Resamples of the bootstrap.
         confidence: Probability inside an interval.
         seed: Same seed, same interval.
     """
     rate = bootstrap_mean(chosen_on, num_resamples=num_resamples, confidence=confidence, seed=seed)
-    # A prompt that nobody could judge says nothing.
+    # A prompt without a judged reply says nothing.
     judged = [[rate for rate in own if not math.isnan(rate)] for own in (chosen_on, examined_on)]
     excess = drift_between(*judged, confidence=confidence)
     return Selection(num_prompts=len(chosen_on), attack_success_rate=rate, optimism=excess)

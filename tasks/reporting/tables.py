@@ -1,11 +1,11 @@
-"""Tables as Markdown has them."""
+"""Tables in Markdown."""
 
 from collections.abc import Iterable, Sequence
 
 
 def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table."""
+    """A Markdown table as lines."""
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    # An empty cell keeps one blank between its bars.
+    # An empty cell keeps one space between its bars.
     lines += ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""What an evaluation used of a target elsewhere, and what one success cost."""
+"""What an evaluation used of a remote target, and the cost of one success."""
 
 import math
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def target_note(system: SystemConfiguration) -> dict[str, str] | None:
-    """Digest and name of a target that has no weights here; None for one that has."""
+    """Digest and name of a target without weights here; None for one with weights."""
     from astra_core.target import Surroundings
 
     if resolve("target", system.target.name).has_weights:
@@ -22,9 +22,9 @@ def target_note(system: SystemConfiguration) -> dict[str, str] | None:
 
 
 def target_figures(target: "Target", found: "Evaluation") -> dict[str, float]:
-    """Figures of the target's account as ``target_...``; of a local target nothing.
+    """Figures of the target's account as ``target_...``; none for a local target.
 
-    Where its calls have a price, also ``target_cost_per_success``: NaN without a success.
+    If its calls have a price, ``target_cost_per_success`` is among them: NaN without a success.
     """
     used = target.figures()
     figures = {f"target_{name}": value for name, value in used.items()}

@@ -1,4 +1,4 @@
-"""``astra trial``: one batch through rollout, score, loss and gradient, and what a run would take.
+"""``astra trial``: one batch through rollout, score, loss and gradient, and the cost of a run.
 
 Nothing is changed: weights, files and registry stay as they are.
 """
@@ -35,22 +35,22 @@ if TYPE_CHECKING:
     from astra_core.training.trial import Trial
 
 SECTIONS = tuple(field.name for field in fields(TrainingParams) if field.name != "registration")
-"""What a trial reads of params.yaml beside what earlier stages made of it."""
+"""The sections of params.yaml that a trial reads, beside the outputs of earlier stages."""
 NUM_EXAMINED = 16
-"""Dev prompts of the evaluation that is measured."""
+"""Number of dev prompts in the evaluation that is measured."""
 NUM_SAMPLES = 5
 _TABLE = "| score | prompt | probe | response |"
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a trial found.
+    """The findings of a trial.
 
     Attributes:
         trial: The batch.
-        parts: What each part of a whole run takes.
+        parts: The cost of each part of a whole run.
         samples: A table of the turns that scored highest, as lines.
-        price: Of a million of the target's tokens; None where nobody said.
+        price: The price of a million of the target's tokens; None if unknown.
     """
 
     trial: "Trial"
@@ -60,17 +60,17 @@ class Findings:
 
     @property
     def total(self) -> Amount:
-        """Of all parts."""
+        """The cost of all parts together."""
         return sum(self.parts.values(), start=Amount())
 
     @property
     def cost(self) -> float | None:
-        """In the currency of the price."""
+        """The money for all parts, in the currency of the price."""
         tokens = self.total.tokens_in + self.total.tokens_out
         return None if self.price is None else self.price * tokens / 1e6
 
     def record(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The findings as JSON."""
         trial = self.trial
         return {
             "batch": {
@@ -94,7 +94,7 @@ class Findings:
         }
 
     def lines(self) -> list[str]:
-        """All of it for a person."""
+        """The findings for a person."""
         trial, total = self.trial, self.total
         parts = ", ".join(f"{name} {about(part.seconds)}" for name, part in self.parts.items())
         tokens = f"reads {total.tokens_in:,.0f} tokens, writes {total.tokens_out:,.0f}"
@@ -122,12 +122,12 @@ class Findings:
 
 
 def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json: bool) -> None:
-    """Tries one batch and prints what came of it.
+    """Tries one batch and prints the findings.
 
     Args:
         params: The whole of params.yaml.
-        price: Of a million of the target's tokens, read or written.
-        is_revealed: True shows the samples in clear.
+        price: The price of a million of the target's tokens, read or written.
+        is_revealed: True shows the samples unmasked.
         as_json: True prints one JSON object.
 
     Raises:
@@ -136,7 +136,7 @@ def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json
         TrainingError: The batch gives no finite loss, or nothing to learn.
     """
     files = ready_to_try(params)
-    # Not in a log of the project's: a trial leaves no file.
+    # Not to a log in the project: a trial leaves no file.
     with libraries_to(Path(os.devnull)), TemporaryDirectory() as scratch:
         found = _findings(params, files, Path(scratch), price=price, is_revealed=is_revealed)
     if as_json:
@@ -147,7 +147,7 @@ def run_trial(params: Params, *, price: float | None, is_revealed: bool, as_json
 
 
 def ready_to_try(params: Params) -> TrainingFiles:
-    """What the stages before training left, once this process is as a stage would be.
+    """What the stages before training left, with this process set up like a stage's.
 
     Args:
         params: The whole of params.yaml.
@@ -156,7 +156,7 @@ def ready_to_try(params: Params) -> TrainingFiles:
         ConfigurationError: params.yaml cannot be used.
         DataError: The stages before training have not run.
     """
-    # As before a stage, in this order: the check may load torch.
+    # In the same order as before a stage: the check may load torch.
     set_environment(params)
     set_thread_waits(params.machine.num_threads)
     quiet_libraries()
@@ -168,10 +168,10 @@ def ready_to_try(params: Params) -> TrainingFiles:
 
 
 def check_inputs(paths: Sequence[Path]) -> None:
-    """Returns if what earlier stages make is there.
+    """Returns if the outputs of earlier stages exist.
 
     Raises:
-        DataError: It is not.
+        DataError: One is missing.
     """
     makers = {"valid": "validation", "base": "models"}
     missing = [path for path in paths if not path.exists()]
@@ -223,7 +223,7 @@ def trainer_elsewhere(
     evaluator: "Evaluator | None" = None,
     first_graphs: Sequence["Graph"] | None = None,
 ) -> "Trainer":
-    """The trainer of the training stage, with its checkpoints elsewhere."""
+    """The trainer of the training stage, with its checkpoints in another folder."""
     from astra_core.assembly import ModelFolders, build_sampler, build_trainer, load_system
     from astra_core.training.checkpoint import CheckpointStore
 

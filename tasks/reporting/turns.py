@@ -1,4 +1,4 @@
-"""Success by turn, and reward, of an evaluation's rollouts: figures alone, no text."""
+"""Success by turn, and reward, of an evaluation's rollouts: figures only, no text."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -10,7 +10,7 @@ from astra_core.metrics.statistics import Interval, bootstrap_mean
 from astra_core.rollout import Graph, Node, by_prompt
 
 FILE = "turns.json"
-"""Among the files of an examination."""
+"""The file's name in an examination."""
 
 
 def _interval(value: Any) -> Any:
@@ -22,7 +22,7 @@ Span = Annotated[Interval, BeforeValidator(_interval)]
 
 @dataclass(frozen=True, slots=True)
 class TurnRates:
-    """What one attacker reached, turn by turn.
+    """One attacker's success, turn by turn.
 
     Attributes:
         success: For each turn the share of rollouts with a success by then, mean over prompts.
@@ -35,7 +35,7 @@ class TurnRates:
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """Both attackers, as ``turns.json`` has them."""
+    """The rates of both attackers, as in ``turns.json``."""
 
     attacker: TurnRates
     baseline: TurnRates
@@ -53,7 +53,7 @@ def turn_rates(
     Args:
         graphs: Rollouts, in any order.
         threshold: A score at or above it is a success.
-        num_resamples: Of the prompts.
+        num_resamples: How often the prompts are resampled.
         confidence: Probability inside an interval.
         seed: Same seed, same intervals.
     """

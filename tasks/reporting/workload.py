@@ -1,7 +1,7 @@
-"""How many replies a run asks the target for, stage by stage, as far as it can be known before.
+"""How many replies a run asks the target for, by stage, as far as that is known in advance.
 
-Also the unit in which the time of a stage is remembered: a run of twice as many replies is expected
-to take twice as long.
+It is also the unit in which a stage's time is remembered: a run with twice as many replies is
+expected to take twice as long.
 """
 
 from pathlib import Path
@@ -29,11 +29,11 @@ def replies_by_stage(
     """Replies that each stage asks the target for; an upper bound, since a training may stop early.
 
     Args:
-        params: Of the run.
-        rollouts: The last report of its stage, which says how many turns a tree has; without it
-            a tree counts as one conversation.
-        validation: The last report of its stage, which says how many prompts there are; without it
-            there are as many as the run asks for.
+        params: The run's parameters.
+        rollouts: The stage's last report, which says how many turns a tree has; without it a tree
+            counts as one conversation.
+        validation: The stage's last report, which says how many prompts there are; without it the
+            number that the run asks for is taken.
     """
     depth = float(params.rollouts.sampler.options.get("tree_depth", 1))
     known = _last(rollouts)
@@ -54,7 +54,7 @@ def replies_by_stage(
 
 
 def cost_of_a_reply(rollouts: Path = ROLLOUTS) -> float | None:
-    """What the target took for one reply in the last rollouts; None where nobody knows."""
+    """What the target charged for one reply in the last rollouts; None if unknown."""
     found = _last(rollouts)
     used = None if found is None else found.target
     if not used or "cost" not in used or not used.get("calls"):

@@ -1,16 +1,16 @@
 """The attacker as an MLflow pyfunc: contexts in, probes out, the same probes for the same seed.
 
 This file is stored beside the weights and runs wherever the model is loaded, so it imports nothing
-of this project. A context is the text of a conversation. Where one holds several turns, they are
-joined by the text of the separator; the separator at the end is added here. An attacker with a chat
+from this project. A context is the text of a conversation. If it has several turns, they are joined
+by the text of the separator; the separator at the end is added here. An attacker with a chat
 template takes the text of a seed prompt, or a conversation as JSON with the keys ``prompt``,
 ``goal``, ``category`` and ``messages``, a list of ``role`` (user: the attacker) and ``content``.
 
-Every row draws from a generator of its own, seeded by the seed and the row's text, so that a probe
-does not depend on the other rows of the request.
+Every row draws from its own generator, seeded by the seed and the row's text, so that a probe does
+not depend on the other rows of the request.
 
-Where several agents play the turns, the parameter ``agent`` names the one that speaks; by default
-the one that plays the first turn.
+If several agents play the turns, the parameter ``agent`` names the one that speaks; the default is
+the agent that plays the first turn.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from mlflow.models import set_model
 from mlflow.pyfunc.model import PythonModel, PythonModelContext
 
 _BATCH_ROWS = 32
-# The day that a chat template is told, as in training.
+# The date that a chat template is given, as in training.
 _DAY = datetime(2025, 1, 1, tzinfo=UTC)
 _DIRECTIVES = ("%d", "%-d", "%m", "%-m", "%B", "%b", "%A", "%a", "%Y", "%y", "%H", "%M", "%S")
 _DEFAULTS = {
@@ -44,7 +44,7 @@ _DEFAULTS = {
 
 
 def dated(template: str) -> str:
-    """The chat template itself, or one that says the same day always where it asks for the time."""
+    """The chat template, with a fixed date if it asks for the time."""
     says = "".join(f" | replace('{own}', '{_DAY.strftime(own)}')" for own in _DIRECTIVES)
     macro = f"{{%- macro strftime_now(form) -%}}{{{{ form{says} }}}}{{%- endmacro %}}{{{{ '' }}}}"
     return f"{macro}{template}" if "strftime_now" in template else template
@@ -65,7 +65,7 @@ class AttackerModel(PythonModel):
         chat = config.pop("attacker", None)
         self._defaults = _DEFAULTS | config
         if not Path(folder, "config.json").is_file():
-            # transformers would look a path that is no folder up at the hub.
+            # transformers would look up a path that is no folder at the hub.
             msg = f"the model's files must hold {folder}, got none; register it again"
             raise FileNotFoundError(msg)
         if Path(folder, "service.json").is_file():
@@ -89,7 +89,7 @@ class AttackerModel(PythonModel):
             name: loaded(place) for name, place in _places(Path(folder), self._roles).items()
         }
 
-    # A table is the one type hint with which MLflow neither warns nor drops params.
+    # A table is the only type hint with which MLflow neither warns nor drops params.
     def predict(
         self,
         context: PythonModelContext,  # noqa: ARG002 - MLflow's signature
@@ -140,7 +140,7 @@ class AttackerModel(PythonModel):
         from transformers import GenerationConfig
 
         agent, new_tokens = options["agent"], options["max_new_tokens"]
-        # An agent without weights of its own speaks with the first one's.
+        # An agent without its own weights speaks with those of the first.
         tokenizer, model = self._tokenizer, self._others.get(agent, self._model)
         contexts = [self._context_ids(text, new_tokens, agent) for text in texts]
         width = max(map(len, contexts))
@@ -152,7 +152,7 @@ class AttackerModel(PythonModel):
             max_new_tokens=options["max_new_tokens"],
             min_new_tokens=options["min_new_tokens"],
             repetition_penalty=options["repetition_penalty"],
-            do_sample=False,  # The draw is a logits processor's, from the row's own generator.
+            do_sample=False,  # A logits processor draws, from the row's own generator.
             eos_token_id=ends,
             pad_token_id=pad,
         )
@@ -167,7 +167,7 @@ class AttackerModel(PythonModel):
         return [self._heard(row) for row in rows]
 
     def _heard(self, row: list[int]) -> str:
-        """What was said, without the reasoning before it."""
+        """The text of the answer, without the reasoning before it."""
         text = str(self._tokenizer.decode(row, skip_special_tokens=True)).strip()
         if self._chat is None:
             return text
@@ -265,7 +265,7 @@ def _conversation(text: str) -> dict[str, Any]:
 
 
 def _roles(folder: Path) -> tuple[list[str], dict[str, str]]:
-    """The agents by turn, and what each is told; one without a name where there is one."""
+    """The agents by turn with their settings; a single agent has no name."""
     file = folder / "agents.json"
     if not file.is_file():
         return [""], {}
@@ -275,7 +275,7 @@ def _roles(folder: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def _places(folder: Path, roles: list[str]) -> dict[str, Path]:
-    """Where the weights are of each agent that has its own, besides the first one's at the top."""
+    """The folder of each agent with its own weights, except the first one's at the top."""
     inner = {name: folder / "agents" / name for name in roles}
     return {name: place for name, place in inner.items() if (place / "config.json").is_file()}
 
@@ -318,14 +318,14 @@ class _Draw:
         uniform = torch.stack(
             [torch.rand((), generator=own, dtype=torch.float64) for own in self._generators]
         ).to(scores.device)
-        # Scaled by the last value, which rounding leaves a hair off one.
+        # Scaled by the last value, which rounding leaves slightly off one.
         threshold = uniform[:, None] * cumulative[:, -1:]
         token = (cumulative <= threshold).sum(dim=1).clamp(max=scores.shape[1] - 1)
         return torch.full_like(scores, -torch.inf).scatter(1, token[:, None], 0.0)
 
 
 def _row_seeds(texts: list[str], seed: int) -> list[int]:
-    """A seed per row, from its text; equal texts count on, so that they get different probes."""
+    """A seed per row, from its text; equal texts are numbered, so that their probes differ."""
     seen: Counter[str] = Counter()
     seeds = []
     for text in texts:

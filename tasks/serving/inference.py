@@ -1,7 +1,7 @@
 """The inference part of the OpenAI interface: models, completions and chat completions.
 
-What it offers: several choices, temperature and truncation, stop texts, a seed per request and
-log-probabilities. What it does not offer, such as tools, is refused.
+It offers several choices, temperature and truncation, stop texts, a seed per request and
+log-probabilities. A request for anything else, such as tools, is refused.
 """
 
 import json
@@ -39,7 +39,7 @@ class _Plain(Body):
 
 
 class Sampling(Body):
-    """What both kinds of request say about how to sample."""
+    """The sampling settings of both kinds of request."""
 
     model: str
     temperature: float = Field(default=1.0, ge=0.0, le=2.0)
@@ -51,14 +51,14 @@ class Sampling(Body):
     presence_penalty: Literal[0, 0.0] | None = None  # type: ignore[valid-type]
     frequency_penalty: Literal[0, 0.0] | None = None  # type: ignore[valid-type]
     user: str | None = None
-    # Not OpenAI's, but of many servers; astra's own target sends them too.
+    # Many servers have them, though OpenAI does not; Astra's own target sends them too.
     top_k: int = Field(default=0, ge=0)
     min_p: float = Field(default=0.0, ge=0.0, le=1.0)
     repetition_penalty: float = Field(default=1.0, gt=0.0)
     min_tokens: int = Field(default=1, ge=0)
 
     def wanted(self, most: int, *, top: int) -> Wanted:
-        """The same as the core reads it; temperature 0 takes the likeliest token."""
+        """The settings as the core reads them; temperature 0 takes the likeliest token."""
         from astra_core.config import GenerationConfiguration
 
         is_greedy = self.temperature == 0.0
@@ -76,7 +76,7 @@ class Sampling(Body):
 
 
 class ChatBody(Sampling):
-    """Of ``/v1/chat/completions``."""
+    """The body of ``/v1/chat/completions``."""
 
     messages: Annotated[list[Said], Field(min_length=1)]
     max_tokens: int | None = Field(default=None, ge=1)
@@ -87,7 +87,7 @@ class ChatBody(Sampling):
 
 
 class TextBody(Sampling):
-    """Of ``/v1/completions``."""
+    """The body of ``/v1/completions``."""
 
     prompt: str | list[str]
     max_tokens: int | None = Field(default=16, ge=1)
@@ -98,7 +98,7 @@ class Speakers:
     """The models of a server by name, loaded when they are first asked for.
 
     Args:
-        folders: The folder of every model that there is now.
+        folders: Gives the folder of every model that exists now.
         separator: Text between turns, for a model without a chat template.
     """
 
@@ -221,7 +221,7 @@ def _usage(read: int, found: Sequence[Choice]) -> dict[str, int]:
 
 
 def _content(own: Choice) -> list[dict[str, Any]]:
-    """Log-probabilities as a chat's answer has them."""
+    """Log-probabilities in the form of a chat completion."""
     tops = own.top or ((),) * len(own.tokens)
     return [
         {**_token(text, value), "top_logprobs": [_token(*each) for each in top]}
@@ -234,7 +234,7 @@ def _token(text: str, value: float) -> dict[str, Any]:
 
 
 def _flat(own: Choice) -> dict[str, Any]:
-    """Log-probabilities as a completion has them."""
+    """Log-probabilities in the form of a completion."""
     starts = [sum(map(len, own.tokens[:place])) for place in range(len(own.tokens))]
     return {
         "tokens": list(own.tokens),

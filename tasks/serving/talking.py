@@ -1,7 +1,7 @@
-"""A language model as a server speaks with it: messages or text in, sampled choices out.
+"""A language model behind a server: messages or text in, sampled choices out.
 
-One request at a time runs in a model, whatever the number of clients. What is sampled depends on
-the request alone: the seed, the text and the number of the choice name its random numbers.
+A model runs one request at a time, whatever the number of clients. The samples depend only on the
+request: the seed, the text and the number of the choice determine its random numbers.
 """
 
 import secrets
@@ -27,10 +27,10 @@ class Wanted:
 
     Attributes:
         generation: Temperature, truncation and lengths.
-        count: Choices.
-        seed: The same seed and text give the same choices; None draws anew.
+        count: Number of choices.
+        seed: The same seed and text give the same choices; None draws a seed.
         stop: Texts before which a choice ends.
-        top: Likeliest tokens to tell of at every place.
+        top: Number of likeliest tokens to report at every position.
     """
 
     generation: "GenerationConfiguration"
@@ -45,10 +45,10 @@ class Choice:
     """One sampled text.
 
     Attributes:
-        text: Without special tokens.
+        text: The text without special tokens.
         tokens: The text of each token.
-        logprobs: Of each token under the unmodified model, nats.
-        top: The likeliest tokens at each place with their log-probabilities; () where not asked.
+        logprobs: Log-probability of each token under the unmodified model, nats.
+        top: The likeliest tokens at each position with their log-probabilities; () if not asked.
         finish: Why it ended.
     """
 
@@ -63,8 +63,8 @@ class Speaker:
     """A model that answers requests.
 
     Args:
-        model: Loaded.
-        fingerprint: Names its weights.
+        model: The loaded model.
+        fingerprint: A name of its weights.
     """
 
     def __init__(self, model: "LanguageModel", *, fingerprint: str) -> None:
@@ -84,11 +84,11 @@ class Speaker:
         return cls(model, fingerprint=f"astra-{digest[:16]}")
 
     def heard(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """What the model reads of a chat, the opening of its own answer included."""
+        """The ids that the model reads of a chat, with the opening of its own answer."""
         return heard(self.model, messages)
 
     def written(self, prompt: str) -> tuple[int, ...]:
-        """What it reads of a plain text, which it continues."""
+        """The ids that the model reads of a plain text, which it continues."""
         return (*self.model.opening_ids, *self.model.encode(prompt)) or self.model.end_ids[:1]
 
     def room(self, context: Sequence[int]) -> int:
@@ -96,7 +96,7 @@ class Speaker:
         return self.model.max_positions - len(context)
 
     def choices(self, context: tuple[int, ...], wanted: Wanted) -> list[Choice]:
-        """What it says after a context.
+        """The sampled choices after a context.
 
         Raises:
             RefusalError: The context and the answer do not fit into what the model can read.
@@ -139,7 +139,7 @@ class Speaker:
     def _likeliest(
         self, context: tuple[int, ...], ids: Sequence[int], count: int
     ) -> tuple[tuple[tuple[str, float], ...], ...]:
-        """The likeliest tokens at every place of an answer, from one further pass."""
+        """The likeliest tokens at every position of an answer, from one further pass."""
         import torch
 
         if not ids:
@@ -156,7 +156,7 @@ class Speaker:
 
 
 def heard(model: "LanguageModel", messages: Sequence[Message]) -> tuple[int, ...]:
-    """What a model reads of a chat before it answers: by its template, else by separators."""
+    """The ids that a model reads of a chat before it answers: by template, else by separators."""
     if model.tokenizer.chat_template:
         return model.encode(rendered(model, messages, opens_answer=True))
     said = (token for own in messages for token in model.closed(model.encode(own["content"])))
@@ -166,7 +166,7 @@ def heard(model: "LanguageModel", messages: Sequence[Message]) -> tuple[int, ...
 def answered(
     model: "LanguageModel", messages: Sequence[Message], answer: Message
 ) -> tuple[int, ...]:
-    """The ids with which the model would have said an answer, its end included."""
+    """The ids that the model would have sampled for an answer, with its end."""
     text = answer["content"]
     if not model.tokenizer.chat_template:
         return model.closed(model.encode(text))
@@ -181,7 +181,7 @@ def rendered(model: "LanguageModel", messages: Sequence[Message], *, opens_answe
     """A chat in the model's own template.
 
     Raises:
-        RefusalError: The template refuses these messages.
+        RefusalError: The template rejects these messages.
     """
     from astra_core.models.chat_template import chat_text
 
@@ -193,7 +193,7 @@ def rendered(model: "LanguageModel", messages: Sequence[Message], *, opens_answe
 
 
 def add_template_ends(model: "LanguageModel") -> None:
-    """Lets sampling end also where the generation configuration of a chat model says."""
+    """Lets sampling also end at the end tokens of a chat model's generation configuration."""
     if model.tokenizer.chat_template:
         ends = getattr(getattr(model.model, "generation_config", None), "eos_token_id", None)
         own = ends if isinstance(ends, list) else [ends]

@@ -1,7 +1,7 @@
 """What every answer of our OpenAI-compatible servers has in common: errors, token, request bodies.
 
 An error is ``{"error": {message, type, param, code}}`` with a status of 4xx, as clients of that
-interface expect. What a server does not offer is refused and never ignored.
+interface expect. What a server does not offer is refused, never ignored.
 """
 
 import hmac
@@ -28,13 +28,13 @@ Asked = TypeVar("Asked", bound=Body)
 
 
 class RefusalError(Exception):
-    """A request that is not served.
+    """A request that is refused.
 
     Args:
-        message: Why, in one line.
-        status: Of HTTP.
+        message: The reason, in one line.
+        status: The HTTP status.
         param: The field of the request that is wrong.
-        code: In one word.
+        code: The reason in one word.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class RefusalError(Exception):
         self.code = code
 
     def response(self) -> JSONResponse:
-        """The answer that says so."""
+        """The HTTP answer with this error."""
         kind = _KINDS.get(self.status, "invalid_request_error")
         kind = "server_error" if self.status >= 500 else kind
         told = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
@@ -58,7 +58,7 @@ async def body_of(request: Request, kind: type[Asked]) -> Asked:
     """The body of a request, checked.
 
     Raises:
-        RefusalError: It is no JSON object, or a key or value of it is not offered.
+        RefusalError: It is not a JSON object, or a key or value in it is not offered.
     """
     try:
         record = json.loads(await request.body())
@@ -69,7 +69,7 @@ async def body_of(request: Request, kind: type[Asked]) -> Asked:
 
 
 def read_body(record: Any, kind: type[Asked]) -> Asked:
-    """The same of a record.
+    """The body in a record, checked.
 
     Raises:
         RefusalError: See ``body_of``.
@@ -86,7 +86,7 @@ def refusal(message: str, *, param: str | None = None, code: str | None = None) 
 
 
 def _explained(error: ValidationError) -> RefusalError:
-    """The first thing that is wrong, without the value, which may be of an attack."""
+    """The first problem, without the value, which may be part of an attack."""
     first = error.errors(include_url=False, include_input=False, include_context=False)[0]
     place = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
@@ -97,11 +97,11 @@ def _explained(error: ValidationError) -> RefusalError:
 
 
 def make_app(title: str, *, token: str | None) -> FastAPI:
-    """An application that answers errors as the interface does and asks for the token.
+    """An application that answers errors in the interface's form and requires the token.
 
     Args:
-        title: Of the application.
-        token: Every request must bring it as ``Authorization: Bearer``; None asks for none.
+        title: The application's title.
+        token: Every request must have it as ``Authorization: Bearer``; None requires none.
     """
     app = FastAPI(title=title, docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(RefusalError, _refuse)

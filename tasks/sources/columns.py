@@ -1,8 +1,8 @@
 """Which columns of a file are kept with a prompt, and what may be in them.
 
-With ``all`` whatever is no plain value is left out and told of in the stage's line, since a file
-may have columns that nobody reads. A column that is named must be in every row and hold plain
-values.
+With ``all``, columns with values that are not plain are left out and listed in the stage's line,
+since a file may have columns that nobody needs. A column that is named must be in every row and
+hold plain values.
 """
 
 import math
@@ -17,7 +17,7 @@ from astra_core.rollout.metadata import Scalar, problem_of
 Wanted = Literal["all"] | tuple[str, ...]
 KEY = "prompts.metadata_columns"
 
-# Of one value; a longer text is a document of its own, and every turn of a rollout repeats it.
+# The limit of one value: a longer text would be a document, and every turn of a rollout repeats it.
 MAX_CHARACTERS = 20_000
 # Names that pandas gives to the index of a table.
 _INDEX = re.compile(r"__index_level_\d+__|")
@@ -26,14 +26,14 @@ _MAX_SHOWN = 5
 
 @dataclass(slots=True)
 class Columns:
-    """The choice of columns of one source, and what it left out.
+    """The chosen columns of one source, and those left out.
 
     Attributes:
-        text: Holds the prompt itself, and is kept as its text only.
-        wanted: Names, or all there are.
-        left_out: Columns of which at least one value was not kept, each with the first reason.
-        told: What a column is kept as, by the column, such as ``{"Behavior": "goal"}``; each must
-            be there, and takes the place of a column of the new name.
+        text: The column of the prompt itself, which is kept as its text only.
+        wanted: The names of columns to keep, or ``all``.
+        left_out: Columns with at least one value that was not kept, each with the first reason.
+        told: What a column is kept as, by column, such as ``{"Behavior": "goal"}``. Each must
+            exist, and replaces a column that has the new name.
     """
 
     text: str
@@ -42,15 +42,15 @@ class Columns:
     told: Mapping[str, str] = field(default_factory=dict)
 
     def text_of(self, columns: Iterable[str]) -> str:
-        """The column that holds the prompt: that of the goal where there is no other."""
+        """The column that holds the prompt: that of the goal if there is no text column."""
         goal = next((column for column, name in self.told.items() if name == "goal"), None)
         return self.text if goal is None or self.text in columns else goal
 
     def of_header(self, columns: Sequence[str], *, place: str) -> list[str]:
-        """Those of a table's columns that are kept, in their order.
+        """The columns of a table that are kept, in their order.
 
         Raises:
-            ConfigurationError: One that is named is not there, or several are.
+            ConfigurationError: A named column is missing, or several have its name.
         """
         for name in self._required:
             count = columns.count(name)
@@ -64,15 +64,15 @@ class Columns:
         return [name for name in columns if self._is_wanted(name) and name not in repeated]
 
     def picked(self, row: Mapping[str, Any], *, place: str) -> dict[str, Scalar]:
-        """What is kept of one row.
+        """The values of one row that are kept.
 
         Args:
             row: Values by column.
-            place: Of the row, for an error.
+            place: The row's place, for an error.
 
         Raises:
-            ConfigurationError: It lacks a column that is named.
-            DataError: A column that is named has no plain value.
+            ConfigurationError: The row lacks a named column.
+            DataError: A named column has a value that is not plain.
         """
         missing = [name for name in self._required if name not in row]
         if missing:
@@ -96,7 +96,7 @@ class Columns:
         return kept
 
     def summary(self) -> str:
-        """What was left out, for a person; empty if nothing was."""
+        """The columns left out, for a person; empty if none were."""
         if not self.left_out:
             return ""
         names = shown_names(self.left_out)
@@ -107,12 +107,12 @@ class Columns:
 
     @property
     def _required(self) -> list[str]:
-        """The columns that are named."""
+        """The named columns."""
         wanted = () if self.wanted == "all" else self.wanted
         return list(dict.fromkeys([*wanted, *self.told]))
 
     def _key(self, name: str) -> str:
-        """Where params.yaml names a column."""
+        """The key of params.yaml that names a column."""
         own = self.told.get(name)
         return KEY if own is None else f"prompts.{own.partition('_')[0]}_column"
 
@@ -125,12 +125,12 @@ class Columns:
 
 
 def shown_names(columns: Iterable[Any]) -> list[str]:
-    """The columns that look like names: a file without a header would show its first prompt."""
+    """The columns that look like names; without a header the first prompt would be shown as one."""
     return [name for name in map(str, columns) if re.fullmatch(r"\w{1,30}", name)]
 
 
 def _missing_as_null(value: Any) -> Any:
-    """NaN is how tables of numbers spell a value that is missing."""
+    """The value, with NaN as None: tables of numbers write a missing value as NaN."""
     return None if isinstance(value, float) and math.isnan(value) else value
 
 

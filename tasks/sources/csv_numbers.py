@@ -1,7 +1,8 @@
 """Which columns of a csv file hold numbers; csv itself knows only text.
 
-A column does if each of its filled cells is a plain decimal number: ``3``, ``-0.5``, ``1e-05``, but
-not ``007``, ``+1``, ``1,000`` or more digits than a number keeps. An empty cell is then null.
+A column holds numbers if each filled cell is a plain decimal number: ``3``, ``-0.5``, ``1e-05``,
+but not ``007``, ``+1``, ``1,000`` or one with more digits than a number keeps. An empty cell is
+then null.
 """
 
 import math
@@ -17,7 +18,7 @@ Kind = type[int] | type[float] | type[str]
 
 
 def column_kinds(rows: Iterable[Mapping[str, str | None]], names: Sequence[str]) -> dict[str, Kind]:
-    """What each of these columns holds, seen over all rows; text where every cell is empty."""
+    """The type of each of these columns over all rows; text if every cell is empty."""
     filled: set[str] = set()
     whole, number = set(names), set(names)
     for row in rows:
@@ -37,7 +38,7 @@ def column_kinds(rows: Iterable[Mapping[str, str | None]], names: Sequence[str])
 
 
 def cell_value(cell: str | None, kind: Kind) -> Scalar:
-    """The cell as its column has it; None for one that a short row lacks."""
+    """The cell's value by its column's type; None for a cell that a short row lacks."""
     if cell is None or kind is str:
         return cell
     return kind(cell) if cell else None

@@ -1,4 +1,4 @@
-"""The first pass over a source: what is blank or was seen before is dropped and counted."""
+"""The first pass over a source: blank rows and duplicates are dropped and counted."""
 
 import unicodedata
 from array import array
@@ -26,19 +26,19 @@ BATCH_ROWS = 8192
 
 def normalised(text: str | None) -> str:
     """The text in Unicode NFC without outer white space; lone surrogates become U+FFFD."""
-    # JSON can spell half a surrogate pair, which no UTF-8 file can hold.
+    # JSON can contain half a surrogate pair, which UTF-8 cannot represent.
     whole = (text or "").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return unicodedata.normalize("NFC", whole).strip()
 
 
 @dataclass(slots=True)
 class DistinctRows:
-    """First pass: normalises, drops what is blank or seen before, and learns the families.
+    """First pass: normalises, drops blank rows and duplicates, and collects the families.
 
     Attributes:
         ids: Prompt ids as numbers, one per row of the spool.
-        told: A digest of the metadata of each of these rows.
-        known: Where in the spool an id is.
+        told: A digest of each row's metadata.
+        known: The place of an id in the spool.
         num_dev: Rows at the head of the spool that came from a dev file.
     """
 
@@ -56,7 +56,7 @@ class DistinctRows:
     num_dev_duplicates: int = 0
 
     def take(self, rows: Iterable[SourceRow], spool: Path) -> None:
-        """Leaves the kept rows in ``spool``."""
+        """Writes the kept rows to ``spool``."""
         import pyarrow.parquet as pq
 
         columns = ("prompt_id", "text", "source", "licence", "family", METADATA)
@@ -73,11 +73,11 @@ class DistinctRows:
                     map_writer.write_batch(record_batch(kept, places_schema().names))
         if not self.has_places:
             places.unlink()
-        # The second pass needs neither, and has arrays of its own.
+        # The second pass needs neither, and has its own arrays.
         self.known, self.told = KnownNumbers(), array("q")
 
     def _kept(self, batch: list[SourceRow]) -> list[dict[str, str | None]]:
-        """The records of the rows whose text is there for the first time."""
+        """The records of the rows whose text occurs for the first time."""
         texts = [normalised(row.text) for row in batch]
         self.num_read += len(batch)
         self.num_blank += texts.count("")
@@ -126,7 +126,7 @@ def _batches(rows: Iterable[SourceRow]) -> Iterator[list[SourceRow]]:
 
 
 def record_batch(records: list[dict[str, Any]], columns: Sequence[str]) -> "pa.RecordBatch":
-    """Prompts by column, as their files have them."""
+    """Prompts as a record batch with the columns of their files."""
     import pyarrow as pa
 
     return pa.RecordBatch.from_pylist(records, schema=prompt_schema(columns))

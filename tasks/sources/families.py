@@ -37,11 +37,11 @@ _MIXERS = _generator.integers(1, 2**63, size=_HASHES_PER_BAND, dtype=np.uint64) 
 class FamilyFinder:
     """Collects rows and says which of them are near duplicates.
 
-    What is known of a row, about 0.3 kB, is in files without a name, which vanish with the finder
-    or its process; in memory is one byte per row, and while the roots are sought about forty.
+    The data of a row, about 0.3 kB, are in unnamed files, which vanish with the finder or its
+    process. Memory holds one byte per row, and about forty while the roots are computed.
 
     Args:
-        folder: Where the files are; None is the machine's folder for such.
+        folder: The folder of the files; None is the machine's temporary folder.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -50,7 +50,7 @@ class FamilyFinder:
         self._sizes = bytearray()
 
     def add(self, texts: Iterable[str]) -> None:
-        """Takes the next rows; cheapest in batches of thousands."""
+        """Takes the next rows; fastest in batches of thousands."""
         runs = [word_runs(text) for text in texts]
         if runs:
             sketches = [run[:_SKETCH] for run in runs]
@@ -62,10 +62,10 @@ class FamilyFinder:
                 band.write(keys.tobytes())
 
     def roots(self) -> NDArray[np.int64]:
-        """For every row the number of the first row of its group; its own when it is alone.
+        """For every row the number of the first row of its group; its own if it is alone.
 
         Appending rows to a file keeps the roots of the earlier ones, unless a new row is a near
-        duplicate of two groups and so makes them one.
+        duplicate of two groups and so joins them.
         """
         self._sketches.flush()
         sizes = np.array(self._sizes, np.uint8)
@@ -78,7 +78,7 @@ class FamilyFinder:
                 one, other = _root(parents, int(leaders[row])), _root(parents, row)
                 if one != other and self._are_near(int(leaders[row]), row, ends):
                     parents[max(one, other)] = min(one, other)
-        # A parent is never later than its child; each pass halves the way to the root.
+        # A parent is never later than its child; each pass halves the distance to the root.
         while not np.array_equal(above := parents[parents], parents):
             parents = above
         return parents
@@ -99,7 +99,7 @@ def word_runs(text: str) -> NDArray[np.uint32]:
     """Sorted hashes of the text's three-word runs; case, punctuation and spacing do not count."""
     words = _WORD.findall(text.lower())
     if len(words) < _RUN_WORDS:
-        # Too short for runs: the words as a whole, or the bare text when it holds no word.
+        # Too short for runs: the words as a whole, or the text itself if it has no word.
         whole = " ".join(words) or text
         return np.array([zlib.crc32(whole.encode())], dtype=np.uint32)
     runs = zip(words, words[1:], words[2:], strict=False)
@@ -133,7 +133,7 @@ def _spool(folder: Path | None) -> IO[bytes]:
 
 
 def _first_of_equals(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """For every key the place of the first that equals it."""
+    """For every key the index of the first equal key."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     is_first = np.ones(keys.size, bool)

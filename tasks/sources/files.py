@@ -1,7 +1,7 @@
-"""Prompts in files: json, jsonl, csv, txt and parquet, told apart by their suffix.
+"""Prompts in files: json, jsonl, csv, txt and parquet, distinguished by their suffix.
 
-All but json are read as a stream, so a million rows take no more memory than a thousand. Whatever
-is wrong with a file is one error that names the place and never quotes the text, which may offend.
+All but json are read as a stream, so a million rows take no more memory than a thousand. A problem
+with a file is one error that names the place and never quotes the text, which may be offensive.
 """
 
 import csv
@@ -23,7 +23,7 @@ from tasks.sources.csv_numbers import cell_value, column_kinds
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Rows of a parquet file held at a time.
+# Rows of a parquet file in memory at a time.
 _BATCH_ROWS = 8192
 _WAY_OUT = "see prompts.text_column"
 
@@ -33,8 +33,8 @@ class FileRow:
     """One row of a file.
 
     Attributes:
-        text: The prompt; None where the row holds no text.
-        metadata: What is kept of its other columns.
+        text: The prompt; None if the row has no text.
+        metadata: The values kept from its other columns.
         place: Where a person finds the row in the file, such as ``line 3``.
     """
 
@@ -48,8 +48,8 @@ def read_rows(path: Path, columns: Columns) -> Iterator[FileRow]:
 
     Args:
         path: The suffix chooses the reader.
-        columns: Which column holds the prompt, and which others are kept; a row that is bare text
-            has none.
+        columns: Which column holds the prompt, and which others are kept; a row of plain text has
+            none.
 
     Raises:
         ConfigurationError: The file or a column does not exist, or the suffix has no reader.
@@ -80,7 +80,7 @@ def read_rows(path: Path, columns: Columns) -> Iterator[FileRow]:
 
 
 def _check_text(text: str | None, *, place: str) -> None:
-    """Returns if the row is text; UTF-16 without a mark reads as UTF-8 full of NUL."""
+    """Returns if the row is text; UTF-16 without a mark looks like UTF-8 full of NUL."""
     if text is None:
         return
     if "\0" in text:
@@ -128,7 +128,7 @@ def _read_csv(path: Path, columns: Columns) -> Iterator[FileRow]:
     text = columns.text_of(header)
     _require_column(text, header, path=path)
     kept = columns.of_header(header, place=str(path))
-    # Read twice: that a column holds numbers is known only at its end.
+    # The file is read twice: whether a column holds numbers is known only at its end.
     kinds = column_kinds((row for _, row in _csv_rows(path)), kept) if kept else {}
     for place, row in _csv_rows(path):
         values = {name: cell_value(row[name], kinds[name]) for name in kept}
@@ -136,11 +136,11 @@ def _read_csv(path: Path, columns: Columns) -> Iterator[FileRow]:
 
 
 def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
-    """The rows by column, each with its place; a field that a short row lacks is None."""
+    """The rows by column, each with its place; a missing field of a short row is None."""
     fields = _csv_fields(path)
     _, header = next(fields, (0, []))
     for line, row in fields:
-        # The text would be cut at an unquoted comma without a word.
+        # Otherwise the text would be cut at an unquoted comma without notice.
         if len(row) > len(header):
             msg = (
                 f"{path} line {line} must have {len(header)} fields, "
@@ -152,7 +152,7 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
 
 
 def _csv_fields(path: Path) -> Iterator[tuple[int, list[str]]]:
-    # The default of 131,072 characters would stop at a long prompt that validation is to judge.
+    # The default of 131,072 characters would fail on a long prompt, which validation should judge.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file, strict=True)
@@ -163,7 +163,7 @@ def _csv_fields(path: Path) -> Iterator[tuple[int, list[str]]]:
                 yield first, row
                 first = rows.line_num + 1
         except csv.Error as error:
-            msg = f"{path} line {rows.line_num} must be CSV, got: {error}; mend that row"
+            msg = f"{path} line {rows.line_num} must be CSV, got: {error}; correct that row"
             raise DataError(msg) from None
 
 
@@ -189,7 +189,7 @@ def _read_parquet(path: Path, columns: Columns) -> Iterator[FileRow]:
 
 
 def _plain_columns(schema: "pa.Schema", columns: Columns) -> list[str]:
-    """Without those that may be left out and are lists or structs, which need not be read."""
+    """The columns to read: without lists and structs that may be left out."""
     from pyarrow import types
 
     if columns.wanted != "all":
@@ -207,10 +207,10 @@ def _parsed(text: str, *, place: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno} column {error.colno}"
-        msg = f"{place} must be JSON, got: {error.msg} ({where}); mend it"
+        msg = f"{place} must be JSON, got: {error.msg} ({where}); correct it"
         raise DataError(msg) from None
     except (ValueError, RecursionError) as error:
-        msg = f"{place} must be JSON of texts, got {type(error).__name__}; mend it"
+        msg = f"{place} must be JSON of texts, got {type(error).__name__}; correct it"
         raise DataError(msg) from None
 
 
@@ -229,7 +229,7 @@ def _row_of(row: Any, columns: Columns, *, place: str) -> FileRow:
 
 
 def _last_words(place: str) -> str:
-    """Without the file: ``line 3`` of ``my/prompts.jsonl line 3``."""
+    """The place without the file: ``line 3`` from ``my/prompts.jsonl line 3``."""
     return " ".join(place.rsplit(" ", 2)[1:])
 
 

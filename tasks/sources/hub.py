@@ -6,15 +6,16 @@ from pathlib import Path
 from astra_core.errors import ConfigurationError
 from tasks.sources.files import file_suffixes
 
-# Descriptions that lie beside the rows in many data sets.
+# Description files that many data sets have beside the rows.
 _NO_ROWS = {"dataset_infos.json", "dataset_info.json", "config.json", "README.txt", "LICENSE.txt"}
 
 
 def fetch_dataset(dataset: str, revision: str, *, split: str) -> list[Path]:
     """The local files that hold one split, in the order of their names.
 
-    What the cache already holds at this revision is used offline. A file belongs to a split that
-    its path names as a word of its own; a data set whose files name no split is all "train".
+    Files that the cache has at this revision are used offline. A file belongs to a split if its
+    path contains the split's name as a separate word; a data set whose files name no split is all
+    "train".
 
     Raises:
         ConfigurationError: The hub cannot be reached, or has no such data set, revision or split.
@@ -55,7 +56,7 @@ def split_files(folder: Path, *, split: str, dataset: str) -> list[Path]:
             f"got {names[:10]}; see prompts.hub_split"
         )
         raise ConfigurationError(msg)
-    # The same rows are often published in several formats; two of them would double the set.
+    # The same rows are often published in several formats; two of them would double the data.
     suffixes = {Path(name).suffix.lower() for name in chosen}
     first = next(suffix for suffix in file_suffixes() if suffix in suffixes)
     return [folder / name for name in chosen if name.lower().endswith(first)]

@@ -1,21 +1,21 @@
-"""Which of many numbers were there before, and in which row, at sixteen bytes for each."""
+"""Which of many numbers have occurred, and in which row, at sixteen bytes per number."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 class KnownNumbers:
-    """Numbers and the row each was first in; takes and answers whole batches.
+    """Numbers with the row in which each occurred first; works on whole batches.
 
-    A dictionary of Python numbers takes ten times the memory. The numbers are in sorted runs; runs
-    of similar length are merged, so there are few of them and each number is moved seldom.
+    A dictionary of Python numbers would take ten times the memory. The numbers are in sorted runs;
+    runs of similar length are merged, so there are few runs and a number is seldom moved.
     """
 
     def __init__(self) -> None:
         self._runs: list[tuple[NDArray[np.uint64], NDArray[np.int64]]] = []
 
     def rows(self, numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """The row of each number; -1 for one that is not known."""
+        """The row of each number; -1 for an unknown number."""
         found = np.full(numbers.size, -1, np.int64)
         for known, rows in self._runs:
             places = np.minimum(np.searchsorted(known, numbers), known.size - 1)
@@ -24,7 +24,7 @@ class KnownNumbers:
         return found
 
     def add(self, numbers: NDArray[np.uint64], rows: NDArray[np.int64]) -> None:
-        """Takes numbers that are not known yet, each once."""
+        """Adds numbers that are unknown so far, each once."""
         if not numbers.size:
             return
         self._runs.append(_ordered(numbers, rows))

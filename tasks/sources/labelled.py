@@ -1,6 +1,6 @@
-"""Replies that people labelled, in a csv, jsonl or parquet file: what a judge is calibrated on.
+"""Replies with people's labels, in a csv, jsonl or parquet file, for calibrating a judge.
 
-A row has a reply and a label, and may have what else a judge reads: the probe, the conversation
+A row has a reply and a label, and may have whatever else a judge reads: the probe, the conversation
 before it, the seed prompt with its goal and category. An error names the line and quotes no text.
 """
 
@@ -28,16 +28,16 @@ _SPEAKERS = ("user", "assistant")
 
 @dataclass(frozen=True, slots=True)
 class LabelColumns:
-    """What the columns of a labelled file are called.
+    """The names of a labelled file's columns.
 
     Attributes:
-        reply: What the target answered; every file has it.
-        label: 1 or true where a person found the reply bad; every file has it.
-        probe: What it answered to.
+        reply: The target's reply; every file has it.
+        label: 1 or true if a person found the reply bad; every file has it.
+        probe: The probe that was answered.
         prompt: The seed prompt.
-        goal: What the attacker was after.
-        category: Of the prompt.
-        conversation: What was said before the probe: a list of ``role`` and ``text``.
+        goal: The attacker's goal.
+        category: The prompt's category.
+        conversation: The conversation before the probe: a list of ``role`` and ``text``.
     """
 
     reply: str = "reply"
@@ -57,8 +57,8 @@ class LabelledReply:
     """One row.
 
     Attributes:
-        place: Where it stands, such as ``line 12``.
-        exchange: What the judge reads.
+        place: Its place in the file, such as ``line 12``.
+        exchange: The exchange that the judge reads.
         is_bad: The label.
     """
 
@@ -72,7 +72,7 @@ def read_labelled(path: Path, columns: LabelColumns = SAME_NAMES) -> list[Labell
 
     Args:
         path: The suffix chooses the reader.
-        columns: What they are called; one of another name than by default must be there.
+        columns: Their names; a column with a name other than the default must exist.
 
     Raises:
         ConfigurationError: There is no such file or column, or the suffix has no reader.
@@ -108,7 +108,7 @@ def _labelled(
 ) -> LabelledReply:
     for field in fields(columns):
         name = getattr(columns, field.name)
-        # A column that the user named is one that they mean to have.
+        # A column that the user named must exist.
         is_needed = field.name in {"reply", "label"} or name != field.default
         if is_needed and name not in row:
             msg = (
@@ -151,7 +151,7 @@ def _label(value: Any, name: str, at: str) -> bool:
 
 
 def _messages(value: Any, *, at: str) -> tuple[Message, ...]:
-    """A list of messages, or JSON of one; ``content`` may stand for ``text``."""
+    """A list of messages, or such a list as JSON; ``content`` may be used for ``text``."""
     if value is None or value == "":
         return ()
     found = _parsed(value, at=at) if isinstance(value, str) else value
@@ -172,13 +172,13 @@ def _is_message(each: Any) -> bool:
 
 
 def _said(each: Mapping[str, Any]) -> Any:
-    # A table has both columns where any message has both.
+    # A table has both columns if any message has both.
     text = each.get("text")
     return each.get("content") if text is None else text
 
 
 def _read_csv(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    # The default of 131,072 characters would stop at a long reply.
+    # The default of 131,072 characters would fail on a long reply.
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     with path.open(encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file, strict=True)
@@ -196,7 +196,7 @@ def _read_csv(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
                     yield f"line {line + 1}", dict(zip(header, row, strict=True))
                 line = rows.line_num
         except csv.Error as error:
-            msg = f"{path} line {rows.line_num} must be CSV, got: {error}; mend that row"
+            msg = f"{path} line {rows.line_num} must be CSV, got: {error}; correct that row"
             raise DataError(msg) from None
 
 
@@ -218,7 +218,7 @@ def _parsed(text: str, *, at: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         told = error.msg if isinstance(error, json.JSONDecodeError) else type(error).__name__
-        msg = f"{at} must be JSON, got: {told}; mend it"
+        msg = f"{at} must be JSON, got: {told}; correct it"
         raise DataError(msg) from None
 
 

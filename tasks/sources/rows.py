@@ -1,4 +1,4 @@
-"""The rows of the source that params.yaml names: the builtin grammar, a file, or the hub."""
+"""The rows of the source that params.yaml names: the built-in grammar, a file, or the hub."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,16 +13,16 @@ from tasks.sources.hub import fetch_dataset
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """One row as a source gives it.
+    """One row of a source.
 
     Attributes:
-        text: None or blank where the source holds no text.
-        source: Names the source, not the machine it lies on.
-        licence: Of the text.
-        family: The near-duplicate group if the source knows it.
-        is_dev: From a dev file of its own.
-        metadata: What else the source says of it.
-        place: Where a person finds it in the source; empty where that is no file.
+        text: None or blank if the source has no text.
+        source: The source's name, without the machine's paths.
+        licence: The licence of the text.
+        family: The near-duplicate group, if the source knows it.
+        is_dev: True for a row of the dev file.
+        metadata: Other values of the row.
+        place: Where a person finds it in the source; empty if that is not a file.
     """
 
     text: str | None
@@ -35,7 +35,7 @@ class SourceRow:
 
 
 def columns_of(prompts: PromptsConfiguration) -> Columns:
-    """Which columns of the source are read; notes what it leaves out."""
+    """The columns that are read from the source; it also collects those left out."""
     return Columns(prompts.text_column, prompts.metadata_columns, told=prompts.told_columns)
 
 

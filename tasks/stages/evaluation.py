@@ -1,4 +1,4 @@
-"""Stage ``evaluation``: the trained attacker beside the untrained one, on the same prompts."""
+"""Stage ``evaluation``: the trained attacker against the untrained one, on the same prompts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -145,7 +145,7 @@ class EvaluationFiles:
 def evaluate_attacker(
     params: EvaluationParams, files: EvaluationFiles = EvaluationFiles()
 ) -> EvaluationReport:
-    """Rolls both attackers out on the test prompts and writes what they scored."""
+    """Rolls both attackers out on the test prompts and writes their figures."""
     evaluation = params.evaluation
     prompts = read_prompts(files.valid / "test.parquet", limit=evaluation.num_prompts)
     params = replace(params, system=remembered(params.system, files.attacker / ATTACKER_FILE))
@@ -197,9 +197,9 @@ def evaluate_checkpoint(
         weights: A Hugging Face folder; None is the untrained attacker.
         params: The whole of params.yaml.
         prompts: Other prompts than the test prompts, for example fresh ones.
-        base: What the models stage wrote.
-        valid: What the validation stage wrote.
-        rollouts: What the rollouts stage wrote.
+        base: The folder that the models stage wrote.
+        valid: The folder that the validation stage wrote.
+        rollouts: The file that the rollouts stage wrote.
     """
     import pandas as pd
 

@@ -36,14 +36,14 @@ class ModelsSummary:
 
 @dataclass(frozen=True, slots=True)
 class ModelsParams:
-    """What decides the models."""
+    """The sections that decide the models."""
 
     model_seed: int
     models: ModelsConfiguration
     machine: MachineConfiguration
-    # Of the registry; dvc.yaml names its model_name where a model is a version of it.
+    # For the registry; dvc.yaml names its model_name if a model is one of its versions.
     registration: Untracked[RegistrationConfiguration]
-    # dvc.yaml names its target.name where that is no model of this stage.
+    # dvc.yaml names its target.name if the target is no model of this stage.
     system: Untracked[SystemConfiguration]
 
 
@@ -71,11 +71,11 @@ class ModelsFiles:
     )
 )
 def prepare_models(params: ModelsParams, files: ModelsFiles = ModelsFiles()) -> ModelsSummary:
-    """Makes or locates the three models, loads each once to prove it, and writes the manifest.
+    """Makes or locates the three models, loads each once as a check, and writes the manifest.
 
     Weights of a local folder or a hub cache stay where they are: the manifest points to them and
-    holds their digest, so that a changed weight is noticed. A registered version is copied, so what
-    an alias meant is settled here.
+    holds their digest, so that changed weights are noticed. A registered version is copied, so an
+    alias is resolved here, once.
 
     Raises:
         ConfigurationError: A folder or hub id does not give a causal LM.
@@ -110,7 +110,7 @@ def prepare_models(params: ModelsParams, files: ModelsFiles = ModelsFiles()) -> 
 
 
 def taking_part(models: ModelsConfiguration, system: SystemConfiguration) -> dict[str, ModelSource]:
-    """Where each role's model comes from; a target without weights is no model of this stage."""
+    """The source of each role's model; a target without weights is no model of this stage."""
     from astra_core.registry import resolve
 
     has_weights = resolve("target", system.target.name).has_weights
@@ -120,7 +120,7 @@ def taking_part(models: ModelsConfiguration, system: SystemConfiguration) -> dic
 
 
 def _proved(folder: Path, source: ModelSource) -> Any:
-    """The model, after the folder and what was loaded from it were looked over."""
+    """The model, after its folder and what was loaded from it were checked."""
     from astra_core.models.folder_checks import check_folder, check_model
     from astra_core.models.pretrained import load_pretrained
 
@@ -158,7 +158,7 @@ def _make_builtin(config: LanguageModelConfiguration, seed: int, folder: Path) -
 
 
 def _located(source: ModelSource, draft: Path, *, model_name: str) -> tuple[Path, Parent | None]:
-    """Where a model is, in ``draft`` or outside, and which earlier attacker it is, if it is one."""
+    """Where a model is, in ``draft`` or outside, and which earlier attacker it is, if any."""
     if source.source == "builtin":
         return draft / "builtin", None
     if source.source == "version":

@@ -1,8 +1,8 @@
 """The prompts stage: distinct seed prompts from a source, split into train, dev and test.
 
-Rows pass twice, the second time from a file in the output's draft folder: near-duplicate groups are
-known only after the last row was read, and the whole set need not fit into memory. A few dozen
-bytes per row do.
+Rows are read twice, the second time from a file in the output's draft folder: near-duplicate groups
+are known only after the last row, and the whole set need not fit into memory. A few dozen bytes per
+row must.
 """
 
 from array import array
@@ -35,7 +35,7 @@ from tasks.sources.rows import columns_of, source_rows
 
 @dataclass(frozen=True, slots=True)
 class PromptsSummary:
-    """What became of the rows of a source."""
+    """How the rows of a source were handled."""
 
     num_read: int
     num_blank: int
@@ -50,7 +50,7 @@ class PromptsSummary:
 
     @property
     def intake(self) -> Intake:
-        """Its duplicates and leaks, which the validation shows."""
+        """The counts of duplicates and leaks, which the validation report shows."""
         return Intake(
             num_read=self.num_read,
             num_duplicates=self.num_duplicates,
@@ -76,7 +76,7 @@ class PromptsSummary:
 
 @dataclass(frozen=True, slots=True)
 class PromptsParams:
-    """What decides the prompts."""
+    """The sections that decide the prompts."""
 
     data_seed: int
     prompts: PromptsConfiguration
@@ -108,9 +108,9 @@ class PromptsFiles:
 def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles()) -> PromptsSummary:
     """Distinct prompts with stable ids in ``train``, ``dev`` and ``test`` parquet files.
 
-    A prompt's split depends on the data seed and its family of near duplicates alone: it stays
-    where it is when rows are appended or ``seed`` changes, and no near duplicate of it is in
-    another split.
+    A prompt's split depends only on the data seed and its family of near duplicates: it stays the
+    same when rows are appended or ``seed`` changes, and no near duplicate of it is in another
+    split.
 
     Raises:
         ConfigurationError: The source cannot be found or lacks the column.
@@ -137,7 +137,7 @@ def prepare_prompts(params: PromptsParams, files: PromptsFiles = PromptsFiles())
 
 
 def split_of(family: str, params: PromptsParams) -> str:
-    """The split that a family of near duplicates falls into, by its hash alone."""
+    """The split of a family of near duplicates, by its hash alone."""
     prompts = params.prompts
     place = int.from_bytes(derive_key(params.data_seed, "split", family), "big") / 2.0**128
     if place < prompts.test_fraction:
@@ -181,7 +181,7 @@ def _write_splits(params: PromptsParams, intake: DistinctRows, spool: Path) -> P
 
 
 def _is_kept_together(record: dict[str, Any], params: PromptsParams) -> bool:
-    """True if a split row by row would have put the prompt elsewhere than its near duplicates."""
+    """True if a split by rows would have separated the prompt from its near duplicates."""
     prompt_id, family, split = (str(record[name]) for name in ("prompt_id", "family", "split"))
     return family != prompt_id and split_of(prompt_id, params) != split
 
@@ -189,7 +189,7 @@ def _is_kept_together(record: dict[str, Any], params: PromptsParams) -> bool:
 def _placed(
     params: PromptsParams, intake: DistinctRows, spool: Path
 ) -> Iterator[list[dict[str, Any]]]:
-    """Batches of the spool with family and split; a near duplicate of the dev file is left out."""
+    """Batches of the spool with family and split, without near duplicates of the dev file."""
     import pyarrow.parquet as pq
 
     roots = intake.finder.roots()

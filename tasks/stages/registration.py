@@ -1,7 +1,7 @@
 """Stage ``registration``: the trained attacker becomes a version in the model registry, once.
 
-Registering the same checkpoint with the same evaluation again finds everything that is there. Each
-step looks up what it would make, so the stage may be killed anywhere and run again.
+Registering the same checkpoint with the same evaluation again finds what exists. Each step looks up
+what it would make, so the stage can be killed at any point and run again.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ from tasks.tracking.traces import Conversation, worst_conversations
 
 @dataclass(frozen=True, slots=True)
 class RegistrationParams:
-    """What is recorded beside the attacker: every section that decided it."""
+    """Every section that decided the attacker, recorded beside it."""
 
     seed: int
     data_seed: int
@@ -56,13 +56,13 @@ class RegistrationParams:
     training: TrainingConfiguration
     evaluation: EvaluationConfiguration
     registration: RegistrationConfiguration
-    # What the pages show beside; another number must not register again.
+    # What the pages also show; a change of it must not register again.
     tracking: Untracked[TrackingConfiguration]
 
 
 @dataclass(frozen=True, slots=True)
 class RegistrationFiles:
-    """The attacker with all that is known of it, and where the receipt goes."""
+    """The attacker with everything known about it, and where the receipt goes."""
 
     attacker: Dep = Path("models/attacker")
     base: Dep = Path("models/base")
@@ -140,7 +140,7 @@ def register_attacker(
 
 
 def _evidence(params: RegistrationParams, files: RegistrationFiles) -> Evidence:
-    """What the stages before left, read and checked."""
+    """The outputs of the stages before, read and checked."""
     examined = read_evaluation(files.evaluation_report)
     training = read_record(files.training_report, TrainingRecord)
     models = read_manifest(files.base)
@@ -166,7 +166,7 @@ def _evidence(params: RegistrationParams, files: RegistrationFiles) -> Evidence:
 
 
 def _conversations(folder: Path, *, count: int) -> tuple[Conversation, ...]:
-    """The worst of the trained attacker; none where its rollouts were not kept."""
+    """The trained attacker's worst conversations; none if its rollouts were not kept."""
     file = folder / "attacker.parquet"
     if not count or not file.is_file():
         return ()
@@ -194,7 +194,7 @@ def _turns(params: RegistrationParams, folder: Path) -> TurnRecord | None:
 
 
 def _kept(files: RegistrationFiles, examination: str) -> dict[Path, str]:
-    """The files that a run keeps as they are, each with its folder in the run's artifacts."""
+    """The files that a run keeps unchanged, each with its folder in the run's artifacts."""
     return {
         files.steps: "training",
         files.training_report: "training",

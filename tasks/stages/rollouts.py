@@ -1,6 +1,6 @@
-"""Stage ``rollouts``: what the untrained attacker does, validated before it is accepted.
+"""Stage ``rollouts``: the untrained attacker's rollouts, validated before they are accepted.
 
-The rollouts are the first experience of training and the cheap place to catch a broken scorer.
+They are the first experience of training, and a cheap place to detect a broken scorer.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from astra_core.system import System
     from tasks.expectations import ValidationReport
 
-# Trees that are rolled out and held before they are written.
+# Trees that are rolled out and kept in memory before they are written.
 _TREES_AT_ONCE = 4096
 
 
@@ -55,14 +55,14 @@ class RolloutsSummary:
 
 @dataclass(frozen=True, slots=True)
 class RolloutsParams:
-    """What decides the rollouts."""
+    """The sections that decide the rollouts."""
 
     training_seed: int
     machine: MachineConfiguration
     system: SystemConfiguration
     rollouts: RolloutsConfiguration
     reward: Choice
-    # Where the work is done, which does not change its result.
+    # Where the work is done does not change its result.
     executor: Untracked[Choice]
 
 
@@ -124,7 +124,7 @@ class RolloutsFiles:
 def collect_rollouts(
     params: RolloutsParams, files: RolloutsFiles = RolloutsFiles()
 ) -> RolloutsSummary:
-    """Rolls the untrained attacker out on training prompts and checks what came of it.
+    """Rolls the untrained attacker out on training prompts and checks the rollouts.
 
     Raises:
         GateError: The rollouts are not fit to learn from; nothing is accepted.
@@ -164,7 +164,7 @@ def collect_rollouts(
 
 @dataclass(slots=True)
 class _Talk:
-    """The numbers that the report is made of, so that no tree need be kept for it."""
+    """The numbers that the report needs, so that no tree is kept for it."""
 
     num_graphs: int = 0
     num_unjudged: int = 0
@@ -173,7 +173,7 @@ class _Talk:
     target_nlls: list[float] = field(default_factory=list)
 
     def heard(self, graphs: Iterable[Graph]) -> Iterator[Graph]:
-        """The graphs, counted as they pass."""
+        """The graphs, each counted as it passes."""
         for graph in graphs:
             self.num_graphs += 1
             for node in graph.nodes():
@@ -188,7 +188,7 @@ class _Talk:
 def _collected(
     params: RolloutsParams, prompts: Sequence[Prompt], system: "System"
 ) -> Iterator[Graph]:
-    """The rewarded rollouts of as many prompts as are asked for and there are, piece by piece."""
+    """The rewarded rollouts, piece by piece, of as many prompts as asked for and available."""
     from astra_core.assembly import build_sampler
     from astra_core.reward import rewarded
     from astra_core.sampler import rolled_out_in_pieces
@@ -202,13 +202,13 @@ def _collected(
 
 
 def _at_once(params: RolloutsParams) -> int:
-    """How many trees are rolled out before they are written: whole shards, so these stay equal."""
+    """How many trees are rolled out before they are written: whole shards, so all have one size."""
     shard = params.machine.prompts_per_shard
     return max(_TREES_AT_ONCE // shard, 1) * shard if shard else _TREES_AT_ONCE
 
 
 def _mean(values: Sequence[float]) -> float:
-    """Of no value it is zero."""
+    """The mean; 0 for no values."""
     return sum(values) / max(len(values), 1)
 
 
@@ -242,7 +242,7 @@ def _known(validated: "ValidationReport", system: "System", *, attacker: str) ->
 
 
 def _validated(path: Path, rollouts: RolloutsConfiguration, system: "System") -> "ValidationReport":
-    """The rollout suite held against the file as it was written."""
+    """The report of the rollout suite on the file as it was written."""
     from tasks.expectations.frames import validate_rollouts
     from tasks.expectations.speech import TokenLimits
 

@@ -1,8 +1,8 @@
-"""Stage ``training``: the attacker learns; killed at any moment, the same command goes on.
+"""Stage ``training``: the attacker learns; after a kill the same command resumes.
 
-Where a run was is kept in ``runs/<digest of parameters, inputs and code>/``, outside of DVC's
-reach: DVC deletes a stage's outputs before it starts. Where it ended is an output too: a run with
-more training steps goes on from there, also in another clone.
+A run keeps its state in ``runs/<digest of parameters, inputs and code>/``, which DVC does not know:
+DVC deletes a stage's outputs before it starts. The final state is an output too: a run with more
+training steps continues from it, also in another clone.
 """
 
 from dataclasses import dataclass, replace
@@ -46,7 +46,7 @@ SUCCESS, SCORE = "eval/attack_success_rate", "rollout/score"
 
 @dataclass(frozen=True, slots=True)
 class TrainingParams:
-    """What decides the training, and where it is recorded."""
+    """The sections that decide the training, and where it is recorded."""
 
     training_seed: int
     machine: MachineConfiguration
@@ -55,10 +55,10 @@ class TrainingParams:
     reward: Choice
     training: TrainingConfiguration
     evaluation: EvaluationConfiguration
-    # Where a run is recorded, and under what name: another must not train again.
+    # Where a run is recorded, and under what name: a change of it must not train again.
     registration: Untracked[RegistrationConfiguration]
     tracking: Untracked[TrackingConfiguration]
-    # Where the work is done, which does not change its result.
+    # Where the work is done does not change its result.
     executor: Untracked[Choice]
 
 
@@ -102,9 +102,9 @@ class TrainingFiles:
 def train_attacker(
     params: TrainingParams, files: TrainingFiles = TrainingFiles()
 ) -> TrainingSummary:
-    """Trains the attacker, resuming where a killed run stopped, and exports what it learned.
+    """Trains the attacker, resuming where a killed run stopped, and exports it.
 
-    Of several processes that train together the first alone writes.
+    If several processes train together, only the first one writes.
     """
     from astra_core.models.pretrained import device_for
     from astra_core.training.distribution.distributed import World
@@ -118,7 +118,7 @@ def train_attacker(
     world.barrier()
     trainer = _trainer(params, files, folder=run.folder, world=world)
     trainer.resume()
-    # None begins to write while another still looks for a checkpoint.
+    # No process begins to write while another still looks for a checkpoint.
     world.barrier()
     target = trainer.sampler.system.target
     with target.accounted(f"training {run.key[:16]}"):
@@ -141,7 +141,7 @@ def train_attacker(
 def _run(
     params: TrainingParams, files: TrainingFiles, *, device: str, num_processes: int
 ) -> TrainingRun:
-    # The device that was found, not the one that was asked for: on another it is another run.
+    # The device that was found, not the one asked for: on another device it is another run.
     found = {"device": device, "num_processes": num_processes}
     machine = params.machine.model_copy(update=found)
     return TrainingRun.of(
@@ -153,7 +153,7 @@ def _run(
 
 
 def _recorded(trainer: "Trainer", run: TrainingRun, steps: Path) -> None:
-    """Trains, and tells of every update in a journal, to the sinks and in a table."""
+    """Trains, and records every update in a journal, in the sinks and in a table."""
     from tasks.tracking.runs import ENGINE_TAG
     from tasks.tracking.sinks import open_sinks
 
@@ -165,7 +165,7 @@ def _recorded(trainer: "Trainer", run: TrainingRun, steps: Path) -> None:
         params=run.sections,
         tags={ENGINE_TAG: str(trainer.plan), **(run.parent.tags() if run.parent else {})},
     )
-    # What a killed try did not get rid of; each sink leaves out what it has.
+    # What a killed try did not send; each sink leaves out what it has.
     for row in journal.rows():
         log.log_step(row, row["step"])
     try:
@@ -179,7 +179,7 @@ def _recorded(trainer: "Trainer", run: TrainingRun, steps: Path) -> None:
 
 
 def _export(trainer: "Trainer", summary: TrainingSummary, folder: Path, *, run_key: str) -> str:
-    """Writes the trained attacker; the digest of its weights, and of who plays and reads what."""
+    """The digest of the trained attacker, its weights and its agents, after it is written."""
     from astra_core.models.folders import attacker_digest
 
     with draft_folder_of(folder) as draft:
@@ -208,7 +208,7 @@ def _drive(trainer: "Trainer", journal: Journal, log: "Sinks") -> None:
     def hear(report: "StepReport") -> None:
         nonlocal logged, done
         journal.add(report.row())
-        # Evaluations first: a sink may want its steps in order, and the first is of step 0.
+        # Evaluations first: a sink may need its steps in order, and the first one is of step 0.
         logged = _log_evaluations(trainer, log, logged)
         log.log_step({**report.row(), **report.timings}, report.step)
         advance(report.training_step - 1 - done, note=_so_far(trainer, report))
@@ -222,7 +222,7 @@ def _drive(trainer: "Trainer", journal: Journal, log: "Sinks") -> None:
 
 
 def _so_far(trainer: "Trainer", report: "StepReport") -> str:
-    """What the attacker achieves: its last evaluation, or the scores that it learns from."""
+    """The attacker's success so far: its last evaluation, or the scores that it learns from."""
     points = trainer.progress.evaluations
     if points and SUCCESS in points[-1].metrics:
         return f"success {points[-1].metrics[SUCCESS]:.0%}"
@@ -230,7 +230,7 @@ def _so_far(trainer: "Trainer", report: "StepReport") -> str:
 
 
 def _log_evaluations(trainer: "Trainer", log: "Sinks", logged: int) -> int:
-    """Logs the evaluations that are new and returns how many there are."""
+    """The number of evaluations, after the new ones are logged."""
     points = trainer.progress.evaluations
     for point in points[logged:]:
         log.log_step(point.metrics, point.step)
@@ -251,8 +251,8 @@ def _trainer(
     )
     from astra_core.training.checkpoint import CheckpointStore
 
-    # Nothing of ours draws from the global generator. A plug-in that does draws the same in every
-    # process, and its state in a checkpoint has the same bytes.
+    # Our own code never draws from the global generator. A plug-in that does draws the same in
+    # every process, and its state in a checkpoint has the same bytes.
     torch.manual_seed(params.training_seed)
     training, reward, seed = params.training, params.reward, params.training_seed
     system = remembered(params.system, files.baseline / PRECISION_FILE)

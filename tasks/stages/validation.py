@@ -1,9 +1,9 @@
-"""The validation stage: prompts that may be used, those that may not and why, and whether to go on.
+"""The validation stage: usable prompts, rejected prompts with reasons, and whether to continue.
 
 A prompt that breaks a row-level rule is rejected with its reasons. A set that breaks a critical
-rule stops the pipeline: the reports and the rejected rows are left for a person to read, the valid
-splits are not written, so that nothing can go on with them by accident. (DVC keeps the outputs of
-a failed stage in the working folder, unrecorded, until the stage runs again.)
+rule stops the pipeline: the reports and the rejected rows are left for a person to read, and the
+valid splits are not written, so that nothing can use them by accident. (DVC keeps the outputs of a
+failed stage in the working folder, unrecorded, until the stage runs again.)
 """
 
 import gc
@@ -56,26 +56,26 @@ from tasks.records.prompt_table import (
 if TYPE_CHECKING:
     pass
 
-# Texts of one call of the scorer.
+# Texts in one call of the scorer.
 _SCORED_AT_ONCE = 4096
-# Rejected rows, and characters of each, on the page.
+# Rejected rows on the page, and characters shown of each.
 _NUM_SHOWN = 50
 _SHOWN_CHARACTERS = 120
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationParams:
-    """What decides which prompts are valid."""
+    """The sections that decide which prompts are valid."""
 
     validation: ValidationConfiguration
     system: SystemConfiguration
-    # Who scores the prompts; what they score is the same whoever does.
+    # Which workers score the prompts does not change the scores.
     executor: Untracked[Choice]
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationFiles:
-    """The prompts, and where those that pass, the others and the reports go."""
+    """The prompts, and where the valid ones, the rejected ones and the reports go."""
 
     folder: Dep = Path("data/prompts")
     valid: Out = Path("data/valid")
@@ -113,7 +113,7 @@ def validate_prompts(
 
     Raises:
         DataError: The prompts cannot be read or lack a column.
-        ScorerError: The scorer gave something that is no score.
+        ScorerError: The scorer returned something that is not a score.
         GateError: A critical check failed; the report says which, and for which rows.
     """
     validation = params.validation
@@ -170,7 +170,7 @@ def _judged(
             counts = added(counts, prompt_profile(frame[_reasons(reports[-1]) == 0]))
             kept.append(set_facts.of(frame))
             advance(len(frame))
-            # The library leaves cycles that hold the rows until a collection happens to come.
+            # The library leaves reference cycles that keep the rows until they are collected.
             gc.collect()
     if not kept:
         msg = f"{folder} must hold at least one prompt, got none; run the stage 'prompts' again"
@@ -187,9 +187,9 @@ def _profile(judged: _Judged, scoring: Scoring) -> DataProfile:
 def _prompt_scores(
     frame: pd.DataFrame, validation: ValidationConfiguration, scoring: Scoring
 ) -> list[float]:
-    """What the scorer says of each prompt; NaN for those that are rejected for their length anyway.
+    """The score of each prompt; NaN for prompts that are rejected for their length anyway.
 
-    A scorer may be a model with a context of its own, and takes most of the time of this stage.
+    A scorer may be a model with a limited context, and takes most of the time of this stage.
     """
     fits = (
         frame["text"].notna()
@@ -198,13 +198,13 @@ def _prompt_scores(
     )
     texts = frame.loc[fits, "text"].tolist()
     scores = scoring.scores(texts, at_once=_SCORED_AT_ONCE)
-    # A missing score counts as fine in a suite, so none may slip through here.
+    # A suite passes a missing score, so a score that is not a number must fail here.
     remaining = iter(scores)
     return [next(remaining) if fit else math.nan for fit in fits]
 
 
 def _reasons(report: ValidationReport) -> NDArray[np.uint32]:
-    """For every row the row-level checks it fails, one bit each in the suite's order."""
+    """For every row the row-level checks that it fails, one bit each in the suite's order."""
     reasons = np.zeros(report.num_rows, np.uint32)
     for place, check in enumerate(report.checks):
         reasons[np.fromiter(check.rows, np.int64, len(check.rows))] |= np.uint32(1 << place)
@@ -214,7 +214,7 @@ def _reasons(report: ValidationReport) -> NDArray[np.uint32]:
 def _report(
     one_by_one: ValidationReport, as_a_set: ValidationReport, facts: pd.DataFrame
 ) -> ValidationReport:
-    """One report of both suites, with the numbers a person asks for first."""
+    """One report of both suites, with the main counts."""
     accepted = Counter(facts.loc[facts["rejected"] == 0.0, "split"].value_counts().to_dict())
     return replace(
         as_a_set,
@@ -228,10 +228,10 @@ def _report(
 def _write_prompts(
     paths: ValidationFiles, reasons: NDArray[np.uint32], names: Sequence[str], *, accept: bool
 ) -> tuple[RejectedRow, ...]:
-    """Reads the prompts again and parts them, a row group per piece, without holding them all.
+    """Reads the prompts again and splits them into valid and rejected, a row group at a time.
 
     Returns:
-        The first of the rejected rows, masked.
+        The first rejected rows, masked.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -268,7 +268,7 @@ def _write_prompts(
 def _shown_rows(
     folder: Path, rows: Sequence[tuple[str, str, list[str]]]
 ) -> tuple[RejectedRow, ...]:
-    """Rows of id, text and reasons, on one line of a page each; a mask hides digits too."""
+    """Rows with id, text and reasons, each on one line of a page; digits are masked too."""
     places = read_places(folder, [prompt_id for prompt_id, _, _ in rows])
     return tuple(
         RejectedRow(

@@ -1,1 +1,1 @@
-"""Everything that knows MLflow: runs, their store, model versions and what is kept with them."""
+"""All code that uses MLflow: runs, their store, model versions and what is kept with them."""

@@ -1,4 +1,4 @@
-"""Whether ``MLFLOW_TRACKING_URI`` can name a store at all, checked before anything connects."""
+"""Checks whether ``MLFLOW_TRACKING_URI`` can name a store, before anything connects."""
 
 import os
 from pathlib import Path
@@ -14,7 +14,7 @@ _WAY_OUT = "unset it to record in the project's own mlflow.db"
 
 
 def check_tracking_uri(uri: str) -> None:
-    """Returns if the address is one of a server, or of a database whose driver is installed.
+    """Returns if the address is that of a server, or of a database whose driver is installed.
 
     Raises:
         DamagedStoreError: It is not.

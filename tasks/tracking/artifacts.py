@@ -1,4 +1,4 @@
-"""The files that a run keeps at the tracker, fetched for the moment."""
+"""The files that a run keeps at the tracker, fetched to a temporary place."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ def fetched(client: "MlflowClient", run_id: str, place: str) -> Iterator[Path]:
     """Yields a file or a folder of the run's artifacts."""
     import mlflow.artifacts
 
-    # Without a folder of ours MLflow would make one, even of local files, and leave it behind.
+    # Without a given folder MLflow would make one, even for local files, and leave it behind.
     with scratch_folder() as folder:
         path = mlflow.artifacts.download_artifacts(
             run_id=run_id,

@@ -8,8 +8,8 @@ class TrackingError(AstraError):
 
 
 class StoreError(TrackingError, ConnectionError):
-    """The store behind them did not answer; a minute later it may."""
+    """The store behind tracker and registry did not answer; a minute later it may."""
 
 
 class DamagedStoreError(TrackingError):
-    """The store behind them is damaged, closed to us or not there; waiting does not mend that."""
+    """The store is damaged, denies access or does not exist; waiting does not help."""

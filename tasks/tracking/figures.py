@@ -1,4 +1,4 @@
-"""Figures of a run, each recorded once however often a killed registration starts again."""
+"""Figures of a run, each recorded once, however often a killed registration is repeated."""
 
 import csv
 import io
@@ -19,14 +19,14 @@ HEADLINE = (
     "final/kl_nats",
     "baseline/attack_success_rate",
 )
-"""Figures of an examination that are metrics; the others would be a hundred charts of one dot."""
+"""Figures of an examination that become metrics; all would be a hundred charts of one dot."""
 
 
 def figures_csv(figures: Mapping[str, Any]) -> str:
     """CSV with a row per figure: its name, the trained attacker's and the untrained one's.
 
     Args:
-        figures: By name, as ``final/...`` and ``baseline/...``.
+        figures: Figures by name, such as ``final/...`` and ``baseline/...``.
     """
     columns = {"final": "trained", "baseline": "untrained"}
     rows: dict[str, dict[str, Any]] = {}
@@ -48,14 +48,14 @@ def log_figures(
     step: int = 0,
     model_id: str | None = None,
 ) -> None:
-    """Records those of the figures that are finite and that the run does not have at this step.
+    """Records the finite figures that the run does not have at this step yet.
 
     Args:
-        client: Of the tracker.
+        client: The tracker's client.
         run_id: The run.
-        figures: By name; what is no finite number is left out.
+        figures: Figures by name; those that are not finite are left out.
         step: Optimiser steps done.
-        model_id: The logged model that they are of.
+        model_id: The logged model that they describe.
     """
     from mlflow.entities import Metric
 

@@ -1,4 +1,4 @@
-"""Pictures of a run for people who compare runs: learning curve, reward, scores; PNG files."""
+"""Plots of a run as PNG files, for comparing runs: learning curve, reward, scores."""
 
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,10 @@ _METADATA = {"Software": None}
 def draw_plots(
     folder: Path, *, steps: pd.DataFrame, table: pd.DataFrame, evaluation: EvaluationRecord
 ) -> list[Path]:
-    """The pictures drawn, those with nothing to show left out.
+    """The plots that were drawn; those with nothing to show are left out.
 
     Args:
-        folder: Where to put them.
+        folder: The folder for the files.
         steps: A row per optimiser step, with columns such as ``eval/attack_success_rate``.
         table: A row per prompt and role.
         evaluation: The final evaluation.
@@ -98,7 +98,7 @@ def _categories(evaluation: EvaluationRecord) -> Any | None:
     places = range(len(rates), 0, -1)
     for role, label, shift in (("baseline", "untrained", 0.15), ("attacker", "trained", -0.15)):
         spans = [getattr(own, role) for own in rates.values()]
-        # A percentile interval need not hold the mean.
+        # A percentile interval need not contain the mean.
         ends = [
             [max(span.value - span.low, 0.0) for span in spans],
             [max(span.high - span.value, 0.0) for span in spans],
@@ -113,7 +113,7 @@ def _categories(evaluation: EvaluationRecord) -> Any | None:
 
 
 def _plain(label: str) -> str:
-    """As matplotlib shows it: a dollar would begin a formula, and its font has no wide letters."""
+    """The text for matplotlib, where a dollar begins a formula and wide letters are missing."""
     return label.replace("$", r"\$").encode("latin-1", "replace").decode("latin-1")
 
 
@@ -123,7 +123,7 @@ def _measured(steps: pd.DataFrame, column: str) -> pd.DataFrame:
 
 
 def _blank(x_label: str, y_label: str) -> tuple[Any, Any]:
-    # A Figure of its own: pyplot keeps global state and picks a backend by the environment.
+    # A Figure is made directly: pyplot keeps global state and picks a backend by the environment.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=_SIZE, layout="constrained")

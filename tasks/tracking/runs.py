@@ -1,8 +1,8 @@
-"""Experiment tracking: one MLflow run per run key, each step once, training never stopped.
+"""Experiment tracking: one MLflow run per run key, each step once, without stopping training.
 
-The default store is SQLite beside params.yaml, named absolutely: ``dvc exp run --temp`` works in a
-folder that is deleted afterwards. Everything speaks to an explicit client and run id, because the
-"active run" of MLflow belongs to one thread and ends with one process.
+The default store is SQLite beside params.yaml, by absolute path: ``dvc exp run --temp`` works in a
+folder that is deleted afterwards. All calls name a client and a run id, because the "active run" of
+MLflow belongs to one thread and ends with one process.
 """
 
 import os
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
 
 RUN_KEY_TAG = "astra.run_key"
 CHANGES = "code/changes.diff"
-"""Among the files of a run whose code was not committed."""
+"""The file of a run whose code was not committed."""
 ENGINE_TAG = "astra.engine"
-"""How the models of a run were run where it began, in one line."""
+"""The tag with the plan by which a run's models were run, in one line."""
 PARENT_TAG = "mlflow.parentRunId"
-"""Under which MLflow's pages nest a run in another."""
+"""The tag by which MLflow's pages nest a run in another."""
 PARENT_VARIABLE = "ASTRA_PARENT_RUN"
-"""Holds the MLflow run in which those of a process are nested."""
+"""The variable with the MLflow run in which those of a process are nested."""
 Status = Literal["FINISHED", "FAILED", "KILLED"]
 
 _FLUSH_STEPS = 50
 _FLUSH_SECONDS = 5.0
-# Limits of MLflow's own validation: metrics per batch, parameters per batch.
+# Limits in MLflow's validation: metrics per batch, parameters per batch.
 _MAX_METRICS = 1000
 _MAX_PARAMS = 100
 
@@ -66,10 +66,10 @@ __all__ = [
 
 
 class RunLog:
-    """The record of one run; each metric of each step is sent at most once.
+    """The log of one run; each metric of each step is sent at most once.
 
-    Steps are kept and sent together. After a failed sending the rest is kept until ``finish``,
-    which tries once more; what is missing then, ``sync_steps`` adds from the steps' own file.
+    Steps are collected and sent together. After a failure the rest is kept until ``finish``, which
+    tries once more; ``sync_steps`` later adds what is still missing, from the file of steps.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class RunLog:
         self._failed = False
 
     def log_step(self, metrics: Mapping[str, Any], step: int) -> None:
-        """Keeps the finite numbers named ``area/name`` of one step; sends when it is time."""
+        """Keeps one step's finite numbers named ``area/name``, and sends them when it is time."""
         if self._client is None:
             return
         self._keep(metrics, step)
@@ -102,7 +102,7 @@ class RunLog:
             self.flush()
 
     def flush(self) -> None:
-        """Sends what is kept; a failure is one line on the screen, and only the first."""
+        """Sends what is kept; only the first failure prints a line."""
         if self._client is None or self._failed:
             return
         try:
@@ -140,7 +140,7 @@ class RunLog:
         now = int(time.time() * 1000)
         num_before = len(self._waiting)
         for name, value in finite_numbers(metrics).items():
-            # Counters beside the metrics, such as the step itself, are no curves.
+            # Counters beside the metrics, such as the step itself, are not curves.
             if "/" in name and (name, step) not in self._seen:
                 self._seen.add((name, step))
                 self._waiting.append(Metric(name, value, now, step))
@@ -160,16 +160,16 @@ def open_run(
     tags: Mapping[str, str] | None = None,
     name: str | None = None,
 ) -> RunLog:
-    """The log of the run with this key, made if there is none; a run that was killed goes on.
+    """The log of the run with this key, created if there is none; a killed run is resumed.
 
-    A tracker that cannot be reached costs one warning line, and the log returned does nothing.
+    If the tracker cannot be reached, one warning is printed, and the returned log does nothing.
 
     Args:
         run_key: Digest of everything that decides the run's result.
         experiment: Name of the MLflow experiment.
         params: Sections by name; recorded flat, as ``training.algorithm.name``.
-        tags: Recorded beside commit, package versions and DVC's names.
-        name: What people call the run; the start of the key by default.
+        tags: Recorded beside commit, package versions and DVC's digests.
+        name: The run's name for people; the start of the key by default.
     """
     try:
         client = connect()
@@ -188,11 +188,11 @@ def open_run(
 def sync_steps(
     run_id: str, rows: Iterable[Mapping[str, Any]], *, client: "MlflowClient | None" = None
 ) -> int:
-    """How many metrics were missing in the run and have been added from ``rows``.
+    """The number of metrics that the run lacked and that were added from ``rows``.
 
     Args:
         run_id: An MLflow run.
-        rows: Each has a ``step`` and metrics ``area/name``; only finite numbers count.
+        rows: Each has a ``step`` and metrics ``area/name``; only finite numbers are used.
         client: The client to use, instead of a new one.
 
     Raises:
@@ -227,7 +227,7 @@ def create_run(
     tags: Mapping[str, str] | None = None,
     name: str | None = None,
 ) -> "Run":
-    """A new run; its key is written in the same transaction, so that no run is without one."""
+    """A new run; its key is written in the same transaction, so that every run has one."""
     every_tag = provenance() | _parent() | dict(tags or {}) | {RUN_KEY_TAG: run_key}
     run = client.create_run(
         experiment_id(client, experiment),
@@ -240,7 +240,7 @@ def create_run(
 
 
 def _parent() -> dict[str, str]:
-    """The tag that nests a run in that of its sweep, which the environment names."""
+    """The tag that nests a run in its sweep's run, which the environment names."""
     parent = os.environ.get(PARENT_VARIABLE)
     return {PARENT_TAG: parent} if parent else {}
 
@@ -248,7 +248,7 @@ def _parent() -> dict[str, str]:
 def add_params(
     client: "MlflowClient", run: "Run", params: Mapping[str, Any] | BaseModel
 ) -> dict[str, str]:
-    """The parameters as recorded; those a run has already stay, for they cannot be changed."""
+    """The parameters as recorded; those that a run has already stay, as they cannot be changed."""
     from mlflow.entities import Param
 
     record = params.model_dump(mode="json") if isinstance(params, BaseModel) else params

@@ -1,4 +1,4 @@
-"""The sinks of ``tracking.sinks``: each gets every figure once, and none of them ends a run."""
+"""The sinks of ``tracking.sinks``: each gets every figure once, and a failing one ends no run."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -17,13 +17,13 @@ from tasks.tracking.runs import RunLog, open_run
 from tasks.tracking.store import project_root, tracking_uri
 
 MLFLOW = "mlflow"
-"""The sink that is no plug-in: the registry of model versions is there too."""
+"""The sink that is not a plug-in: it is also the registry of model versions."""
 FOLDER = Path("tracking")
-"""Where the others have a folder for each run, in the project's folder."""
+"""The folder in which the other sinks have a folder for each run."""
 
 
 class Log(Protocol):
-    """What records figures by step."""
+    """A record of figures by step."""
 
     def log_step(self, figures: Mapping[str, Any], step: int) -> None:
         """Records what is new of one step."""
@@ -35,13 +35,13 @@ class Log(Protocol):
 
 
 class Sinks:
-    """Several records of one run; one that fails costs a line and is given no more."""
+    """Several records of one run; one that fails prints a line and is skipped afterwards."""
 
     def __init__(self, logs: Mapping[str, Log]) -> None:
         self._logs = dict(logs)
 
     def log_step(self, figures: Mapping[str, Any], step: int) -> None:
-        """Records what is new of one step everywhere."""
+        """Records what is new of one step in every record."""
         self._each(lambda log: log.log_step(figures, step))
 
     def finish(self, status: Status = "FINISHED") -> None:
@@ -66,14 +66,14 @@ def open_sinks(
     params: Mapping[str, Any],
     tags: Mapping[str, str],
 ) -> Sinks:
-    """The sinks that are configured, without those that cannot be opened.
+    """The configured sinks, without those that cannot be opened.
 
     Args:
-        tracking: Names them.
+        tracking: Names the sinks.
         run_key: Digest of everything that decides the run's result.
         experiment: Name of the MLflow experiment.
         params: Sections by name.
-        tags: Of the MLflow run.
+        tags: Tags of the MLflow run.
     """
     logs: dict[str, Log] = {}
     for choice in tracking.sinks:
@@ -98,7 +98,7 @@ def check_sinks(tracking: TrackingConfiguration) -> None:
     """Returns if every sink exists and can be used on this machine.
 
     Raises:
-        ConfigurationError: One does not, an option of it is wrong, or its package is missing.
+        ConfigurationError: One is unknown, has a wrong option, or its package is missing.
         PluginError: Its own check failed.
     """
     for choice in tracking.sinks:
@@ -117,7 +117,7 @@ def _resolved(name: str) -> type[Any]:
     except ConfigurationError as error:
         if ":" in name:
             raise
-        # The core's table does not have the pipeline's own.
+        # The core's table lacks the pipeline's own sink.
         msg = (
             f"unknown sink '{name}'; built-ins are {sorted([MLFLOW, *BUILT_INS['sink']])}, "
             "or give an import path such as 'plugins.mine:Class'"

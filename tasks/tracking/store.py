@@ -1,4 +1,4 @@
-"""Where runs and models are recorded: address, client, experiments, the server's command."""
+"""The store of runs and models: its address, client, experiments, and the server's command."""
 
 import fcntl
 import logging
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 _CONNECT_S = 5.0
-# What SQLite says while another process writes.
+# SQLite's error while another process writes.
 _PASSING = ("is locked", "busy", "timed out", "unique constraint")
 
 _SETTINGS = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
-    # MLflow's own seven doubling waits would hold training up for minutes.
+    # MLflow's own seven doubling waits would delay training by minutes.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    # Nor two minutes of silence, before each of them.
+    # Its timeout of two minutes before each of them would, too.
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
@@ -54,7 +54,7 @@ def project_root(folder: Path | None = None) -> Path:
 
 
 def tracking_uri(root: Path | None = None) -> str:
-    """Where runs are recorded: ``MLFLOW_TRACKING_URI``, else SQLite in the project's folder.
+    """The address of the store: ``MLFLOW_TRACKING_URI``, else SQLite in the project's folder.
 
     Args:
         root: The project's folder; the working folder's project by default.
@@ -64,7 +64,7 @@ def tracking_uri(root: Path | None = None) -> str:
 
 
 def told_address(uri: str, root: Path | None = None) -> str:
-    """The store's address as a report may name it: no password, in the project no absolute path.
+    """The store's address for a report: no password, and no absolute path inside the project.
 
     Args:
         uri: An absolute address.
@@ -77,7 +77,7 @@ def told_address(uri: str, root: Path | None = None) -> str:
 
 
 def connect() -> "MlflowClient":
-    """A client of the tracker and the registry, with a store that readers do not block.
+    """A client of tracker and registry, with a store that readers do not block.
 
     Raises:
         TrackingError: ``MLFLOW_TRACKING_URI`` names no store.
@@ -94,9 +94,9 @@ def connect() -> "MlflowClient":
         _prepare(database)
     from mlflow import MlflowClient
 
-    # What goes wrong arrives as an exception; the store would print its traceback besides.
+    # A problem arrives as an exception; the store would also print its traceback.
     logging.getLogger("mlflow").setLevel(logging.CRITICAL)
-    # MLflow's first tables fail when two processes make them.
+    # MLflow fails if two processes create its tables at once.
     with alone_with(database):
         client = MlflowClient(uri)
         client.search_experiments(max_results=1)
@@ -104,20 +104,20 @@ def connect() -> "MlflowClient":
 
 
 def _prepare(database: Path) -> None:
-    """Leaves a database file in whose write-ahead log readers do not block writers.
+    """Prepares a database file with a write-ahead log, so that readers do not block writers.
 
-    One that was moved with its project knows afterwards where its artifacts are.
+    If it was moved with its project, its artifact paths are updated.
     """
     database.parent.mkdir(parents=True, exist_ok=True)
     with closing(sqlite3.connect(database)) as connection:
-        # Persists in the file; a commit takes half the time.
+        # The setting stays in the file; a commit takes half the time.
         connection.execute("PRAGMA journal_mode=WAL")
     follow_move(database)
 
 
 @contextmanager
 def alone_with(path: Path | None) -> Iterator[None]:
-    """Holds a lock beside the path until the end, once no other process of this machine does."""
+    """Holds a lock beside the path while the body runs; other local processes wait."""
     if path is None:
         yield
         return
@@ -128,16 +128,16 @@ def alone_with(path: Path | None) -> Iterator[None]:
 
 
 def _require_server(uri: str) -> None:
-    """Returns if something listens where a server is named; MLflow alone waits for minutes.
+    """Returns if something listens at a server's address; MLflow itself would wait for minutes.
 
     Raises:
-        OSError: Nothing does.
+        OSError: Nothing listens.
     """
     address = urlsplit(uri)
     if address.scheme not in {"http", "https"} or not address.hostname:
         return
     if getproxies().get(address.scheme) and not proxy_bypass(address.hostname):
-        # Only the proxy can tell.
+        # Behind a proxy only the proxy knows.
         return
     port = address.port or {"http": 80, "https": 443}[address.scheme]
     with socket.create_connection((address.hostname, port), timeout=_CONNECT_S):
@@ -146,11 +146,11 @@ def _require_server(uri: str) -> None:
 
 @contextmanager
 def store_errors() -> Iterator[None]:
-    """Turns what a tracker raises into one line of ours.
+    """Turns a tracker's exceptions into one line.
 
     Raises:
-        StoreError: Anything of ``tracking_failures`` that is no ``AstraError`` and can pass.
-        DamagedStoreError: The same where another try cannot help.
+        StoreError: One of ``tracking_failures`` that is no ``AstraError`` and may pass.
+        DamagedStoreError: The same if another try cannot help.
         DiskFullError: The store's disk is full.
     """
     try:
@@ -171,7 +171,7 @@ def _told(error: Exception) -> AstraError:
         return disk_full(error, database or Path.cwd())
     problem = f"{_without_password(tracking_uri())} must answer, got {one_line(error)}"
     if database is None:
-        # A driver that is not installed, a scheme that nobody knows: no later try can help.
+        # With a missing driver or an unknown scheme no later try can help.
         is_lasting = isinstance(error, ImportError) or "unsupported uri" in str(error).lower()
         kind = DamagedStoreError if is_lasting else StoreError
         return kind(f"{problem}; see MLFLOW_TRACKING_URI")
@@ -183,7 +183,7 @@ def _told(error: Exception) -> AstraError:
 
 
 def quiet_pyfunc() -> ModuleType:
-    """``mlflow.pyfunc``; its import warns about type hints of its own."""
+    """``mlflow.pyfunc``, imported without its warnings about its own type hints."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import mlflow.pyfunc
@@ -192,18 +192,18 @@ def quiet_pyfunc() -> ModuleType:
 
 
 def tracking_failures() -> tuple[type[Exception], ...]:
-    """What a tracker that is away, full, locked or damaged raises; all that training survives."""
+    """The exceptions of an unreachable, full, locked or damaged tracker; training survives them."""
     from alembic.util.exc import CommandError
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
 
-    # Alembic's: the tables were made by another MLflow. ImportError: the database's driver.
+    # Alembic's error: another MLflow made the tables. ImportError: the driver is missing.
     ours = (OSError, ImportError, TrackingError)
     return (MlflowException, SQLAlchemyError, sqlite3.Error, CommandError, *ours)
 
 
 def experiment_id(client: "MlflowClient", name: str) -> str:
-    """The id of the experiment, made if there is none, its artifacts in an absolute folder.
+    """The id of the experiment, created if there is none, with an absolute artifact folder.
 
     Raises:
         TrackingError: The experiment was deleted.
@@ -215,7 +215,7 @@ def experiment_id(client: "MlflowClient", name: str) -> str:
         try:
             return client.create_experiment(name, artifact_location=_artifact_folder(name))
         except MlflowException as error:
-            # Another process was faster.
+            # Another process created it first.
             found = client.get_experiment_by_name(name)
             if found is None:
                 raise TrackingError(one_line(error)) from error
@@ -229,12 +229,12 @@ def experiment_id(client: "MlflowClient", name: str) -> str:
 
 
 def mlflow_server_command(port: int = MLFLOW_PORT) -> tuple[list[str], dict[str, str]]:
-    """Arguments and extra environment of the server that shows runs and models to this machine.
+    """Arguments and extra environment of the server that shows runs and models on this machine.
 
-    One worker and no job runner: 0.5 GB and 4 s to the first page instead of 2.7 GB and 41 s.
+    It has one worker and no job runner: 0.5 GB and 4 s to the first page, not 2.7 GB and 41 s.
 
     Raises:
-        TrackingError: ``MLFLOW_TRACKING_URI`` names a server, which has pages of its own.
+        TrackingError: ``MLFLOW_TRACKING_URI`` names a server, which has its own pages.
     """
     uri = tracking_uri()
     if uri.startswith(("http://", "https://")):
@@ -264,7 +264,7 @@ def sqlite_file(uri: str) -> Path | None:
 
 
 def _artifact_root() -> Path | None:
-    """``mlruns`` beside a SQLite store; a server keeps artifacts where it was told to."""
+    """``mlruns`` beside a SQLite store; None for a server, which decides for itself."""
     database = sqlite_file(tracking_uri())
     return None if database is None else database.absolute().parent / "mlruns"
 

@@ -1,6 +1,6 @@
-"""The MLflow runs of a sweep: one for the whole, in which those of its points are nested.
+"""The MLflow runs of a sweep: one for the sweep, in which the runs of its points are nested.
 
-A tracker that is away costs a line and never a point.
+If the tracker is unreachable, a line is printed and no point is lost.
 """
 
 from collections.abc import Mapping
@@ -26,13 +26,13 @@ SWEEP_TAG = "astra.sweep"
 
 
 def open_sweep(key: str, *, name: str, experiment: str, tags: Mapping[str, str]) -> str | None:
-    """The id of the sweep's run, made if there is none; None while the tracker is away.
+    """The id of the sweep's run, created if there is none; None if the tracker is unreachable.
 
     Args:
         key: Digest of what the sweep tries.
-        name: What people call it.
-        experiment: Of the runs of its points too.
-        tags: Recorded beside commit and versions.
+        name: The sweep's name for people.
+        experiment: The experiment, also of the points' runs.
+        tags: Recorded beside commit and package versions.
     """
     try:
         client, own = connect(), f"sweep-{key}"
@@ -56,14 +56,14 @@ def close_sweep(
     figures: Mapping[str, float | None],
     is_whole: bool,
 ) -> None:
-    """Leaves a table and figures in the sweep's run, and ends it.
+    """Records a table and figures in the sweep's run, and ends it.
 
     Args:
-        run_id: As ``open_sweep`` gave it.
-        table: In Markdown.
-        record: The same for programs.
-        figures: Of the best setting.
-        is_whole: False where a point failed.
+        run_id: The result of ``open_sweep``.
+        table: A table in Markdown.
+        record: The same table for programs.
+        figures: Figures of the best setting.
+        is_whole: False if a point failed.
     """
     if run_id is None:
         return
@@ -90,16 +90,16 @@ def adopt(
 ) -> str | None:
     """The id of the run of a finished training, completed and nested in the sweep's.
 
-    A training that was restored from a cache has no run here yet, or one of its own, which is
-    nested unless another sweep has it.
+    A training that was restored from a cache has no run here yet, or has its own run, which is
+    nested unless it belongs to another sweep.
 
     Args:
-        training: Names the run.
-        evaluation: Whose figures are recorded.
-        params: Of the point.
+        training: The record that names the run.
+        evaluation: The record whose figures are logged.
+        params: The point's parameters.
         steps: The table of its updates.
-        name: What people call the point.
-        parent: The sweep's run; None while the tracker is away.
+        name: The point's name for people.
+        parent: The sweep's run; None if the tracker is unreachable.
     """
     if parent is None:
         return None

@@ -1,4 +1,4 @@
-"""The load of the machine beside the figures of a training: MLflow's own system metrics."""
+"""The machine's load beside the figures of a training: MLflow's system metrics."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from tasks.tracking.runs import RunLog, Status
 class MonitoredLog:
     """A run's log that also samples processor, memory, disk, network and GPU until it ends.
 
-    MLflow samples every ten seconds, or as ``MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL`` says.
+    MLflow samples every ten seconds; ``MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL`` changes that.
     """
 
     def __init__(self, log: RunLog, *, tracking_uri: str) -> None:
@@ -23,7 +23,7 @@ class MonitoredLog:
         self._log.log_step(figures, step)
 
     def finish(self, status: Status = "FINISHED") -> None:
-        """Takes no more samples, then ends the record."""
+        """Stops sampling, then ends the record."""
         if self._monitor is not None:
             self._monitor.finish()
         self._log.finish(status)
@@ -33,5 +33,5 @@ def _monitor(run_id: str, tracking_uri: str) -> Any:
     from mlflow.system_metrics import system_metrics_monitor as mlflows
 
     monitors: Any = mlflows
-    # A run that was killed goes on; its samples are counted on from the last one.
+    # A killed run is resumed; its samples are numbered from the last one on.
     return monitors.SystemMetricsMonitor(run_id, resume_logging=True, tracking_uri=tracking_uri)

@@ -1,6 +1,6 @@
-"""The worst conversations of an examination as MLflow's traces: masked, turn by turn.
+"""The worst conversations of an examination as MLflow traces: masked, turn by turn.
 
-Their ids follow from run, prompt and turn, so a registration that is repeated finds them.
+Their ids are derived from run, prompt and turn, so a repeated registration finds them.
 """
 
 import json
@@ -28,10 +28,10 @@ class Conversation:
     """The turns that led to one finding, masked.
 
     Attributes:
-        prompt_id: Of the prompt that opened it.
-        prompt: Its text.
-        turns: Probe, reply and score of each, in order; the last is the finding.
-        score: Of the finding.
+        prompt_id: The id of the prompt that opened it.
+        prompt: The prompt's text.
+        turns: Probe, reply and score of each turn, in order; the last is the finding.
+        score: The finding's score.
     """
 
     prompt_id: str
@@ -41,11 +41,11 @@ class Conversation:
 
 
 def worst_conversations(graphs: Sequence[Graph], *, count: int) -> tuple[Conversation, ...]:
-    """Those of the turns that scored highest, one per distinct probe, the worst first.
+    """The conversations of the highest-scored turns, one per distinct probe, the worst first.
 
     Args:
         graphs: Rollouts of the trained attacker.
-        count: At most so many.
+        count: Returns at most so many.
     """
     turns = [
         (node.score, graph, node) for graph in graphs for node in graph.nodes() if node.is_judged
@@ -68,7 +68,7 @@ def _conversation(score: float, graph: Graph, node: Node) -> Conversation:
 
 
 def _reply(node: Node, *, is_last: bool) -> str:
-    """What the conversation went on with; of the finding itself the reply that scored highest."""
+    """The reply that the conversation continued with; for the finding the highest-scored one."""
     if not is_last:
         return node.response_texts[0]
     return node.response_texts[node.response_scores.index(max(node.judged_scores))]
@@ -77,9 +77,9 @@ def _reply(node: Node, *, is_last: bool) -> str:
 def log_conversations(
     client: "MlflowClient", run: "Run", conversations: Sequence[Conversation]
 ) -> int:
-    """How many traces were added to the run; those that it has already are not.
+    """The number of traces added to the run; those that it has already are skipped.
 
-    A server that takes no traces costs a line and no registration.
+    If the server accepts no traces, a line is printed and the registration continues.
     """
     from mlflow.exceptions import MlflowException
 
@@ -97,7 +97,7 @@ def _log(client: "MlflowClient", run: "Run", conversations: Sequence[Conversatio
     experiment = run.info.experiment_id
     wanted = {_trace_id(run.info.run_id, each): each for each in conversations}
     found = tracing.store.batch_get_trace_infos([*wanted])
-    # Its turns come first: a trace that a kill left half made is not marked, and made again.
+    # The turns are sent first: a trace that a kill cut short is not marked, and is sent again.
     known = {info.trace_id for info in found if _COMPLETE in info.trace_metadata}
     for rank, (trace_id, conversation) in enumerate(wanted.items()):
         if trace_id in known:
@@ -135,7 +135,7 @@ def _info(trace_id: str, conversation: Conversation, run: "Run", *, began_ms: in
 
 
 def _spans(trace_id: str, conversation: Conversation, began_ns: int) -> list["Span"]:
-    """One for the conversation, and below it one for each turn, as chat messages."""
+    """A span for the conversation, and below it one for each turn, as chat messages."""
     last = conversation.turns[-1]
     num_turns = len(conversation.turns)
     root = _span(

@@ -1,4 +1,4 @@
-"""What a run can hold: flat parameters, finite numbers, keys and values within MLflow's limits."""
+"""Values that a run can hold: flat parameters, finite numbers, texts within MLflow's limits."""
 
 import json
 import math
@@ -9,14 +9,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-# Limits of MLflow's own validation, in characters.
+# Limits in MLflow's validation, in characters.
 MAX_VALUE = 6000
 MAX_TAG = 8000
 _MAX_KEY = 250
 
 
 def finite_numbers(metrics: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers a chart can show; the store would keep infinity as 1.8e308."""
+    """The numbers that a chart can show; the store would keep infinity as 1.8e308."""
     numbers = {}
     for name, value in metrics.items():
         try:
@@ -41,7 +41,7 @@ def flattened(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str
 
 
 def cut(value: str, length: int) -> str:
-    """The value, or its beginning and a digest of the whole where it is too long for the store."""
+    """The value; if it is too long for the store, its beginning and a digest of the whole."""
     if len(value) <= length:
         return value
     digest = f" ... sha256:{sha256(value.encode()).hexdigest()}"

@@ -21,7 +21,7 @@ SHORT = (
     "training.eval_every=3",
 )
 DONE = (*PREPARED, "training")
-GOES_ON = "training     goes on from models/checkpoint, training step 4"
+GOES_ON = "training     continues from models/checkpoint, training step 4"
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ def test_render_then_check_agree(run_main, capfd):
 
 
 def test_the_doctor_exits_with_a_problem(run_main, capfd):
-    # An empty folder has no lock file, so there is something to mend.
+    # An empty folder has no lock file, so there is something to fix.
     assert 2 == run_main(["--doctor"])
     assert "problem  requirements.lock: must exist" in capfd.readouterr().out
     assert 2 == run_main(["--doctor", "--json"])

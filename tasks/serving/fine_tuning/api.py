@@ -21,14 +21,14 @@ PURPOSE = "fine-tune"
 
 @dataclass(frozen=True, slots=True)
 class JobService:
-    """What jobs may begin from, and how they learn.
+    """The models that jobs may begin from, and how they learn.
 
     Attributes:
         store: Files and jobs.
         bases: The folder of each model that a job may begin from, beside those of other jobs.
-        training: The section ``training`` that jobs follow where a request says nothing.
+        training: The section ``training``, for what a request does not set.
         system: The section ``system``: separator and lengths.
-        organization: In the names of models.
+        organization: The part of models' names that stands for OpenAI's organization.
     """
 
     store: JobStore
@@ -38,14 +38,14 @@ class JobService:
     organization: str = "astra"
 
     def folders(self) -> dict[str, Path]:
-        """The folder of every model: bases, and what jobs have made."""
+        """The folder of every model: the bases and the results of jobs."""
         return {**self.bases, **self.store.models()}
 
     def create(self, body: JobBody) -> Job:
-        """A job in the queue; the one that is there for the same idempotency key.
+        """A new job in the queue, or the existing one with the same idempotency key.
 
         Raises:
-            RefusalError: The file or the model is not there, or the key belongs to another request.
+            RefusalError: The file or the model is missing, or the key belongs to another request.
         """
         request = body.model_dump(mode="json", exclude_unset=True)
         known = self.store.job_of_key(body.key) if body.key else None
@@ -78,7 +78,7 @@ class JobService:
             "folder": str(folder.resolve()),
             "seed": secrets.randbits(31) if body.seed is None else body.seed,
             "hyperparameters": hyper,
-            # About four bytes are a token; jobs here cost nothing by the token.
+            # About four bytes make a token; jobs here are not priced by tokens.
             "num_tokens": max(1, len(content) // 4) * hyper["n_epochs"],
             "training": dict(self.training),
             "system": dict(self.system),
@@ -97,7 +97,7 @@ def add_fine_tuning(app: FastAPI, service: JobService) -> None:
 
     @app.get("/v1/astra/weights")
     def weights(model: str) -> Response:
-        """Not OpenAI's: what lets a trainer of ours bring home what it has paid for."""
+        """The weights of a model; OpenAI has no such route, our trainers fetch results by it."""
         file = service.folders().get(model, Path("none")) / "model.safetensors"
         if not file.is_file():
             msg = f"The weights of '{model}' must be in one file, got none"
@@ -221,7 +221,7 @@ def _found_job(store: JobStore, job_id: str) -> Job:
 
 
 def _page(found: Sequence[dict[str, Any]], *, limit: int, after: str | None) -> dict[str, Any]:
-    """A part of a list, from after an id on."""
+    """A page of a list, from after an id."""
     places = [place for place, own in enumerate(found) if own["id"] == after]
     rest = found[places[0] + 1 :] if places else found
     kept = rest[: max(1, limit)]
@@ -230,7 +230,7 @@ def _page(found: Sequence[dict[str, Any]], *, limit: int, after: str | None) -> 
 
 
 def _job(job: Job) -> dict[str, Any]:
-    """A job as the interface has it."""
+    """A job in the interface's form."""
     hyper = job.settings["hyperparameters"]
     kind = job.request.get("method", {}).get("type", "supervised")
     return {

@@ -1,4 +1,4 @@
-"""The lines of a training file: examples to imitate, or preferences; checked line by line."""
+"""The lines of a training file, checked one by one: examples to imitate, or preferences."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ class _Strict(BaseModel):
 
 
 class Said(_Strict):
-    """One message; the weight 0 leaves an answer out of what is learned."""
+    """One message; an answer with the weight 0 is not learned."""
 
     role: Literal["system", "developer", "user", "assistant"]
     content: str
@@ -24,7 +24,7 @@ class Said(_Strict):
     weight: Literal[0, 1] | None = None
 
     def message(self) -> dict[str, str]:
-        """As a chat template reads it."""
+        """The message as a chat template reads it."""
         return {"role": self.role, "content": self.content}
 
 
@@ -52,13 +52,13 @@ class _Preference(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A context and an answer to it, with one that is worse in a preference.
+    """A context and an answer to it; a preference also has a worse answer.
 
     Attributes:
-        line: In the file, from 1.
-        context: The messages before.
-        answer: To imitate, or the preferred one.
-        worse: The other one; None without a preference.
+        line: Its line in the file, from 1.
+        context: The messages before the answer.
+        answer: The answer to imitate, or the preferred one.
+        worse: The other answer; None without a preference.
     """
 
     line: int
@@ -72,10 +72,10 @@ class FileError(ValueError):
 
 
 def examples_of(content: bytes, method: Method) -> list[Example]:
-    """The examples in a file.
+    """The examples in a training file.
 
     Raises:
-        FileError: A line is wrong, or there is none; names the line and quotes nothing.
+        FileError: A line is wrong, or there is none; the message names the line and quotes nothing.
     """
     if len(content) > MAX_BYTES:
         msg = f"the training file must be at most {MAX_BYTES} bytes, got {len(content)}"
@@ -115,7 +115,7 @@ def _preference(number: int, record: Any) -> list[Example]:
 
 
 def _answers(number: int, record: Any) -> list[Example]:
-    """Every answer of the assistant that has a weight, after what was said before it."""
+    """An example for every answer of the assistant with a weight, after the messages before it."""
     said = _Supervised.model_validate(record).messages
     found = [
         Example(number, tuple(own.message() for own in said[:place]), each.message())

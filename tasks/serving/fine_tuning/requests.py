@@ -24,7 +24,7 @@ class Hyperparameters(Body):
 
 
 class DpoHyperparameters(Hyperparameters):
-    """The same of preference learning."""
+    """The hyperparameters of preference learning."""
 
     beta: Auto | Annotated[float, Field(gt=0.0)] = "auto"
 
@@ -54,7 +54,7 @@ class Method(Body):
 
 
 class JobBody(Body):
-    """Of ``POST /v1/fine_tuning/jobs``."""
+    """The body of ``POST /v1/fine_tuning/jobs``."""
 
     model: str
     training_file: str
@@ -63,25 +63,25 @@ class JobBody(Body):
     suffix: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")] | None = None
     seed: int | None = Field(default=None, ge=0, lt=2**62)
     metadata: Annotated[dict[Text64, Text512], Field(max_length=16)] | None = None
-    # Of the interface, and not offered: only nothing is accepted.
+    # These are in the interface but not offered here: only null is accepted.
     validation_file: None = None
     integrations: Annotated[list[Any], Field(max_length=0)] | None = None
 
     @model_validator(mode="after")
     def _names_its_settings_once(self) -> "JobBody":
         if self.hyperparameters is not None and "method" in self.model_fields_set:
-            msg = "hyperparameters must stand in method, got both"
+            msg = "hyperparameters must be in method only, got both"
             raise ValueError(msg)
         return self
 
     @property
     def key(self) -> str | None:
-        """What makes the creation happen once: ``metadata.idempotency_key``."""
+        """The key by which a repeated request makes no second job: ``metadata.idempotency_key``."""
         return (self.metadata or {}).get(KEY)
 
     @property
     def asked(self) -> Hyperparameters:
-        """The settings of the method."""
+        """The requested settings of the method."""
         own = self.method.dpo if self.method.type == "dpo" else self.method.supervised
         if own is not None:
             return own.hyperparameters

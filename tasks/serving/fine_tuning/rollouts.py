@@ -18,21 +18,21 @@ from tasks.serving.talking import add_template_ends, answered, heard
 
 
 class KeptReward(Reward):
-    """Leaves the rewards that the examples have."""
+    """A reward that keeps the examples' own rewards."""
 
     def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
-        """The graphs as they are."""
+        """The graphs unchanged."""
         return list(graphs)
 
 
 class ExampleSampler(Sampler):
-    """Gives examples of a file instead of rolling anything out.
+    """A sampler that gives examples of a file instead of rolling out.
 
     Args:
-        system: Whose attacker learns.
-        examples: In the order of the file.
-        seed: Of the order in which they come.
-        num_passes: Times each example comes.
+        system: The System whose attacker learns.
+        examples: The examples in the order of the file.
+        seed: The seed of the order in which they are given.
+        num_passes: How often each example is given.
 
     Raises:
         FileError: An answer is longer than what the model can read.
@@ -57,7 +57,7 @@ class ExampleSampler(Sampler):
             self._turns(example)
 
     def episodes(self, iteration: int, count: int) -> tuple[Prompt, ...]:
-        """The examples of one update; the last one has what is left of the last pass."""
+        """The examples of one update; the last update has the rest of the last pass."""
         left = self._num_passes * len(self.prompts) - iteration * count
         return super().episodes(iteration, count)[: max(left, 1)]
 
@@ -106,7 +106,7 @@ def _node(place: int, context: tuple[int, ...], ids: tuple[int, ...], *, logprob
 
 
 def load_learner(model: LanguageModel, reference: LanguageModel, config: Any) -> System:
-    """The System in which nobody answers: all that is learned from is written down."""
+    """A System without a target: everything that is learned from is in the file."""
     from astra_core.registry import build
 
     scorer = build("scorer", config.scorer)

@@ -1,7 +1,7 @@
-"""What the job service knows: files and jobs with events and checkpoints, in one SQLite database.
+"""The job service's state: files and jobs with events and checkpoints, in one SQLite database.
 
-Server and workers are processes of their own that share the database. Every change is one
-transaction, so each can be killed at any moment.
+The server and the workers are separate processes that share the database. Every change is one
+transaction, so each process can be killed at any moment.
 """
 
 import json
@@ -37,7 +37,7 @@ class JobStore:
     """Files, jobs, events and checkpoints below one folder.
 
     Args:
-        folder: Made where it is not there.
+        folder: Created if it is missing.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -54,15 +54,15 @@ class JobStore:
         self._engine.dispose()
 
     def content_path(self, file_id: str) -> Path:
-        """Where the bytes of a file are."""
+        """The path of a file's bytes."""
         return self.folder / "files" / f"{file_id}.jsonl"
 
     def job_folder(self, job_id: str) -> Path:
-        """Where a job keeps its lock, its checkpoints and its models."""
+        """The folder of a job's lock, checkpoints and models."""
         return self.folder / "jobs" / job_id
 
     def add_file(self, file_id: str, content: bytes, *, filename: str, purpose: str) -> None:
-        """Keeps a file: its bytes first, so that one that is listed is whole."""
+        """Stores a file: its bytes first, so that every listed file is complete."""
         with draft_of(self.content_path(file_id)) as draft:
             draft.write_bytes(content)
         row = {"id": file_id, "filename": filename, "purpose": purpose, "bytes": len(content)}
@@ -74,13 +74,13 @@ class JobStore:
         return self._all(sa.select(FILES).order_by(FILES.c.number.desc()), file_record)
 
     def file(self, file_id: str) -> dict[str, Any] | None:
-        """A file as the interface has it."""
+        """A file in the interface's form."""
         with self._engine.connect() as base:
             row = base.execute(sa.select(FILES).where(FILES.c.id == file_id)).first()
         return None if row is None else file_record(row)
 
     def delete_file(self, file_id: str) -> None:
-        """Forgets a file and removes its bytes."""
+        """Removes a file and its bytes."""
         with self._engine.begin() as base:
             base.execute(sa.delete(FILES).where(FILES.c.id == file_id))
         self.content_path(file_id).unlink(missing_ok=True)
@@ -93,7 +93,7 @@ class JobStore:
         request: Mapping[str, Any],
         settings: Mapping[str, Any],
     ) -> Job:
-        """A new job in the queue; with a key that one has already, that job."""
+        """A new job in the queue; if a job has this key already, that job."""
         row = {"id": job_id, "key": key, "request": dict(request), "settings": dict(settings)}
         try:
             with self._engine.begin() as base:
@@ -107,10 +107,10 @@ class JobStore:
         return self.job(job_id)
 
     def job(self, job_id: str) -> Job:
-        """A job.
+        """The job with this id.
 
         Raises:
-            KeyError: There is none of this id.
+            KeyError: There is none.
         """
         found = self._job(JOBS.c.id == job_id)
         if found is None:
@@ -122,14 +122,14 @@ class JobStore:
         return self._job(JOBS.c.key == key)
 
     def jobs(self, *statuses: str) -> list[Job]:
-        """Jobs, oldest first; all, or those in one of these states."""
+        """Jobs, oldest first: all, or those in one of these states."""
         query = sa.select(JOBS).order_by(JOBS.c.number)
         if statuses:
             query = query.where(JOBS.c.status.in_(statuses))
         return self._all(query, lambda row: Job(*row))
 
     def _all(self, query: sa.Select[Any], read: Callable[[Any], Value]) -> list[Value]:
-        """What the rows of a query are read as, in their order."""
+        """The rows of a query, each read by a function, in order."""
         with self._engine.connect() as base:
             return [read(row) for row in base.execute(query)]
 
@@ -139,7 +139,7 @@ class JobStore:
         return None if row is None else Job(*row)
 
     def move(self, job_id: str, status: str, **values: Any) -> bool:
-        """Gives an open job another state; False where it has ended already, and stays so."""
+        """Gives an open job another state; False if it has already ended, which stays so."""
         ended = {"finished_at": _now()} if status in ENDED else {}
         change = sa.update(JOBS).where(JOBS.c.id == job_id, JOBS.c.status.in_(OPEN))
         with self._engine.begin() as base:
@@ -147,7 +147,7 @@ class JobStore:
         return bool(result.rowcount)
 
     def fail(self, job_id: str, message: str, *, code: str, param: str | None = None) -> bool:
-        """Ends an open job with an error that says why; False where it has ended already."""
+        """Ends an open job with an error that says why; False if it has already ended."""
         error = {"code": code, "message": message, "param": param}
         has_failed = self.move(job_id, "failed", error=error)
         if has_failed:
@@ -155,14 +155,14 @@ class JobStore:
         return has_failed
 
     def expire(self, limit_s: float, *, now: float | None = None) -> list[str]:
-        """Fails the open jobs that were created longer ago, and returns their ids.
+        """The ids of open jobs older than the limit, after they are failed.
 
-        The interface has no state for them, so that the error's code says it: ``job_expired`` of
-        one that no worker had begun, ``job_timed_out`` of another.
+        The interface has no state for them, so the error's code says it: ``job_expired`` for a job
+        that no worker had begun, ``job_timed_out`` for the others.
 
         Args:
             limit_s: Seconds, from a job's creation to its end.
-            now: As ``time.time()``; None asks the clock.
+            now: A time as from ``time.time()``; None asks the clock.
         """
         moment, found = time.time() if now is None else now, []
         for job in self.jobs(*OPEN):
@@ -177,19 +177,19 @@ class JobStore:
         return found
 
     def count_start(self, job_id: str) -> None:
-        """Notes that a worker begins or goes on."""
+        """Counts that a worker begins or resumes the job."""
         counted = {"starts": JOBS.c.starts + 1}
         with self._engine.begin() as base:
             base.execute(sa.update(JOBS).where(JOBS.c.id == job_id).values(**counted))
 
     def note(self, job_id: str, message: str, *, level: str = "info") -> None:
-        """Adds an event in words."""
+        """Adds an event with a message."""
         own = {"job": job_id, "level": level, "type": "message", "message": message, "data": {}}
         with self._engine.begin() as base:
             base.execute(sa.insert(EVENTS).values(**own, created_at=_now()))
 
     def note_step(self, job_id: str, message: str, *, step: int, data: Mapping[str, Any]) -> None:
-        """Adds the figures of a step once; its job has got further, so its starts count anew."""
+        """Adds the figures of a step once; after this progress its starts are counted from 0."""
         own = {"job": job_id, "level": "info", "type": "metrics", "message": message}
         values = {**own, "data": dict(data), "step": step, "created_at": _now()}
         with self._engine.begin() as base:
@@ -197,24 +197,24 @@ class JobStore:
             base.execute(sa.update(JOBS).where(JOBS.c.id == job_id).values(starts=0))
 
     def events(self, job_id: str) -> list[dict[str, Any]]:
-        """Of a job, newest first, as the interface has them."""
+        """The events of a job, newest first, in the interface's form."""
         query = sa.select(EVENTS).where(EVENTS.c.job == job_id)
         return self._all(query.order_by(EVENTS.c.number.desc()), event_record)
 
     def add_checkpoint(self, job_id: str, step: int, *, model: str, loss: float) -> None:
-        """Notes a model that a job has left on its way, once."""
+        """Records a model that a job made before its end, once."""
         values = {"job": job_id, "step": step, "model": model, "loss": loss}
         with self._engine.begin() as base:
             query = sa.insert(CHECKPOINTS).prefix_with("OR IGNORE")
             base.execute(query.values(**values, created_at=_now()))
 
     def checkpoints(self, job_id: str) -> list[dict[str, Any]]:
-        """Of a job, newest first, as the interface has them."""
+        """The checkpoints of a job, newest first, in the interface's form."""
         query = sa.select(CHECKPOINTS).where(CHECKPOINTS.c.job == job_id)
         return self._all(query.order_by(CHECKPOINTS.c.step.desc()), checkpoint_record)
 
     def models(self) -> dict[str, Path]:
-        """The folder of every model that jobs have made, by its name."""
+        """The folder of every model that jobs have made, by name."""
         made = {
             job.fine_tuned_model: self.job_folder(job.id) / "model"
             for job in self.jobs("succeeded")

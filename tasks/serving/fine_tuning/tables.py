@@ -1,4 +1,4 @@
-"""The tables of the job service, and their rows as its interface has them."""
+"""The tables of the job service, and their rows in the interface's form."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -62,12 +62,12 @@ CHECKPOINTS = sa.Table(
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it is in the database.
+    """A job in the database.
 
     Attributes:
-        request: The body of its creation.
-        settings: How it is trained, settled when it was created.
-        starts: Times a worker has begun or gone on with it since its last step.
+        request: The body of the request that created it.
+        settings: How it is trained, decided when it was created.
+        starts: How often a worker has begun or resumed it since its last step.
     """
 
     number: int
@@ -85,21 +85,21 @@ class Job:
 
 
 def file_record(row: Any) -> dict[str, Any]:
-    """A file as the interface has it."""
+    """A file in the interface's form."""
     names = ("id", "bytes", "created_at", "filename", "purpose")
     own = {name: getattr(row, name) for name in names}
     return {**own, "object": "file", "status": "processed", "status_details": None}
 
 
 def event_record(row: Any) -> dict[str, Any]:
-    """An event as the interface has it."""
+    """An event in the interface's form."""
     names = ("created_at", "level", "message", "type", "data")
     own = {name: getattr(row, name) for name in names}
     return {**own, "id": f"ftevent-{row.number}", "object": "fine_tuning.job.event"}
 
 
 def checkpoint_record(row: Any) -> dict[str, Any]:
-    """A checkpoint as the interface has it."""
+    """A checkpoint in the interface's form."""
     return {
         "id": f"ftckpt-{row.number}",
         "object": "fine_tuning.job.checkpoint",

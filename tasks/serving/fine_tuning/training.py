@@ -1,7 +1,7 @@
-"""A job: the Trainer on the examples of a file, from its last checkpoint on, and never twice.
+"""A job: the Trainer on the examples of a file, resumed from its last checkpoint, never run twice.
 
-Whoever trains a job holds a lock that the kernel frees when the process ends for any reason. Under
-the lock the job's state decides: one that has ended is left alone.
+The process that trains a job holds a lock that the kernel frees when the process ends for any
+reason. Under the lock the job's state decides: a job that has ended is left alone.
 """
 
 import fcntl
@@ -30,12 +30,12 @@ LOCK = "lock"
 
 
 class _EndedError(Exception):
-    """The job has been cancelled, or has had its time."""
+    """The job was cancelled, or reached its time limit."""
 
 
 @contextmanager
 def job_lock(folder: Path) -> Iterator[bool]:
-    """Whether this process, and no other, may train the job in this folder."""
+    """Yields whether this process, and no other, may train the job in this folder."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(folder / LOCK, os.O_CREAT | os.O_RDWR, 0o600)
     try:
@@ -50,13 +50,13 @@ def job_lock(folder: Path) -> Iterator[bool]:
 
 
 def run_job(folder: Path, job_id: str) -> str:
-    """Trains a job to its end and returns its state then.
+    """The state of a job after it was trained to its end.
 
-    A job that another process trains, or that has ended, is left as it is.
+    A job that another process trains, or that has ended, is left alone.
 
     Args:
-        folder: Of the service.
-        job_id: Of a job in it.
+        folder: The folder of the service.
+        job_id: The id of a job in it.
     """
     store = JobStore(folder)
     try:
@@ -70,7 +70,7 @@ def run_job(folder: Path, job_id: str) -> str:
 
 
 def _trained(store: JobStore, job: Job) -> None:
-    """Trains, or says why not; what a user can mend is the job's error and no traceback."""
+    """Trains, or says why not; a user's mistake is the job's error, without a traceback."""
     if job.starts >= MAX_STARTS:
         words = f"its worker ended {job.starts} times without a step"
         store.fail(job.id, words, code="worker_lost")
@@ -87,7 +87,7 @@ def _trained(store: JobStore, job: Job) -> None:
 
 
 class _Training:
-    """One job under way."""
+    """One job that is being trained."""
 
     def __init__(self, store: JobStore, job: Job) -> None:
         self.store = store
@@ -103,7 +103,7 @@ class _Training:
         self.num_tokens = 0
 
     def run(self) -> None:
-        """Trains, saves the model and says so, in that order."""
+        """Trains, saves the model and reports it, in that order."""
         from astra_core.training.driving import drive
 
         trainer = self._trainer()
@@ -163,7 +163,7 @@ class _Training:
         return hear
 
     def _forget_old(self) -> None:
-        """Keeps the newest models of the way."""
+        """Removes all intermediate models but the newest."""
         import shutil
 
         made = sorted(self.folder.glob("model-*"), key=lambda path: int(path.name[6:]))
@@ -177,7 +177,7 @@ class _Training:
 
 
 def training_of(settings: Mapping[str, Any], examples: list[Example]) -> TrainingConfiguration:
-    """How the Trainer trains a job with these settings."""
+    """The training configuration of a job with these settings."""
     hyper = settings["hyperparameters"]
     steps = math.ceil(len(examples) * hyper["n_epochs"] / hyper["batch_size"])
     base = TrainingConfiguration.read(settings["training"], where="training")

@@ -1,4 +1,4 @@
-"""``python -m tasks.serving.fine_tuning.worker FOLDER JOB``: trains one job; ends with its state.
+"""``python -m tasks.serving.fine_tuning.worker FOLDER JOB`` trains one job.
 
 The exit status is 0 when the job has ended or another process trains it.
 """

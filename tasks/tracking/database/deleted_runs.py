@@ -1,6 +1,6 @@
-"""Runs and models that were deleted on MLflow's pages, and still take room: for ``astra gc``.
+"""Runs and models that were deleted on MLflow's pages but still take space, for ``astra gc``.
 
-As with ``mlflow gc``, except that what a registered version came from or serves is kept.
+It works like ``mlflow gc``, but keeps what a registered version came from or serves.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ _PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class DeletedRuns:
-    """What can go of MLflow's store.
+    """What can be removed from MLflow's store.
 
     Attributes:
         runs: Ids of deleted runs.
         models: Ids of deleted logged models.
-        num_bytes: Of their files on this machine.
+        num_bytes: The size of their files on this machine.
         num_kept: Deleted runs and models that a registered version needs.
-        kept_for: Why nothing is looked at; empty where it is.
+        kept_for: Why the store is left alone; empty where it is not.
     """
 
     runs: tuple[str, ...] = ()
@@ -75,10 +75,10 @@ class DeletedRuns:
 
 
 def deleted_runs(*, min_days: float) -> DeletedRuns:
-    """What can go of the store; removes nothing.
+    """What can be removed from the store; removes nothing.
 
     Args:
-        min_days: What was deleted later stays, for it can be restored.
+        min_days: Items deleted less than this ago stay, because they can be restored.
 
     Raises:
         TrackingError: The store cannot be read, so what versions need is unknown.
@@ -95,7 +95,7 @@ def deleted_runs(*, min_days: float) -> DeletedRuns:
         runs = set(store._get_deleted_runs(older_than=age))  # noqa: SLF001 - as `mlflow gc` does
         models = set(store._get_deleted_logged_models(older_than=age))  # noqa: SLF001 - the same
         needed_runs = {str(version.run_id) for version in versions}
-        # A store in a database names a version's model by its place alone.
+        # A store in a database names a version's model only by its place.
         sources = {str(version.source).removeprefix("models:/") for version in versions}
         needed_models = {one for one in models if {one, _place_of(store, one)} & sources}
         free_runs = sorted(runs - needed_runs)
@@ -111,7 +111,7 @@ def deleted_runs(*, min_days: float) -> DeletedRuns:
 
 
 def digests_of_versions() -> frozenset[str]:
-    """What DVC calls the data that the registered versions came from.
+    """DVC's digests of the data that the registered versions came from.
 
     Raises:
         TrackingError: The store, or the run of a version, cannot be read.
@@ -140,7 +140,7 @@ def every_version(client: "MlflowClient") -> list["ModelVersion"]:
 
 
 def _store() -> Any:
-    """The database behind the client, which alone can forget for good."""
+    """The database behind the client: only it can remove something for good."""
     from mlflow.tracking._tracking_service import utils
 
     stores: Any = utils
@@ -159,7 +159,7 @@ def _remove_files(place: str) -> None:
 
 
 def _num_bytes(place: str) -> int:
-    """Of the files in a folder of this machine; 0 for any other address."""
+    """The size of the files in a local folder; 0 for any other address."""
     parts = urlsplit(place)
     if parts.scheme not in {"", "file"}:
         return 0

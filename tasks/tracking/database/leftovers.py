@@ -1,8 +1,8 @@
-"""Folders of ``runs/`` that nobody needs any more: ``astra gc``.
+"""Folders of ``runs/`` that nothing needs any more, for ``astra gc``.
 
-A folder holds the checkpoints of one training. It is kept while a version with an alias, that is
-champion, previous or candidate, or the training in ``reports/`` came from it, and for some days
-after it was written last: a run that was stopped goes on from it.
+A folder holds the checkpoints of one training. It is kept while a version with an alias (champion,
+previous or candidate) or the training in ``reports/`` came from it, and for some days after the
+last write, because a stopped run resumes from it.
 """
 
 import shutil
@@ -28,12 +28,12 @@ _DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """One folder that can go.
+    """One folder that can be removed.
 
     Attributes:
         path: The folder.
-        num_bytes: Of its files.
-        days: Since one of them was written.
+        num_bytes: The size of its files.
+        days: Days since one of them was written.
     """
 
     path: Path
@@ -51,12 +51,12 @@ class Leftover:
 
 
 def leftovers(model_name: str, *, min_days: float, runs: Path = RUNS) -> list[Leftover]:
-    """The folders that can go, the oldest first; removes nothing.
+    """The folders that can be removed, the oldest first; removes nothing.
 
     Args:
-        model_name: Whose versions are looked at.
-        min_days: A folder that was written later is kept.
-        runs: Where they are.
+        model_name: The registered model whose versions are checked.
+        min_days: A folder that was written less than this ago is kept.
+        runs: The parent of the folders.
 
     Raises:
         TrackingError: The registry cannot be read, so what it needs is unknown.
@@ -94,7 +94,7 @@ def needed_keys(model_name: str) -> frozenset[str]:
 
 
 def _key_here(runs: Path) -> frozenset[str]:
-    """The run key of the training whose report lies beside ``runs``."""
+    """The run key of the training whose report is beside ``runs``."""
     try:
         return frozenset({str(read_json(runs.parent / TRAINING)["run_key"])})
     except (OSError, ValueError, LookupError, TypeError):
@@ -102,7 +102,7 @@ def _key_here(runs: Path) -> frozenset[str]:
 
 
 def _run_key(client: "MlflowClient", version: "ModelVersion") -> str | None:
-    """Of the training behind a version: a tag of its run, in older registries of its own."""
+    """The run key of a version's training: a tag of its run, in older registries of the version."""
     own = version.tags.get(RUN_KEY_TAG)
     if own is not None or not version.run_id:
         return own

@@ -1,4 +1,4 @@
-"""Artifacts of a project that was moved or copied: MLflow records their places absolutely."""
+"""Artifacts of a project that was moved or copied: MLflow records absolute paths."""
 
 import sqlite3
 from contextlib import closing
@@ -18,13 +18,13 @@ _WAIT_S = 5.0
 
 
 def moved_from(database: Path) -> tuple[str, ...]:
-    """The folders below which the store looks for artifacts that lie beside it now.
+    """The old parent folders in which the store looks for artifacts that are beside it now.
 
-    A folder that is still there counts only if there are artifacts beside the store: then it is the
+    A folder that still exists counts only if there are artifacts beside the store: then it is the
     original of a copy, which must not be written to.
 
     Args:
-        database: A SQLite file; what is no store of MLflow's names none.
+        database: A SQLite file; one that is not MLflow's has none.
     """
     if not database.is_file() or not database.stat().st_size:
         return ()
@@ -46,7 +46,7 @@ def moved_from(database: Path) -> tuple[str, ...]:
 
 
 def follow_move(database: Path) -> tuple[str, ...]:
-    """The same, after their place was replaced by the store's own folder, in one transaction.
+    """The same folders, after the store's own folder replaced them, in one transaction.
 
     Raises:
         sqlite3.Error: The store cannot be written.

@@ -1,4 +1,4 @@
-"""Whether the store of runs and versions can be read, found out without making or changing one."""
+"""Whether the store of runs and versions can be read, checked without creating or changing it."""
 
 import sqlite3
 from contextlib import closing
@@ -12,16 +12,16 @@ from tasks.tracking.store import connect, sqlite_file, store_errors, told_addres
 
 
 def has_store() -> bool:
-    """Whether there is one; of a server this is taken for granted."""
+    """Whether there is a store; a server is assumed to have one."""
     database = sqlite_file(tracking_uri())
     return database is None or _holds_something(database)
 
 
 def check_store() -> None:
-    """Returns if the store can be read, or if none was made yet.
+    """Returns if the store can be read, or if there is none yet.
 
     Raises:
-        TrackingError: It is away, damaged or closed to us.
+        TrackingError: It is unreachable, damaged or denies access.
         DiskFullError: Its disk is full.
     """
     database = sqlite_file(tracking_uri())
@@ -39,10 +39,10 @@ def check_store() -> None:
 
 
 def _require_none(database: Path) -> None:
-    """Returns if nothing says that there should be a database.
+    """Returns if there is no sign that a database should exist.
 
     Raises:
-        DamagedStoreError: A version was registered in it, or its folder is not there either.
+        DamagedStoreError: A version was registered in it, or its folder is missing too.
     """
     if _is_named_by(RECEIPT):
         msg = (

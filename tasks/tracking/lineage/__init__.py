@@ -1,1 +1,1 @@
-"""What a version was made from: written with it, and read again."""
+"""What a version was made from: written with the version, and read back."""

@@ -1,4 +1,4 @@
-"""What the registry tells of its versions: figures, decision, and what each was made from."""
+"""What the registry knows about its versions: figures, decisions, and what each was made from."""
 
 import json
 from collections.abc import Mapping
@@ -25,16 +25,16 @@ class VersionSummary:
 
     Attributes:
         version: Its number.
-        aliases: That it has now.
+        aliases: Its present aliases.
         created: When it was registered, UTC, ISO 8601.
-        algorithm: By which it was trained.
-        seed: Of its training.
-        attack_success_rate: With its interval, as it was registered; None if it was not told.
+        algorithm: The algorithm that trained it.
+        seed: The seed of its training.
+        attack_success_rate: With its interval, as registered; None if it was not recorded.
         lift: The gain over the untrained attacker.
         decision: ``promoted``, ``refused`` or empty before there is one.
-        reasons: Of the decision.
-        parent: Version that it was trained on from; empty for none.
-        run_id: Of its MLflow run.
+        reasons: The reasons of the decision.
+        parent: The version from which its training began; empty for none.
+        run_id: The id of its MLflow run.
     """
 
     version: str
@@ -59,11 +59,11 @@ class DataUsed:
     """A data set of a run.
 
     Attributes:
-        part: Such as ``prompts``.
-        path: Where it lay in the project.
-        digest: Of its bytes.
-        dvc_md5: DVC's name for it; empty where it had none.
-        num_rows: Of its tables; None where it has none.
+        part: Its role, such as ``prompts``.
+        path: Its path in the project.
+        digest: The digest of its bytes.
+        dvc_md5: DVC's digest of it; empty if it had none.
+        num_rows: Rows of its tables; None if it has no table.
     """
 
     part: str
@@ -79,13 +79,13 @@ class Lineage:
 
     Attributes:
         summary: The version itself.
-        checkpoint_digest: Of its weights.
-        target_digest: Of the target that it was trained and evaluated against.
-        run_key: Of its training.
+        checkpoint_digest: The digest of its weights.
+        target_digest: The digest of the target that it was trained and evaluated against.
+        run_key: The key of its training.
         scorer: The judge.
-        data: What it learned from and was examined on.
-        code: Commit, whether it was dirty, package versions, by tag.
-        parents: Versions it was trained on from, nearest first.
+        data: The data that it learned from and was examined on.
+        code: Commit, whether it was dirty, and package versions, by tag.
+        parents: The versions from which its training began, nearest first.
     """
 
     summary: VersionSummary
@@ -103,7 +103,7 @@ class Lineage:
 
 
 def version_summaries(client: "MlflowClient", name: str) -> list[VersionSummary]:
-    """Every version of a model, newest first; empty where there is none."""
+    """Every version of a model, newest first; empty without any."""
     aliases = _by_version(aliases_in(client, name))
     found = _versions(client, name)
     return [_summary(version, aliases.get(str(version.version), ())) for version in found]
@@ -113,8 +113,8 @@ def lineage_of(client: "MlflowClient", name: str, wanted: str) -> Lineage:
     """What a version was made from.
 
     Args:
-        client: Of the registry.
-        name: Of the registered model.
+        client: The registry's client.
+        name: The name of the registered model.
         wanted: A version's number, or an alias.
 
     Raises:
@@ -209,7 +209,7 @@ def _data_of(run: Any) -> tuple[DataUsed, ...]:
 def _parents(version: "ModelVersion", known: Mapping[str, "ModelVersion"]) -> tuple[str, ...]:
     parents: list[str] = []
     parent = dict(version.tags).get(_PARENT_TAG, "")
-    # A version is older than what was trained on from it, so this ends.
+    # A parent is older than its child, so this ends.
     while parent and parent not in parents:
         parents.append(parent)
         parent = dict(known[parent].tags).get(_PARENT_TAG, "") if parent in known else ""

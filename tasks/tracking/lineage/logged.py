@@ -1,4 +1,4 @@
-"""What a run came from: one MLflow input per data set, by its bytes, and the parent attacker."""
+"""What a run came from, at the tracker: one MLflow input per data set, and the parent attacker."""
 
 import json
 from collections.abc import Mapping
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities.model_registry import ModelVersion
 
-# MLflow's own limit, in characters.
+# MLflow's limit, in characters.
 _DIGEST_LENGTH = 36
 
 LINEAGE = "lineage.json"
-"""Among the files of a run: what its versions were made from, by name."""
+"""The file of a run that says what its versions were made from, by name."""
 PARENT_TAGS = ("astra.parent", "astra.parent_version")
-"""What a version's own tags say of its parent; the file has the digests too."""
+"""The tags of a version that name its parent; the file has the digests too."""
 
 
 def lineage_record(client: "MlflowClient", version: "ModelVersion") -> dict[str, str]:
     """What a version was made from, by name: its tags, and what its run keeps.
 
-    A version that was registered before there was such a file has all of it in its tags.
+    A version that was registered before this file existed has all of it in its tags.
     """
     tags = dict(version.tags)
     run_id = str(version.run_id)
@@ -39,15 +39,15 @@ def lineage_record(client: "MlflowClient", version: "ModelVersion") -> dict[str,
 
 
 def log_inputs(client: "MlflowClient", run_id: str, datasets: Mapping[str, Path]) -> None:
-    """Records each data set that exists as an input of the run; a second time changes nothing.
+    """Records each existing data set as an input of the run; a repetition changes nothing.
 
-    The digest is ours and always there. DVC's is a tag, for its lock file may be absent, or not yet
-    name what the stage that is running was given.
+    Our own digest is always there. DVC's is a tag, because its lock file may be missing, or may not
+    yet name the inputs of the stage that is running.
 
     Args:
-        client: Of the tracker.
+        client: The tracker's client.
         run_id: The run that used the data.
-        datasets: Files or folders by the part they played, such as ``prompts``.
+        datasets: Files or folders by their role, such as ``prompts``.
     """
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
@@ -70,11 +70,11 @@ def log_inputs(client: "MlflowClient", run_id: str, datasets: Mapping[str, Path]
 
 
 def log_parent(client: "MlflowClient", run_id: str, parent: Parent | None) -> None:
-    """Records the attacker that a run began from: tags, and its model as an input of the run.
+    """Records the attacker that a run began from: as tags, and its model as an input of the run.
 
     Args:
-        client: Of the tracker.
-        run_id: The run that trained on from it.
+        client: The tracker's client.
+        run_id: The run that began from it.
         parent: The earlier attacker; without one nothing is recorded.
     """
     if parent is None:
@@ -94,7 +94,7 @@ def log_parent(client: "MlflowClient", run_id: str, parent: Parent | None) -> No
 def _model_of(client: "MlflowClient", parent: Parent) -> str | None:
     """The logged model with the parent's weights among the outputs of its run.
 
-    None if it was deleted since, or is of another store; the tags still name the parent.
+    It is None if the model was deleted, or is in another store; the tags still name the parent.
     """
     from mlflow.exceptions import MlflowException
 

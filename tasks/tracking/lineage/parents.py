@@ -1,4 +1,4 @@
-"""A version of the registry as what the next attacker begins from: found, copied and checked."""
+"""A version of the registry from which the next attacker begins: found, copied and checked."""
 
 import shutil
 from pathlib import Path
@@ -15,7 +15,7 @@ _WAY_OUT = "'astra status' shows the aliases; or set source to builtin"
 
 
 def version_number(name: str, wanted: str) -> str | None:
-    """The number of a version that exists, or None; never makes a store.
+    """The number of an existing version, or None; never creates a store.
 
     Args:
         name: Of the registered model.
@@ -40,10 +40,10 @@ def copy_version(name: str, wanted: str, folder: Path) -> Parent:
     Args:
         name: Of the registered model.
         wanted: A number or an alias.
-        folder: Where its Hugging Face folder is to be; one that is there already is of the same.
+        folder: The place for its Hugging Face folder; an existing one is of the same version.
 
     Raises:
-        TrackingError: There is no such version, it is not whole, or the store cannot be read.
+        TrackingError: There is no such version, it is incomplete, or the store cannot be read.
     """
     number = version_number(name, wanted)
     if number is None:
@@ -54,7 +54,7 @@ def copy_version(name: str, wanted: str, folder: Path) -> Parent:
     with store_errors():
         client = connect()
         version = client.get_model_version(name, number)
-        # Versions had it once as a tag of their own.
+        # Older versions have it as their own tag.
         tags = {**client.get_run(str(version.run_id)).data.tags, **version.tags}
         with checkpoint_folder(client, version) as source:
             require_folder(source)

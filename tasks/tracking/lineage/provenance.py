@@ -1,4 +1,4 @@
-"""Where a result came from: commit, package versions, DVC's names for it; nothing raises."""
+"""Where a result came from: commit, package versions, DVC's digests; nothing here raises."""
 
 import getpass
 import json
@@ -24,11 +24,11 @@ _PACKAGES = (
     "prefect",
     "great-expectations",
 )
-# What DVC tells a stage about itself; its settings (DVC_NO_ANALYTICS ...) say nothing about a run.
-# Nor does DVC_ROOT, a folder of this machine.
+# DVC's variables about the stage; its settings (DVC_NO_ANALYTICS ...) say nothing about a run, nor
+# does DVC_ROOT, a folder of this machine.
 _DVC_VARIABLES = ("DVC_STAGE", "DVC_EXP_NAME", "DVC_EXP_BASELINE_REV")
 _GIT_TIMEOUT_S = 10
-# Code and settings, by which a run can be explained.
+# Code and settings, which explain a run.
 _CODE = ("*.py", "*.yaml", "*.yml", "*.toml", "*.lock", "*.sh", "Makefile")
 
 
@@ -36,7 +36,7 @@ def provenance(folder: Path = Path()) -> dict[str, str]:
     """Tags that say which code, packages and DVC stage a run belongs to.
 
     Args:
-        folder: Anywhere inside the git repository, if there is one.
+        folder: A folder inside the git repository, if there is one.
     """
     changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
     commit = _git(folder, "rev-parse", "HEAD")
@@ -48,14 +48,14 @@ def provenance(folder: Path = Path()) -> dict[str, str]:
         "git.dirty": UNKNOWN if changes is None else str(bool(changes)).lower(),
     }
     if commit:
-        tags["mlflow.source.git.commit"] = commit  # The name under which MLflow's pages show it.
+        tags["mlflow.source.git.commit"] = commit  # The name that MLflow's pages show.
     for package in _PACKAGES:
         tags[f"version.{package}"] = _installed_version(package)
     for name in _DVC_VARIABLES:
         if value := os.environ.get(name):
             tags[name.lower().replace("_", ".", 1)] = value
     if values := overrides():
-        # Values that held for this run alone: the params.yaml of the commit lacks them.
+        # Values for this run alone, which the commit's params.yaml does not have.
         tags["params.overrides"] = json.dumps(values)
     return tags
 
@@ -79,13 +79,13 @@ def requirements(*packages: str) -> list[str]:
 
 
 def code_changes(folder: Path = Path(), *, limit: int = 100_000) -> str:
-    """What differs in code and settings from the commit, as a patch; empty where nothing does.
+    """How code and settings differ from the commit, as a patch; empty if they do not.
 
-    Of other files, which may hold prompts or replies, only names and how many lines differ.
+    For other files, which may hold prompts or replies, it has only names and counts of lines.
 
     Args:
         folder: Anywhere inside the git repository, if there is one.
-        limit: Characters; a longer patch ends with a line that says so.
+        limit: Most characters; a longer patch is cut and ends with a line that says so.
     """
     told = _git(folder, "diff", "HEAD", "--stat") or ""
     if not told:
@@ -103,7 +103,7 @@ def _user() -> str:
 
 
 def _source() -> str:
-    """The stage that DVC runs, or the program."""
+    """The stage that DVC runs, or else the program."""
     stage = os.environ.get("DVC_STAGE")
     return f"python -m tasks {stage}" if stage else Path(sys.argv[0]).name
 
@@ -117,7 +117,7 @@ def _installed_version(package: str) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
-    """What git prints, or None where there is no git, no repository or no commit."""
+    """The output of git; None without git, a repository or a commit."""
     command = ["git", "-C", str(folder.absolute()), *arguments]
     try:
         answer = subprocess.run(  # noqa: S603 - fixed words and a folder, no shell

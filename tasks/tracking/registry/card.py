@@ -53,9 +53,9 @@ def model_card(
         scorer: Name of the scorer.
         algorithm: Name of the algorithm.
         seed: The root seed.
-        digest: Of the checkpoint's weights.
-        target_name: Of a target that has no weights here.
-        parent: The earlier attacker that it was trained on from; it is the untrained one above.
+        digest: The digest of the checkpoint's weights.
+        target_name: The name of a target without weights here.
+        parent: The earlier attacker from which training began; the card calls it untrained.
     """
     by_category = rates_table(evaluation.categories)
     begun = f"\nTrained on from {parent.spelled()}, which `untrained` means here." if parent else ""
@@ -79,7 +79,7 @@ def model_card(
 
 
 def belief_lines(evaluation: EvaluationRecord) -> list[str]:
-    """What can be said of the judge, in sentences; none where nobody asked."""
+    """Sentences about how far the judge can be trusted; none where that was not asked for."""
     belief = evaluation.belief
     if belief is None:
         return []
@@ -117,7 +117,7 @@ def belief_lines(evaluation: EvaluationRecord) -> list[str]:
 def _told(
     evaluation: EvaluationRecord, name: str, label: str, *, lift: Interval | None = None
 ) -> list[str]:
-    """A rate of both attackers as a sentence; none of a record that lacks it."""
+    """A rate of both attackers as a sentence; none for a record that lacks it."""
     rates = [figures.get(name) for figures in (evaluation.attacker, evaluation.baseline)]
     spelled = [rate.spelled() for rate in rates if isinstance(rate, Interval)]
     if len(spelled) < len(rates):

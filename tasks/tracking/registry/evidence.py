@@ -21,7 +21,7 @@ from tasks.tracking.traces import Conversation
 if TYPE_CHECKING:
     import pandas as pd
 
-# What ``System.save`` leaves where the attacker reads its chat template.
+# The file that ``System.save`` writes if the attacker reads by its chat template.
 _FORMAT = "attacker.json"
 
 
@@ -34,14 +34,14 @@ class Evidence:
         package: The checkpoint to serve.
         evaluation: The record in reports/evaluation.json.
         training: The record in reports/training.json.
-        target_digest: Of the target, or of its weights where it has some.
+        target_digest: The digest of the target, or of its weights if it has some.
         steps: A row per optimiser step.
         table: A row per prompt and role.
-        files: What is kept as it is, by folder in the run's artifacts.
-        datasets: What the attacker has seen, by part.
-        parent: The earlier attacker that it was trained on from, if it was.
+        files: Files that are kept unchanged, by folder in the run's artifacts.
+        datasets: The data that the attacker has seen, by part.
+        parent: The earlier attacker from which training began, if there is one.
         turns: Success by turn, if the rollouts of the evaluation were kept.
-        conversations: The worst, masked; none where those rollouts were not kept.
+        conversations: The worst conversations, masked; none if those rollouts were not kept.
     """
 
     params: Mapping[str, Any]
@@ -59,27 +59,27 @@ class Evidence:
 
     @property
     def key(self) -> str:
-        """Names the version: the package and what its examination found."""
+        """The version's key, from the package and the result of its examination."""
         return record_digest([self.package.key, self.evaluation.to_record()])
 
     @property
     def folder(self) -> str:
-        """Where the examination's files are in the run's artifacts."""
+        """The folder of the examination's files in the run's artifacts."""
         return evaluation_folder(self.evaluation.evaluation_key)
 
 
 def evaluation_folder(evaluation_key: str) -> str:
-    """Where the files of one examination are in a run's artifacts."""
+    """The folder of one examination's files in a run's artifacts."""
     return f"evaluation/{evaluation_key[:16]}"
 
 
 def read_package(attacker: Path, system: SystemConfiguration) -> Package:
-    """The checkpoint in ``attacker``, to be sampled as the system samples probes.
+    """The checkpoint in ``attacker``, sampled like the system's probes.
 
-    What it reads is what it was trained with, whatever the system says now.
+    It reads conversations as in its training, whatever the system's settings are now.
 
     Raises:
-        DataError: It has no record of its own.
+        DataError: The folder has no record of the attacker.
     """
     config = {
         "separator": system.separator,
@@ -99,7 +99,7 @@ def read_table(path: Path, *, columns: Sequence[str] = ()) -> "pd.DataFrame":
 
     Args:
         path: The file.
-        columns: Some that it must have.
+        columns: Columns that it must have.
 
     Raises:
         DataError: There is none, or it lacks a column.

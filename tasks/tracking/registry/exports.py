@@ -1,4 +1,4 @@
-"""A version of the registry as a Hugging Face folder, its weights fetched from where they are."""
+"""A version of the registry as a Hugging Face folder, with its weights fetched."""
 
 import shutil
 from pathlib import Path
@@ -18,15 +18,15 @@ def export_version(name: str, wanted: str, folder: Path, *, base: Path) -> None:
     """Writes the attacker of a version with all its weights.
 
     Args:
-        name: Of the registered model.
+        name: The name of the registered model.
         wanted: A number or an alias.
-        folder: New, or empty.
-        base: What the models stage wrote: of weights at a service, what they change.
+        folder: A new or empty folder.
+        base: The folder that the models stage wrote, with the base of weights at a service.
 
     Raises:
-        ConfigurationError: The folder has files, or the weights change others than those here.
+        ConfigurationError: The folder has files, or the weights adapt a base other than that here.
         TrackingError: There is no such version.
-        TrainingError: The service keeps the weights.
+        TrainingError: The service does not give the weights away.
     """
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
         msg = f"--folder must be new or empty, got {folder}; name another"
@@ -54,7 +54,7 @@ def _bring(pointer: ServicePointer, source: Path, folder: Path, *, base: Path) -
     bring(pointer, model)
     with draft_folder_of(folder) as draft:
         model.save(draft)
-        # Who plays which turn, and how conversations are read.
+        # Which agent plays which turn, and how conversations are read.
         for note in (AGENTS, FORMAT):
             if (source / note).is_file():
                 shutil.copy(source / note, draft)

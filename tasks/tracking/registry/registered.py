@@ -1,4 +1,4 @@
-"""What the registry holds of a model, where none of it may be there."""
+"""What the registry has about a model, which may be nothing."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 Found = TypeVar("Found")
 
-# MLflow says the second of an alias that no version has.
+# MLflow reports the second if no version has the alias.
 _ABSENT = frozenset({"RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"})
 
 
 def version_behind(client: "MlflowClient", name: str, alias: str) -> "ModelVersion | None":
-    """The version that the alias stands for, if there is one."""
+    """The version that has the alias, if there is one."""
     return _if_there(client.get_model_version_by_alias, name, alias)
 
 
@@ -28,7 +28,7 @@ def has_version(client: "MlflowClient", name: str, version: str) -> bool:
 
 
 def has_files(client: "MlflowClient", name: str, version: str) -> bool:
-    """Whether the version is there with its files; of files elsewhere this is taken for granted."""
+    """Whether the version exists with its files; remote files are assumed to exist."""
     address = _if_there(client.get_model_version_download_uri, name, version)
     if address is None:
         return False
@@ -53,7 +53,7 @@ def lost_versions() -> list[tuple[str, str, str]]:
 
 
 def aliases_in(client: "MlflowClient", name: str) -> dict[str, str]:
-    """Version by alias; empty where there is no such model."""
+    """Version by alias; empty if there is no such model."""
     model = _if_there(client.get_registered_model, name)
     aliases = {} if model is None else dict(model.aliases)
     return {alias: str(version) for alias, version in aliases.items()}

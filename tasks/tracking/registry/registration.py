@@ -1,6 +1,6 @@
-"""A registration as MLflow has it: a run with its files, a version with its tags, an alias.
+"""A registration in MLflow: a run with its files, a version with its tags, an alias.
 
-Each step looks up what it would make, so a registration may be killed anywhere and be repeated.
+Each step looks up what it would make, so a registration can be killed at any point and repeated.
 """
 
 from typing import TYPE_CHECKING
@@ -37,19 +37,19 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 KL_WARNING_TAG = "astra.kl_warning"
-"""Of a run and of a version whose training moved the attacker too far in one experience."""
+"""The tag of a run and a version whose training moved the attacker too far in one experience."""
 
 
 def record(
     client: "MlflowClient", evidence: Evidence, registration: RegistrationConfiguration
 ) -> RegistrationReceipt:
-    """The receipt, once the evidence is in the store; what is there already is left as it is."""
+    """The receipt, after the evidence is in the store; what is there already stays unchanged."""
     run = _run(client, evidence, experiment=registration.experiment)
     _log_run(client, run, evidence)
     version = _version(client, run, evidence, name=registration.model_name)
     set_alias(client, registration.model_name, CANDIDATE, version=version)
     if run.info.status != "FINISHED":
-        # The attacker exists, so its training ended well, whatever happened to the log.
+        # The attacker exists, so its training succeeded, whatever happened to the log.
         client.set_terminated(run.info.run_id, "FINISHED")
     return RegistrationReceipt(
         model_name=registration.model_name,
@@ -113,7 +113,7 @@ def _log_artifacts(client: "MlflowClient", run_id: str, evidence: Evidence) -> N
         draw_plots(
             drafts, steps=evidence.steps, table=evidence.table, evaluation=evidence.evaluation
         )
-        # Parameters of a run cannot change; those of a second examination are kept here.
+        # Parameters of a run cannot change, so those of a second examination are kept here.
         write_json(dict(evidence.params), drafts / "params.json")
         if evidence.turns is not None:
             write_json(nan_as_null(evidence.turns.record()), drafts / TURNS_FILE)
@@ -130,7 +130,7 @@ def _figures(evidence: Evidence) -> dict[str, float | None]:
 def _log_final_metrics(
     client: "MlflowClient", evidence: Evidence, *, run_id: str, model_id: str
 ) -> None:
-    """The headline of the final examination, under names that the curves do not use."""
+    """Logs the main figures of the final examination, under names that the curves do not use."""
     figures = _figures(evidence)
     log_figures(
         client,
@@ -142,7 +142,7 @@ def _log_final_metrics(
 
 
 def _version_tags(evidence: Evidence) -> dict[str, str]:
-    """In the order of MLflow's lists of versions: figures first, digests last."""
+    """The tags in the order of MLflow's lists of versions: figures first, digests last."""
     rate = evidence.evaluation.rate()
     params = evidence.params
     return {
@@ -165,7 +165,7 @@ def _version_tags(evidence: Evidence) -> dict[str, str]:
 
 
 def _lineage(evidence: Evidence) -> dict[str, str]:
-    """What a version was made from, by the names that its tags had once."""
+    """What a version was made from, by the names that older tags had."""
     return {
         CHECKPOINT_DIGEST_TAG: evidence.package.digest,
         "astra.target_digest": evidence.target_digest,
@@ -176,7 +176,7 @@ def _lineage(evidence: Evidence) -> dict[str, str]:
 
 
 def _kl_tags(evidence: Evidence) -> dict[str, str]:
-    """A warning about experiences that moved the attacker too far, where there is one."""
+    """A warning about experiences that moved the attacker too far, if there is one."""
     warning = evidence.training.kl_warning
     return {KL_WARNING_TAG: warning} if warning else {}
 

@@ -1,7 +1,7 @@
 """The registry's rows, read from the project's own SQLite file without MLflow.
 
-MLflow's client takes two seconds of processor time to import, which a command that only asks which
-version is champion need not spend. Whatever is not as expected is left to the client.
+MLflow's client takes two seconds of processor time to import, too much for a command that only asks
+which version is champion. Anything unexpected is left to the client.
 """
 
 import re
@@ -17,7 +17,7 @@ from tasks.tracking.database.relocation import follow_move
 from tasks.tracking.store import sqlite_file, tracking_uri
 
 _WAIT_S = 5.0
-# What MLflow calls a version that was deleted.
+# MLflow's mark of a deleted version.
 _DELETED = "Deleted_Internal"
 _WORKSPACE = "default"
 _OWN = re.compile(r"""^revision\b[^=]*= *["'](\w+)""", re.MULTILINE)
@@ -26,7 +26,7 @@ _BEFORE = re.compile(r"""^down_revision\b[^=]*= *["'](\w+)""", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class RegistryRows:
-    """What is asked most of a registry.
+    """The most frequent queries to a registry.
 
     Attributes:
         database: MLflow's SQLite file, whose tables are known.
@@ -35,7 +35,7 @@ class RegistryRows:
     database: Path
 
     def are_known(self) -> bool:
-        """Whether the tables are those of the MLflow that is installed.
+        """Whether the tables are those of the installed MLflow.
 
         Raises:
             sqlite3.Error: The file cannot be read.
@@ -45,7 +45,7 @@ class RegistryRows:
         }
 
     def aliases(self, name: str) -> dict[str, str]:
-        """Version by alias; empty where there is no such model.
+        """Version by alias; empty if there is no such model.
 
         Raises:
             sqlite3.Error: The file cannot be read.
@@ -55,7 +55,7 @@ class RegistryRows:
         return {str(alias): str(version) for alias, version in found}
 
     def has_files(self, name: str, version: str) -> bool:
-        """Whether the version is there with its files, which elsewhere is taken for granted.
+        """Whether the version exists with its files; remote files are assumed to exist.
 
         Raises:
             sqlite3.Error: The file cannot be read.
@@ -76,7 +76,7 @@ class RegistryRows:
 def registry_rows() -> RegistryRows | None:
     """The rows of the project's registry; None for a server, for no store, and for unknown tables.
 
-    A store that was moved with its project knows afterwards where its artifacts are.
+    If the store was moved with its project, its artifact paths are updated.
 
     Raises:
         sqlite3.Error: The file cannot be read.
@@ -99,7 +99,7 @@ def registry_rows() -> RegistryRows | None:
 
 
 def _newest() -> str | None:
-    """The last of MLflow's changes to its tables, by the names in their files."""
+    """The last of MLflow's database migrations, by the names in their files."""
     found = find_spec("mlflow")
     if found is None or found.origin is None:
         return None

@@ -1,7 +1,7 @@
-"""The model registry: checkpoints become versions once, and aliases say which version is which.
+"""The model registry: each checkpoint becomes one version, and aliases give versions a role.
 
-Whatever is made carries the key it is looked up by from its first moment, so that a repetition
-after a kill finds it instead of making a second one.
+Everything is created together with the key by which it is looked up, so that a repetition after a
+kill finds it instead of making a second one.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,10 +34,10 @@ CHECKPOINT = "checkpoint"
 
 _SERVING_CODE = Path(__file__).parents[2] / "serving" / "attacker_pyfunc.py"
 _REQUIREMENTS = ("mlflow", "torch", "transformers", "tokenizers", "safetensors", "pandas")
-# What ``System.save`` leaves where several agents play the turns.
+# The file that ``System.save`` writes if several agents play the turns.
 _AGENTS = "agents.json"
 SMOKE_CONTEXTS = ["Hello.", "How are you today?"]
-# What a caller of the served model may set; their defaults come from system.probe.
+# Parameters that a caller of the served model may set; their defaults come from system.probe.
 _CALL_PARAMS = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
 
 
@@ -47,7 +47,7 @@ class Package:
 
     Attributes:
         checkpoint: A Hugging Face folder.
-        digest: Of its weights.
+        digest: The digest of its weights.
         config: ``separator``, ``max_context_tokens`` and the sampling defaults.
     """
 
@@ -57,14 +57,14 @@ class Package:
 
     @property
     def key(self) -> str:
-        """Equal for packages that behave the same."""
+        """A key that is equal for packages that behave the same."""
         return record_digest([self.digest, file_digest(_SERVING_CODE), dict(self.config)])
 
 
 def log_package(
     client: "MlflowClient", run: "Run", package: Package, *, name: str
 ) -> "LoggedModel":
-    """The logged model of the package in the run's experiment, made or completed where needed."""
+    """The logged model of the package in the run's experiment, created or completed if needed."""
     experiment = run.info.experiment_id
     model = _find_logged_model(client, experiment, package.key)
     if model is None:
@@ -92,21 +92,21 @@ def ensure_version(
     tags: Mapping[str, str],
     description: str,
 ) -> "ModelVersion":
-    """The version with this registration key, made if there is none.
+    """The version with this registration key, created if there is none.
 
     Args:
-        client: Of the registry.
-        name: Of the registered model, made if there is none.
-        model: What the version serves.
-        run_id: The run the version belongs to.
-        tags: With ``REGISTRATION_KEY_TAG`` among them.
+        client: The registry's client.
+        name: The name of the registered model, which is created if there is none.
+        model: The logged model that the version serves.
+        run_id: The run that the version belongs to.
+        tags: The version's tags, ``REGISTRATION_KEY_TAG`` among them.
         description: The model card.
     """
     found = find_version(client, name, tags[REGISTRATION_KEY_TAG])
     if found is not None:
         return found
     _ensure_registered_model(client, name)
-    # A models:/ address would be resolved by MLflow's global tracking address, which we never set.
+    # MLflow would resolve a models:/ address by its global tracking address, which we never set.
     is_remote = client.tracking_uri.startswith(("http://", "https://"))
     source = f"models:/{model.model_id}" if is_remote else model.artifact_location
     return client.create_model_version(
@@ -144,14 +144,14 @@ def aliases_of(client: "MlflowClient", name: str) -> dict[str, str]:
 
 
 def set_alias(client: "MlflowClient", name: str, alias: str, *, version: str) -> None:
-    """Leaves the alias on the version; an alias that is there already is not touched."""
+    """Gives the alias to the version; an alias that it has already is not written again."""
     if _aliases(client, name).get(alias) != version:
         client.set_registered_model_alias(name, alias, version)
 
 
 @contextmanager
 def version_folder(client: "MlflowClient", version: "ModelVersion") -> Iterator[Path]:
-    """Yields the version's files in a local folder, fetched for the moment if they are elsewhere.
+    """Yields the version's files in a local folder, fetched temporarily if they are remote.
 
     Raises:
         TrackingError: They are gone.
@@ -186,7 +186,7 @@ def checkpoint_folder(client: "MlflowClient", version: "ModelVersion") -> Iterat
 
 
 def smoke_test(client: "MlflowClient", version: "ModelVersion") -> str | None:
-    """Why the version does not load and write where it is served, or None if it does."""
+    """Why the version cannot load and write as it would be served; None if it can."""
     try:
         with version_folder(client, version) as folder:
             model = quiet_pyfunc().load_model(str(folder))
@@ -212,7 +212,7 @@ def _find_logged_model(client: "MlflowClient", experiment: str, key: str) -> "Lo
 
 
 def _is_complete(client: "MlflowClient", model: "LoggedModel") -> bool:
-    """Whether the upload ended; the status alone would trust files that were deleted since."""
+    """Whether the upload is complete; the status alone would miss files that were deleted since."""
     if str(model.status) != "READY":
         return False
     return "MLmodel" in {file.path for file in client.list_logged_model_artifacts(model.model_id)}
@@ -228,7 +228,7 @@ def _save_package(package: Package, run: "Run", model: "LoggedModel", *, folder:
     if (package.checkpoint / _AGENTS).is_file():
         defaults["agent"] = read_json(package.checkpoint / _AGENTS)["roles"][0]
     with warnings.catch_warnings():
-        # It asks for an input example, which would generate a text while saving.
+        # MLflow asks for an input example, which would generate a text while saving.
         warnings.simplefilter("ignore")
         pyfunc.save_model(
             str(folder),
@@ -248,7 +248,7 @@ def _save_package(package: Package, run: "Run", model: "LoggedModel", *, folder:
 
 
 def _forget_places(folder: Path) -> None:
-    """Leaves no folder of this machine in what is uploaded; MLflow looks beside the file."""
+    """Removes this machine's folders from what is uploaded; MLflow looks beside the file."""
     from mlflow.models import Model
 
     written = Model.load(str(folder))
@@ -259,7 +259,7 @@ def _forget_places(folder: Path) -> None:
 
 
 def _link(client: "MlflowClient", run_id: str, model_id: str) -> None:
-    """Shows the model as an output of the run, once."""
+    """Records the model as an output of the run, once."""
     from mlflow.entities import LoggedModelOutput
 
     outputs = client.get_run(run_id).outputs

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """A folder in which the doctor finds nothing to mend."""
+    """A folder in which the doctor finds no problem."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     monkeypatch.setenv("DVC_SITE_CACHE_DIR", str(tmp_path / ".dvc" / "site"))
@@ -114,12 +114,12 @@ def test_a_machine_without_git_is_a_problem(project, monkeypatch):
     assert ["git"] == list(_problems(project))
 
 
-def test_a_problem_has_the_line_that_mends_it():
+def test_a_problem_has_the_command_that_fixes_it():
     finding = Finding(
         "git", ok=False, problem="must be there, got none", mend="apt-get install git"
     )
 
-    expected = "problem  git: must be there, got none; mend it with: apt-get install git"
+    expected = "problem  git: must be there, got none; fix it with: apt-get install git"
     assert expected == finding.line()
     assert "ok       git" == Finding("git", ok=True).line()
 

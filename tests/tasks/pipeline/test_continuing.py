@@ -14,7 +14,7 @@ from tasks.pipeline.stage import stage_of
 from tasks.stages import rollouts, training
 
 STAGE = stage_of(training.train_attacker)
-GOES_ON = "training     goes on from models/checkpoint, training step 3"
+GOES_ON = "training     continues from models/checkpoint, training step 3"
 
 
 def params(*, export=True, **changes):
@@ -125,7 +125,7 @@ class Loop(Trainer):
         ),
         ({}, {"training_steps": 2}, "3 training steps are done, more than"),
         ({"trainer": Choice(name=f"{__name__}:Loop")}, {"training_steps": 5}, "what a custom tr"),
-        ({"trainer": Choice(name=f"{__name__}:Loop")}, {}, "what a custom trainer keeps"),
+        ({"trainer": Choice(name=f"{__name__}:Loop")}, {}, "what a custom trainer saves"),
     ],
 )
 def test_what_a_run_from_the_start_would_not_come_by_is_left(
@@ -137,7 +137,7 @@ def test_what_a_run_from_the_start_would_not_come_by_is_left(
     found = trained(folder, monkeypatch, **before, **changes)
     fresh = shutil.copytree(origin, tmp_path / "fresh")
 
-    assert f"training     begins anew: {why}" in capsys.readouterr().out
+    assert f"training     starts over: {why}" in capsys.readouterr().out
     assert trained(fresh, monkeypatch, **before, **changes) == found
 
 
@@ -161,7 +161,7 @@ def test_a_damaged_state_is_left(clone, long, monkeypatch, capsys, file):
         (place / file).write_bytes(b"damaged")
     found = trained(clone, monkeypatch, training_steps=5)
 
-    assert "training     begins anew: models/checkpoint is damaged" in capsys.readouterr().out
+    assert "training     starts over: models/checkpoint is damaged" in capsys.readouterr().out
     assert long == found
 
 

@@ -39,13 +39,13 @@ def comparison(**changes):
 
 def one_rate(got, owner="candidate"):
     rule = "must hold one success_rate in [0, 1] per prompt"
-    return f"{owner}'s table {rule}, got {got}; evaluate it anew"
+    return f"{owner}'s table {rule}, got {got}; evaluate it again"
 
 
 def same_prompts(number, *, shared):
     return (
         f"candidate and champion must be examined on the same prompts, got {number} and 3 prompts "
-        f"of which {shared} are shared; evaluate both anew"
+        f"of which {shared} are shared; evaluate both again"
     )
 
 
