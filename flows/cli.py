@@ -65,7 +65,7 @@ def run_command(arguments: Sequence[str]) -> int:
         message = str(getattr(error, "message", "") or cast("Any", error).format_message())
         complain(usage_line(error, message, arguments))
         return 2
-    except SystemExit as error:  # of a plug-in's: typer raises none here
+    except SystemExit as error:  # SystemExit of a plug-in: typer raises none here
         complain(f"error: {failure_of(error).message}")
         return 1
     except Exception as error:  # noqa: BLE001 - the boundary to the user
@@ -110,7 +110,7 @@ def prepare(
 ) -> None:
     """Train a red-team attacker, examine it, register it and decide about it."""
     here = working_folder()
-    if context.invoked_subcommand != "init":  # the others need a project
+    if context.invoked_subcommand != "init":  # all other commands need a project
         os.chdir(project_folder(here))
     from flows.servers.environment import set_flow_environment
     from tasks.machine.privacy import keep_private

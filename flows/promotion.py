@@ -90,9 +90,9 @@ def decision_page(
     """The decision in words and figures, and by category if the candidate is the last run's.
 
     Args:
-        decision: Of the gate.
+        decision: The gate's decision.
         evaluation: The last run's evaluation.
-        receipt: Which version the last run registered.
+        receipt: The receipt of the version that the last run registered.
     """
     page = decision.summary()
     if decision.comparison is not None:
@@ -111,5 +111,5 @@ def promotion() -> "PromotionDecision":
     keep_private()
     decision = promote(read_params())
     state: State[Any] = Completed(message=decision.summary(), data=decision)
-    # Prefect gives who calls the flow what the state holds.
+    # Prefect gives the caller of the flow the data of the state.
     return cast("PromotionDecision", state)

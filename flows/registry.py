@@ -1,4 +1,4 @@
-"""What the flow asks the model registry: is the receipt still true, and who is champion."""
+"""What the flow asks the model registry: whether the receipt is still true, and who is champion."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ ANOTHER = "the files here are those of another version"
 
 
 def is_registered(receipt: Path = RECEIPT) -> bool:
-    """Whether the registry has the version that the receipt names, and the files here are its own.
+    """Whether the registry has the version in the receipt, and the files here belong to it.
 
     Raises:
         TrackingError: The store is unavailable or damaged.
@@ -35,7 +35,7 @@ def is_registered(receipt: Path = RECEIPT) -> bool:
 
 
 def why_unregistered(receipt: Path = RECEIPT) -> str:
-    """Why registration has to run although DVC finds it up to date; empty where it has not.
+    """Why registration must run although DVC finds it up to date; empty if it need not.
 
     DVC sees neither the registry nor the receipt: the database or the artifacts may be deleted, and
     after a checkout of an earlier lock the files are those of an earlier version.
@@ -69,7 +69,7 @@ def _told(file: Path, key: str) -> str | None:
 
 
 def files_are_there(model_name: str, version: str) -> bool:
-    """Whether the registry has the version, and its files are where it says.
+    """Whether the registry has the version, and the version's files exist.
 
     Raises:
         TrackingError: The store is unavailable or damaged.
@@ -82,7 +82,7 @@ def files_are_there(model_name: str, version: str) -> bool:
 
 
 def existing_registry() -> "MlflowClient | None":
-    """A client of the registry, or nothing where there is none yet; never creates a store.
+    """A client of the registry, or None if there is none yet; never creates a store.
 
     Raises:
         TrackingError: The store is unavailable or damaged.

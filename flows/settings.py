@@ -2,8 +2,8 @@
 
 ``overrides_of`` reads them for one run; ``change_params`` writes them into params.yaml, whose
 comments are kept. Both check the whole first. A preset is a file ``params/NAME.yaml`` beside
-params.yaml: what it says is laid over params.yaml, key by key; a choice, which has a ``name``,
-replaces all of the old one.
+params.yaml that is laid over it, key by key; a choice, which has a ``name``, replaces the whole old
+choice.
 """
 
 import io
@@ -32,13 +32,13 @@ _SENTENCE = re.compile(r"\w[^\n:]* [^\n:]*: [^\x00-\x1f]*")
 def change_params(
     assignments: Sequence[str], path: Path = PARAMS_FILE, *, preset: str | None = None
 ) -> list[str]:
-    """One line for each value that changed; the file is written only if all of it is valid.
+    """One line for each value that changed; the file is written only if the whole is valid.
 
     Args:
         assignments: Each ``section.key=value``, the value as YAML writes it.
         path: The file.
-        preset: Of the folder ``params``, laid over the file before the assignments; one line says
-            what it changed.
+        preset: A name in the folder ``params``, laid over the file before the assignments; one line
+            says what it changed.
 
     Raises:
         ConfigurationError: An assignment or the preset cannot be read, or params.yaml would not be
@@ -81,19 +81,19 @@ def overrides_of(
 def changed_params(
     assignments: Sequence[str], path: Path = PARAMS_FILE, *, sections: Collection[str]
 ) -> Params:
-    """What params.yaml would say with these values; the file stays as it is.
+    """The parameters with these values; the file stays the same.
 
-    Plug-ins and named files are not looked at yet: ``check_params`` may load torch, which must find
-    its environment set.
+    Plug-ins and named files are not checked yet: ``check_params`` may load torch, whose environment
+    must be set before.
 
     Args:
         assignments: Each ``section.key=value``.
         path: The file.
-        sections: Those that may be changed.
+        sections: Sections that may be changed.
 
     Raises:
-        ConfigurationError: An assignment cannot be read, is of another section, or is no value of
-            its key.
+        ConfigurationError: An assignment cannot be read, is for another section, or has a value
+            that its key does not allow.
     """
     for text in assignments:
         name = text.partition("=")[0].partition(".")[0].strip()
@@ -109,7 +109,7 @@ def changed_params(
 def planned_params(
     assignments: Sequence[str], path: Path = PARAMS_FILE, *, preset: str | None = None
 ) -> tuple[str, Params]:
-    """What params.yaml would say with these values, as text and checked but for its plug-ins.
+    """The text of params.yaml with these values, and its sections, checked except for plug-ins.
 
     Args:
         assignments: Each ``section.key=value``.
@@ -117,7 +117,7 @@ def planned_params(
         preset: Of the folder ``params``, laid over the file before the assignments.
 
     Raises:
-        ConfigurationError: An assignment cannot be read, or is no value of its key.
+        ConfigurationError: An assignment cannot be read, or its key does not allow the value.
     """
     changed = _changed(assignments, path, preset)
     return changed.text, changed.params
@@ -130,12 +130,12 @@ def presets(path: Path = PARAMS_FILE) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """What params.yaml would be with other values.
+    """The result of laying other values over params.yaml.
 
     Attributes:
-        text: Of the file, comments kept.
-        keys: Dotted, of the values that differ.
-        lines: What differs, for a person.
+        text: The text of the file, with its comments.
+        keys: Dotted keys of the values that differ.
+        lines: The differences, for a person.
         params: The checked sections.
     """
 
@@ -146,7 +146,7 @@ class _Changed:
 
 
 def _changed(assignments: Sequence[str], path: Path, preset: str | None = None) -> _Changed:
-    # Without this check, tags and repeated keys would be kept.
+    # Without this check, tags and repeated keys would be accepted.
     read_record(path)
     yaml = _round_trip_yaml()
     record = yaml.load(read_yaml_text(path))
@@ -165,7 +165,7 @@ def _changed(assignments: Sequence[str], path: Path, preset: str | None = None) 
 
 
 def _lay_over(record: Any, preset: str, path: Path) -> list[str]:
-    """Lays a preset over ``record``; the keys whose values changed."""
+    """The keys whose values changed when a preset is laid over ``record``."""
     known = presets(path)
     if preset not in known:
         msg = (
@@ -182,7 +182,7 @@ def _lay_over(record: Any, preset: str, path: Path) -> list[str]:
 
 
 def _overlaid(old: Any, new: Mapping[str, Any], place: str) -> Iterator[str]:
-    """Writes ``new`` into ``old``; the keys whose values changed."""
+    """The keys whose values changed when ``new`` is written into ``old``."""
     for key, value in new.items():
         before = old.get(key)
         both = isinstance(before, Mapping) and isinstance(value, Mapping)
@@ -194,7 +194,7 @@ def _overlaid(old: Any, new: Mapping[str, Any], place: str) -> Iterator[str]:
 
 
 def _assign(record: Any, assignment: str, yaml: YAML) -> str | None:
-    """What changed in ``record``, or nothing if it already had the value."""
+    """The change made in ``record``; None if it already had the value."""
     key, equals, written = assignment.partition("=")
     parts = key.strip().split(".")
     if not equals or not all(parts):

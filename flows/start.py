@@ -3,7 +3,7 @@
 import sys
 
 NEEDED = ("typer", "pandas", "dvc", "mlflow", "prefect", "great_expectations")
-"""Of the extra ``ops``, by the names they are imported by."""
+"""Packages of the extra ``ops``, by the names under which they are imported."""
 
 
 def main() -> None:

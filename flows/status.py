@@ -30,7 +30,7 @@ def status_lines() -> list[str]:
 
 
 def status_record() -> dict[str, Any]:
-    """The same as JSON: reasons by stage (none: up to date), version by alias (None: away)."""
+    """The same as JSON: reasons by stage (none: up to date), version by alias (None: unknown)."""
     quiet_libraries()
     changed = changes()
     try:

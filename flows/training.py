@@ -1,4 +1,4 @@
-"""The flow from params.yaml to a promotion decision, one line per stage."""
+"""The flow from params.yaml to a promotion decision."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -57,23 +57,23 @@ def red_team_training(
 ) -> "PromotionDecision | None":
     """Trains, evaluates, registers and judges an attacker; skips what is up to date.
 
-    params.yaml is never written; what is given here holds for this run alone.
+    params.yaml is never written; values given here hold for this run alone.
 
     Args:
         force: Also run the stages that DVC finds up to date.
-        warm_start: The version to train on from, a number or an alias such as ``champion``.
+        warm_start: The version to begin from, a number or an alias such as ``champion``.
         overrides: Values by dotted key of params.yaml, such as ``{"training.lr": 1e-4}``.
         only: The one step to run: a stage, or ``promotion``.
         start: The first step; earlier ones are neither checked nor run.
         end: The last step; without ``promotion`` no decision is made.
-        seed: In the place of ``training_seed``, so that rollouts and training are other ones while
-            models and split stay; ``date``: the day of the scheduled start, as 20261123.
+        seed: Replaces ``training_seed``, so that rollouts and training differ while models and
+            split stay the same; ``date`` is the day of the scheduled start, as 20261123.
 
     Returns:
-        The decision, or nothing where none was asked for.
+        The decision, or None if none was asked for.
 
     Raises:
-        ConfigurationError: params.yaml or what is asked cannot be used; nothing has run.
+        ConfigurationError: params.yaml or the request cannot be used; nothing has run.
         StageError: A stage failed; the message is the stage's own.
     """
     pairs = tuple((overrides or {}).items())
@@ -89,7 +89,7 @@ def red_team_training(
 
 
 def _run(params: Params, request: RunRequest) -> "PromotionDecision | None":
-    """What was decided, as a state of Prefect that says it in words."""
+    """The decision, in a state of Prefect whose message says it in words."""
     renew_pipeline(params)
     with PipelineReport() as report:
         run_stages(request, stage_runner(params, report))
@@ -106,17 +106,17 @@ def _run(params: Params, request: RunRequest) -> "PromotionDecision | None":
     state: State[Any] = Completed(message="; ".join(words) or None, data=decision)
     if is_unchanged(report.outcomes):
         state.name = UNCHANGED
-    # Prefect gives who calls the flow what the state holds.
+    # Prefect gives the caller of the flow the data of the state.
     return cast("PromotionDecision | None", state)
 
 
 def is_unchanged(outcomes: Sequence[StageOutcome]) -> bool:
-    """Whether stages were asked and DVC found all of them up to date, so nothing was tried."""
+    """Whether stages were asked for and DVC found all of them up to date, so that nothing ran."""
     return bool(outcomes) and all(outcome.state == SKIPPED for outcome in outcomes)
 
 
 def stage_runner(params: Params, report: PipelineReport) -> StageRunner:
-    """A function that runs a stage under the limits of params.yaml and shows how it went."""
+    """A function that runs a stage under the limits of params.yaml and shows its outcome."""
     limits = params.flow
 
     def run(name: str, /, *, force: bool = False) -> StageOutcome:

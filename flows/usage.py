@@ -7,11 +7,11 @@ MARKER = "params.yaml"
 
 
 def usage_line(error: Exception, message: str, arguments: Sequence[str]) -> str:
-    """What is wrong with a command line; typer names neither the option nor its value.
+    """The problem with a command line; typer names neither the option nor its value.
 
     Args:
-        error: Typer's own.
-        message: Its text; the help has many lines and stays unchanged.
+        error: Typer's error.
+        message: Its text; the help, which has many lines, stays unchanged.
         arguments: The command line.
     """
     from astra_core.errors.excerpt import excerpt, shortened
@@ -33,7 +33,7 @@ def working_folder() -> Path:
     """The folder the command was called in.
 
     Raises:
-        ConfigurationError: It was removed.
+        ConfigurationError: The folder was removed.
     """
     try:
         return Path.cwd()

@@ -1,4 +1,4 @@
-"""``astra init``: a project in a folder of its own."""
+"""``astra init``: a new project in its own folder."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,12 +12,12 @@ def register(app: typer.Typer) -> None:
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="New, or empty.")],
+    folder: Annotated[Path, typer.Argument(help="A new or empty folder.")],
     prompts: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Your prompts, copied into the project.")
     ] = None,
 ) -> None:
-    """Make a fresh project: code, params.yaml, dvc.yaml and what else a run needs."""
+    """Make a new project: code, params.yaml, dvc.yaml and everything else that a run needs."""
     from contextlib import chdir
 
     from flows.settings import change_params
@@ -41,10 +41,10 @@ def init(
 
 
 def library() -> Path:
-    """The folder that this program runs from, with all that a project is made of.
+    """The folder that this program runs from, with everything that a project needs.
 
     Raises:
-        ConfigurationError: It was installed without them.
+        ConfigurationError: The program was installed without these files.
     """
     from astra_core.errors import ConfigurationError
 
@@ -75,7 +75,7 @@ def _check(place: Path, prompts: Path | None) -> None:
 
 
 def _fill(place: Path) -> None:
-    """Copies what a project is made of, and puts it under git where there is one."""
+    """Copies a project's files, and makes it a git repository if git is installed."""
     import shutil
     import subprocess
 

@@ -1,4 +1,4 @@
-"""``astra calibrate``: a judge's verdicts beside those of people; only typer is imported here."""
+"""``astra calibrate``: a judge's verdicts against people's labels; only typer is imported here."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -22,7 +22,9 @@ def calibrate(
     *,
     threshold: Annotated[
         float | None,
-        typer.Option(min=0.0, max=1.0, help="Flagged from here; default: evaluation.threshold."),
+        typer.Option(
+            min=0.0, max=1.0, help="Scores from here on are flagged; default: evaluation.threshold."
+        ),
     ] = None,
     column: Annotated[
         list[str] | None,
@@ -41,7 +43,7 @@ def calibrate(
     columns = named_columns(column or [])
     params = read_params()
     choice = chosen_judge(judge, params)
-    # As before a stage, in this order: the check may load torch.
+    # In the same order as before a stage: the check may load torch.
     set_environment(params)
     set_thread_waits(params.machine.num_threads)
     quiet_libraries()
@@ -60,10 +62,10 @@ def calibrate(
 
 
 def chosen_judge(judge: str, params: "Params") -> "Choice":
-    """The choice that the word on the command line stands for.
+    """The judge that an argument of the command line names.
 
     Raises:
-        ConfigurationError: It names a file that holds none.
+        ConfigurationError: The argument names a file that holds none.
     """
     from astra_core.config import Choice
     from tasks.params.yaml_files import load_yaml, read_yaml_text
@@ -79,10 +81,10 @@ def chosen_judge(judge: str, params: "Params") -> "Choice":
 
 
 def named_columns(assignments: Sequence[str]) -> "LabelColumns":
-    """What the columns are called after these, each ``name=column``.
+    """The names of the columns after these assignments, each ``name=column``.
 
     Raises:
-        ConfigurationError: One is no assignment, or names something else than a column.
+        ConfigurationError: One is no assignment, or names something other than a column.
     """
     from astra_core.errors import ConfigurationError
     from astra_core.errors.excerpt import excerpt

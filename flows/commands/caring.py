@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What can go, by where it is kept."""
+    """What can be removed, by where it is kept."""
 
     folders: "list[Leftover]"
     cache: "CacheLeftovers"
@@ -30,7 +30,7 @@ class _Found:
 
     @property
     def num_bytes(self) -> int:
-        """Of all but Prefect's, which are not known before."""
+        """The size of everything except Prefect's part, which is unknown before its removal."""
         folders = sum(each.num_bytes for each in self.folders)
         return folders + self.cache.num_bytes + self.mlflow.num_bytes
 
@@ -41,12 +41,12 @@ class _Found:
         return not (self.folders or self.cache.objects or deleted or self.prefect.num_runs)
 
     def lines(self) -> list[str]:
-        """For a person."""
+        """The lines for a person."""
         others = (self.cache, self.mlflow, self.prefect)
         return [*(each.line() for each in self.folders), *(each.line() for each in others)]
 
     def record(self) -> dict[str, Any]:
-        """As JSON."""
+        """The findings as JSON."""
         return {
             "num_bytes": self.num_bytes,
             "folders": [each.record() for each in self.folders],
@@ -56,7 +56,7 @@ class _Found:
         }
 
     def remove(self) -> int:
-        """Removes it; how many bytes there are more on the disk."""
+        """The number of bytes freed on the disk, after everything is removed."""
         from flows.orchestration.old_runs import remove_old_runs
         from tasks.tracking.database.leftovers import remove
 
@@ -88,7 +88,8 @@ def gc(
         bool, typer.Option("--dry-run", help="Only list, as without --yes.")
     ] = False,
     days: Annotated[
-        float, typer.Option(min=0.0, help="Keep what was written, deleted or ended since.")
+        float,
+        typer.Option(min=0.0, help="Keep what was written, deleted or ended in the last days."),
     ] = 14.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:

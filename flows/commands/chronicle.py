@@ -1,6 +1,6 @@
 """What the registry tells: ``astra history``, ``champion``, ``lineage``, ``drift``; also as JSON.
 
-Nothing here changes anything, and a registry that was never made is not made by looking.
+Nothing here changes anything, and looking never creates a registry.
 """
 
 import json
@@ -57,7 +57,7 @@ def lineage(
     version: Annotated[str, typer.Argument(help="A number, or an alias such as champion.")],
     as_json: _AS_JSON = False,
 ) -> None:
-    """Show what a version was made from, with digests, and how to get each back."""
+    """Show what a version was made from, with digests, and how to get each part back."""
     from flows.registry import existing_registry
     from tasks.machine.console import say
     from tasks.tracking.lineage.chronicle import lineage_of
@@ -86,7 +86,7 @@ def drift(as_json: _AS_JSON = False) -> None:
 
 def history_line(version: "VersionSummary") -> str:
     """One version: aliases, when, figures, decision."""
-    rate = "success not told"
+    rate = "success unknown"
     if version.attack_success_rate is not None:
         value, low, high = version.attack_success_rate
         rate = f"success {value:.3f} [{low:.3f}, {high:.3f}]"
@@ -101,7 +101,7 @@ def history_line(version: "VersionSummary") -> str:
 
 
 def lineage_lines(found: "Lineage", model_name: str) -> list[str]:
-    """Each part with its digest, then the commands that bring all of them back."""
+    """Each part with its digest, then the commands that restore them."""
     decision = found.summary.reasons or found.summary.decision or "none yet"
     parents = ", ".join(f"version {parent}" for parent in found.parents) or "none"
     rows = [
@@ -167,7 +167,7 @@ def _summaries() -> list["VersionSummary"]:
 
 
 def model_name() -> str:
-    """Under which versions are registered."""
+    """The name under which versions are registered."""
     from tasks.params.schema import read_params
 
     return read_params().registration.model_name

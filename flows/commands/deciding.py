@@ -1,4 +1,4 @@
-"""Commands about who is champion: decide again, go back, examine once more."""
+"""Commands about the champion: decide again, roll back, examine again."""
 
 from functools import partial
 from pathlib import Path
@@ -53,8 +53,10 @@ def rollback() -> None:
 
 
 def reevaluate(
-    seed: Annotated[int | None, fresh_seed(help="Of the fresh prompts; default: today.")] = None,
-    file: Annotated[Path | None, typer.Option(help="Prompts from a file instead.")] = None,
+    seed: Annotated[
+        int | None, fresh_seed(help="Seed of the fresh prompts; default: today's date.")
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="Take the prompts from a file instead.")] = None,
 ) -> None:
     """Evaluate the champion on prompts it has never seen."""
     if file is not None and not file.is_file():

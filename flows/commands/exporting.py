@@ -16,9 +16,9 @@ def register(app: typer.Typer) -> None:
 def export(
     version: Version = "champion",
     *,
-    folder: Annotated[Path, typer.Option(help="New, for the Hugging Face folder.")],
+    folder: Annotated[Path, typer.Option(help="A new folder for the Hugging Face files.")],
 ) -> None:
-    """Write a version's attacker with its weights, from a service too if it gives them out."""
+    """Write a version's attacker with its weights, also from a service that gives them out."""
     from tasks.machine.console import quiet_libraries, say
     from tasks.params.schema import read_params
     from tasks.tracking.registry.exports import export_version

@@ -1,4 +1,4 @@
-"""Commands that look and change nothing: the project, this machine, what was said."""
+"""Commands that show something and change nothing: the project, this machine, conversations."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ def doctor(
     fix: Annotated[bool, typer.Option("--fix", help="Fix what it can.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List what would stop a run on this machine."""
+    """List problems of this machine that would stop a run."""
     _run_tasks("--doctor", *(["--fix"] if fix else []), *(["--json"] if as_json else []))
 
 
@@ -55,7 +55,9 @@ def status(
 
 def validate(
     file: Annotated[Path, typer.Argument(help="Prompts: json, jsonl, csv, txt or parquet.")],
-    dev: Annotated[Path | None, typer.Option(help="Prompts of the dev split, for leaks.")] = None,
+    dev: Annotated[
+        Path | None, typer.Option(help="Prompts of the dev split, to find leaks.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check a file of prompts line by line, as the first two stages would; changes nothing."""

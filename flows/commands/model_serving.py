@@ -21,7 +21,7 @@ Models = Annotated[
     typer.Argument(help="champion, a version's number, a folder, or NAME=FOLDER."),
 ]
 Port = Annotated[int, typer.Option(min=0, max=65_535, help="0 takes a free one.")]
-Host = Annotated[str, typer.Option(help="Beyond this machine a token is needed.")]
+Host = Annotated[str, typer.Option(help="An address other than 127.0.0.1 needs a token.")]
 
 
 def serve(models: Models = None, *, port: Port = 8000, host: Host = "127.0.0.1") -> None:
@@ -39,7 +39,7 @@ def serve(models: Models = None, *, port: Port = 8000, host: Host = "127.0.0.1")
 def serve_jobs(
     models: Models = None,
     *,
-    folder: Annotated[Path, typer.Option(help="Of files, jobs and their models.")] = JOBS,
+    folder: Annotated[Path, typer.Option(help="Folder of files, jobs and their models.")] = JOBS,
     port: Port = 8001,
     host: Host = "127.0.0.1",
     job_limit_s: Annotated[
@@ -47,7 +47,7 @@ def serve_jobs(
         typer.Option(min=1, help="Seconds after its creation at which an open job fails."),
     ] = None,
 ) -> None:
-    """Serve fine-tuning jobs, and what they make, by the OpenAI interface, until Ctrl-C."""
+    """Serve fine-tuning jobs, and the models they make, by the OpenAI interface, until Ctrl-C."""
     params, token = _begin(host)
     _require_uploads()
     folders = model_folders(models or ["champion"], params)
@@ -114,7 +114,7 @@ def model_folders(places: Sequence[str], params: "Params") -> dict[str, Path]:
 
     Args:
         places: An alias or number of a registered version, a folder, or ``NAME=FOLDER``.
-        params: Name the registered model.
+        params: They name the registered model.
 
     Raises:
         ConfigurationError: A folder holds no model.
@@ -145,7 +145,7 @@ def _version(wanted: str, params: "Params") -> Path:
 
 
 def system_of(params: "Params") -> Mapping[str, object]:
-    """How a job reads and writes: the attacker's separator and lengths, nobody to talk to."""
+    """The System settings of a job: the attacker's separator and lengths, without a target."""
     own = params.system.model_dump(mode="json")
     kept = ("separator", "max_context_tokens", "tokens_per_batch")
     scorer = {"name": "phrases", "options": {"phrases": ["x"]}}

@@ -1,4 +1,4 @@
-"""What a person reads of one version, or of two: ``astra report`` and ``astra compare``."""
+"""Pages about one version or two: ``astra report`` and ``astra compare``."""
 
 import json
 import webbrowser
@@ -17,7 +17,7 @@ FOLDER = Path("reports")
 _WANTED = typer.Argument(help="A number, an alias, or the id of a run.", show_default=False)
 _AS_JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _AS_MARKDOWN = Annotated[bool, typer.Option("--md", help="Print Markdown.")]
-_OPEN = Annotated[bool, typer.Option("--open", help="Show it in the browser.")]
+_OPEN = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -79,7 +79,8 @@ def compare(
 
 def plots(
     revisions: Annotated[
-        list[str] | None, typer.Argument(help="Of git, beside this folder.", show_default=False)
+        list[str] | None,
+        typer.Argument(help="Revisions of git, beside this folder.", show_default=False),
     ] = None,
     opened: _OPEN = False,
 ) -> None:
@@ -92,7 +93,7 @@ def plots(
 
 
 def leave_page(page: str, path: Path, *, opened: bool) -> None:
-    """Writes a page, says where it is, and shows it if that is asked for."""
+    """Writes a page, prints where it is, and opens it if asked to."""
     from astra_core.files import write_text
     from tasks.machine.console import say
 
@@ -103,7 +104,7 @@ def leave_page(page: str, path: Path, *, opened: bool) -> None:
 
 
 def registry() -> "MlflowClient":
-    """A client of the registry, which is not made by looking.
+    """A client of the registry, which is not created here.
 
     Raises:
         DataError: There is none yet.
@@ -118,8 +119,8 @@ def registry() -> "MlflowClient":
 
 
 def _last() -> str:
-    """The version that was registered here last; of a clone without one the newest candidate."""
-    # Late, for pydantic: `astra --help` is to answer at once.
+    """The version that was registered here last; in a clone without one the newest candidate."""
+    # Imported late because of pydantic: `astra --help` must answer at once.
     from tasks.records.receipt import RECEIPT, RegistrationReceipt
     from tasks.records.reports import read_record
     from tasks.tracking.registry.versions import CANDIDATE

@@ -24,7 +24,7 @@ class Engine(StrEnum):
 
 
 def steps_that_begin_with(incomplete: str) -> list[str]:
-    """What a shell completes a step with."""
+    """The steps that a shell offers to complete this beginning."""
     from flows.runs.requests import STEPS
 
     return [name for name in STEPS if name.startswith(incomplete)]
@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 def run(
     assignments: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="For this run alone; repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="A value for this run only; repeatable."),
     ] = None,
     save: Annotated[
         bool, typer.Option("--save", help="Write --set and --preset into params.yaml first.")
@@ -52,17 +52,17 @@ def run(
         typer.Option(metavar="NAME", help="Lay params/NAME.yaml over params.yaml for this run."),
     ] = None,
     force: Annotated[bool, typer.Option(help="Also run stages that are up to date.")] = False,
-    only: Annotated[str | None, typer.Option("--only", help="This step alone.", **_STEP)] = None,
+    only: Annotated[str | None, typer.Option("--only", help="Run only this step.", **_STEP)] = None,
     start: Annotated[
         str | None, typer.Option("--from", help="Begin with this step.", **_STEP)
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="End after this step.", **_STEP)] = None,
     warm_start: Annotated[
         str | None,
-        typer.Option(metavar="VERSION", help="Train on from a version: champion, or a number."),
+        typer.Option(metavar="VERSION", help="Begin from a version: champion, or a number."),
     ] = None,
     engine: Annotated[
-        Engine, typer.Option(help="Without Prefect: local. No server, and nothing on its pages.")
+        Engine, typer.Option(help="local: without Prefect, no server, nothing on its pages.")
     ] = Engine.PREFECT,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would run, why and how long; run nothing.")
@@ -82,7 +82,7 @@ def run(
     started = time.monotonic()
     asked = RunRequest(only=only, start=start, end=end, force=force)
     if as_json and not dry_run:
-        msg = "--json must stand with --dry-run, got it alone; see 'astra status --json'"
+        msg = "--json must come with --dry-run, got it alone; see 'astra status --json'"
         raise ConfigurationError(msg)
     if dry_run:
         from flows.runs.planning import show_plan
@@ -104,10 +104,10 @@ def run(
 
 def resume(
     engine: Annotated[
-        Engine, typer.Option(help="Without Prefect: local. No server, and nothing on its pages.")
+        Engine, typer.Option(help="local: without Prefect, no server, nothing on its pages.")
     ] = Engine.PREFECT,
 ) -> None:
-    """Go on with a run that did not end, with the values and steps that it had."""
+    """Resume a run that did not end, with the same values and steps."""
     from flows.runs.last_request import request_to_resume
     from tasks.machine.console import say
 
@@ -122,7 +122,7 @@ def resume(
 def finish(
     request: "RunRequest", *, warm_start: str | None, engine: Engine, started: float
 ) -> None:
-    """Runs the pipeline and prints what came of it."""
+    """Runs the pipeline and prints the result."""
     from flows.runs.last_request import forget_request
 
     decision = _decision(request, warm_start=warm_start, engine=engine)

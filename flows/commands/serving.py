@@ -1,4 +1,4 @@
-"""Commands that serve the pages and run what is scheduled."""
+"""Commands that serve the pages and run scheduled flows."""
 
 from functools import partial
 from typing import Annotated
@@ -18,11 +18,11 @@ def register(app: typer.Typer) -> None:
 
 
 def ui(
-    prefect_port: Annotated[int, port(help="Of Prefect's pages.")] = PREFECT_PORT,
-    mlflow_port: Annotated[int, port(help="Of MLflow's pages.")] = MLFLOW_PORT,
-    worker: Annotated[bool, typer.Option(help="Also run what is scheduled.")] = False,
-    detach: Annotated[bool, typer.Option(help="Leave them running.")] = False,
-    stop: Annotated[bool, typer.Option(help="Stop those left running.")] = False,
+    prefect_port: Annotated[int, port(help="Port of Prefect's pages.")] = PREFECT_PORT,
+    mlflow_port: Annotated[int, port(help="Port of MLflow's pages.")] = MLFLOW_PORT,
+    worker: Annotated[bool, typer.Option(help="Also run scheduled flows.")] = False,
+    detach: Annotated[bool, typer.Option(help="Leave the servers running.")] = False,
+    stop: Annotated[bool, typer.Option(help="Stop servers left running.")] = False,
     login: Annotated[bool, typer.Option(help="Print the link that logs a browser in.")] = False,
     env: Annotated[bool, typer.Option(help="Print shell variables for 'prefect'.")] = False,
 ) -> None:
@@ -51,7 +51,7 @@ def deploy() -> None:
 
 
 def worker() -> None:
-    """Run what is scheduled, until Ctrl-C."""
+    """Run scheduled flows, until Ctrl-C."""
     from flows.orchestration.deployment import run_worker
 
     raise typer.Exit(run_worker())

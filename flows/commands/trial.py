@@ -1,4 +1,4 @@
-"""A trial of one batch under params.yaml, or under what it would say with other values."""
+"""A trial of one batch under params.yaml, or with other values laid over it."""
 
 import math
 import sys
@@ -12,12 +12,12 @@ from tasks.reporting.trial import SECTIONS, run_trial
 def try_batch(
     assignments: Sequence[str], *, price: float | None, is_revealed: bool, as_json: bool
 ) -> None:
-    """Tries one batch and prints what came of it; see ``run_trial``.
+    """Tries one batch and prints the findings; see ``run_trial``.
 
     Args:
-        assignments: Each ``section.key=value``, in place of what params.yaml says.
-        price: Of a million of the target's tokens.
-        is_revealed: True shows the samples in clear.
+        assignments: Each ``section.key=value``, which replaces the value in params.yaml.
+        price: The price of a million of the target's tokens.
+        is_revealed: True shows the samples unmasked.
         as_json: True prints one JSON object.
 
     Raises:
@@ -26,7 +26,7 @@ def try_batch(
     if price is not None and not math.isfinite(price):
         msg = f"--price-per-million-tokens must be a finite number, got {price}; leave it out"
         raise ConfigurationError(msg)
-    # A trial changes nothing, so not even what Python leaves beside a plug-in.
+    # A trial changes nothing, so Python must not write compiled files beside a plug-in either.
     sys.dont_write_bytecode = True
     params = changed_params(assignments, sections=SECTIONS)
     run_trial(params, price=price, is_revealed=is_revealed, as_json=as_json)

@@ -21,7 +21,9 @@ def trial(
     reveal: Annotated[bool, typer.Option("--reveal", help="Show the text unmasked.")] = False,
     price: Annotated[
         float | None,
-        typer.Option("--price-per-million-tokens", min=0.0, help="Of the target's tokens."),
+        typer.Option(
+            "--price-per-million-tokens", min=0.0, help="Price of a million of the target's tokens."
+        ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -41,9 +43,11 @@ def tune_lr(
     count: Annotated[int, typer.Option(max=100, help="How many rates.")] = 6,
     target: Annotated[
         float | None,
-        typer.Option("--target-nats", min=1e-6, help="How far an experience may move a probe."),
+        typer.Option("--target-nats", min=1e-6, help="Allowed movement, nats per probe."),
     ] = None,
-    save: Annotated[bool, typer.Option("--save", help="Write it to params.yaml.")] = False,
+    save: Annotated[
+        bool, typer.Option("--save", help="Write the suggested rate to params.yaml.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Try learning rates on one experience each and suggest one; writes nothing."""

@@ -1,4 +1,4 @@
-"""A range test of the learning rate under params.yaml, or under what it would say."""
+"""A range test of the learning rate under params.yaml, or with other values laid over it."""
 
 import sys
 from collections.abc import Sequence
@@ -19,14 +19,14 @@ def tune_rate(
     is_saved: bool,
     as_json: bool = False,
 ) -> None:
-    """Tries the rates and prints what came of it; see ``run_rate_range``.
+    """Tries the rates and prints the outcome; see ``run_rate_range``.
 
     Args:
-        assignments: Each ``section.key=value``, in place of what params.yaml says.
-        lowest: Rate.
-        highest: Rate.
-        count: Of rates.
-        target: Movement that a rate may have, nats per probe.
+        assignments: Each ``section.key=value``, which replaces the value in params.yaml.
+        lowest: The lowest rate.
+        highest: The highest rate.
+        count: The number of rates.
+        target: Allowed movement, nats per probe.
         is_saved: True writes the suggested rate to params.yaml.
         as_json: True prints one JSON object.
 

@@ -11,12 +11,12 @@ from tasks.params.schema import read_params
 
 
 def validate_file(file: Path, dev: Path | None, *, as_json: bool) -> None:
-    """Prints what the first two stages would make of the file.
+    """Prints how the first two stages would handle the file.
 
     Raises:
         ConfigurationError: There is no such file, or it lacks the column.
         DataError: A file is broken.
-        GateError: The data gate would stop the pipeline; all the rest has been printed.
+        GateError: The data gate would stop the pipeline; the check has been printed.
     """
     params = read_params()
     set_environment(params)

@@ -19,21 +19,21 @@ from tasks.params.yaml_files import load_yaml, read_yaml_text
 
 
 def deploy_all() -> list[str]:
-    """One line for each deployment of prefect.yaml, now registered with the server.
+    """One line for each deployment of prefect.yaml, after it is registered with the server.
 
     Raises:
-        ServiceError: No server answers, or it did not accept them.
+        ServiceError: No server answers, or it did not accept the deployments.
     """
     lines = _deployments()
     environment = _server_environment()
     if not _pool_exists(environment["PREFECT_API_URL"]):
         _prefect(environment, "work-pool", "create", WORK_POOL, "--type", "process")
     _prefect(environment, "deploy", "--all")
-    return [*lines, "'astra worker' or 'astra ui --worker' runs what is due"]
+    return [*lines, "'astra worker' or 'astra ui --worker' runs scheduled flows"]
 
 
 def run_worker() -> int:
-    """The exit status of a worker in the foreground.
+    """The exit status of a worker that runs in the foreground.
 
     Raises:
         ServiceError: No server answers, or a worker runs already.

@@ -1,7 +1,7 @@
-"""Events of a run for Prefect's automations: what ended, what was registered and what was decided.
+"""Events of a run for Prefect's automations: stages that ended, registrations and decisions.
 
-An event is a notice: one that does not arrive changes nothing about the run. ``docs/prefect.md``
-lists them.
+An event is only a notice: if it does not arrive, the run is the same. ``docs/prefect.md`` lists
+the events.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ DATA_DRIFTED = "astra.data.drifted"
 
 
 def announce_stage(outcome: StageOutcome) -> None:
-    """That a stage ended: how, after how long, and why if it failed."""
+    """Announces that a stage ended: how, after how long, and why if it failed."""
     payload = {
         "state": outcome.state,
         "seconds": outcome.seconds,
@@ -37,13 +37,13 @@ def announce_stage(outcome: StageOutcome) -> None:
 
 
 def announce_registration(receipt: RegistrationReceipt) -> None:
-    """That a version is in the registry."""
+    """Announces that a version is in the registry."""
     payload = {"run_id": receipt.run_id, "checkpoint_digest": receipt.checkpoint_digest}
     _announce_version(REGISTERED, receipt.model_name, receipt.version, payload=payload)
 
 
 def announce_decision(decision: "PromotionDecision") -> None:
-    """That a version became champion or was refused; of one that was champion already nothing."""
+    """Announces that a version became champion or was refused, unless it was champion already."""
     if decision.promoted and not decision.changed:
         return
     compared = decision.comparison
@@ -57,7 +57,7 @@ def announce_decision(decision: "PromotionDecision") -> None:
 
 
 def announce_reevaluation(found: "Reevaluation") -> None:
-    """How the champion does today, and whether that is another success than was registered."""
+    """Announces the champion's success today, and whether it differs from the registered one."""
     if found.version is None:
         return
     payload = {"summary": found.summary(), "drift": found.drift or {}, "run_id": found.run_id}
@@ -81,5 +81,5 @@ def _announce_version(
 
 def _announce(event: str, place: str, *, name: str, payload: dict[str, Any]) -> None:
     resource = {"prefect.resource.id": f"astra.{place}", "prefect.resource.name": name}
-    # What goes wrong on its way Prefect logs and does not raise.
+    # Prefect logs a failure to send and raises nothing.
     emit_event(event, resource=resource, payload=payload)

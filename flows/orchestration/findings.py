@@ -1,4 +1,4 @@
-"""What a run found, as Prefect's pages show it: figures with intervals, and where the rest is."""
+"""A run's findings on Prefect's pages: figures with intervals, and links to the rest."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -56,7 +56,7 @@ def _spelled(figure: object) -> str:
 
 
 def comparison_table(compared: "Comparison") -> str:
-    """Candidate and what it would replace on the same prompts, the gain with its interval."""
+    """A table of the candidate and what it would replace, with the gain and its interval."""
     span = f"[{compared.low:+.3f}, {compared.high:+.3f}]"
     return "\n".join(
         [
@@ -114,7 +114,7 @@ def publish_report(report: Path = REPORT) -> None:
 
 
 def run_address(receipt: RegistrationReceipt) -> str:
-    """The page of the registered run: of the tracking server, or of the pages on this machine."""
+    """The page of the registered run, on the tracking server or on this machine."""
     parts = urlsplit(receipt.tracking_uri)
     if parts.scheme in {"http", "https"}:
         # Readers of the page log in with their own account.

@@ -20,8 +20,8 @@ def fine_tuning(folder: str, job: str) -> State[None]:
     """Trains a job of the service in a folder, from its last checkpoint on.
 
     Args:
-        folder: Of ``astra serve-jobs``.
-        job: Its id.
+        folder: The folder of ``astra serve-jobs``.
+        job: The job's id.
     """
     status = run_job(Path(folder), job)
     made = {"cancelled": Cancelled, "failed": Failed}.get(status, Completed)
@@ -30,7 +30,7 @@ def fine_tuning(folder: str, job: str) -> State[None]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the flow once; 0 when the job has ended, however it ended."""
+    """The exit status of the flow: 0 if the job has ended, however it ended."""
     folder, job = sys.argv[1:] if arguments is None else arguments
     quiet_libraries()
     fine_tuning(folder, job, return_state=True)

@@ -27,7 +27,8 @@ def close_lost_runs(client: SyncPrefectClient | None = None) -> int:
     Call it while no worker runs: a run that a worker is about to start has no process either.
 
     Args:
-        client: Of the server, not yet entered; by default the server that the environment names.
+        client: The server's client, not yet entered; by default that of the server in the
+            environment.
     """
     states = FlowRunFilterState(type=FlowRunFilterStateType(any_=UNDER_WAY))
     with client or _client() as server:
@@ -59,7 +60,7 @@ def has_process(run: FlowRun) -> bool:
 
 
 def _client() -> SyncPrefectClient:
-    """Prefect's own choice would be the server that was named when it was imported."""
+    """Prefect itself would choose the server that was named when it was imported."""
     return SyncPrefectClient(
         os.environ["PREFECT_API_URL"],
         auth_string=os.environ.get("PREFECT_API_AUTH_STRING"),

@@ -1,6 +1,6 @@
-"""What flow runs are called: after what they do, so that a list of runs can be read.
+"""Names of flow runs, which say what a run does, so that a list of runs is readable.
 
-Prefect asks for a name when a run begins, also where a schedule or a form gave the parameters.
+Prefect asks for a name when a run begins, also if a schedule or a form gave the parameters.
 """
 
 import re
@@ -21,13 +21,13 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.:/+-]{1,40}")
 
 
 def scheduled_day() -> int:
-    """The day of the scheduled start, or today where nothing was scheduled, as 20261121."""
+    """The day of the scheduled start as 20261121; today if the run was not scheduled."""
     start = flow_run.scheduled_start_time or datetime.now(UTC)
     return int(start.strftime("%Y%m%d"))
 
 
 def training_name() -> str:
-    """``dpo seed 20261123, from champion, with training.lr=0.0001``."""
+    """A name such as ``dpo seed 20261123, from champion, with training.lr=0.0001``."""
     return describe_training(flow_run.parameters)
 
 
@@ -35,8 +35,8 @@ def describe_training(parameters: dict[str, Any], *, day: int | None = None) -> 
     """The name of a training by the parameters of its flow.
 
     Args:
-        parameters: As the flow has them; those that are missing are as by default.
-        day: Instead of the scheduled one.
+        parameters: The flow's parameters; missing ones have their defaults.
+        day: A day to use instead of the scheduled one.
     """
     seed, overrides = parameters.get("seed"), parameters.get("overrides") or {}
     seed = (day or scheduled_day()) if seed == "date" else seed
@@ -51,7 +51,7 @@ def describe_training(parameters: dict[str, Any], *, day: int | None = None) -> 
 
 
 def reevaluation_name() -> str:
-    """``champion on fresh prompts, seed 20261123``."""
+    """A name such as ``champion on fresh prompts, seed 20261123``."""
     parameters = flow_run.parameters
     file, seed = parameters.get("file"), parameters.get("seed")
     if file is not None:
@@ -60,7 +60,7 @@ def reevaluation_name() -> str:
 
 
 def _steps(parameters: dict[str, Any]) -> str:
-    """``only training``, ``from rollouts to training``, or nothing where all steps run."""
+    """``only training``, ``from rollouts to training``, or nothing if all steps run."""
     if parameters.get("only"):
         return f"only {_plain(parameters['only'])}"
     words = [
@@ -72,7 +72,7 @@ def _steps(parameters: dict[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A number, a name or a path as it is; anything else could quote an attack."""
+    """A number, a name or a path unchanged; anything else is replaced: it could quote an attack."""
     text = str(value)
     return text if _PLAIN.fullmatch(text) else "..."
 
@@ -82,7 +82,7 @@ def _assignment(key: str, value: Any) -> str:
 
 
 def _what(seed: int | None, overrides: dict[str, Any]) -> str:
-    """Algorithm and seed, as far as params.yaml can be read; why it cannot, the run itself says."""
+    """Algorithm and seed; without a readable params.yaml none, as the run itself reports that."""
     values = {**overrides, **({} if seed is None else {"training_seed": seed})}
     try:
         with laid_over(values):

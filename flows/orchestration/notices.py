@@ -1,7 +1,7 @@
-"""Notices to people: an automation of Prefect's that posts what happened to a webhook.
+"""Notices to people: an automation in Prefect that posts events to a webhook.
 
-The server sends them, so they arrive also while nobody looks; ``docs/prefect.md`` shows other
-blocks, such as Slack's or e-mail.
+The server sends them, so nobody needs to watch a run; ``docs/prefect.md`` shows other blocks, such
+as Slack's or e-mail.
 """
 
 from collections.abc import Sequence
@@ -28,14 +28,14 @@ def notify_webhook(
     events: Sequence[str] = (PROMOTED, REFUSED, DRIFTED, DATA_DRIFTED),
     name: str = NAME,
 ) -> None:
-    """Has the server post each of the events to an address; another call replaces an earlier one.
+    """Makes the server post each of the events to an address; a later call replaces an earlier one.
 
-    What is posted is JSON with a ``title``, the name of the event, and a ``text``, its summary.
+    A post is JSON with a ``title``, the name of the event, and a ``text``, its summary.
 
     Args:
-        url: Of the webhook.
-        events: As ``docs/prefect.md`` lists them.
-        name: Of block and automation: small letters, digits and dashes.
+        url: The address of the webhook.
+        events: Names of events from ``docs/prefect.md``.
+        name: The name of block and automation: small letters, digits and dashes.
     """
     told = {"title": "{{subject}}", "text": "{{body}}"}
     block = CustomWebhookNotificationBlock(name=name, url=url, json_data=told)

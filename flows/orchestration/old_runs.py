@@ -1,7 +1,7 @@
-"""Flow runs that ended long ago, with their logs and artifacts: for ``astra gc``.
+"""Flow runs that ended long ago, with their logs and artifacts, for ``astra gc``.
 
-Prefect's server forgets only events by itself. Its own retention of flow runs is used here, once,
-on the database file in the project; what has not ended stays, however old.
+By default Prefect's server removes only old events. Its own retention of flow runs is used here,
+once, on the database file in the project; a run that has not ended stays, however old.
 """
 
 import os
@@ -18,21 +18,21 @@ from astra_core.errors.excerpt import excerpt
 FILE = "prefect.db"
 _ELSEWHERE = ("PREFECT_SERVER_DATABASE_CONNECTION_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
 _ENDED = ("COMPLETED", "FAILED", "CANCELLED", "CRASHED")
-# Prefect keeps a run for more than an hour, whatever it is told.
+# Prefect keeps a run for at least an hour, whatever its settings.
 _LEAST = timedelta(hours=1, seconds=1)
 _WAIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class OldRuns:
-    """What can go of Prefect's database.
+    """What can be removed from Prefect's database.
 
     Attributes:
-        place: Its file.
-        num_runs: That ended long ago; runs that they started are not counted.
-        num_known: Of all.
-        num_bytes: Of the whole file.
-        kept_for: Why nothing is looked at; empty where it is.
+        place: The database file.
+        num_runs: Runs that ended long ago; runs that they started are not counted.
+        num_known: The number of all runs.
+        num_bytes: The size of the whole file.
+        kept_for: Why the database is left alone; empty where it is not.
     """
 
     place: Path
@@ -59,10 +59,10 @@ class OldRuns:
 
 
 def old_runs(*, min_days: float) -> OldRuns:
-    """What can go; removes nothing.
+    """What can be removed; removes nothing.
 
     Args:
-        min_days: What ended later stays, and what ended in the last hour.
+        min_days: Runs that ended less than this ago stay, and those of the last hour.
 
     Raises:
         DataError: The database cannot be read.
@@ -88,11 +88,11 @@ def old_runs(*, min_days: float) -> OldRuns:
 
 
 def remove_old_runs(found: OldRuns, *, min_days: float) -> int:
-    """Removes them by Prefect's own retention; returns by how many bytes the file shrank.
+    """The number of bytes by which the file shrank, after Prefect's retention removed old runs.
 
     Args:
-        found: What ``old_runs`` found.
-        min_days: The same as there.
+        found: The result of ``old_runs``.
+        min_days: The same as for ``old_runs``.
 
     Raises:
         DataError: The database cannot be written.
@@ -106,7 +106,7 @@ def remove_old_runs(found: OldRuns, *, min_days: float) -> int:
     try:
         asyncio.run(_remove(_age(min_days)))
         with closing(sqlite3.connect(found.place, timeout=_WAIT_S)) as connection:
-            # Only then is the room the disk's again.
+            # Only this returns the space to the disk.
             connection.execute("VACUUM")
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     except (sqlite3.Error, sa.exc.SQLAlchemyError) as error:

@@ -1,4 +1,4 @@
-"""What a flow run shows in Prefect's pages: the stages as a table, and the gates' findings."""
+"""The pages of a flow run in Prefect: a table of its stages, and the gates' findings."""
 
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +19,7 @@ class PipelineReport:
         self.outcomes: list[StageOutcome] = []
 
     def add(self, outcome: StageOutcome) -> StageOutcome:
-        """The outcome itself, recorded first.
+        """The outcome, after it is recorded.
 
         Raises:
             StageError: The stage is not done; the message is the stage's own.

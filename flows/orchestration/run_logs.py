@@ -1,7 +1,8 @@
-"""The run's own logs in Prefect: what is said on the screen, by this process and by its stages.
+"""The run's logs in Prefect: the lines on the screen, of this process and of its stages.
 
 A stage is a process that DVC starts, so its lines arrive in a file (``tasks.machine.telling``) that
-a thread follows while the stage runs. A stage that says nothing for a while is said to be at work.
+a thread follows while the stage runs. If a stage is silent for a while, a line says that it is at
+work.
 """
 
 import json
@@ -22,21 +23,22 @@ from tasks.machine.variables import variable_set
 
 POLL_S = 0.5
 SILENCE_S = 60.0
-"""After which a stage that says nothing is said to be at work still, seconds."""
+"""Seconds of silence after which a line says that the stage is still at work."""
 
 Logger = logging.Logger | logging.LoggerAdapter[Any]
 
 
 @contextmanager
 def told_to_run(subject: str = "", *, silence_s: float = SILENCE_S) -> Iterator[None]:
-    """The context in which the run's logs have each line said here or by a process started here.
+    """A context in which every line said here, or by a process started here, is in the run's logs.
 
-    Blocks may be nested: a task's lines are then the task's, and those around it the flow's.
+    Contexts may be nested: a task's lines then belong to the task, those around it to the flow.
     Outside of a run of Prefect nothing is followed.
 
     Args:
-        subject: Of the line that says that a silent stage is at work; without one none is.
-        silence_s: After which there is such a line.
+        subject: The subject of the line that says that a silent stage is at work; empty for no
+            such line.
+        silence_s: The silence after which that line is logged.
     """
     try:
         logger = get_run_logger()
@@ -64,12 +66,12 @@ class _Follower:
         self._thread = threading.Thread(target=self._follow, name="told", daemon=True)
 
     def start(self) -> None:
-        """Begins to follow."""
+        """Begins to follow the file."""
         self.file.touch(mode=0o600)
         self._thread.start()
 
     def finish(self) -> None:
-        """Returns when all that was told is logged."""
+        """Returns when every line is logged."""
         self._over.set()
         self._thread.join()
         self._read()
@@ -87,7 +89,7 @@ class _Follower:
         with self.file.open("rb") as file:
             file.seek(self._place)
             added = file.read()
-        # A line that is not whole yet is read the next time.
+        # An incomplete line is read the next time.
         whole = added[: added.rfind(b"\n") + 1]
         self._place += len(whole)
         for line in whole.splitlines():
@@ -99,6 +101,6 @@ class _Follower:
             level, text = json.loads(line)
             number = logging.getLevelNamesMapping()[level]
         except (ValueError, KeyError, TypeError):
-            # A full disk leaves half a line.
+            # A full disk can leave half a line.
             return
         self._logger.log(number, "%s", text)

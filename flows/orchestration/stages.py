@@ -28,12 +28,12 @@ def run_stage(
     retry_delay_s: float = 2.0,
     force: bool = False,
 ) -> StageOutcome:
-    """How the stage went after its last try; never raises for a failed stage.
+    """The outcome of the stage after its last try; a failed stage does not raise.
 
     Args:
         name: A stage of dvc.yaml.
         timeout_s: Limit of one try. A try that reaches it is not repeated.
-        retries: After a failure that a retry may fix.
+        retries: Number of retries after a failure that a retry may fix.
         retry_delay_s: Mean delay before the first retry; it doubles with each retry.
         force: Run it even if DVC finds it up to date.
     """

@@ -16,12 +16,12 @@ from flows.servers.processes import stop_all
 from flows.servers.services import Service
 
 POLL_S = 0.5
-NUM_REFUSALS = 4  # in a row: two seconds, enough for a server that is restarted
+NUM_REFUSALS = 4  # refusals in a row: two seconds, enough for a server that is restarted
 EXIT_LOST_SERVER = 1
 
 
 def watch(server: Service) -> None:
-    """Ends this process once the server, which runs on this machine, is gone.
+    """Ends this process once its server, on this machine, is gone.
 
     Prefect reports to the server until the interpreter ends, so it is watched until then.
     """

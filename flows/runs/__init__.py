@@ -1,1 +1,1 @@
-"""One run of the pipeline, with or without Prefect: what is asked, planned, tried and told."""
+"""One run of the pipeline, with or without Prefect: its request, plan, attempts and summary."""

@@ -1,6 +1,6 @@
 """One try of a stage, with or without Prefect: DVC decides whether it must run, a process runs it.
 
-Imports no Prefect. A failure that has reasons is raised with the stage's own words.
+It imports no Prefect. A failure that has reasons is raised with the stage's own words.
 """
 
 import subprocess
@@ -17,7 +17,7 @@ SKIPPED, COMPLETED, FAILED, TIMED_OUT = "Skipped", "Completed", "Failed", "Timed
 
 @dataclass(frozen=True, slots=True)
 class StageOutcome:
-    """How one stage of one flow run went."""
+    """The outcome of one stage in one flow run."""
 
     stage: str
     state: str
@@ -27,7 +27,7 @@ class StageOutcome:
     error: StageError | None = None
 
     def checked(self) -> "StageOutcome":
-        """Itself, if the stage is done.
+        """The same outcome, if the stage is done.
 
         Raises:
             StageError: The stage is not done; the message is the stage's own.
@@ -38,7 +38,7 @@ class StageOutcome:
 
 
 def try_stage(name: str, *, timeout_s: float | None, force: bool) -> str:
-    """``Skipped`` where DVC finds the stage up to date, ``Completed`` where it ran.
+    """``Skipped`` if DVC finds the stage up to date, ``Completed`` if it ran.
 
     Args:
         name: A stage of dvc.yaml.

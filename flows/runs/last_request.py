@@ -1,4 +1,4 @@
-"""What the last run was asked for, kept until it is done: ``astra resume`` asks the same again."""
+"""The last run's request, kept until the run is done: ``astra resume`` repeats it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,7 +24,7 @@ class _Kept:
 
 @contextmanager
 def noted(request: RunRequest) -> Iterator[None]:
-    """The context of a run that may begin: what it is asked for is kept until it is done."""
+    """A context for a run, whose request is kept until it is done."""
     note_request(request)
     yield
     forget_request()
@@ -42,12 +42,12 @@ def note_request(request: RunRequest) -> None:
 
 
 def forget_request() -> None:
-    """Says that the run is done."""
+    """Removes the request of a run that is done."""
     FILE.unlink(missing_ok=True)
 
 
 def request_to_resume() -> RunRequest:
-    """What a run that did not end was asked for, without force: what it did is done.
+    """The request of a run that did not end, without ``force``, since finished stages are done.
 
     Raises:
         ConfigurationError: The last run ended, or none began.
@@ -58,7 +58,7 @@ def request_to_resume() -> RunRequest:
     try:
         found = read_record(FILE, _Kept)
     except DataError:
-        msg = f"{FILE} must hold what a run was asked for, got a damaged file; use 'astra run'"
+        msg = f"{FILE} must hold the request of a run, got a damaged file; use 'astra run'"
         raise ConfigurationError(msg) from None
     pairs = tuple(found.overrides.items())
     return RunRequest(pairs, only=found.only, start=found.start, end=found.end)

@@ -11,27 +11,27 @@ from tasks.params.schema import FlowConfiguration
 
 
 class _Expired(BaseException):
-    """The time is over; no ``Exception``, so that code that expects errors lets it through."""
+    """The time is over; not an ``Exception``, so that code that handles errors lets it through."""
 
 
 def limit_of(step: str, limits: FlowConfiguration) -> float:
-    """The seconds that one try of a step may take: of its own, or those of any step."""
+    """The seconds that one try of a step may take: its own limit, or that of all steps."""
     return limits.timeouts_s.get(step, limits.timeout_s)
 
 
 @contextmanager
 def time_limit(seconds: float, subject: str) -> Iterator[None]:
-    """The context that ends after so many seconds, wherever its Python code is then.
+    """A context whose Python code is interrupted after so many seconds, wherever it is.
 
-    Holds in the main thread, where flows and commands run; another thread gets no signal and so no
-    limit.
+    It works in the main thread, where flows and commands run; another thread gets no signal and so
+    has no limit.
 
     Args:
         seconds: The limit.
-        subject: Of the error: ``promotion``.
+        subject: The subject of the error, such as ``promotion``.
 
     Raises:
-        StageTimeoutError: The time was over.
+        StageTimeoutError: The time is over.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

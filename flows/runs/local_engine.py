@@ -1,6 +1,6 @@
 """A run without Prefect: the same stages, limits, retries and decision, in this process alone.
 
-Nothing is shown on Prefect's pages and no server is started.
+Prefect's pages show nothing of it, and no server is started.
 """
 
 import random
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 def confirmed(request: RunRequest) -> "PromotionDecision | None":
-    """The decision of a run that finds every stage up to date; nothing where it is to run.
+    """The decision of a run that finds every stage up to date; None if something must run.
 
-    It needs neither a Prefect server of its own nor torch, which take longer than all the rest. If
-    there is a server that shows runs, the run is to be shown there. What cannot be found out here,
-    the run itself finds out and tells.
+    It needs neither a temporary Prefect server nor torch, which take longer than all the rest. If
+    there is a lasting server, the result is None, so that the run is shown there. Problems found
+    here are left to the run itself, which reports them.
 
     Raises:
         TrackingError: The registry did not answer.
@@ -66,11 +66,11 @@ def confirmed(request: RunRequest) -> "PromotionDecision | None":
 def run_locally(
     request: RunRequest, *, warm_start: str | None = None
 ) -> "PromotionDecision | None":
-    """The decision, or nothing where none was asked for.
+    """The decision, or None if none was asked for.
 
     Args:
-        request: What is asked for.
-        warm_start: As ``flows.training`` has it.
+        request: The request of the run.
+        warm_start: As in ``flows.training``.
 
     Raises:
         ConfigurationError: params.yaml cannot be used; nothing has run.
@@ -99,7 +99,7 @@ def local_runner(params: Params) -> StageRunner:
 
 
 def run_stage(name: str, limits: FlowConfiguration, *, force: bool = False) -> StageOutcome:
-    """How the stage went after its last try; never raises for a failed stage."""
+    """The outcome of the stage after its last try; a failed stage does not raise."""
     timeout_s = limit_of(name, limits)
     started, attempts = time.monotonic(), 0
     while True:
@@ -121,11 +121,11 @@ def _state_of(error: StageError) -> str:
 
 
 def _decide(params: Params, *, renews: bool = True) -> "PromotionDecision":
-    """The gate's decision, which the version's report then tells.
+    """The gate's decision, after it is added to the version's report.
 
     Args:
-        params: Hold the rules.
-        renews: False leaves a report as it is where nothing was moved.
+        params: They hold the rules.
+        renews: False leaves the report unchanged if no alias was moved.
     """
     decision = _asked(params)
     if renews or decision.changed:
@@ -136,7 +136,7 @@ def _decide(params: Params, *, renews: bool = True) -> "PromotionDecision":
 
 
 def _asked(params: Params) -> "PromotionDecision":
-    """The gate's decision; a store that does not answer is asked again, as often as a stage."""
+    """The gate's decision; if the store does not answer, with as many retries as for a stage."""
     from tasks.promotion.decision import promote_attacker
 
     limits, attempts = params.flow, 0
@@ -152,10 +152,10 @@ def _asked(params: Params) -> "PromotionDecision":
 
 
 def _wait_for_retry(step: str, retry: int, limits: FlowConfiguration) -> None:
-    """Waits before a retry of a step, and says that it begins.
+    """Waits before a retry of a step, then prints that it begins.
 
-    The pause doubles with each retry and, as in Prefect's engine, is drawn between nothing and
-    twice itself.
+    The pause doubles with each retry and, as in Prefect's engine, is drawn between zero and twice
+    its value.
     """
     time.sleep(random.uniform(0.0, 2.0 * limits.retry_delay_s * 2 ** (retry - 1)))
     say(f"{step:<13}try {retry + 1} of {limits.retries + 1}")

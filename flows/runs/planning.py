@@ -1,4 +1,4 @@
-"""``astra run --dry-run``: what a run would do and why, and what it would take; nothing runs.
+"""``astra run --dry-run``: what a run would do and why, and what it would cost; nothing runs.
 
 Times are those of each stage's last run on this machine, in proportion to the replies that it asks
 the target for. ``astra trial`` measures instead, and knows tokens and memory too.
@@ -27,14 +27,14 @@ UP_TO_DATE, WOULD_RUN, MAY_RUN, DECIDES = "up to date", "would run", "may run", 
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One step of a run that was not made.
+    """One step of a planned run.
 
     Attributes:
         name: A stage, or ``promotion``.
-        state: ``may run`` where it depends on whether an earlier stage changes its result.
+        state: ``may run`` if it depends on whether an earlier stage changes its result.
         reasons: Why it would run.
-        seconds: From its last run; None if it never ran here, or does not run now.
-        replies: That it asks the target for.
+        seconds: Estimated from its last run; None if it never ran here, or would not run.
+        replies: Replies that it asks the target for.
     """
 
     name: str
@@ -57,11 +57,11 @@ class PlannedStep:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A run that was not made.
+    """A planned run.
 
     Attributes:
-        steps: In their order.
-        cost: Of the target's replies, in its currency; None where nobody knows.
+        steps: The steps in order.
+        cost: The cost of the target's replies, in its currency; None if unknown.
     """
 
     steps: tuple[PlannedStep, ...]
@@ -74,23 +74,23 @@ class Plan:
 
     @property
     def seconds(self) -> float | None:
-        """Of all that would or may run; None if a time is unknown."""
+        """Seconds of all steps that would or may run; None if one is unknown."""
         found = [step.seconds for step in self.running]
         return None if None in found else sum(filter(None, found))
 
     @property
     def replies(self) -> float:
-        """Of all that would or may run."""
+        """Replies of all steps that would or may run."""
         return sum(step.replies for step in self.running)
 
     def record(self) -> dict[str, Any]:
-        """All of it as JSON."""
+        """The plan as JSON."""
         steps = [asdict(step) for step in self.steps]
         totals = {"seconds": self.seconds, "replies": self.replies, "cost": self.cost}
         return {"steps": steps, **totals}
 
     def lines(self) -> Iterator[str]:
-        """All of it for a person."""
+        """The plan for a person."""
         yield from (step.line() for step in self.steps)
         if not self.running:
             yield f"{'in all':<13}nothing to run"
@@ -120,7 +120,7 @@ def show_plan(request: RunRequest, *, as_json: bool) -> None:
 
 
 def planned(request: RunRequest) -> Plan:
-    """What the run would do, as DVC and the reports of the last run tell.
+    """The plan of the run, from DVC and the reports of the last run.
 
     Raises:
         ConfigurationError: params.yaml cannot be read, or the folder is no DVC project.
@@ -136,7 +136,7 @@ def planned(request: RunRequest) -> Plan:
 
 
 def _reasons(request: RunRequest, params: Params) -> dict[str, list[str]]:
-    """Why each of the stages would run; those that would not are left out."""
+    """The reasons why stages would run; those that would not are left out."""
     found = {name: [*own] for name, own in changes().items()}
     for name in _stages_that_differ(params):
         found.setdefault(name, []).append("dvc.yaml follows params.yaml")
@@ -146,7 +146,7 @@ def _reasons(request: RunRequest, params: Params) -> dict[str, list[str]]:
 
 
 def _stages_that_differ(params: Params) -> Iterator[str]:
-    """Stages of which dvc.yaml says something else than these parameters."""
+    """Stages whose entry in dvc.yaml does not match these parameters."""
     import yaml
 
     wanted = yaml.safe_load(render(params=params))["stages"]

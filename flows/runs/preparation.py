@@ -1,4 +1,4 @@
-"""What stands before a run with any engine: params.yaml checked, dvc.yaml in step with it."""
+"""Preparation of a run with either engine: params.yaml is checked and dvc.yaml matches it."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tasks.tracking.address import check_tracking_uri
 from tasks.tracking.store import tracking_uri
 
 CHECKED = Path(".astra/checked.json")
-"""Digest of the parameters that were found usable last."""
+"""The file with the digest of the parameters that last passed the check."""
 
 
 def usable_params() -> Params:
@@ -43,10 +43,10 @@ def usable_params() -> Params:
 
 
 def params_checked_before() -> Params | None:
-    """params.yaml as ``usable_params`` found it the last time, or nothing where it differs.
+    """The params.yaml that ``usable_params`` found last time; None if it has changed since.
 
-    With stages that are up to date it needs no second check, which loads torch: DVC watches the
-    files and plug-ins that it names.
+    If the stages are up to date, it needs no second check, which loads torch: DVC watches the files
+    and plug-ins that it names.
 
     Raises:
         ConfigurationError: It cannot be read.

@@ -1,6 +1,6 @@
-"""What is asked of one run of the pipeline: values of its own, which steps, and force.
+"""The request of one run of the pipeline: its own values, its steps, and force.
 
-The command line, a deployment's form and a sweep ask in the same words. Imports nothing heavy.
+The command line, a deployment's form and a sweep use the same request. Imports nothing heavy.
 """
 
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ STEPS = (*STAGE_NAMES, PROMOTION)
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """One run of the pipeline.
+    """The request of one run of the pipeline.
 
     Attributes:
-        overrides: Dotted keys of params.yaml with the plain values that hold for this run alone.
+        overrides: Dotted keys of params.yaml with plain values for this run alone.
         only: The one step to run.
         start: The first step; earlier ones are neither checked nor run.
         end: The last step; without ``promotion`` no decision is made.
@@ -33,10 +33,10 @@ class RunRequest:
     force: bool = False
 
     def __post_init__(self) -> None:
-        """Refuses steps that are none, or leave nothing to run.
+        """Refuses unknown steps, and a choice that leaves nothing to run.
 
         Raises:
-            ConfigurationError: Says which, and the way out.
+            ConfigurationError: Names the option and the way out.
         """
         for option, name in (("--only", self.only), ("--from", self.start), ("--to", self.end)):
             if name is not None and name not in STEPS:
@@ -45,7 +45,7 @@ class RunRequest:
                 msg = f"{option} must name one of {list(STEPS)}, got {excerpt(name)}.{hint}"
                 raise ConfigurationError(msg)
         if self.only is not None and (self.start is not None or self.end is not None):
-            msg = "--only must stand without --from and --to, got both; leave one out"
+            msg = "--only must come without --from and --to, got both; leave one out"
             raise ConfigurationError(msg)
         if not self.steps:
             msg = f"--from must not come after --to, got {self.start} and {self.end}; swap them"
@@ -72,5 +72,5 @@ class RunRequest:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The overrides by key; the last of a key counts."""
+        """The overrides by key; the last one of a key counts."""
         return dict(self.overrides)

@@ -1,4 +1,4 @@
-"""The steps of a run in their order, whichever engine runs a stage; imports no Prefect."""
+"""Runs the steps in order, with either engine; imports no Prefect."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ class StageRunner(Protocol):
     """Runs one stage under the limits of params.yaml."""
 
     def __call__(self, name: str, /, *, force: bool = False) -> StageOutcome:
-        """How it went.
+        """The outcome of the stage.
 
         Raises:
             StageError: It is not done; the message is the stage's own.
@@ -27,10 +27,10 @@ class StageRunner(Protocol):
 
 
 def run_stages(request: RunRequest, run: StageRunner) -> None:
-    """Runs the stages that are asked for, and registration again where the registry lost it.
+    """Runs the stages asked for, and registration again if the registry has lost the version.
 
     Raises:
-        StageError: A stage is not done; later ones were not begun.
+        StageError: A stage is not done; later ones have not begun.
     """
     for name in request.stages:
         run(name, force=request.force)
@@ -42,9 +42,9 @@ def run_stages(request: RunRequest, run: StageRunner) -> None:
 
 @contextmanager
 def values_of(request: RunRequest) -> Iterator[None]:
-    """The context in which the request's values hold; params.yaml is never written.
+    """A context in which the request's values hold; params.yaml is never written.
 
-    Afterwards dvc.yaml follows params.yaml again, and one line says whose the files are.
+    Afterwards dvc.yaml matches params.yaml again, and one line says which values made the files.
     """
     values = request.values
     has_run = bool(values)
@@ -63,9 +63,9 @@ def _go_back(values: Mapping[str, Any]) -> None:
     try:
         renew_pipeline(read_params())
     except ConfigurationError:
-        # Of a params.yaml that only these values made usable the next command tells.
+        # The next command reports a params.yaml that is usable only with these values.
         return
     say(
         f"{'params.yaml':<13}unchanged: {', '.join(values)} held for this run, whose files are "
-        "here now; 'astra run' goes back, --save keeps"
+        "here now; 'astra run' undoes that, --save keeps the values"
     )

@@ -21,7 +21,7 @@ def run_summary(
     evaluation: Path = EVALUATION,
     receipt: Path = RECEIPT,
 ) -> list[str]:
-    """The lines that end ``astra run``; without a decision, of a run of some steps, but one."""
+    """The last lines of ``astra run``; only one for a run of some steps without a decision."""
     if decision is None:
         return ["", f"wall time      {duration(seconds)}"]
     lines = [""]
@@ -60,7 +60,7 @@ def evaluation_lines(record: EvaluationRecord) -> list[str]:
 
 
 def _strategy_lines(record: EvaluationRecord) -> list[str]:
-    """Strategies among the hits of both; none of a record that lacks them."""
+    """Strategies among the hits of both; no line for a record that lacks them."""
     roles = (record.baseline, record.attacker)
     names = ("strategies", "num_hits_compared", "top_strategy_share")
     found = [[figures.get(name) for name in names] for figures in roles]
@@ -75,7 +75,7 @@ def _strategy_lines(record: EvaluationRecord) -> list[str]:
 
 
 def _selection_lines(record: EvaluationRecord) -> list[str]:
-    """What the checkpoint scored on the prompts that chose it."""
+    """The checkpoint's success on the prompts that chose it."""
     if record.selection is None:
         return []
     rate, excess = record.selection.attack_success_rate, record.selection.optimism
@@ -84,7 +84,7 @@ def _selection_lines(record: EvaluationRecord) -> list[str]:
 
 
 def _belief_lines(record: EvaluationRecord) -> list[str]:
-    """What is left of the success without the judge's errors, and what a second judge confirms."""
+    """The success corrected for the judge's errors, and that which a second judge confirms."""
     if record.belief is None:
         return []
     lines = []

@@ -1,4 +1,4 @@
-"""Where the next attacker begins: a version of the registry, for one run."""
+"""Makes a run's attacker begin from a version of the registry."""
 
 from dataclasses import replace
 
@@ -15,12 +15,12 @@ from tasks.tracking.registry.versions import CHAMPION
 def begin_from(wanted: str | int, request: RunRequest) -> RunRequest:
     """The request with the values by which its attacker begins from a version.
 
-    DVC sees params.yaml with these values and not the registry, so an alias becomes the number that
-    it means now. Without a champion, as before the first promotion, the request stays as it is.
+    DVC sees params.yaml with these values but not the registry, so an alias is replaced by its
+    present number. Without a champion, as before the first promotion, the request stays the same.
 
     Args:
         wanted: A number or an alias of registration.model_name.
-        request: What else is asked for.
+        request: The request without the warm start.
 
     Raises:
         ConfigurationError: There is no such version, or params.yaml cannot be used.

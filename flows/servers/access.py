@@ -40,7 +40,7 @@ def server_variables(url: str, auth: str) -> dict[str, str]:
         "PREFECT_UI_API_URL": "/api",
         "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": url,
         "PREFECT_SERVER_API_AUTH_STRING": auth,
-        # In memory, a restart would forget which run holds which slot.
+        # If it were kept in memory, a restart would forget which run holds which slot.
         "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": LEASES,
         "PREFECT__SERVER_FINAL": "1",
         **client_variables(auth),
@@ -53,7 +53,7 @@ def client_variables(auth: str) -> dict[str, str]:
 
 
 def header() -> dict[str, str]:
-    """The HTTP header for the same."""
+    """The HTTP header with these credentials."""
     auth = os.environ.get("PREFECT_API_AUTH_STRING")
     if not auth:
         return {}
@@ -76,7 +76,7 @@ def _write_once(auth: str, path: Path) -> None:
             os.fsync(file.fileno())
         path.hardlink_to(draft)
     except FileExistsError:
-        # Another process was faster; both use its secret.
+        # Another process wrote it first; both use its secret.
         pass
     finally:
         draft.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from flows.servers.services import PREFECT, Service, ServiceError, answers, runn
 
 
 def api_url() -> str | None:
-    """Where a Prefect server is known to be: ``PREFECT_API_URL``, or the one we started."""
+    """The address of the known Prefect server: ``PREFECT_API_URL``, or the one we started."""
     named = os.environ.get("PREFECT_API_URL")
     if named:
         return checked_address(named)
@@ -22,7 +22,7 @@ def api_url() -> str | None:
 
 
 def checked_address(url: str) -> str:
-    """The address itself, if it can be one of a Prefect server.
+    """The address unchanged, if it can be that of a Prefect server.
 
     Raises:
         ConfigurationError: ``PREFECT_API_URL`` holds something else.
@@ -59,7 +59,7 @@ def client_environment(url: str | None = None) -> dict[str, str]:
     """The environment variables for a client of a Prefect server that answers.
 
     Args:
-        url: Of its API; by default that of ``api_url``.
+        url: The address of its API; by default that of ``api_url``.
 
     Raises:
         ServiceError: There is no server, or it rejects us.
@@ -77,7 +77,7 @@ def client_environment(url: str | None = None) -> dict[str, str]:
 
 
 def own_server(url: str) -> Service | None:
-    """The running server of ``astra ui`` that an address leads to, if it is that one."""
+    """The running server of ``astra ui``, if the address leads to it."""
     asked = urlsplit(url)
     for service in running():
         known = urlsplit(service.url)

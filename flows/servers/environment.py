@@ -26,7 +26,7 @@ OWN = {
 
 
 def set_flow_environment() -> None:
-    """Sets what is not set yet: no telemetry, quiet libraries, Prefect's home in the project."""
+    """Sets variables that are not set yet: no telemetry, quiet libraries, Prefect's home here."""
     home = {"PREFECT_HOME": str(Path(".prefect").absolute())}
     for name, value in {**PRIVATE, **QUIET, **STEADY, **CLOSED, **home}.items():
         os.environ.setdefault(name, value)
@@ -34,10 +34,10 @@ def set_flow_environment() -> None:
 
 @contextmanager
 def quiet_run() -> Iterator[None]:
-    """The context of a flow run on a terminal: Prefect logs to its pages, not to the screen.
+    """A context for a flow run on a terminal: Prefect logs to its pages, not to the screen.
 
-    Uses the server of ``astra ui`` if it is running, otherwise a temporary one. If a server on this
-    machine ends during the run, so does this process.
+    It uses the server of ``astra ui`` if it is running, otherwise a temporary one. If a server on
+    this machine ends during the run, so does this process.
 
     Raises:
         ConfigurationError: A variable of Prefect's is invalid.
@@ -63,7 +63,7 @@ def quiet_run() -> Iterator[None]:
             watch(server)
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
-    # Heartbeats let a server notice a lost worker; here they take a second at the end of each run.
+    # Heartbeats let a server notice a lost worker; here they add a second to the end of each run.
     with temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}):
         yield
 
@@ -96,7 +96,7 @@ def _check_prefect_settings() -> None:
 
 
 def _start_temporary_server() -> "Service":
-    """The server, ready; meanwhile this process imports what comes next."""
+    """The server, once it is ready; meanwhile this process imports what the run needs."""
     from flows.servers.services import wait_until_ready
     from flows.servers.temporary_server import start_temporary_server
 

@@ -31,10 +31,10 @@ def guard(app: Starlette) -> None:
 
 
 class _OwnNamesOnly(TrustedHostMiddleware):
-    """Rejects what is addressed to another name, but for what the server asks itself.
+    """Rejects requests addressed to another name, except the server's requests to itself.
 
-    An automation of Prefect starts a run by a request that crosses no socket. Who serves a socket
-    says so in the scope, so that no header of a request can claim it.
+    An automation of Prefect starts a run by a request that crosses no socket. The server of a
+    socket marks the scope, so that no header of a request can claim to be such a request.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,10 +47,10 @@ class _OwnNamesOnly(TrustedHostMiddleware):
 
 
 class OwnPagesOnly:
-    """Rejects what a browser sends for a page of another origin, including web sockets.
+    """Rejects requests that a browser sends for a page of another origin, also to web sockets.
 
     Every request that can change something, and every one that a script can read, names the page's
-    origin in a browser; programs name none. Nor may another page show ours in a frame, or
+    origin in a browser; programs name none. Another page may not show ours in a frame, nor may
     ours talk to another server.
     """
 

@@ -1,7 +1,7 @@
-"""Starts a process for every open job, and again when it ends before its job does.
+"""Starts a process for every open job, and another one if it ends before the job does.
 
-The queue is the database, so nothing is lost with the keeper: after a kill the next one finds the
-same jobs. A job that a process of an earlier keeper still trains is left to it.
+The queue is in the database, so nothing is lost with the keeper: after a kill the next one finds
+the same jobs. If a process of an earlier keeper still trains a job, the job is left to it.
 """
 
 import subprocess
@@ -17,14 +17,14 @@ from tasks.serving.fine_tuning.training import job_lock
 WORKER = "tasks.serving.fine_tuning.worker"
 FLOW = "flows.orchestration.fine_tuning"
 _PAUSE_S = 0.2
-# A job that was cancelled ends before its next step; its process, if that never comes, after this.
+# A cancelled job ends before its next step; if there is no next step, its process ends after this.
 _FAREWELL_S = 60.0
 
 Start = Callable[[Path, str], "subprocess.Popen[bytes]"]
 
 
 def prefect_variables() -> dict[str, str] | None:
-    """What a client of the running Prefect server needs, or None where there is none."""
+    """The variables for a client of the running Prefect server; None if there is none."""
     from astra_core.errors import AstraError
     from flows.servers.addresses import api_url, client_environment
 
@@ -35,7 +35,7 @@ def prefect_variables() -> dict[str, str] | None:
 
 
 def start_worker(folder: Path, job_id: str) -> "subprocess.Popen[bytes]":
-    """A process that trains the job: as a flow run where a Prefect server is there."""
+    """A process that trains the job, as a flow run if there is a Prefect server."""
     prefect = prefect_variables()
     module = WORKER if prefect is None else FLOW
     log = folder / "jobs" / job_id / "worker.log"
@@ -47,11 +47,11 @@ def start_worker(folder: Path, job_id: str) -> "subprocess.Popen[bytes]":
 
 
 class JobKeeper:
-    """Looks after the open jobs in a thread of its own, one job at a time.
+    """Trains the open jobs one after the other; it works in its own thread.
 
     Args:
-        folder: Of the service.
-        start: How the process of a job begins.
+        folder: The folder of the service.
+        start: Starts the process of a job.
         limit_s: Seconds after its creation at which a job that is still open fails; its process
             is ended, whatever it does. None for no limit.
     """
@@ -68,11 +68,11 @@ class JobKeeper:
         self._child: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Begins."""
+        """Starts the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends, and the process of the job with it; the next keeper goes on with the job."""
+        """Ends the thread and the process of the job; the next keeper resumes the job."""
         self._end.set()
         self._thread.join()
         if self._child is not None and self._child.poll() is None:
@@ -87,7 +87,7 @@ class JobKeeper:
             store.close()
 
     def _lingers(self, store: JobStore) -> bool:
-        """Whether the process goes on though its job ended, cancelled say, a while ago."""
+        """Whether the process still runs although its job ended a while ago, say by a cancel."""
         ended = store.job(self._job).finished_at
         return ended is not None and time.time() - ended > _FAREWELL_S
 
@@ -103,5 +103,5 @@ class JobKeeper:
                 pass
             if is_free:
                 self._job, self._child = job.id, self._start(self._folder, job.id)
-            # The oldest first; one that another process trains must end before the next.
+            # The oldest first; a job that another process trains must end before the next begins.
             return

@@ -1,7 +1,7 @@
 """``python -m flows.servers.keeper COMMAND``: a command that ends with the process that started us.
 
-For programs that do not do so themselves: MLflow's server, Prefect's worker. Standard input is the
-lifeline.
+It is for programs that do not do so themselves: MLflow's server, Prefect's worker. Standard input
+is the lifeline.
 """
 
 import os
@@ -21,7 +21,7 @@ def kept(command: Sequence[str]) -> list[str]:
 
 
 def main(command: Sequence[str]) -> int:
-    """The command's exit status, once it ends, or a signal or the lifeline ends it."""
+    """The command's exit status, once it ends or is ended by a signal or the lifeline."""
     stop_on_terminate()
     try:
         at_end_of_lifeline(lambda: os.kill(os.getpid(), signal.SIGTERM))

@@ -12,7 +12,7 @@ APP_NAME = "astra"
 
 
 def create_app() -> FastAPI:
-    """The application; MLflow finds it by the entry point in ``pyproject.toml``."""
+    """The guarded application; MLflow finds it by the entry point in ``pyproject.toml``."""
     from mlflow.server import fastapi_app
 
     app: FastAPI = fastapi_app.app

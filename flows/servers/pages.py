@@ -17,11 +17,11 @@ from tasks.tracking.store import sqlite_file, store_errors, tracking_uri
 
 
 def serve_pages(*, prefect_port: int, mlflow_port: int, worker: bool, detach: bool) -> None:
-    """Starts the servers and waits, or leaves them running.
+    """Starts the servers and waits for Ctrl-C, or leaves them running.
 
     Raises:
         TrackingError: MLflow's store is damaged or unavailable, so no server could show it.
-        ServiceError: They run already, a port is in use, or one does not start.
+        ServiceError: The servers run already, a port is in use, or one does not start.
     """
     if services.running():
         msg = (
@@ -48,7 +48,7 @@ def serve_pages(*, prefect_port: int, mlflow_port: int, worker: bool, detach: bo
 
 
 def _follow_move() -> None:
-    """Tells MLflow's store where its artifacts are now; the server looks where the rows say."""
+    """Updates the artifact paths in MLflow's store, where the server looks them up."""
     database = sqlite_file(tracking_uri())
     if database is not None:
         with store_errors():
@@ -56,20 +56,20 @@ def _follow_move() -> None:
 
 
 def _place(service: Service) -> str:
-    """The address to open; only a terminal, not a log, gets the login link."""
+    """The address to open; only a terminal, never a log, gets the login link."""
     if service.name == services.PREFECT and sys.stdout.isatty():
         return login_link(service.url)
     if service.name == services.MLFLOW and RECEIPT.is_file():
         registered = read_record(RECEIPT, RegistrationReceipt)
         return runs_page(registered.experiment_id, server=service.url)
-    return service.url or "runs what is scheduled"
+    return service.url or "runs scheduled flows"
 
 
 def tell_login() -> None:
     """Prints the link that logs a browser in to Prefect's pages.
 
     Raises:
-        ServiceError: They do not run.
+        ServiceError: The pages are not running.
     """
     say(login_link(_running_server().url))
 
@@ -78,7 +78,7 @@ def tell_environment() -> None:
     """Prints what a shell must evaluate so that the command ``prefect`` finds the server.
 
     Raises:
-        ServiceError: It does not run.
+        ServiceError: The server is not running.
     """
     for name, value in client_environment(f"{_running_server().url}/api").items():
         say(f"export {name}={value}")
@@ -93,7 +93,7 @@ def _running_server() -> Service:
 
 
 def stop_pages() -> None:
-    """Stops what ``astra ui --detach`` left running."""
+    """Stops the servers that ``astra ui --detach`` left running."""
     left = services.remembered()
     services.stop(left)
     say(f"stopped {', '.join(service.name for service in left)}" if left else "nothing was running")

@@ -1,8 +1,8 @@
 """``python -m flows.servers.prefect_server``: Prefect's server behind our guard, on 127.0.0.1.
 
-Like ``prefect server start``, which cannot have a guard. With ``--lifeline`` it ends when its
+It is like ``prefect server start``, which cannot have a guard. With ``--lifeline`` it ends when its
 standard input closes, that is when the process that started it ends for any reason; with
-``--lasting`` not before.
+``--lasting`` it ignores signals until then.
 """
 
 import argparse
@@ -33,7 +33,7 @@ location.replace("/");
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Serves until it is asked to end."""
+    """Runs the server until it is asked to end."""
     parser = argparse.ArgumentParser(prog="python -m flows.servers.prefect_server")
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("--port", type=int)
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--lifeline", action="store_true", help="end with standard input")
     parser.add_argument("--lasting", action="store_true", help="ignore signals")
     asked = parser.parse_args(arguments)
-    # Watched before Prefect is imported, which takes seconds.
+    # The lifeline is watched before Prefect is imported, which takes seconds.
     servers: list[uvicorn.Server] = []
     if asked.lifeline:
         at_end_of_lifeline(lambda: _end(servers))
@@ -95,14 +95,14 @@ def _be_deaf() -> None:
 
 
 def _pass(number: int, frame: FrameType | None) -> None:
-    """Does nothing; an ignored signal would be inherited by children, a handler is not."""
+    """Does nothing; children would inherit an ignored signal, but not a handler."""
 
 
 def _end(servers: list[uvicorn.Server]) -> None:
     """Shuts the server down if there is one, then ends the process in any case."""
     if not servers:
         os._exit(0)
-    # The kernel's alarm, not a thread's: a busy server on a busy machine may not get to a thread.
+    # The kernel's alarm and not a thread: on a busy machine a thread might not run in time.
     signal.alarm(2 * GRACE_S)
     servers[0].should_exit = True
 

@@ -1,4 +1,4 @@
-"""Child processes that always end with their parent's need for them."""
+"""Child processes that end as soon as their parent no longer needs them."""
 
 import os
 import signal
@@ -18,17 +18,17 @@ class Farewell:
     """How a process group is stopped.
 
     Attributes:
-        grace_s: Between the first SIGTERM and SIGKILL.
-        again_s: Between SIGTERMs.
+        grace_s: Seconds between the first SIGTERM and SIGKILL.
+        again_s: Seconds between two SIGTERMs.
     """
 
     grace_s: float
     again_s: float
 
 
-# A stage gets several SIGTERMs: what a signal handler raises can be lost in a callback.
+# A stage gets several SIGTERMs: an exception of a signal handler can be lost in a callback.
 STAGE = Farewell(grace_s=10.0, again_s=4.0)
-# A server takes a second SIGTERM for SIGKILL, and a worker first ends the flow run it has.
+# A server treats a second SIGTERM as SIGKILL, and a worker first ends its flow run.
 SERVER = Farewell(grace_s=25.0, again_s=25.0)
 # A keeper first stops its server in the same way.
 KEEPER = Farewell(grace_s=32.0, again_s=32.0)
@@ -46,7 +46,7 @@ def run_group(
     folder: Path | None = None,
     log: IO[str] | None = None,
 ) -> int:
-    """The exit status of a command that runs in a process group of its own.
+    """The exit status of a command that runs in its own process group.
 
     Whatever ends the wait (the time limit, Ctrl-C, SIGTERM turned into an exception) ends the whole
     group first, grandchildren included, and reaps the child: a zombie would keep DVC's locks alive.
@@ -56,9 +56,9 @@ def run_group(
         environment: All of its variables.
         timeout_s: The limit.
         farewell: How it is stopped.
-        stdin: As ``subprocess`` has it; with PIPE its standard input ends when we do.
-        folder: In which it works; ours by default.
-        log: Takes what it prints, in place of our own streams.
+        stdin: As in ``subprocess``; with PIPE its standard input ends when we do.
+        folder: Its working folder; ours by default.
+        log: Takes its output, instead of our own streams.
 
     Raises:
         subprocess.TimeoutExpired: The command took longer than ``timeout_s``.
@@ -85,7 +85,7 @@ def run_group(
         if process is not None:
             _under_way.discard(process)
     if status != 0:
-        # Processes that a crashed stage had started have no owner any more.
+        # Processes that a crashed stage started have lost their owner.
         _signal_group(process.pid, signal.SIGKILL)
     return status
 
@@ -98,7 +98,7 @@ def start_process(
     stdin: int = subprocess.DEVNULL,
     pass_fds: Sequence[int] = (),
 ) -> "subprocess.Popen[bytes]":
-    """A process in a group of its own that goes on by itself, what it prints in a log.
+    """A process in its own group that runs on by itself, with its output in a log.
 
     Args:
         command: The program and its arguments.
@@ -120,9 +120,9 @@ def start_process(
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Lets signals that ask us to end arrive after the block.
+    """Delays signals that ask us to end until after the block.
 
-    What a handler raises while a process is being started would leave it without an owner.
+    An exception of a handler while a process is being started would leave it without an owner.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -146,8 +146,8 @@ def stop_group(
 
     Args:
         group: The process that leads it.
-        farewell: How much time it gets.
-        child: That process, if it is our own and must be reaped.
+        farewell: How it is stopped.
+        child: That process, if it is our own child and must be reaped.
     """
     end = time.monotonic() + farewell.grace_s
     ask_again = 0.0
@@ -174,20 +174,20 @@ def stop_all() -> None:
 
 
 def stage_command(module: str, *arguments: str) -> list[str]:
-    """``python -m module arguments`` with the interpreter that runs us."""
+    """The command ``python -m module arguments`` with the interpreter that runs us."""
     return [sys.executable, "-m", module, *arguments]
 
 
 def child_environment(additions: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Our environment plus ``additions`` that are not set, for a child with our interpreter.
+    """Our environment plus those ``additions`` that are not set, for a child with our interpreter.
 
     DVC runs commands in ``$SHELL``; a plain one makes a stage run the same on every machine.
 
     Args:
-        additions: By default what keeps libraries private, quiet and steady.
+        additions: By default the variables that keep libraries private, quiet and reproducible.
     """
     if additions is None:
-        # Late, for pydantic: a keeper is to start at once.
+        # Imported late because of pydantic: a keeper must start at once.
         from tasks.machine.environment import PRIVATE, QUIET, STEADY
 
         additions = {**PRIVATE, **QUIET, **STEADY}

@@ -31,7 +31,7 @@ WORK_POOL = "astra-local"
 START_TIMEOUT_S = 120.0
 PREFECT = "prefect-server"
 MLFLOW = "mlflow-server"
-MARK = "ASTRA_SERVICE"  # a variable that a service and all of its children have
+MARK = "ASTRA_SERVICE"  # the variable by which a service and all of its children are recognised
 
 
 class ServiceError(AstraError, RuntimeError):
@@ -43,8 +43,8 @@ class Service:
     """One process we started.
 
     Attributes:
-        name: Also the name of its log.
-        pid: Leads a process group of its own.
+        name: Its name, also that of its log.
+        pid: The process, which leads its own process group.
         started: Time stamp that distinguishes the process from a later one with the same id.
         url: The address to open, or nothing.
     """
@@ -80,7 +80,7 @@ def start(
     """The service, started in its own process group with its output in a log; not yet ready.
 
     Args:
-        name: Of the service and its log.
+        name: The name of the service and its log.
         command: The program and its arguments.
         environment: Variables to set in addition to ours.
         url: Where it will answer.
@@ -106,8 +106,8 @@ def prefect_server(port: int, *, lasting: bool = True) -> Service:
     """Prefect's server and pages, started.
 
     Args:
-        port: On 127.0.0.1.
-        lasting: Whether it stays when this process ends; so for the other services.
+        port: The port on 127.0.0.1.
+        lasting: Whether it stays when this process ends; likewise for the other services.
     """
     _require_free(port, "--prefect-port")
     address = f"http://127.0.0.1:{port}"
@@ -131,7 +131,7 @@ def mlflow_server(port: int, *, lasting: bool = True) -> Service:
 
 
 def worker(api_url: str, *, lasting: bool = True) -> Service:
-    """A worker that runs scheduled flows on this machine, started; there must be no other.
+    """A started worker for scheduled flows on this machine; there must be no other.
 
     A run that an earlier worker left behind is closed first.
     """
@@ -144,7 +144,7 @@ def worker(api_url: str, *, lasting: bool = True) -> Service:
 
 
 def worker_command() -> list[str]:
-    """The command of a worker of our pool; the pool is made if it is missing."""
+    """The command of a worker of our pool, which is created if it is missing."""
     return stage_command("prefect", "worker", "start", "--pool", WORK_POOL, "--type", "process")
 
 
@@ -156,7 +156,7 @@ def _start_other(
     url: str = "",
     lasting: bool,
 ) -> Service:
-    """A program without a lifeline, under a keeper unless it is to stay."""
+    """A program without a lifeline, started under a keeper unless it should last."""
     if lasting:
         return start(name, command, environment, url=url)
     return start(name, kept(command), environment, url=url, stdin=subprocess.PIPE)
@@ -219,7 +219,7 @@ def _service(entry: Any) -> Service | None:
 
 
 def stop(services: Sequence[Service]) -> None:
-    """Returns when the services are gone, the last started first; their flow runs end with them.
+    """Returns when the services are gone, the last one first; their flow runs end with them.
 
     Also stops processes that a killed service left behind.
     """
@@ -234,7 +234,7 @@ def stop(services: Sequence[Service]) -> None:
 
 
 def has_left_processes(service: Service) -> bool:
-    """Whether any process that it started still runs in its group."""
+    """Whether any process that the service started still runs in its group."""
     import psutil
 
     for pid in group_members(service.pid):
@@ -265,7 +265,7 @@ _children: dict[int, "subprocess.Popen[bytes]"] = {}
 
 
 def has_ended(service: Service) -> bool:
-    """Whether the service does not run any more."""
+    """Whether the service has ended."""
     child = _children.get(service.pid)
     return child.poll() is not None if child is not None else not service.is_alive()
 

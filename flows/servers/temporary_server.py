@@ -1,7 +1,7 @@
 """The Prefect server that lives as long as one run, if ``astra ui`` runs none.
 
-It ends with the run, however the run ends: its standard input is a pipe that the kernel closes. If
-one hangs, the next run finds it in a list and ends it.
+It ends with the run, however the run ends: its standard input is a pipe that the kernel closes. A
+server that hangs is found in a list and ended by the next run.
 """
 
 import atexit
@@ -22,13 +22,13 @@ from flows.servers.services import Service
 
 NAME = "temporary-server"
 FOLDER = Path(".astra/temporary_servers")
-# It was already asked to end with its run; one that still runs is hanging.
+# It was already asked to end with its run; if it still runs, it hangs.
 HURRIED = Farewell(grace_s=1.0, again_s=1.0)
 WAIT_S = 10.0
 
 
 def start_temporary_server() -> Service:
-    """A server for this process alone, starting; our own environment then leads to it.
+    """A server for this process alone that is starting; our environment then names it.
 
     Prefect must not have been imported yet: it reads the environment once.
     """

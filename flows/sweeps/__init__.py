@@ -1,1 +1,1 @@
-"""Many runs of one project: settings and seeds, each point in a workspace of its own."""
+"""Many runs of one project over settings and seeds, each point in its own workspace."""

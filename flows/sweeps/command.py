@@ -1,4 +1,4 @@
-"""``astra sweep``: settings and seeds compared, and the best offered as the candidate."""
+"""``astra sweep`` compares settings and seeds, and offers the best as the candidate."""
 
 import json
 from pathlib import Path
@@ -22,9 +22,9 @@ def sweep(
             "--set", metavar="KEY=VALUES", help="1e-4,7e-4 or log:1e-5..1e-3; repeatable."
         ),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Of every setting: 0..4, or 0,3.")] = "0",
+    seeds: Annotated[str, typer.Option(help="Seeds of every setting: 0..4, or 0,3.")] = "0",
     sampler: Annotated[str, typer.Option(help="grid, random or optuna.")] = "grid",
-    count: Annotated[int, typer.Option(help="Settings that random and optuna try.")] = 10,
+    count: Annotated[int, typer.Option(help="Number of settings that random and optuna try.")] = 10,
     jobs: Annotated[int, typer.Option(help="Points at a time; 0 chooses by the machine.")] = 0,
     register: Annotated[
         bool, typer.Option(help="Make the best point the registry's candidate.")
@@ -32,7 +32,7 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list the points.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Compare settings over seeds, each point in a workspace of its own."""
+    """Compare settings over seeds, each point in its own workspace."""
     from flows.servers.environment import quiet_run
 
     if dry_run:

@@ -1,7 +1,7 @@
 """The flow that tries many settings and seeds, each point as a Prefect task.
 
-Points that are finished are never run again, however the sweep ended before: the same parameters
-ask for the same points, and what each found lies in ``sweeps/points``.
+Finished points are never run again, however the sweep ended before: the same parameters ask for the
+same points, and the result of each is in ``sweeps/points``.
 """
 
 import os
@@ -42,15 +42,15 @@ from tasks.tracking.sweeps import close_sweep, open_sweep
 
 @dataclass(slots=True)
 class _Sweep:
-    """A sweep under way.
+    """A sweep that is running.
 
     Attributes:
-        axes: What is tried.
-        seeds: Of each setting.
-        sampler: By name.
-        count: Of settings, for a sampler that draws.
+        axes: The keys and values that are tried.
+        seeds: The seeds of each setting.
+        sampler: The sampler's name.
+        count: The number of settings, for a sampler that draws.
         jobs: Points that run at a time.
-        params: As params.yaml says.
+        params: The parameters in params.yaml.
     """
 
     axes: tuple[Axis, ...]
@@ -67,24 +67,24 @@ class _Sweep:
 
     @property
     def key(self) -> str:
-        """Names what it tries."""
+        """A digest of what it tries."""
         count = 0 if self.sampler == "grid" else self.count
         tried = [repr(self.axes), self.seeds, self.sampler, count]
         return record_digest([tried, self.params.model_dump(mode="json")])
 
     @property
     def timeout_s(self) -> float:
-        """Of one point: its stages' together."""
+        """The time limit of one point: those of its stages together."""
         limits = self.params.flow
         return sum(limit_of(name, limits) for name in STAGE_NAMES)
 
     def results(self) -> list[SettingResult]:
-        """Of every setting that was tried."""
+        """The results of every setting that was tried."""
         confidence = self.params.evaluation.confidence
         return setting_results(list(self.found), self.found, confidence=confidence)
 
     def next_points(self) -> list[Point]:
-        """The points of the settings to try now; none ends the sweep."""
+        """The points of the settings to try next; without any the sweep ends."""
         objectives: dict[Setting, float | None] = dict.fromkeys(self.found)
         objectives |= {row.setting: row.objective for row in self.results()}
         settings = sampler_called(self.sampler)(self.axes, self.count, objectives)
@@ -107,16 +107,16 @@ def sweep(
     """Tries every setting under every seed and offers the best as the candidate.
 
     Args:
-        settings: Axes such as ``training.lr=1e-4,7e-4``; none compares only seeds.
-        seeds: Such as ``0..4`` or ``0,3``.
+        settings: Axes such as ``training.lr=1e-4,7e-4``; without any only seeds are compared.
+        seeds: Seeds such as ``0..4`` or ``0,3``.
         sampler: grid, random or optuna.
-        count: Settings that random and optuna try.
+        count: Number of settings that random and optuna try.
         jobs: Points that run at a time; 0 chooses by the machine.
         offer: Whether the best point becomes the candidate of the registry.
 
     Raises:
         ConfigurationError: params.yaml, an axis, the seeds or a setting cannot be used.
-        StageError: No point ended well.
+        StageError: No point succeeded.
     """
     under_way = plan(settings or [], seeds, sampler, count=count, jobs=jobs)
     points = under_way.next_points()
@@ -134,7 +134,7 @@ def sweep(
 
 
 def plan(settings: Sequence[str], seeds: str, sampler: str, *, count: int, jobs: int) -> _Sweep:
-    """What these parameters ask for; nothing has run.
+    """The sweep that these parameters ask for; nothing has run.
 
     Raises:
         ConfigurationError: params.yaml or one of them cannot be used.
@@ -148,7 +148,7 @@ def plan(settings: Sequence[str], seeds: str, sampler: str, *, count: int, jobs:
 
 
 def default_jobs(params: Params) -> int:
-    """A point for each processor where models are tiny and run on one thread, otherwise one."""
+    """One point per processor if models are tiny and run on one thread, otherwise one."""
     sources = {source.source for source in params.models.sources.values()}
     is_small = sources == {"builtin"} and params.system.target.name == "causal_lm"
     if params.machine.device != "cpu" or not is_small:
@@ -157,7 +157,7 @@ def default_jobs(params: Params) -> int:
 
 
 def _run_all(under_way: _Sweep, points: Sequence[Point]) -> None:
-    """Runs the points, a line for each; what one found or why it failed is kept."""
+    """Runs the points, with a line for each, and keeps each result or failure."""
     run = _point_task(under_way)
     found: dict[str, PointResult | None] = {}
     with ThreadPoolExecutor(max_workers=under_way.jobs) as pool:
@@ -169,7 +169,7 @@ def _run_all(under_way: _Sweep, points: Sequence[Point]) -> None:
                     found[point.key] = kept
                     say(f"{'finished':<13}{point.name}: {kept.line()}")
                 else:
-                    # A context of its own for each thread, as Prefect's own runner has it.
+                    # Each thread has its own context, as in Prefect's own runner.
                     waiting[pool.submit(copy_context().run, run, point)] = point
             for future in as_completed(waiting):
                 point = waiting[future]
@@ -204,7 +204,7 @@ def _point_task(under_way: _Sweep) -> Any:
     def run(name: str, number: str) -> PointResult:
         del name
         if under_way.stopped.is_set():
-            msg = "the sweep was stopped; the same command goes on"
+            msg = "the sweep was stopped; the same command resumes it"
             raise StageError(msg)
         return run_point(by_key[number], parent=under_way.run_id, timeout_s=under_way.timeout_s)
 
@@ -218,7 +218,7 @@ def _point_task(under_way: _Sweep) -> Any:
 
 
 def _told(under_way: _Sweep, point: Point, state: State[Any]) -> PointResult | None:
-    """What the point found, and a line about it."""
+    """The point's result, after a line about it is printed."""
     result = state.result(raise_on_failure=False)
     if isinstance(result, PointResult):
         say(f"{'done':<13}{point.name}: {result.line()} ({result.seconds:.1f} s)")
@@ -231,7 +231,7 @@ def _told(under_way: _Sweep, point: Point, state: State[Any]) -> PointResult | N
 
 
 def _finished(under_way: _Sweep, name: str, *, offer: bool) -> SweepResult:
-    """Leaves the table, and registers the best point if that is asked for."""
+    """The result of the sweep, after its table is written and its best point offered if asked."""
     rows = under_way.results()
     if not rows:
         first = next(iter(under_way.failed.items()), ("", "there was none"))
@@ -258,7 +258,7 @@ def _finished(under_way: _Sweep, name: str, *, offer: bool) -> SweepResult:
 def _candidate(
     under_way: _Sweep, rows: Sequence[SettingResult], name: str
 ) -> RegistrationReceipt | None:
-    """The receipt of the best point; one that the registry has already is not registered again."""
+    """The receipt of the best point, which is registered unless the registry has it already."""
     best = best_of(rows)
     if best is None:
         return None

@@ -1,7 +1,7 @@
 """A point of a sweep: one setting under one seed, in a workspace below ``sweeps/points``.
 
-A point's key is the digest of all that decides its result, so that two sweeps share their points
-and a point whose code or data changed is another one.
+A point's key is the digest of everything that decides its result. So two sweeps share points, and a
+point whose code or data changed is another point.
 """
 
 import shutil
@@ -24,7 +24,7 @@ POINTS = SWEEPS / "points"
 LOCKS = SWEEPS / "locks"
 LAST = "evaluation"
 """The stage that ends a point: only the best one is registered."""
-# Sections that decide no result: how a run is recorded and decided about.
+# Sections that do not affect the result: how a run is recorded, and how the gate decides.
 _OTHER = {"flow", "promotion", "registration", "tracking"}
 _CODE = ("astra_core", "plugins", "tasks")
 _REPLIES = Path(".astra/replies")
@@ -32,14 +32,14 @@ _REPLIES = Path(".astra/replies")
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One run.
+    """One run of a sweep.
 
     Attributes:
         setting: What it changes in params.yaml.
-        seed: The root of its randomness.
+        seed: Its root seed.
         key: Digest of its parameters, code and inputs.
-        params: All of them.
-        text: Its params.yaml.
+        params: All its parameters.
+        text: The text of its params.yaml.
         inputs: Files and folders that it reads beside the code.
         turns: Its stages, each with the lock that it shares with points of the same beginning.
     """
@@ -54,26 +54,26 @@ class Point:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name for people."""
         return " ".join((*self.setting, f"seed={self.seed}"))
 
     @property
     def folder(self) -> Path:
-        """Its workspace, while it runs."""
+        """Its workspace while it runs."""
         return POINTS / self.key[:16]
 
     @property
     def result(self) -> Path:
-        """Where its figures stay."""
+        """The file of its figures."""
         return self.folder.with_suffix(".json")
 
     @property
     def log(self) -> Path:
-        """What its stages printed."""
+        """The log of its stages' output."""
         return self.folder.with_suffix(".log")
 
     def make_workspace(self) -> None:
-        """Leaves its workspace complete; one in which it was killed is left as it is."""
+        """Creates its workspace, unless a killed try left a complete one."""
         if (self.folder / ".dvc" / "config.local").is_file():
             return
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -82,11 +82,11 @@ class Point:
         write_text(self.text, self.folder / PARAMS_FILE, is_shared=True)
         pipeline = render(params=self.params)
         write_text(pipeline, self.folder / PIPELINE_FILE, is_shared=True)
-        # What a target elsewhere has answered is asked, and paid for, once.
+        # Replies of a remote target are shared, so that each is paid for once.
         _REPLIES.mkdir(parents=True, exist_ok=True)
         (self.folder / _REPLIES.parent).mkdir()
         (self.folder / _REPLIES).symlink_to(_REPLIES.resolve(), target_is_directory=True)
-        # Last: it says that the workspace is whole.
+        # Written last: it marks the workspace as complete.
         share_cache(Path(), self.folder)
 
 
@@ -105,7 +105,7 @@ def make_points(settings: Sequence[Setting], seeds: Sequence[int]) -> list[Point
 
 
 def code_digest() -> str:
-    """Of the code that runs in a workspace."""
+    """The digest of the code that runs in a workspace."""
     kept = [Path(name) for name in _CODE if Path(name).is_dir()]
     return record_digest([folder_digest(path, keep=is_source) for path in kept])
 
@@ -135,7 +135,7 @@ def _point(setting: Setting, seed: int, *, code: str, is_one: bool) -> Point:
 def _turns(
     dump: Mapping[str, Any], code: str, inputs: Mapping[str, Mapping[str, str]]
 ) -> Iterator[str]:
-    """Each stage with a lock named by all that decides its result and that of those before."""
+    """Each stage with a lock, named by everything that decides its result and earlier ones."""
     key = code
     for name, stage in stages().items():
         sections = {section: dump[section] for section in stage.params}
@@ -146,13 +146,13 @@ def _turns(
 
 
 def _digests(params: Params, stage: str) -> dict[str, str]:
-    """What a stage reads from where params.yaml says, by path."""
+    """The digests of files that params.yaml names and a stage reads, by path."""
     paths = outside_inputs(stages()[stage], params)
     return {path.as_posix(): _digest(path) for path in paths}
 
 
 def _digest(path: Path) -> str:
-    """Of a file's bytes; of a folder's names, sizes and times, for weights take long to read."""
+    """The digest of a file's bytes, or of a folder's names, sizes and times: weights are large."""
     if not path.is_dir():
         return file_digest(path) if path.is_file() else ""
     files = sorted(file for file in path.rglob("*") if file.is_file())

@@ -1,4 +1,4 @@
-"""One point run to its end in a process of its own, and its figures kept."""
+"""Runs one point to its end in its own process, and keeps its figures."""
 
 import shutil
 import subprocess
@@ -26,20 +26,20 @@ STEPS = Path("reports/training_steps.csv")
 
 @dataclass(frozen=True, slots=True)
 class PointResult:
-    """What a point found.
+    """The result of a point.
 
     Attributes:
         name: Its setting and seed.
         setting: ``section.key=value`` for each axis.
-        seed: The root of its randomness.
-        key: Of the point.
-        seconds: It took, in the try that ended it.
-        run_key: Of its training.
-        run_id: Of its MLflow run; None if the tracker was away.
-        success: Of the trained attacker on the test prompts.
-        baseline: Of the untrained one.
-        lift: The gain, prompt by prompt.
-        dev_success: On the dev prompts that chose its checkpoint; None where none did.
+        seed: Its root seed.
+        key: The point's key.
+        seconds: The time of its last try.
+        run_key: The key of its training.
+        run_id: The id of its MLflow run; None if the tracker was unreachable.
+        success: Success of the trained attacker on the test prompts.
+        baseline: Success of the untrained attacker.
+        lift: The gain, paired by prompt.
+        dev_success: Success on the dev prompts that chose its checkpoint; None where none did.
         unique_probes: Share of different probes.
     """
 
@@ -57,22 +57,22 @@ class PointResult:
     unique_probes: float | None
 
     def line(self) -> str:
-        """One line for the person who waits."""
+        """One line about the result for a person."""
         return f"success {self.success.spelled()}, gain {self.lift.spelled('+.3f')}"
 
 
 def kept_result(point: Point) -> PointResult | None:
-    """What the point found when it ran, or None if it has not yet."""
+    """The result of the point's run, or None if it has not run yet."""
     return read_record(point.result, PointResult) if point.result.is_file() else None
 
 
 def run_point(point: Point, *, parent: str | None, timeout_s: float | None) -> PointResult:
-    """What the point found: now, or when it ran; one that was killed goes on where it was.
+    """The point's result, after it has run or from its earlier run; a killed one is resumed.
 
     Args:
-        point: To run.
+        point: The point to run.
         parent: The MLflow run of the sweep, if there is one.
-        timeout_s: For all of its stages.
+        timeout_s: The limit for all of its stages together.
 
     Raises:
         StageError: A stage failed; the message is the stage's own.
@@ -90,7 +90,7 @@ def run_point(point: Point, *, parent: str | None, timeout_s: float | None) -> P
 
 
 def register_point(point: Point, *, timeout_s: float | None) -> RegistrationReceipt:
-    """The receipt of the point as a version of the registry, and its candidate.
+    """The receipt of the point, after it is registered as the candidate.
 
     Its stages are restored from the DVC cache.
 
@@ -105,7 +105,7 @@ def register_point(point: Point, *, timeout_s: float | None) -> RegistrationRece
 
 
 def run_stages(point: Point, *turns: str, parent: str | None, timeout_s: float | None) -> None:
-    """Runs stages in the point's workspace, which is made if it is not there.
+    """Runs stages in the point's workspace, which is created if it is missing.
 
     Raises:
         StageError: One failed; the message is the stage's own.
@@ -137,7 +137,7 @@ def run_stages(point: Point, *turns: str, parent: str | None, timeout_s: float |
 
 
 def _failure(point: Point, status: int) -> StageError:
-    """What the stage that failed has left in the workspace."""
+    """The failure that a stage left in the workspace."""
     folder = point.folder / failures.FAILURES
     for stage in STAGE_NAMES:
         failure = failures.read_failure(stage, folder=folder)

@@ -1,7 +1,7 @@
-"""Which settings a sweep tries next: all of a grid, random ones, or what Optuna suggests.
+"""Which settings a sweep tries next: all of a grid, random ones, or those that Optuna suggests.
 
-Each is a function of the axes and of what has been found, with no state of its own, so that a sweep
-that was killed asks for the same settings again.
+Each sampler is a function of the axes and the results so far, without state, so that a killed sweep
+asks for the same settings again.
 """
 
 import itertools
@@ -15,12 +15,12 @@ from astra_core.seeding import derive_key, generator
 from flows.sweeps.space import MAX_POINTS, Axis, Setting
 
 Found = Mapping[Setting, float | None]
-"""The mean success of each setting that was tried; None where its runs failed."""
+"""The mean success of each setting that was tried; None if its runs failed."""
 Sampler = Callable[[Sequence[Axis], int, Found], list[Setting]]
-"""The settings to try now, given the axes, how many there shall be in all and what was found; an
+"""Gives the settings to try next from the axes, their total number and the results so far; an
 empty list ends the sweep."""
 
-# Of settings that Optuna suggests at once: the next ones learn from them.
+# Settings that Optuna suggests at once: the next ones use their results.
 WAVE = 4
 _TRIES = 100
 
@@ -70,7 +70,7 @@ def optuna(axes: Sequence[Axis], count: int, found: Found) -> list[Setting]:
     import optuna as library
 
     library.logging.set_verbosity(library.logging.ERROR)
-    # Half of the settings are drawn at random first, as many as Optuna draws by default at most.
+    # The first half of the settings is drawn at random, but at most as many as Optuna's default.
     sampler = library.samplers.TPESampler(
         n_startup_trials=min(10, max(count // 2, 2)), constant_liar=True, seed=len(found)
     )
@@ -127,10 +127,10 @@ SAMPLERS: Mapping[str, Sampler] = {"grid": grid, "random": random, "optuna": opt
 
 
 def sampler_called(name: str) -> Sampler:
-    """The sampler.
+    """The sampler with this name.
 
     Raises:
-        ConfigurationError: There is none of this name.
+        ConfigurationError: There is none.
     """
     if name not in SAMPLERS:
         msg = f"--sampler must be one of {list(SAMPLERS)}, got '{name}'"

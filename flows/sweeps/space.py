@@ -1,8 +1,8 @@
-"""What a sweep tries: values of keys of params.yaml, and seeds.
+"""The values of keys of params.yaml, and the seeds, that a sweep tries.
 
 ``training.lr=1e-4,7e-4`` lists values, as YAML writes them; ``training.lr=log:1e-5..1e-3`` and
-``reward.options.nll_weight=0.0..0.5`` are ranges, from which a sampler draws; ``2..5``, between
-whole numbers, is each of them.
+``reward.options.nll_weight=0.0..0.5`` are ranges, from which a sampler draws; ``2..5``, with whole
+numbers, lists each number from 2 to 5.
 """
 
 import math
@@ -15,7 +15,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import excerpt
 
 Setting = tuple[str, ...]
-"""What one run changes in params.yaml beside its seed: ``section.key=value`` for each axis."""
+"""The changes of one run to params.yaml, beside its seed: ``section.key=value`` for each axis."""
 Scale = Literal["choice", "uniform", "log"]
 
 MAX_POINTS = 10_000
@@ -25,14 +25,14 @@ _PAIRS = {"[": "]", "{": "}"}
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One key and what it may be.
+    """One key and its possible values.
 
     Attributes:
-        key: Of params.yaml, with dots.
-        scale: Whether it has values, or a range in which a draw is uniform, or in its logarithm.
-        values: As YAML writes them; empty for a range.
-        low: Of a range.
-        high: Of a range.
+        key: A dotted key of params.yaml.
+        scale: A list of values, or a range with uniform or log-uniform draws.
+        values: The values as YAML writes them; empty for a range.
+        low: The lower end of a range.
+        high: The upper end of a range.
     """
 
     key: str
@@ -42,7 +42,7 @@ class Axis:
     high: float = 0.0
 
     def assign(self, value: str | float) -> str:
-        """``key=value``; a number of a range has six digits, which is what a name can hold."""
+        """``key=value``; a number from a range has six digits, as long as a name can be."""
         return f"{self.key}={value if isinstance(value, str) else _spelled(value)}"
 
 
@@ -125,7 +125,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _split(key: str, written: str) -> Iterator[str]:
-    """The values between commas that are in no bracket and in no quotes."""
+    """The values between commas, except commas in brackets or quotes."""
     value, closers, quote = "", list[str](), ""
     for letter in written:
         if quote:
@@ -146,9 +146,7 @@ def _split(key: str, written: str) -> Iterator[str]:
 
 def _some(key: str, value: str) -> str:
     if not value.strip():
-        msg = (
-            f"values of {key} must stand between single commas, got an empty one; write null or ''"
-        )
+        msg = f"values of {key} must be parted by single commas, got an empty one; write null or ''"
         raise ConfigurationError(msg)
     return value.strip()
 

@@ -1,4 +1,4 @@
-"""What a sweep found: a row for each setting, with the mean over seeds and its interval."""
+"""The results of a sweep: a row for each setting, with the mean over seeds and its interval."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -21,11 +21,11 @@ class SettingResult:
 
     Attributes:
         setting: ``section.key=value`` for each axis.
-        points: Those that ended well, in the order of the seeds.
-        num_failed: Points that did not.
-        success: Mean over the seeds with its interval.
-        lift: The same of the gain.
-        dev_success: Mean on the dev prompts; None where a point has none.
+        points: Points that succeeded, in the order of the seeds.
+        num_failed: Number of points that failed.
+        success: Mean success over the seeds with its interval.
+        lift: Mean gain over the seeds with its interval.
+        dev_success: Mean success on the dev prompts; None if a point has none.
     """
 
     setting: Setting
@@ -37,16 +37,16 @@ class SettingResult:
 
     @property
     def objective(self) -> float:
-        """What the best setting has most of: success on dev, or on test where there is none."""
+        """The figure that the best setting maximises: success on dev, or on test without dev."""
         return self.success.value if self.dev_success is None else self.dev_success
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """Its name for people."""
         return " ".join(self.setting) or "params.yaml as it is"
 
     def best_point(self) -> PointResult:
-        """The seed that did best by the same figure."""
+        """The point with the best seed by the same figure."""
         return max(
             self.points,
             key=lambda own: own.success.value if own.dev_success is None else own.dev_success,
@@ -67,14 +67,14 @@ class SettingResult:
 
 @dataclass(frozen=True, slots=True)
 class SweepResult:
-    """What a sweep found.
+    """The result of a sweep.
 
     Attributes:
-        name: Of its folder below ``sweeps``.
-        rows: Of the settings of which a point ended well.
-        failed: Why a point failed, by its name.
+        name: The name of its folder below ``sweeps``.
+        rows: The settings with at least one point that succeeded.
+        failed: Why points failed, by name.
         candidate: The best point as a version of the registry, if it was registered.
-        run_id: Of the sweep's MLflow run; None while the tracker was away.
+        run_id: The id of the sweep's MLflow run; None if the tracker was unreachable.
     """
 
     name: str
@@ -102,11 +102,11 @@ def setting_results(
     *,
     confidence: float,
 ) -> list[SettingResult]:
-    """The results of each setting of which a point ended well.
+    """The results of each setting with at least one point that succeeded.
 
     Args:
-        settings: In the order of the table.
-        found: The points of each by seed; None for one that failed.
+        settings: The settings in the order of the table.
+        found: The points of each setting by seed; None for a failed point.
         confidence: Probability inside an interval.
     """
     rows = []
@@ -130,12 +130,12 @@ def setting_results(
 
 
 def over_seeds(intervals: Sequence[Interval], confidence: float) -> Interval:
-    """The mean over seeds with Student's interval; of one seed its own, over the prompts.
+    """The mean over seeds with Student's interval; for one seed its own interval over prompts.
 
     Args:
         intervals: One for each seed.
-        confidence: Probability inside, if the seeds' figures are normal (Student 1908, "The
-            probable error of a mean").
+        confidence: Probability inside the interval, if the seeds' figures are normal (Student 1908,
+            "The probable error of a mean").
     """
     if len(intervals) == 1:
         return intervals[0]
@@ -148,9 +148,9 @@ def over_seeds(intervals: Sequence[Interval], confidence: float) -> Interval:
 
 
 def best_of(rows: Sequence[SettingResult]) -> SettingResult | None:
-    """The setting that did best on the dev prompts, so that its test figure stays honest.
+    """The setting with the best success on dev prompts, which leaves its test figure unbiased.
 
-    Only settings with all their seeds count, unless there is none; the first of equals.
+    Only settings whose points all succeeded count, unless there is none; of equals the first wins.
     """
     whole = [row for row in rows if not row.num_failed] or list(rows)
     if any(row.dev_success is None for row in whole):
@@ -162,8 +162,8 @@ def table(rows: Sequence[SettingResult], *, failed: Mapping[str, str]) -> str:
     """The rows in Markdown, the best marked, and below them the points that failed.
 
     Args:
-        rows: Of every setting.
-        failed: Why, by the name of the point.
+        rows: The results of every setting.
+        failed: Why points failed, by name.
     """
     best = best_of(rows)
     text = markdown(HEADER, [_cells(row, is_best=row is best) for row in rows])

@@ -53,7 +53,7 @@ def test_times_follow_the_work_and_limits_choose(project, capsys):
 
 def test_json_belongs_to_a_dry_run(project, capsys):
     assert 2 == run_command(["run", "--json"])
-    assert "error: --json must stand with --dry-run" in capsys.readouterr().err
+    assert "error: --json must come with --dry-run" in capsys.readouterr().err
 
 
 def _replies(plan, name):

@@ -36,7 +36,7 @@ def test_limits_choose_steps_in_their_order(limits, steps):
         ({"only": "trainin"}, "--only must name one of .*Did you mean 'training'"),
         ({"start": "x"}, "--from must name one of"),
         ({"end": ""}, "--to must name one of"),
-        ({"only": "training", "end": "models"}, "--only must stand without --from and --to"),
+        ({"only": "training", "end": "models"}, "--only must come without --from and --to"),
         ({"start": "training", "end": "models"}, "--from must not come after --to, got training"),
     ],
 )
