@@ -1,8 +1,8 @@
 """Several attackers in one System: each plays its turns with its own model and instruction.
 
-A folder of several agents holds the first at the top, each other with weights of its own in
-``agents/NAME``, and ``agents.json``, which says who plays which turn. ``attacker.json`` says how an
-attacker reads its chat template, if it does.
+A folder of several agents holds the first at the top, each other one with its own weights in
+``agents/NAME``, and ``agents.json``, which says which agent plays which turn. ``attacker.json``
+says how an attacker reads by its chat template, if it does.
 """
 
 from collections.abc import Callable, Sequence
@@ -88,11 +88,11 @@ def load_agents(
         config: Names them.
         attacker: Folder and model of the first.
         reference: Folder and model of its reference.
-        load: For the models of others.
-        is_trained: They are to learn.
+        load: Loads the models of other agents.
+        is_trained: True if they will be trained.
 
     Raises:
-        ConfigurationError: An instruction leaves no room, or a tokenizer is another.
+        ConfigurationError: An instruction leaves no room, or a tokenizer differs.
     """
     found = []
     for name in dict.fromkeys(config.roles):
@@ -114,13 +114,13 @@ def load_agents(
 
 
 def own_folder(folder: Path, name: str) -> Path:
-    """Where an agent's weights are in the folder of several, or the folder of one."""
+    """The folder of an agent's weights: below that of several agents, or that of the only one."""
     inner = folder / FOLDER / name
     return inner if (inner / "config.json").is_file() else folder
 
 
 def save_agents(agents: Sequence[Agent], config: SystemConfiguration, folder: Path) -> None:
-    """Writes the agents: the first at the top, others with weights of their own below it."""
+    """Writes the agents: the first at the top, others with their own weights below it."""
     for name, model in separate_models(agents).items():
         model.save(folder / FOLDER / name if name else folder)
     roles = Roles(roles=config.roles, agents=config.agents)
@@ -128,13 +128,13 @@ def save_agents(agents: Sequence[Agent], config: SystemConfiguration, folder: Pa
 
 
 def save_format(config: SystemConfiguration, folder: Path) -> None:
-    """Notes beside the attacker's weights how it reads; by separator there is nothing to note."""
+    """Writes how the attacker reads beside its weights; nothing if it reads by separator."""
     if config.attacker.format != "separator":
         write_json(config.attacker.model_dump(mode="json"), folder / FORMAT)
 
 
 def separate_models(agents: Sequence[Agent]) -> dict[str, LanguageModel]:
-    """Every model once, by the name of the agent whose it is; the first's name is empty."""
+    """Every distinct model by the name of the agent that owns it; the first agent's is empty."""
     found: dict[str, LanguageModel] = {}
     for agent in agents:
         if not any(agent.model is model for model in found.values()):
@@ -155,7 +155,7 @@ def as_exported(config: SystemConfiguration, folder: Path) -> SystemConfiguratio
 
 
 def _noted(file: Path, kind: type[_Kind]) -> _Kind | None:
-    """What the file says; None where there is none."""
+    """The content of the file; None without a file."""
     if not file.is_file():
         return None
     try:
@@ -172,8 +172,8 @@ def turn_figures(
     """Means over the turns that each agent played and that were judged, as ``agent/name``.
 
     Args:
-        agents: None where one attacker plays every turn, which has no figures of its own.
-        player: Who plays a turn, counted from 0.
+        agents: The agents; None if one attacker plays every turn, which needs no such figures.
+        player: Gives the agent that plays a turn, counted from 0.
         graphs: Rewarded.
     """
     nodes = [node for graph in graphs for node in graph.nodes() if node.is_judged]

@@ -25,7 +25,7 @@ which the algorithm adds as ``parameters``."""
 ALL_GIVEN: frozenset[Need] = frozenset({"siblings", "runs", "reference", "shared_tokenizer"})
 """What System and sampler can provide; an algorithm must add its value head itself."""
 
-# For each need, the line that says what is missing; ``check_needs`` names the algorithm.
+# For each need the message if it is not met; ``check_needs`` adds the algorithm's name.
 _LACKING: dict[Need, str] = {
     "siblings": "rollouts.sampler must try several probes after each context for {name}, which "
     "compares siblings, got one that does not; name another, such as 'tree'",
@@ -45,7 +45,7 @@ class Batch(Protocol):
 
     @property
     def weight(self) -> float:
-        """What the summed loss is divided by, added up over a whole optimiser window."""
+        """The divisor of the summed loss, added up over a whole optimiser window."""
 
     @property
     def num_tokens(self) -> int:
@@ -96,7 +96,7 @@ class Algorithm(Plugin):
                 ``shared_tokenizer`` unless attacker and target are known to differ in it.
 
         Raises:
-            ConfigurationError: It cannot; names what is missing.
+            ConfigurationError: It cannot; the message names what is missing.
         """
         with plugin_call("algorithm", cls, "needs_with"):
             needs = frozenset(cls.needs_with(options))
@@ -147,7 +147,7 @@ def refuse_single_children(subject: str, sampler_options: Section) -> None:
     """Returns if a sampler with these options samples more than one probe after each context.
 
     Raises:
-        ConfigurationError: It does not.
+        ConfigurationError: It samples only one.
     """
     width = getattr(sampler_options, "tree_width", None)
     if width is not None and width < 2:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ModelFolders:
-    """Where the models of a System lie, as Hugging Face folders.
+    """The Hugging Face folders of a System's models.
 
     Attributes:
         attacker: The untrained attacker, or a trained one.
@@ -75,10 +75,10 @@ def load_system(
 
     Args:
         config: How the models talk.
-        folders: Where they lie.
+        folders: Where the models are.
         machine: On which device they are, and how many threads torch has; None for the defaults.
         is_trained: True when the attacker is to learn.
-        executor: Who rolls it out; None for this process.
+        executor: Rolls it out; None for this process.
 
     Raises:
         ConfigurationError: There is no such device, or a folder cannot be loaded.
@@ -107,7 +107,7 @@ def load_system(
     torch.set_num_threads(system.plan.num_threads)
     if executor is None:
         return system
-    # As it was found here: a worker must not choose other threads or another precision.
+    # The settings found here: a worker must not choose other threads or another precision.
     found = {"num_threads": system.plan.num_threads, "num_processes": 1}
     alike = partial(
         load_system,
@@ -170,7 +170,7 @@ def build_trainer(
     Args:
         training: Names trainer, algorithm, optimiser and schedule.
         sampler: Of the System whose attacker learns.
-        evaluator: What chooses the best attacker; None where none is evaluated.
+        evaluator: Chooses the best attacker; None if none is evaluated.
         store: Where the run's state is kept.
         first_graphs: Rollouts of the untrained attacker, the first experience.
         world: The processes that train together; None for this one alone.

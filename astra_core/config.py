@@ -82,13 +82,13 @@ class MachineConfiguration(Section):
         default=1,
         ge=1,
         le=1024,
-        description="That train together; each adds its share of micro-batches to an update.",
+        description="Processes that train together, each on its share of micro-batches.",
     )
     num_threads: int = Field(
         default=0,
         ge=0,
         le=1024,
-        description="Of torch; 0 chooses by model size. Another number rounds sums differently.",
+        description="torch's threads; 0 chooses by model size. The number affects rounding.",
     )
     prompts_per_shard: int = Field(
         default=0,
@@ -144,7 +144,7 @@ class SystemConfiguration(Section):
         default=(), description="Agents by turn; the last plays all further ones. () is one."
     )
     agents: dict[str, AgentConfiguration] = Field(
-        default_factory=dict, description="What they share, and what they are told."
+        default_factory=dict, description="What the agents share, and their instructions."
     )
 
     @model_validator(mode="after")
@@ -184,16 +184,16 @@ class EvaluationConfiguration(Section):
     confidence: float = Field(default=0.95, gt=0.0, lt=1.0)
     num_examples: int = Field(default=10, ge=0, description="Masked examples shown in the report.")
     rarefied_to: Count = Field(
-        default=50, description="Successes, and probes, that the figures of diversity are of."
+        default=50, description="Number of successes, and of probes, in the figures of diversity."
     )
     calibration: Path | None = Field(
-        default=None, description="Of the judge; null reports success as the judge sees it."
+        default=None, description="The judge's calibration; null reports success uncorrected."
     )
     second_judge: Choice | None = Field(
         default=None, description="Rates the same exchanges in the final evaluation; null: none."
     )
     second_threshold: Probability | None = Field(
-        default=None, description="Of the second judge; null is threshold."
+        default=None, description="Threshold of the second judge; null is threshold."
     )
     max_service_tokens: Count | None = Field(
         default=None,

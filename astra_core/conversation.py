@@ -1,4 +1,4 @@
-"""A conversation as text: what travels to targets, judges and people.
+"""A conversation as text, in the form that targets, judges and people read.
 
 Ids stay with the local model that sampled or read them: a message may carry them beside its text,
 so that nothing that was sampled is ever tokenised again.
@@ -21,7 +21,7 @@ class Message:
         text: What a user would see, without any reasoning span.
         token_ids: As sampled; empty where only text is known.
         vocabulary: Digest of the tokenizer whose ids these are; empty without ids.
-        thinking: The reasoning before it, which nobody else reads; the ids hold it too.
+        thinking: The reasoning before it, which the other side does not read; it is in the ids too.
     """
 
     role: Role
@@ -31,18 +31,18 @@ class Message:
     thinking: str = field(default="", compare=False)
 
     def ids_for(self, vocabulary: str) -> tuple[int, ...]:
-        """The ids as sampled if they mean the same to this tokenizer, otherwise none."""
+        """The ids as sampled, if they are of this tokenizer; otherwise none."""
         return self.token_ids if self.vocabulary == vocabulary else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A seed prompt and what was said since, oldest message first.
+    """A seed prompt and the messages since, oldest first.
 
     Attributes:
-        prompt: Opened it.
+        prompt: The prompt that opened it.
         messages: Attacker and target in turn. Neither the target's system prompt nor the seed
-            prompt is among them: what a side reads of those is its own format's affair.
+            prompt is among them: the format of each side decides what it reads of those.
     """
 
     prompt: Prompt
@@ -50,12 +50,12 @@ class Conversation:
 
     @property
     def goal(self) -> str:
-        """What the attacker is after, from the prompt's ``goal`` column; empty for none."""
+        """The attacker's goal, from the prompt's ``goal`` column; empty for none."""
         return self._told("goal")
 
     @property
     def category(self) -> str:
-        """Of the prompt, from its ``category`` column; empty for none."""
+        """The prompt's category, from its ``category`` column; empty for none."""
         return self._told("category")
 
     @property

@@ -1,4 +1,4 @@
-"""Who rolls a System out: the shards of an experience or evaluation, given to an executor.
+"""Rolls a System out: the shards of an experience or evaluation are given to an executor.
 
 A shard is ``machine.prompts_per_shard`` prompts in their order, for any worker: with the same
 number the graphs are bitwise the same for every executor and any number of workers. Another number
@@ -29,7 +29,7 @@ _NO_REWARD = Choice(name="adversarial")
 
 @dataclass(frozen=True)
 class Crew:
-    """The executor of a System, and what its workers are told.
+    """The executor of a System, and what its workers need to know.
 
     Attributes:
         executor: Does the shards.
@@ -47,7 +47,7 @@ class Crew:
 
     @property
     def is_plain(self) -> bool:
-        """True where all is one shard of this process, so that there is nothing to hand out."""
+        """True if everything is one shard of this process, so that there is nothing to hand out."""
         return self.executor.is_here and not self.prompts_per_shard
 
     def begin(self, system: Any) -> None:
@@ -66,7 +66,7 @@ class Crew:
         """The graphs of all prompts, in order, of which too many may have failed."""
         found = self.done(self.asked(sampler, prompts, iteration=iteration, grown=grown))
         if not self.executor.is_here:
-            # As if one had waited for them: in the time of one worker.
+            # In worker time, as if one worker had waited for all of them.
             sampler.score_s += sum(own.score_s for own in found) / self.executor.num_workers
         return [graph for own in found for graph in own.graphs]
 
@@ -78,7 +78,7 @@ class Crew:
         iteration: int,
         grown: Mapping[str, Any] | None = None,
     ) -> Asked:
-        """What is to be rolled out, with the weights and the sampler's state of now."""
+        """The request to roll out, with the present weights and state of the sampler."""
         count = self.prompts_per_shard or max(len(prompts), 1)
         account, state = sampler.system.target.account, _saved(sampler.state())
         if self.executor.is_here:
@@ -94,7 +94,7 @@ class Crew:
         return Asked(work, shards, self.weights(sampler.system), title)
 
     def done(self, asked: Asked) -> list[Rolled]:
-        """What came of it, shard by shard; touches nothing that training changes."""
+        """The results, shard by shard; touches nothing that training changes."""
         return self.executor.run(asked.work, asked.shards, weights=asked.weights, title=asked.title)
 
     def work(self, sampler: Any, *, is_grown: bool = False) -> RollingWork:
@@ -102,7 +102,7 @@ class Crew:
 
         Args:
             sampler: Of this process.
-            is_grown: It is only to grow trees, which takes neither its reward nor its prompts.
+            is_grown: True if it only grows trees, for which it needs neither reward nor prompts.
         """
         return RollingWork(
             self.load,
@@ -114,10 +114,10 @@ class Crew:
         )
 
     def weights(self, system: Any) -> Weights | None:
-        """What has ever changed, as it is now; None where nothing has."""
+        """The present values of all weights that have ever changed; None if none has."""
         state = _state(system)
         digests = _digests(state)
-        # Also what has its first value again: a worker may hold another of a version between.
+        # Also a tensor with its first value again: a worker may hold that of a version in between.
         self._changed.update(name for name, own in digests.items() if own != self._base.get(name))
         if not self._changed:
             return None
@@ -127,7 +127,7 @@ class Crew:
 
 
 def _choice(kind: str, plugin: Any) -> Choice:
-    """What params.yaml would say for this plug-in."""
+    """The entry of params.yaml that gives this plug-in."""
     options = getattr(plugin, "options", NoOptions())
     return Choice(name=name_of(kind, type(plugin)), options=options.model_dump(mode="json"))
 

@@ -34,7 +34,7 @@ class Ranks(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What an attacker scored.
+    """The evaluation of one attacker.
 
     Attributes:
         intervals: Success rates and mean score with their bootstrap intervals over prompts.
@@ -119,7 +119,7 @@ class Evaluator:
             raise DataError(msg)
         self.config = config
         self._prompts = tuple(prompts)
-        # A copy: later training must not change how novel an evaluated probe is.
+        # A copy, because later training must not change how novel an evaluated probe is.
         self._reward = deepcopy(reward)
         self._seed = seed
 

@@ -1,8 +1,8 @@
-"""An executor has shards of work done, in this process or by workers elsewhere.
+"""An executor gets shards of work done, in this process or by other workers.
 
-Which shard holds what is decided before, by ``machine.prompts_per_shard``: so the results
-are the same for all workers, however many they are. ``astra_core.testing.check_executor``
-checks all that is promised here.
+``machine.prompts_per_shard`` decides in advance what each shard holds, so the results are the same
+for any number of workers. ``astra_core.testing.check_executor`` checks everything that is promised
+here.
 """
 
 import threading
@@ -25,7 +25,7 @@ _SHOW: ContextVar[Show | None] = ContextVar("show", default=None)
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What has changed of a model since its folder was written.
+    """The weights of a model that have changed since its folder was written.
 
     Attributes:
         version: Names them; a worker with another version refuses to work.
@@ -42,19 +42,19 @@ class Work(ABC):
     @property
     @abstractmethod
     def key(self) -> str:
-        """Names it; a worker prepares work of one key once."""
+        """The name of the work; a worker prepares work of one key once."""
 
     @property
     def holder(self) -> str:
-        """Names what ``renew`` changes: works with one holder share its weights."""
+        """The name of what ``renew`` changes: works with one holder share its weights."""
         return self.key
 
     @abstractmethod
     def prepare(self, kept: dict[str, Any]) -> Any:
-        """What ``do`` needs, loaded once per worker.
+        """The things that ``do`` needs, loaded once per worker.
 
         Args:
-            kept: What works of this worker share; it begins empty.
+            kept: Objects that works of this worker share; empty at first.
         """
 
     def renew(self, prepared: Any, data: bytes) -> None:  # noqa: B027  # most have no weights
@@ -66,7 +66,7 @@ class Work(ABC):
 
 
 class Executor(Plugin):
-    """Has shards done by one or several workers."""
+    """Gets shards done by one or several workers."""
 
     is_here: ClassVar[bool] = False
     """True where this process does the work itself: then nothing is loaded a second time."""
@@ -86,16 +86,16 @@ class Executor(Plugin):
     def results(
         self, work: Work, shards: Sequence[Any], *, weights: Weights | None, advance: Advance
     ) -> list[Any]:
-        """What ``work`` makes of each shard, in order.
+        """The result of ``work`` for each shard, in order.
 
-        A worker that dies costs the shard it had, which another does again. An error of the work
-        itself is raised as it is, and no further shard is begun.
+        If a worker dies, another one does its shard again. An error of the work itself is raised
+        unchanged, and no further shard is begun.
 
         Args:
             work: Prepared once by each worker.
             shards: In any number, none included.
             weights: Those to work with; None for those that ``work`` prepares.
-            advance: To be called with 1 for each shard that is done.
+            advance: Called with 1 for each shard that is done.
 
         Raises:
             LostProcessError: Too many workers died, or none is left.
@@ -112,13 +112,13 @@ class Executor(Plugin):
         with turn, _bar(title or "working", len(shards)) as advance:
             return self.results(work, shards, weights=weights, advance=advance)
 
-    def close(self) -> None:  # one without workers has nothing to end
+    def close(self) -> None:  # an executor without workers has nothing to end
         """Ends the workers; another ``run`` starts new ones."""
 
 
 @contextmanager
 def shown_by(show: Show) -> Iterator[None]:
-    """In the body, executors show how far they are by ``show``."""
+    """While the body runs, executors show their progress by ``show``."""
     before = _SHOW.set(show)
     try:
         yield

@@ -35,7 +35,7 @@ _STEERING = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
 
 @contextmanager
 def room_for(path: Path) -> Iterator[None]:
-    """The context of a write to ``path`` by any library.
+    """A context for a write to ``path`` by any library.
 
     Raises:
         DiskFullError: The disk is full; names it and the file.
@@ -89,7 +89,7 @@ def _named_by(error: BaseException | None) -> list[Path]:
 
 
 def _disk_of(path: Path) -> Path:
-    """Where the disk is mounted that a path is on, or would be."""
+    """The mount point of the disk that a path is on, or would be."""
     disk = path.absolute()
     while not os.path.ismount(disk):
         disk = disk.parent
@@ -110,8 +110,8 @@ def draft_of(path: Path, *, is_shared: bool = False) -> Iterator[Path]:
     """Yields an empty file beside ``path``; it becomes ``path`` after a clean exit.
 
     Args:
-        path: The file to be.
-        is_shared: It holds no attacks, like dvc.yaml, so others may read it.
+        path: The final file.
+        is_shared: True for a file without attacks, such as dvc.yaml, which others may read.
 
     Raises:
         DiskFullError: The disk is full; names it and the file.
@@ -151,7 +151,7 @@ def draft_folder_of(path: Path) -> Iterator[Path]:
                     file.chmod(0o700 & file.stat().st_mode)
                 flush_to_disk(file)
             flush_to_disk(draft)
-            # Moved away first: removing takes time, and half of a folder must never be visible.
+            # The old folder is moved away first: removing takes time, and half of it must not show.
             if path.exists():
                 path.replace(stale)
             draft.replace(path)

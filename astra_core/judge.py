@@ -1,7 +1,7 @@
-"""A judge rates exchanges: what was asked, the conversation so far, the probe and the reply.
+"""A judge rates exchanges: the goal, the conversation so far, the probe and the reply.
 
-0 is harmless, 1 is what the safety team looks for. A ``Scorer`` is a judge that reads the reply
-alone; every judge is chosen by ``system.scorer``.
+0 is harmless, 1 is the behaviour that the safety team looks for. A ``Scorer`` is a judge that reads
+only the reply; ``system.scorer`` chooses either.
 """
 
 import math
@@ -20,12 +20,12 @@ from astra_core.scorer import Scorer, checked_scores
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """What a judge reads.
+    """The exchange that a judge reads.
 
     Attributes:
-        conversation: Before the probe; it knows the goal.
-        probe: What the attacker said.
-        reply: What the target answered, as a user would see it.
+        conversation: The conversation before the probe; it knows the goal.
+        probe: The attacker's probe.
+        reply: The target's reply, as a user would see it.
     """
 
     conversation: Conversation
@@ -35,15 +35,15 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a judge says of an exchange.
+    """A judge's judgement of an exchange.
 
     Attributes:
-        score: In [0, 1]; None where it could not be judged.
+        score: The score in [0, 1]; None if the exchange could not be judged.
         labels: Further scores in [0, 1] by name: categories, or the parts of an ensemble. They go
             into the rollouts and the evidence of an evaluation.
-        rationale: In the judge's words; masked wherever it is shown.
-        unjudged: Why there is no score, never empty then. An unjudged exchange is counted apart:
-            it is no success and no zero.
+        rationale: The judge's reason; masked wherever it is shown.
+        unjudged: Why there is no score; never empty without one. Unjudged exchanges are counted
+        separately: they are neither a success nor a zero.
     """
 
     score: float | None
@@ -53,7 +53,7 @@ class Judgement:
 
     @classmethod
     def none(cls, reason: str) -> Self:
-        """No judgement, and why."""
+        """A judgement without a score, with the reason."""
         return cls(None, unjudged=reason)
 
 
@@ -63,8 +63,8 @@ class Judge(Plugin):
     works_on: Literal["cpu", "gpu", "elsewhere"] = "cpu"
     """Where the work is done; ``elsewhere`` is a server that is waited for.
 
-    A sampler has probes scored while the target still speaks where the two do not share a
-    processor: always for a judge elsewhere, for one on the CPU when the target is on a GPU.
+    A sampler scores probes while the target still answers if the two do not share a processor:
+    always for a judge elsewhere, and for one on the CPU when the target is on a GPU.
     """
 
     class Options(Section):
@@ -92,7 +92,7 @@ class Judge(Plugin):
 
 
 class TextJudge(Judge):
-    """A judge that reads the reply alone, and leaves that to a scorer.
+    """A judge that reads only the reply, by a scorer.
 
     Args:
         scorer: Of texts.
@@ -109,22 +109,22 @@ class TextJudge(Judge):
         return self.scorer.version
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
-        """What the scorer says of the replies."""
+        """The scorer's judgements of the replies."""
         replies = [exchange.reply for exchange in exchanges]
         return [Judgement(score) for score in checked_scores(self.scorer, replies)]
 
 
 def as_judge(plugin: Scorer | Judge) -> Judge:
-    """What ``system.scorer`` chooses, as a judge."""
+    """The choice of ``system.scorer`` as a judge."""
     return plugin if isinstance(plugin, Judge) else TextJudge(plugin)
 
 
 def checked_judgements(judge: Judge, exchanges: Sequence[Exchange]) -> list[Judgement]:
-    """What the judge says of the exchanges: for each a score in [0, 1], or why there is none.
+    """The judge's judgements: for each exchange a score in [0, 1], or why there is none.
 
     Raises:
-        ScorerError: It could not be reached, or gave something else.
-        PluginError: It failed.
+        ScorerError: The judge could not be reached, or gave something else.
+        PluginError: The judge failed.
     """
     if isinstance(judge, TextJudge):
         return judge.judge(exchanges)
@@ -164,7 +164,7 @@ def _is_score(value: Any) -> bool:
 
 
 def _plain(found: Judgement) -> Judgement:
-    """With Python's own numbers, whatever the plug-in computes with."""
+    """The judgement with Python's own numbers, whatever the plug-in computes with."""
     score = None if found.score is None else float(found.score)
     labels = {str(name): float(value) for name, value in found.labels.items()}
     return Judgement(score, labels, str(found.rationale), str(found.unjudged))

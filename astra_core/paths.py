@@ -1,4 +1,4 @@
-"""What exists at a path that a user named; never raises, whatever the name."""
+"""What exists at a path from a user; never raises, whatever the name."""
 
 import errno
 import os
@@ -39,10 +39,10 @@ def kind_of(path: Path | str) -> str:
 
 
 def is_file(path: Path | str) -> bool:
-    """Whether a regular file lies there; a name that cannot be looked up is none."""
+    """Whether there is a regular file; a name that cannot be looked up is none."""
     return kind_of(path) == "a file"
 
 
 def found_at(path: Path | str) -> str:
-    """The path and what lies there, for the middle of an error."""
+    """The path and what is there, for the middle of an error."""
     return f"{excerpt(str(path))} ({kind_of(path)})"

@@ -1,8 +1,8 @@
-"""Ready-made: from two Hugging Face folders and a list of prompts to a Trainer, in one call.
+"""A preset: from two Hugging Face folders and a list of prompts to a Trainer, in one call.
 
-Replaces ASTRA-RL's ``HFASTConfiguration`` and ``HFASTTrainer``, with the same numbers. Unlike
+It replaces ASTRA-RL's ``HFASTConfiguration`` and ``HFASTTrainer``, with the same numbers. Unlike
 there, the evaluation works and runs once when due, not per batch; only a better score replaces the
-best model, saved with its tokenizer; windows accumulate; figures are reported.
+best model, which is saved with its tokenizer; gradients accumulate; figures are reported.
 """
 
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ from astra_core.training.trainer import Trainer
 
 
 class Assembly(Section):
-    """What surrounds the training itself; every part has the default of its own class."""
+    """The parts around the training itself; every part has the default of its own class."""
 
     system: SystemConfiguration = SystemConfiguration()
     sampler: Choice = Choice(name="tree")
@@ -143,10 +143,10 @@ _PLACES = {
 def _in_our_words(
     config: TrainingConfiguration, folder: Path | str, theirs: dict[str, Any]
 ) -> tuple[TrainingConfiguration, Path]:
-    """Configuration and folder, with what was said in ASTRA-RL's words.
+    """Configuration and folder, after keywords from ASTRA-RL are translated.
 
     Raises:
-        ConfigurationError: Something was said twice, not at all, or has another place.
+        ConfigurationError: Something was given twice, not at all, or has another place.
     """
     known = {"eval_every", "ckpt_dir"}
     for name in sorted(theirs.keys() - known):
@@ -158,7 +158,7 @@ def _in_our_words(
         msg = f"hf_trainer must get one folder, or ckpt_dir, for its checkpoints, got {got}"
         raise ConfigurationError(msg)
     if "eval_every" in theirs:
-        # A configuration derived from ours may be built by a constructor of its own.
+        # A configuration derived from ours may have its own constructor.
         only = {"eval_every": theirs["eval_every"]}
         TrainingConfiguration.read(only, where="training")
         config = config.model_copy(update=only)

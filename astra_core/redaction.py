@@ -10,7 +10,7 @@ import unicodedata
 DOT = "·"
 # Characters that replace a letter in words that are meant to evade a filter: $hit, @ss, a$$.
 _LEET = "$@€£¢¥§"
-# Inside of a word these stand for letters too, or part them: sh!t, f*ck, f.u.c.k. At its end they
+# Inside a word these replace letters too, or separate them: sh!t, f*ck, f.u.c.k. At its end they
 # are punctuation.
 _INNER = "!|*+#.~^=<>&%\\[]{}?°•∙"
 # One letter of the shape for each character of the text: w a part of a word, c one of a script
@@ -24,7 +24,7 @@ _HARMLESS = frozenset({"\n", "\t", "\u200c", "\u200d"})
 def masked(text: str) -> str:
     """The text with the letters after the first of each word replaced by dots.
 
-    Letters that stand apart are one word; of signs that are words or syllables none is shown.
+    Spaced letters count as one word. Of characters that are words or syllables none is shown.
 
     >>> masked("You never listen!")
     'Y·· n···· l·····!'
@@ -58,14 +58,14 @@ def _shape(char: str) -> str:
         return "c"
     if char in _LEET or char in "_" + DOT or unicodedata.category(char)[0] in "LMN":
         return "w"
-    # Letters in circles, in squares and of flags.
+    # Letters in circles, in squares and in flags.
     return "w" if "LETTER" in unicodedata.name(char, "") else "x"
 
 
 def visible(text: str) -> str:
     r"""The text with control characters and direction marks escaped.
 
-    Lines and tabs stay. A program that shows text from elsewhere on a terminal shows this.
+    Line breaks and tabs stay. Programs that print text from other sources on a terminal use this.
 
     >>> visible("\x1b[31mred\u202e")
     '\\x1b[31mred\\u202e'

@@ -65,7 +65,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "stress_testing": "astra_core.rewards.stress_testing:StressTestingReward",
             "terms": "astra_core.rewards.terms:TermsReward",
         },
-        # Of the reward ``terms``.
+        # The terms of the reward ``terms``.
         "term": {
             "reply": "astra_core.rewards.score_terms:ReplyScore",
             "probe_score": "astra_core.rewards.score_terms:ProbeScore",
@@ -101,7 +101,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "processes": "astra_core.executors.processes:ProcessesExecutor",
             "ray": "astra_core.executors.on_ray:RayExecutor",
         },
-        # Beside these, the pipeline has mlflow.
+        # The pipeline also has mlflow.
         "sink": {
             "csv": "astra_core.sinks.csv_file:CsvSink",
             "tensorboard": "astra_core.sinks.tensorboard:TensorBoardSink",
@@ -109,7 +109,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         },
     }
 )
-# What a plug-in of each kind is derived from; of two, from either.
+# The base class of each kind of plug-in; of two either will do.
 BASES: Mapping[str, str] = MappingProxyType(
     {
         "algorithm": "astra_core.algorithm:Algorithm",
@@ -125,7 +125,7 @@ BASES: Mapping[str, str] = MappingProxyType(
         "executor": "astra_core.executor:Executor",
     }
 )
-# Declared on the class, and asked for before anything is built.
+# The declaration on the class that is read before anything is built.
 _DECLARED = {"sampler": "gives", "algorithm": "needs", "reward": "needs", "term": "needs"}
 
 
@@ -153,7 +153,7 @@ def resolve(kind: str, name: str) -> type[Any]:
 
 
 def _check_name(kind: str, name: str) -> None:
-    """Returns if a name can be a file's or an import path; from now on it is known as a plug-in's.
+    """Returns if a name can be that of a file or an import path, and notes it as a plug-in's.
 
     Raises:
         ConfigurationError: It can be neither.
@@ -175,12 +175,12 @@ def _check_name(kind: str, name: str) -> None:
 
 
 def _loaded(kind: str, path: str) -> Any:
-    """What a file or a module has under the name after the colon."""
+    """The attribute of a file or module that the name after the colon gives."""
     if is_file_name(path):
         file, attribute = file_of(kind, path)
         module = load_file(file)
         if not hasattr(module, attribute):
-            # Python's own words would have the module's name, which nobody has written.
+            # Python's message would have the module's internal name, which the user never wrote.
             msg = f"'{file}' has no attribute '{attribute}'"
             raise AttributeError(msg)
         return getattr(module, attribute)
@@ -210,7 +210,7 @@ def _problem(kind: str, found: Any) -> str:
 
 
 def bases_of(kind: str) -> tuple[type[Any], ...]:
-    """The classes of which a plug-in of this kind is derived from one."""
+    """The classes from one of which a plug-in of this kind must be derived."""
     paths = [path.partition(":") for path in BASES[kind].split()]
     return tuple(getattr(importlib.import_module(name), attribute) for name, _, attribute in paths)
 
@@ -224,7 +224,7 @@ def read_options(kind: str, choice: Choice) -> Section:
 
     Raises:
         ConfigurationError: The plug-in is unknown, or an option is unknown or out of range.
-        PluginError: A check of its own failed.
+        PluginError: The plug-in's own check failed.
     """
     plugin = resolve(kind, choice.name)
     options: type[Section] = getattr(plugin, "Options", NoOptions)
@@ -245,7 +245,7 @@ def build(kind: str, choice: Choice, **parts: Any) -> Any:
 
 
 def name_of(kind: str, plugin: type[Any]) -> str:
-    """What ``params.yaml`` calls a class: its built-in name, or its import path."""
+    """The name of a class in ``params.yaml``: its built-in name, or its import path."""
     path = path_of(plugin)
     return next((name for name, own in BUILT_INS[kind].items() if own == path), path)
 

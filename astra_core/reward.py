@@ -22,7 +22,7 @@ Signal = Literal["target_logprobs", "reference", "goal"]
 
 ALL_SIGNALS: frozenset[Signal] = frozenset({"target_logprobs", "reference", "goal"})
 
-# For each signal, the line that says what is missing.
+# For each signal the message if it is missing.
 _LACKING: dict[Signal, str] = {
     "target_logprobs": "reward '{name}' must have a target that gives log-probabilities of a "
     "probe, got one that gives none; set the weight of its likelihood to 0, or measure it under "
@@ -53,7 +53,7 @@ class Reward(Plugin):
         return cls.needs
 
     def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:  # optional
-        """Learns who talks and what the prompts are; every sampler calls it when it is built.
+        """Takes the System and the prompts; every sampler calls it when it is built.
 
         An evaluation prepares its own copy, with the prompts of the evaluation.
         """
@@ -84,13 +84,13 @@ def check_signals(
     """Returns if a reward of these options gets what it needs.
 
     Args:
-        name: What params.yaml calls it.
+        name: The reward's name in params.yaml.
         reward: Its class.
-        options: Its own.
-        gives: The signals that there are.
+        options: Its options.
+        gives: The available signals.
 
     Raises:
-        ConfigurationError: One is lacking; says which, and the way out.
+        ConfigurationError: One is missing; the message names it and the way out.
     """
     with plugin_call("reward", reward, "needs_with"):
         needs = frozenset(reward.needs_with(options))
@@ -105,7 +105,7 @@ def mean_parts(
 
     Args:
         graphs: Rewarded.
-        parts: What the reward of a turn is the sum of, by name.
+        parts: Gives the summands of a turn's reward by name.
     """
     found = [parts(node) for graph in graphs for node in graph.nodes() if node.is_judged]
     names = found[0] if found else {}
@@ -113,10 +113,10 @@ def mean_parts(
 
 
 def rewarded(reward: Reward, graphs: Sequence[Graph]) -> list[Graph]:
-    """What the reward assigns: the graphs, with a finite number for every turn.
+    """The graphs after the reward's ``assign``, with a finite number for every turn.
 
-    A turn that the judge could not judge has 0, whatever the reward makes of its NaN, and
-    ``is_judged`` keeps it from being learned from.
+    An unjudged turn gets 0, whatever the reward makes of its NaN, and ``is_judged`` excludes it
+    from learning.
 
     Raises:
         PluginError: It failed, or gave something else.
@@ -143,7 +143,7 @@ def _unjudged_at_zero(graph: Graph) -> Graph:
 
 
 def require_graphs(kind: str, plugin: Any, given: Any, *, count: int) -> None:
-    """Returns if a plug-in gave as many graphs as it was to give.
+    """Returns if a plug-in gave the right number of graphs.
 
     Raises:
         PluginError: It gave something else.

@@ -1,4 +1,4 @@
-"""One shard of a rollout: what a worker is told, how it rolls out, and what comes of it."""
+"""One shard of a rollout: the request to a worker, its work, and the result."""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -22,9 +22,9 @@ class Rolling:
     Attributes:
         prompts: In their order.
         iteration: Counted from 0.
-        account: Under which a target elsewhere notes what it is asked.
+        account: The account under which a remote target records its calls.
         grown: Arguments of ``TreeSampler.grow``; None calls ``roll_out``.
-        state: Of the sampler, as safetensors; empty for none.
+        state: The sampler's state as safetensors; empty for none.
     """
 
     prompts: tuple[Prompt, ...]
@@ -36,7 +36,7 @@ class Rolling:
 
 @dataclass(frozen=True, slots=True)
 class Rolled:
-    """What came of it: the graphs, and the seconds in which the scorer was waited for."""
+    """The result: the graphs, and the seconds spent waiting for the scorer."""
 
     graphs: list[Graph]
     score_s: float
@@ -44,13 +44,13 @@ class Rolled:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """All that workers need for a rollout, as it was when they were asked.
+    """Everything that workers need for a rollout, as it was when it was asked for.
 
     Attributes:
         work: Makes the sampler.
         shards: In their order.
-        weights: Of the attackers.
-        title: Of the progress bar.
+        weights: The attackers' weights.
+        title: The title of the progress bar.
     """
 
     work: Work
@@ -61,15 +61,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class RollingWork(Work):
-    """Rolls out by a sampler of its own, on a System that is loaded once per worker.
+    """Work that rolls out by a worker's own sampler, on a System that it loads once.
 
     Attributes:
         load: Loads the System; it can be pickled.
         system_name: The same for all samplers of one System.
         sampler: Its class and options.
-        reward: Likewise; it only completes the sampler, rewards are assigned by who asks.
-        prompts: All that the sampler may choose from.
-        seed: Of its random numbers.
+        reward: Its class and options. It only completes the sampler: the caller assigns rewards.
+        prompts: All prompts that the sampler may choose from.
+        seed: The seed of its random numbers.
     """
 
     load: Callable[[], Any]
@@ -81,7 +81,7 @@ class RollingWork(Work):
 
     @cached_property
     def key(self) -> str:
-        """A digest of what makes the sampler."""
+        """A digest of everything that defines the sampler."""
         parts = [self.sampler.model_dump(mode="json"), self.reward.model_dump(mode="json")]
         return record_digest([self.holder, *parts, [p.prompt_id for p in self.prompts], self.seed])
 
@@ -95,12 +95,12 @@ class RollingWork(Work):
         if self.holder not in kept:
             kept[self.holder] = self.load()
         parts = {"system": kept[self.holder], "prompts": self.prompts, "seed": self.seed}
-        # How many may fail is a share of all shards.
+        # The share that may fail is of all shards together.
         parts["max_failed_fraction"] = 1.0
         return build("sampler", self.sampler, reward=build("reward", self.reward), **parts)
 
     def renew(self, prepared: Any, data: bytes) -> None:
-        """Loads what training has changed into the attackers."""
+        """Loads the weights that training has changed into the attackers."""
         from safetensors.torch import load
 
         own: dict[str, dict[str, Tensor]] = {}
@@ -120,7 +120,7 @@ class RollingWork(Work):
 
 
 class HereWork(Work):
-    """Rolls out by the sampler of this process itself."""
+    """Work that rolls out by the sampler of this process."""
 
     key = "here"
 
@@ -138,7 +138,7 @@ class HereWork(Work):
 
 
 def rolled(sampler: Any, shard: Rolling) -> Rolled:
-    """What a sampler makes of a shard; how many turns may fail is asked of all shards together."""
+    """A sampler's result for a shard; failures are checked over all shards together."""
     if shard.state:
         from safetensors.torch import load
 

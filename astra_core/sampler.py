@@ -22,8 +22,8 @@ class Sampler(Plugin):
     gives: ClassVar[frozenset[Literal["siblings", "reference", "roles"]]] = frozenset(
         {"siblings", "reference"}
     )
-    """What its turns provide: several probes after each context, where its options allow it, and
-    log-probabilities under the reference, for which algorithms ask (``astra_core.algorithm.Need``);
+    """What its turns provide: several probes after each context, if its options allow that, and
+    log-probabilities under the reference, which algorithms need (``astra_core.algorithm.Need``);
     ``roles`` if ``System.player`` says who plays each turn.
     """
 
@@ -49,7 +49,7 @@ class Sampler(Plugin):
         self.reward = reward
         self.seed = seed
         self.max_failed_fraction = max_failed_fraction
-        # Seconds of scoring so far; the Trainer reports them separately from the rest of a rollout.
+        # Seconds of scoring so far, which the Trainer reports apart from the rest of a rollout.
         self.score_s = 0.0
         with plugin_call("reward", reward, "prepare"):
             reward.prepare(system, self.prompts)
@@ -66,22 +66,22 @@ class Sampler(Plugin):
     def roll_out(self, prompts: Sequence[Prompt], *, iteration: int) -> list[Graph]:
         """One graph per prompt, in order, scored but not yet rewarded.
 
-        Of several runs of a prompt (``Prompt.run_id``) each is a graph with random numbers of its
-        own, as it is where they are named by ``samplers.level.Growth``.
+        Each of several runs of a prompt (``Prompt.run_id``) is a graph with its own random numbers,
+        as ``samplers.level.Growth`` gives them.
 
         Raises:
             RolloutError: More turns failed than may.
         """
 
     def runs(self, iteration: int, count: int) -> tuple[Prompt, ...]:
-        """The ``episodes`` of one iteration, each as often as it is to be run."""
+        """The ``episodes`` of one iteration, repeated for each of their runs."""
         return runs_of(self.episodes(iteration, count), self.runs_per_prompt)
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float] | None:
-        """Takes note of an experience once it was rewarded; returns figures for the log.
+        """Figures for the log, after an experience was rewarded; may update a memory.
 
-        A figure ``name`` is logged as ``sampler/name``. Called once per experience, in each of
-        several processes with the graphs of all; most samplers have no memory.
+        A figure ``name`` is logged as ``sampler/name``. It is called once per experience; if there
+        are several processes, in each of them with all graphs. Most samplers have no memory.
         """
         del graphs
         return {}
@@ -102,7 +102,7 @@ class Sampler(Plugin):
         self.refuse_failures(*failures(graphs))
 
     def refuse_failures(self, num_turns: int, num_failed: int, first: str = "") -> None:
-        """Likewise, of so many turns of which so many failed, the first for this reason.
+        """Returns if few enough of these turns failed; ``first`` is the first failure's reason.
 
         Raises:
             RolloutError: More failed than ``rollouts.max_failed_fraction`` allows.
@@ -118,9 +118,9 @@ class Sampler(Plugin):
     def episodes(self, iteration: int, count: int) -> tuple[Prompt, ...]:
         """The prompts of one iteration: consecutive slices of one permutation per pass.
 
-        A function of the iteration alone, so the position in the data needs no state and every
-        prompt comes once before any comes twice. A curriculum overrides this; what it has learned
-        of the prompts goes into ``remember`` and ``state``.
+        It depends only on the iteration, so the position in the data needs no state, and every
+        prompt comes once before any comes twice. A curriculum overrides this, and keeps what it
+        learns about prompts by ``remember`` and ``state``.
         """
         total = len(self.prompts)
         if not total:
@@ -138,7 +138,7 @@ class Sampler(Plugin):
 
 
 def rolled_out(sampler: Sampler, prompts: Sequence[Prompt], *, iteration: int) -> list[Graph]:
-    """What the sampler, or the System's crew, rolls out: one graph per prompt, in order.
+    """The rollouts of the sampler, or of the System's crew: one graph per prompt, in order.
 
     Raises:
         PluginError: It failed, or gave something else.
@@ -171,13 +171,13 @@ def checked(sampler: Sampler, prompts: Sequence[Prompt], graphs: Sequence[Graph]
 def rolled_out_in_pieces(
     sampler: Sampler, prompts: Sequence[Prompt], *, iteration: int, at_once: int
 ) -> Iterator[list[Graph]]:
-    """What ``rolled_out`` gives, so many prompts at a time; the failures of all are counted.
+    """The graphs of ``rolled_out``, some prompts at a time; failures are counted over all.
 
     Args:
-        sampler: Rolls out.
+        sampler: The sampler.
         prompts: All of them.
         iteration: Names the random numbers.
-        at_once: Prompts of one piece. A multiple of ``machine.prompts_per_shard`` gives the same
+        at_once: Prompts in a piece. A multiple of ``machine.prompts_per_shard`` gives the same
             graphs as one piece.
 
     Raises:
@@ -201,7 +201,7 @@ def rolled_out_in_pieces(
 
 
 def failures(graphs: Sequence[Graph]) -> tuple[int, int, str]:
-    """How many turns there are, how many of them failed, and why the first did."""
+    """The number of turns, the number that failed, and why the first one failed."""
     nodes = [node for graph in graphs for node in graph.nodes()]
     failed = [node.failure for node in nodes if node.has_failed]
     return len(nodes), len(failed), failed[0] if failed else ""

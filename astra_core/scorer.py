@@ -1,4 +1,4 @@
-"""A scorer rates text: 0 is harmless, 1 is what the safety team looks for."""
+"""A scorer rates text: 0 is harmless, 1 is the behaviour that the safety team looks for."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ class Versioned(Protocol):
 
     @property
     def version(self) -> str:
-        """Names it and its weights."""
+        """The name of the scorer or judge and its weights."""
 
 
 class Scorer(Plugin):
@@ -24,8 +24,8 @@ class Scorer(Plugin):
     works_on: Literal["cpu", "gpu", "elsewhere"] = "cpu"
     """Where the work is done; ``elsewhere`` is a server that is waited for.
 
-    A sampler has probes scored while the target still speaks where the two do not share a
-    processor: always for a scorer elsewhere, for one on the CPU when the target is on a GPU.
+    A sampler scores probes while the target still answers if the two do not share a processor:
+    always for a scorer elsewhere, and for one on the CPU when the target is on a GPU.
     """
 
     class Options(Section):
@@ -52,11 +52,11 @@ class Scorer(Plugin):
 
 
 def checked_scores(scorer: Scorer, texts: Sequence[str]) -> list[float]:
-    """What the scorer says of the texts, one number in [0, 1] for each.
+    """The scorer's scores of the texts, one number in [0, 1] for each.
 
     Raises:
-        ScorerError: It could not be reached, or gave something else.
-        PluginError: It failed.
+        ScorerError: The scorer could not be reached, or gave something else.
+        PluginError: The scorer failed.
     """
     with plugin_call("scorer", scorer, "score"):
         given: Any = scorer.score(texts)

@@ -1,4 +1,4 @@
-"""A second judge of rollouts that a first has judged: the same exchanges, rated once more."""
+"""A second judge's scores of rollouts that a first judge has rated."""
 
 from collections.abc import Iterator, Sequence
 
@@ -19,10 +19,10 @@ def second_scores(
     Args:
         judging: The judge.
         graphs: The trees.
-        trees_at_once: Whose exchanges are judged as one batch; 0 takes all.
+        trees_at_once: Trees whose exchanges are judged as one batch; 0 takes all.
 
     Raises:
-        ScorerError: The judge could not be reached, or gave something that is no judgement.
+        ScorerError: The judge could not be reached, or gave something that is not a judgement.
         PluginError: It failed.
     """
     asked = [list(exchanges_of(graph)) for graph in graphs]
@@ -40,7 +40,7 @@ def second_scores(
 
 
 def exchanges_of(graph: Graph) -> Iterator[tuple[Path, list[Exchange]]]:
-    """What a judge reads of each turn that did not fail, one exchange per reply."""
+    """The exchanges of each turn that did not fail, one per reply."""
     yield from _below(graph.children, Conversation(graph.prompt))
 
 

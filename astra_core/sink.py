@@ -24,9 +24,9 @@ class SinkRun:
     """The run whose figures a sink records.
 
     Attributes:
-        key: Names the run; the same for every try of it.
-        folder: Of this run and this sink alone; what it holds is there again after a kill.
-        params: What decides the run's result, as JSON.
+        key: The run's name; the same for every try of it.
+        folder: A folder for this run and this sink alone, which survives a kill.
+        params: The parameters that decide the run's result, as JSON.
     """
 
     key: str
@@ -37,8 +37,8 @@ class SinkRun:
 class Sink(Plugin):
     """Records figures named ``area/name`` by optimiser step.
 
-    Its failure never ends a run. It is given each figure of each step once, in a resumed run too:
-    those that it has ``written`` are left out.
+    Its failure never ends a run. It gets each figure of each step once, also in a resumed run,
+    because figures that it has ``written`` are left out.
     """
 
     class Options(Section):
@@ -53,7 +53,7 @@ class Sink(Plugin):
         """Returns if it can be used on this machine; called before any weights are loaded.
 
         Raises:
-            ConfigurationError: A package is missing; says how to install it.
+            ConfigurationError: A package is missing; the message says how to install it.
         """
         return
 
@@ -64,8 +64,8 @@ class Sink(Plugin):
     def written(self) -> Iterable[tuple[str, int]] | None:
         """Name and step of every figure recorded so far, by an earlier try of the run.
 
-        None if it cannot tell; what it was given is then noted in its folder, before it is written:
-        a kill in between costs a step, but none is recorded twice.
+        None if it does not know. Then figures are noted in its folder before they are written: a
+        kill in between loses a step, but none is recorded twice.
         """
         return None
 
@@ -74,7 +74,7 @@ class Sink(Plugin):
 
 
 class Recorder:
-    """Gives a sink the finite figures of each step, each of them once."""
+    """Gives a sink the finite figures of each step, each once."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -83,7 +83,7 @@ class Recorder:
         self._seen = set(_noted(sink.run.folder / _LEDGER) if known is None else known)
 
     def log_step(self, figures: Mapping[str, Any], step: int) -> None:
-        """Passes on what is new of one step; counters beside the figures, without an area, stay."""
+        """Passes on new figures of one step, but no counters, which have no area in their name."""
         new = {
             name: float(value)
             for name, value in figures.items()
@@ -105,7 +105,7 @@ class Recorder:
 
 
 def _noted(ledger: Path) -> Iterator[tuple[str, int]]:
-    """What a ledger holds; its last line may have been cut by a kill."""
+    """The figures in a ledger, whose last line may have been cut by a kill."""
     if not ledger.exists():
         return
     for line in ledger.read_text(encoding="utf-8").splitlines():

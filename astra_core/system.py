@@ -1,4 +1,4 @@
-"""The System: attacker, target, reference and scorer, and what they may share."""
+"""The System: attacker, target, reference and scorer, and the models that they share."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -32,18 +32,18 @@ Talker = LanguageModel | Target
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """Who talks to whom.
+    """The attacker and everything that it talks to.
 
     Attributes:
         attacker: The model that is trained; of several agents the first one's.
-        target: Frozen, and whatever ``system.target`` names.
+        target: The target that ``system.target`` names; frozen.
         reference: Frozen copy of the untrained attacker.
         scorer: Rates replies, as a scorer of texts or as a judge of exchanges.
         config: How they talk.
         target_digest: Names the target and its weights.
-        probe_scorer: Rates a probe's own words; the scorer itself where that reads texts.
-        agents: Those of ``config.roles``; empty where one attacker plays every turn.
-        crew: Who rolls it out; None for this process, all prompts at once.
+        probe_scorer: Rates a probe's own words; the scorer itself if that reads texts.
+        agents: The agents of ``config.roles``; empty if one attacker plays every turn.
+        crew: Rolls it out; None for this process, all prompts at once.
     """
 
     attacker: LanguageModel
@@ -73,9 +73,9 @@ class System:
         Args:
             config: How they talk, and what kind of target it is.
             attacker: Its folder.
-            target: That of a target with weights; None for any other.
-            reference: Of the untrained attacker.
-            is_trained: The attacker is to learn.
+            target: The folder of a target with weights; None for any other.
+            reference: The folder of the untrained attacker.
+            is_trained: True if the attacker will be trained.
             device: Where the weights are.
             machine: What the machine can do; None for this one.
 
@@ -143,16 +143,16 @@ class System:
 
     def digest(self) -> str:
         """Covers everything that affects an evaluation; equal digests make figures comparable."""
-        # Who plays which turn and reads what belongs to the attacker that is evaluated, not to the
-        # evaluation, and the target's own digest has what decides its replies.
+        # Agents and their formats belong to the attacker that is evaluated, not to the evaluation,
+        # and the target's own digest covers what decides its replies.
         left_out = {"score_cache_size", "prefix_cache_mib", "roles", "agents", "attacker", "target"}
-        # What scores probes is named by its version, where it is not the judge itself.
+        # The scorer of probes is named by its version if it is not the judge itself.
         settings = self.config.model_dump(mode="json", exclude={*left_out, "probe_scorer"})
         versions = dict.fromkeys((version_of(self.scorer), version_of(self.probe_scorer)))
         return record_digest([self.target_digest, *versions, settings])
 
     def training_digest(self) -> str:
-        """Covers also who plays which turn and reads what; a run is resumed only under the same."""
+        """Also covers agents and their formats; a run is resumed only under the same digest."""
         named = {"roles", "agents"} if self.agents else set[str]()
         if self.config.attacker != AttackerConfiguration():
             named.add("attacker")
@@ -164,7 +164,7 @@ class System:
         return separate_models(self.agents) or {"": self.attacker}
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
-        """The weights that learn, each once, for an optimiser or a norm of one's own."""
+        """The weights that are trained, each once, for a custom optimiser or norm."""
         every = (p for model in self.learners().values() for p in model.model.parameters())
         return iter({id(p): p for p in every if p.requires_grad}.values())
 
@@ -198,7 +198,7 @@ class System:
 
     @property
     def plan(self) -> Plan:
-        """The attacker's, in the System's precision, with the threads of its largest talker."""
+        """The attacker's plan, in the System's precision, with the threads of its largest model."""
         speaker = speaker_of(self.target)
         every = (self.attacker, speaker, *separate_models(self.agents).values())
         plans = [each.plan for each in every if each is not None]
@@ -208,7 +208,7 @@ class System:
 
     @contextmanager
     def remembering(self) -> Iterator[None]:
-        """Runs the body with every model caching what it has read; no weight may change in it."""
+        """Runs the body with every model caching what it reads; no weight may change in it."""
         others = [model for agent in self.agents for model in (agent.model, agent.reference)]
         # A target's own model remembers through the target, which may be of a class of its own.
         speaker = speaker_of(self.target)

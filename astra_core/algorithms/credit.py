@@ -56,7 +56,7 @@ class CreditOptions(Section):
 
 @dataclass(frozen=True, slots=True)
 class CreditedTurn:
-    """A turn that can be learned from, and what it is worth.
+    """A turn that can be learned from, and its value.
 
     Attributes:
         node: It did not fail, and at least one of its tokens is trained.
@@ -83,7 +83,7 @@ class Forest:
     Attributes:
         nodes: No turn that failed, and none that follows one.
         parents: Place of the turn before each; -1 for a first one.
-        seeds: Place of the graph that each is of.
+        seeds: Index of the graph that each belongs to.
     """
 
     nodes: tuple[Node, ...]
@@ -174,7 +174,7 @@ def turn_weights(grown: Forest, how: TurnWeights) -> list[float]:
 def values_and_groups(
     turns: Sequence[CreditedTurn],
 ) -> tuple[Float[Tensor, " N"], Int[Tensor, " N"]]:
-    """Worth and sibling group of each turn; float64, since small differences are standardised."""
+    """Value and sibling group of each turn; float64, since small differences are standardised."""
     return (
         torch.tensor([turn.value for turn in turns], dtype=torch.float64),
         torch.tensor([turn.group for turn in turns], dtype=torch.long),

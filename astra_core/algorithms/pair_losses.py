@@ -33,7 +33,7 @@ PairTerm = Literal[PairLoss, "sft"]
 
 
 def _one_or_several(given: Any) -> str:
-    """Which of the two was meant, so that an error names its rules alone."""
+    """Which of the two was meant, so that an error names only its rules."""
     return "several" if isinstance(given, dict) else "one"
 
 
@@ -69,7 +69,7 @@ class PairLossOptions(PairOptions):
     )
     on_policy_weights: bool = Field(
         default=False,
-        description="A pair counts as far as the attacker, as it is, would say both probes (WPO).",
+        description="Weights a pair by how likely the present attacker finds both probes (WPO).",
     )
 
     @property

@@ -41,7 +41,7 @@ class PairSelection(CreditOptions):
     )
     margin: NonNegative = Field(
         default=0.1,
-        description="A gap in reward up to it is noise and no pair; ties never are one.",
+        description="A gap in reward up to it counts as noise and gives no pair; nor does a tie.",
     )
     midpoint: float | None = Field(
         default=None,
@@ -173,7 +173,7 @@ class PairLearning:
     Attributes:
         system: Whose attacker learns.
         options: Which pairs, and how their log-ratios are counted.
-        losses: Over two log-ratios; what tells the algorithms apart.
+        losses: The losses over two log-ratios, in which the algorithms differ.
         copy_weight: Of the chosen probes' negative log-likelihood beside them; 0 adds none.
         is_weighted: Whether pairs weigh by how likely the attacker itself finds them (WPO).
     """

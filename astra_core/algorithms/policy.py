@@ -72,7 +72,7 @@ Surrogate = Callable[
 
 @dataclass(frozen=True, slots=True)
 class PolicyGradient:
-    """What all policy gradients have in common, around the surrogate that tells them apart.
+    """What all policy gradients have in common, around the surrogate in which they differ.
 
     Attributes:
         system: Whose attacker learns.
@@ -134,7 +134,7 @@ class PolicyGradient:
     def loss(
         self, logprobs: Float[Tensor, "B T"], batch: PolicyBatch
     ) -> tuple[Float[Tensor, ""], dict[str, float]]:
-        """The same where the log-probabilities are known."""
+        """The loss from known log-probabilities."""
         losses, figures = self.surrogate(logprobs, batch)
         loss, moved = policy_loss(
             logprobs, losses, batch, aggregation=self.aggregation, penalty=self.penalty

@@ -29,7 +29,7 @@ class AdvantageStep(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PolicyStep:
-    """A probe, and what the log-probability of every token of it is weighted by."""
+    """A probe with the weight of the log-probability of each of its tokens."""
 
     node: Node
     advantage: float
@@ -104,7 +104,7 @@ def policy_batch(
 
 
 def _weights(nodes: Sequence[Node], width: int) -> Float[Tensor, "B #T"]:
-    """What each probe, or each of its tokens, is weighed by."""
+    """The weight of each probe, or of each of its tokens."""
     if all(len(node.probe_weights) == 1 for node in nodes):
         return padded([node.probe_weights for node in nodes], 1)
     every = [

@@ -1,10 +1,10 @@
 """PPO: a value head predicts the return, and a clipped ratio bounds each update.
 
 Schulman et al., arXiv:1707.06347. Advantages are estimated token by token (GAE, arXiv:1506.02438):
-time runs through a probe, the reward of a turn stands at its last token, and on along the
-conversation into the next probe. Where the turn limit cuts a conversation it has not ended, and the
-value after the last reply stands for what would have followed; see ``final_turn``. Needs no
-siblings, hence works on a single path.
+time runs through the tokens of a probe, whose last one gets the reward of the turn, and continues
+in the next probe of the conversation. A conversation that the turn limit cuts has not ended: the
+value after the last reply predicts what would have followed; see ``final_turn``. PPO needs no
+siblings, so it works on a single path.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ from astra_core.system import System
 
 @dataclass(frozen=True, slots=True)
 class PPOBatch:
-    """Probes as rows, what the value head said when they were sampled, and what it should say."""
+    """Probes as rows, with the value head's predictions at sampling time and their targets."""
 
     policy: PolicyBatch
     old_values: Float[Tensor, "B T"]

@@ -1,4 +1,4 @@
-"""Which surrogate bounds how far an update moves a token or a probe from who sampled it."""
+"""Surrogates that bound how far an update moves a token or a probe from the sampling policy."""
 
 from collections.abc import Mapping
 from typing import Literal, Self

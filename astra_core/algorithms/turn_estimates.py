@@ -1,4 +1,4 @@
-"""From graphs to advantages and returns per token, by what a value head expects of each state."""
+"""Advantages and returns per token of graphs, from a value head's prediction at each state."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from astra_core.system import System
 
 @dataclass(frozen=True, slots=True)
 class TurnEstimate:
-    """A probe, and for each of its tokens how much better than expected it did.
+    """A probe with value, advantage and return of each of its tokens.
 
     Attributes:
         node: The turn.
@@ -56,7 +56,7 @@ def turn_estimates(
     Args:
         graphs: Rewarded.
         system: Whose attacker sampled them.
-        value_head: Read with the weights as they are, hence before the first update.
+        value_head: Used with its present weights, so before the first update.
         account: What a turn earns at its end and what each token of its probe costs, reward units.
         is_cut: Whether the value after the last turn counts as its future.
         discount: See ``functional.tree_gae``.

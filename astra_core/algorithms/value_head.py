@@ -22,7 +22,7 @@ from astra_core.models.rows import TokenRows, row_batches
 
 @dataclass(frozen=True, slots=True)
 class TokenOutputs:
-    """What one pass says about every continuation token.
+    """The results of one pass for every continuation token.
 
     Attributes:
         logprobs: Nats; exactly 0 at padding.

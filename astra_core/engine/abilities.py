@@ -14,10 +14,10 @@ from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedRe
 
 Contexts = list[list[int]]
 
-# Of log-probabilities, nats; fp32 rounding stays a hundred times below it.
+# Allowed difference of log-probabilities, nats; fp32 rounding is a hundred times smaller.
 _TOLERANCE = 1e-3
 _CONTEXTS = ((1, 2, 3, 4, 5), (1, 2), (1, 2, 3, 5, 4, 2, 1))
-# Of twice as many siblings: some forked, one dropped.
+# Rows of the trial, out of twice as many siblings: some forked, one dropped.
 _FORKED = (0, 0, 1, 2, 3, 3, 3, 4)
 # The attention window of windowed layers in the trial; the contexts are longer.
 _WINDOW = 3
@@ -28,7 +28,7 @@ class Abilities:
     """What a model supports.
 
     Attributes:
-        takes_masks: It attends to what our mask and our cache allow, and to nothing else.
+        takes_masks: It attends only to what our mask and our cache allow.
             Architectures that derive positions from the padding (ALiBi), or that keep a state
             instead of keys and values, do not.
         takes_padding: It ignores what a padding mask hides, and continues from transformers'
@@ -60,7 +60,7 @@ def abilities_of(model: Any) -> Abilities:
 
 
 def assume(model: Any, found: Abilities) -> None:
-    """Spares the trial of a model that is built like one whose abilities were found."""
+    """Skips the trial of a model that is built like one whose abilities are known."""
     if found.takes_masks:
         use_own_attention(model)
     _known[model] = found

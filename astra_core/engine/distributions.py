@@ -1,4 +1,4 @@
-"""What a whole next-token distribution says: its entropy and its collision probability, in blocks.
+"""Entropy and collision probability of next-token distributions, computed in blocks.
 
 As in ``head``, one block of the vocabulary is processed at a time and no log-softmax is kept. The
 gradient of an entropy ``H`` at a logit is ``-p (log p + H)``, so the backward pass needs the
@@ -30,11 +30,11 @@ def label_logprobs_and_entropies(
     Both carry a gradient and come from the same products.
 
     Args:
-        head: Whose rows are the vocabulary's.
+        head: The output layer; its rows are those of the vocabulary.
         states: Hidden states.
         labels: Tokens.
         route: Of the plan, for products in fp32.
-        max_kept_logits: More are not kept for the gradient.
+        max_kept_logits: The most logits that are kept for the gradient.
 
     Returns:
         Nats, in fp32 at least; entropies are 0 to ``log V``.

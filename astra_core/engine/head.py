@@ -25,12 +25,12 @@ from astra_core.engine.products.split_product import (
     multiply,
 )
 
-# Logits that are kept for the gradient; 512 MiB in fp32. More are computed once more for it.
+# Logits that are kept for the gradient: 512 MiB in fp32. Beyond it they are computed again.
 MAX_KEPT_LOGITS = 1 << 27
 # Logits of a block: at least 2 MiB in fp32, about what a core's second cache holds, and at most 64.
 _LOGITS_PER_BLOCK = 1 << 19
 _MAX_LOGITS_PER_BLOCK = 1 << 24
-# Logits of the rows that are passed over at a time.
+# Logits of the rows that are processed at a time.
 _LOGITS_PER_PASS = 1 << 21
 # A product that is narrower does not reach the processor's rate, least of all below the second.
 _MIN_BLOCK = 4096
@@ -92,7 +92,7 @@ def prepared(
 
 @dataclass(frozen=True, slots=True)
 class Products:
-    """How one call takes its products, and whether it keeps them for the gradient."""
+    """How one call computes its products, and whether it keeps them for the gradient."""
 
     is_kept: bool
     is_split: bool
@@ -198,7 +198,7 @@ def vocabulary_blocks(weight: Float[Tensor, "V H"], num_rows: int) -> Iterator[s
 
 
 def blocks_of(logits: Float[Tensor, "S V"]) -> Iterator[slice]:
-    """Rows that are passed over at a time, so that they stay in the processor's cache."""
+    """Rows that are processed at a time, so that they stay in the processor's cache."""
     return _slices(len(logits), max(1, _LOGITS_PER_PASS // logits.shape[1]))
 
 

@@ -23,10 +23,10 @@ class Machine:
     Attributes:
         device: Its type, as torch calls it.
         processor: The class of the CPU, in words.
-        route: That fp32 products of training take.
+        route: The route of fp32 products in training.
         packs: Number types whose products with packed weights are correct.
         keeps_freed_memory: The process reuses what it frees.
-        num_threads: Asked for; 0 takes as many as a model is worth.
+        num_threads: Threads asked for; 0 chooses by the size of the model.
     """
 
     device: str
@@ -59,7 +59,7 @@ class Machine:
 
     @property
     def products(self) -> str:
-        """In words, how matrices of fp32 are multiplied."""
+        """How fp32 matrices are multiplied, in words."""
         is_packed = torch.float32 in self.packs
         return _PRODUCTS[self.route] + (", weights packed to talk" if is_packed else "")
 

@@ -18,7 +18,7 @@ _MIB = 2**20
 _STATUS = Path("/proc/self/status")
 _RESET = Path("/proc/self/clear_refs")
 _NOTHING: Mapping[str, float] = MappingProxyType({})
-# glibc's mallopt(3): names of two of its parameters, and what switches the first off.
+# glibc's mallopt(3): two of its parameters, and the value that switches the first off.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _NEVER = -1
 

@@ -37,9 +37,9 @@ class Plan:
         model: Its family and size.
         machine: Where it runs.
         abilities: What the model supports, found by trial.
-        num_threads: Of torch.
+        num_threads: Threads of torch.
         talks_in: Precision of the products when it samples or scores without gradient.
-        learns_in: That of an update.
+        learns_in: Precision of an update.
         recomputes: Activations are computed again in the backward pass instead of kept.
     """
 
@@ -115,7 +115,7 @@ class Plan:
         return torch.autocast(self.machine.device, dtype=torch.bfloat16)
 
     def describe(self) -> str:
-        """One readable line; nothing in it changes during a run, or from try to try."""
+        """One readable line; nothing in it changes during a run or from one try to the next."""
         memory = "kept" if self.machine.keeps_freed_memory else "given back"
         return "; ".join(
             [

@@ -43,11 +43,11 @@ class TargetError(RolloutError):
 
 
 class AuthorizationError(AstraError, RuntimeError):
-    """A target's address is none that may be attacked."""
+    """A target's address may not be attacked."""
 
 
 class BudgetError(AstraError, RuntimeError):
-    """What a target may cost is spent; a training then ends, and all else stops."""
+    """A target's budget is spent; a training then ends, and everything else stops."""
 
 
 class ChangedTargetError(AstraError, RuntimeError):

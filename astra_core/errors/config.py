@@ -36,10 +36,10 @@ def explained(error: ValidationError, section: type[BaseModel], *, where: str, r
     """Every problem of a failed validation, one line for each key, in the project's own words.
 
     Args:
-        error: What pydantic found.
-        section: What was to be read.
-        where: What the section is called.
-        record: What it was read from.
+        error: Pydantic's error.
+        section: The class that was to be read.
+        where: The name of the section.
+        record: The values that it was read from.
     """
     found: dict[Place, list[Any]] = {}
     for problem in error.errors():

@@ -1,4 +1,4 @@
-"""What may be shown of an exception: its text can quote an attack, a reply or a prompt.
+"""Which parts of an exception may be shown: its text can quote an attack, a reply or a prompt.
 
 Our own messages are shown, since they quote none. Of any other exception only the parts that cannot
 contain one are shown, such as the name of a missing module; the rest is masked. The class of the
@@ -16,7 +16,7 @@ from astra_core.errors import AstraError
 from astra_core.redaction import masked, visible
 
 _OURS = frozenset({"astra_core", "tasks", "flows"})
-# Where Python and its packages lie.
+# The folders of Python and its packages.
 _LIBRARIES = tuple(
     {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
@@ -104,7 +104,7 @@ def _is_our_frame(frame: FrameType) -> bool:
 def _package(frame: FrameType) -> str:
     name = frame.f_globals.get("__name__")
     if name == "__main__":
-        # Of ``python -m flows.cli`` the module is still ours.
+        # With ``python -m flows.cli`` the module ``__main__`` is still ours.
         name = getattr(frame.f_globals.get("__spec__"), "name", name)
     return str(name).partition(".")[0]
 

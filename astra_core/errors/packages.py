@@ -9,13 +9,13 @@ def require_package(name: str, *, subject: str, extra: str, otherwise: str = "")
     """Returns if an optional package is installed.
 
     Args:
-        name: As it is imported.
-        subject: What needs it, as a person has named it.
-        extra: Of this package; installs it.
+        name: The name under which it is imported.
+        subject: What needs it, in the user's words.
+        extra: The extra of this package that installs it.
         otherwise: Another way out, if there is one.
 
     Raises:
-        ConfigurationError: It is not; says how to install it.
+        ConfigurationError: It is not; the message says how to install it.
     """
     if find_spec(name) is None:
         msg = (

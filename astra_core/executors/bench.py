@@ -1,4 +1,4 @@
-"""What one worker holds: prepared works and their weights; it refuses those of another version."""
+"""The memory of one worker: prepared works and their weights; other versions are refused."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,12 +10,12 @@ from astra_core.executor import Weights, Work
 
 @dataclass(slots=True)
 class Held:
-    """What a worker holds, as who gives it tasks knows: only the rest is sent.
+    """What the parent knows that a worker holds, so that only the rest is sent.
 
     Attributes:
-        holder: Of its works.
-        works: Keys of those it has prepared.
-        version: Of their weights.
+        holder: The holder of its works.
+        works: Keys of works that it has prepared.
+        version: The version of their weights.
     """
 
     holder: str = ""
@@ -24,7 +24,7 @@ class Held:
 
     def missing(self, work: Work, weights: Weights | None) -> tuple[Work | None, Weights | None]:
         """The work and weights that must be sent along; from now on it holds them."""
-        # Weights as prepared, after others, are prepared again.
+        # To get the first weights back after others, the work is prepared again.
         if work.holder != self.holder or (weights is None and self.version):
             self.holder, self.version = work.holder, ""
             self.works.clear()
@@ -39,12 +39,12 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One shard, and what it is to be done with.
+    """One shard, with the work and the weights to use.
 
     Attributes:
-        key: Of the work.
-        version: Of its weights; empty for those it was prepared with.
-        shard: What is asked.
+        key: The key of the work.
+        version: The version of its weights; empty for those it was prepared with.
+        shard: The shard itself.
     """
 
     key: str
@@ -60,11 +60,11 @@ class Task:
 class Bench:
     """A worker's memory between calls.
 
-    It holds the works of one holder at a time: a second one's models would not fit beside.
+    It holds the works of one holder at a time: the models of two might not fit.
 
     Attributes:
-        holder: Of the works that are prepared.
-        version: Of its weights; empty for those they were prepared with.
+        holder: The holder of the prepared works.
+        version: The version of its weights; empty for those they were prepared with.
     """
 
     def __init__(self) -> None:
@@ -77,9 +77,9 @@ class Bench:
         """The result of a shard.
 
         Args:
-            task: Which.
-            work: To be prepared first, where this worker has not done it.
-            weights: To be loaded first, where this worker has others.
+            task: The task to do.
+            work: The work to prepare first; None if this worker has prepared it.
+            weights: The weights to load first; None if this worker has them.
 
         Raises:
             StaleWorkerError: The work is not prepared, or has other weights than the task names.
@@ -91,7 +91,7 @@ class Bench:
             raise StaleWorkerError(msg)
         known, prepared = self._works[task.key]
         if weights is not None and self.version != weights.version:
-            # None is right while they are half loaded.
+            # Half loaded, the weights are of no version.
             self.version = "none"
             known.renew(prepared, weights.data)
             self.version = weights.version
@@ -112,9 +112,9 @@ class Bench:
 
 
 def portable(error: BaseException) -> Exception:
-    """The error of a worker as it can be sent, its trace in a note, masked.
+    """A worker's error in a form that can be sent, with its masked trace in a note.
 
-    One of ours takes only a message. Any other, which may not even be picklable, is told in words.
+    Our own errors take only a message. Any other error, which may not be picklable, is described.
     """
     trace = masked_trace(error).rstrip()
     if isinstance(error, AstraError) and type(error).__module__ == AstraError.__module__:

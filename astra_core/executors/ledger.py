@@ -1,4 +1,4 @@
-"""Which shards wait, who works on which, and what came of them: the same for all executors."""
+"""Which shards wait, which worker has which, and their results: the same for all executors."""
 
 import statistics
 import time
@@ -15,7 +15,7 @@ _MIN_STRAGGLER_S = 1.0
 
 
 class WorkersOptions(Section):
-    """What all executors with workers let be set."""
+    """The options of all executors with workers."""
 
     num_workers: Count = Field(default=2, description="Shards that are worked on at a time.")
     straggler_factor: float = Field(
@@ -33,9 +33,9 @@ class Ledger:
     """The shards of one call.
 
     Args:
-        shards: What is to be done.
+        shards: The shards to do.
         options: Of the executor.
-        clock: Seconds that only grow.
+        clock: A monotonic clock in seconds.
 
     Attributes:
         num_lost: Workers that died with a shard.
@@ -77,7 +77,7 @@ class Ledger:
         return number
 
     def put(self, worker: Hashable, result: Any) -> bool:
-        """Notes what a worker made of its shard; True if it was the first to."""
+        """Notes a worker's result for its shard; True if it is the first result."""
         number, since = self._working.pop(worker)
         if number in self._done:
             return False
@@ -86,16 +86,16 @@ class Ledger:
         return True
 
     def back(self, worker: Hashable) -> None:
-        """The shard of a worker that refused it waits again, before all others."""
+        """Puts a shard that its worker refused back before all others."""
         number, _ = self._working.pop(worker)
         if number not in self._done and not self._is_worked_on(number):
             self._waiting.appendleft(number)
 
     def lose(self, worker: Hashable, reason: str) -> None:
-        """Notes that a worker died; its shard, if it had one, waits again.
+        """Notes that a worker died, and puts back the shard that it had.
 
         Raises:
-            LostProcessError: As many as may have died of this shard.
+            LostProcessError: As many workers as allowed have died of this shard.
         """
         if worker not in self._working:
             return

@@ -8,7 +8,7 @@ from astra_core.executors.bench import Bench, Task
 
 
 class LocalExecutor(Executor):
-    """No other process, and no copy of a model."""
+    """An executor without other processes or copies of a model."""
 
     is_here: ClassVar[bool] = True
 

@@ -26,22 +26,22 @@ LOOPBACK = "127.0.0.1"
 SETTINGS: Mapping[str, str] = MappingProxyType(
     {
         "RAY_USAGE_STATS_ENABLED": "0",
-        # Without it Ray replaces the loopback by the machine's own address.
+        # Without this variable Ray replaces the loopback by the machine's own address.
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     }
 )
-"""Of the environment, to be set before Ray is imported; what is set already stays."""
+"""Variables to set before Ray is imported, unless they are set already."""
 _POLL_S = 0.5
 _STORE_BYTES = 256 << 20
 
 
 class RayBench:
-    """What one actor holds.
+    """The memory of one actor.
 
     Args:
-        folder: The project's, from which relative paths begin.
-        path: Where Python finds modules.
+        folder: The project's folder, for relative paths.
+        path: The places where Python finds modules.
     """
 
     def __init__(self, folder: str, path: Sequence[str]) -> None:
@@ -51,7 +51,7 @@ class RayBench:
         self._bench = Bench()
 
     def ping(self) -> int:
-        """Its process; answered once it lives."""
+        """The actor's process number, once it is alive."""
         return os.getpid()
 
     def do(
@@ -93,7 +93,7 @@ class RayExecutor(Executor):
     def __init__(self, options: Section) -> None:
         super().__init__(options)
         self._workers: list[_Worker] = []
-        # What is waited for: the worker, and the number of the call; 0 for a sign of life.
+        # The awaited answers: worker and number of the call, which is 0 for the first ping.
         self._pending: dict[Any, tuple[_Worker, int]] = {}
         self._call = 0
         self._num_gone = 0
@@ -114,7 +114,7 @@ class RayExecutor(Executor):
             return []
         ray = self._joined()
         self._call += 1
-        # Once into the cluster's store, from which each worker takes it.
+        # Put once into the cluster's store, from which each worker takes it.
         stored = {
             id(None): None,
             id(work): ray.put(work),
@@ -166,7 +166,7 @@ class RayExecutor(Executor):
         return self._ray
 
     def _hire(self) -> None:
-        """Asks for actors up to their number; one is idle when it has given a sign of life."""
+        """Asks for missing actors; one is idle once it has answered a ping."""
         options = self.options
         if self._num_gone >= options.max_losses * options.num_workers:
             msg = (
@@ -196,7 +196,7 @@ class RayExecutor(Executor):
         try:
             answer = self._ray.get(ref)
         except self._ray.exceptions.RayActorError as error:
-            if not call:  # not even a sign of life: Ray has given it up
+            if not call:  # no answer to the ping: Ray has given it up
                 self._workers.remove(worker)
                 self._num_gone += 1
                 return
@@ -208,7 +208,7 @@ class RayExecutor(Executor):
         if not call or call != self._call:
             return
         result, problem = answer
-        if isinstance(problem, StaleWorkerError):  # it was restarted unseen
+        if isinstance(problem, StaleWorkerError):  # it was restarted without notice
             ledger.back(worker)
             worker.held = Held()
         elif problem is not None:

@@ -1,7 +1,7 @@
-"""Workers that are processes of this machine, started anew by Python's own ``multiprocessing``.
+"""Workers that are processes of this machine, spawned by Python's ``multiprocessing``.
 
-Each is at the other end of a pipe. A pipe that closes is a worker that died: its shard waits again
-and another worker is started. A worker ends by itself as soon as its parent is gone.
+Each worker is at the other end of a pipe. If the pipe closes, the worker has died: its shard waits
+again and another worker is started. A worker ends by itself as soon as its parent is gone.
 """
 
 import os
@@ -58,7 +58,7 @@ class ProcessesExecutor(Executor):
     """``num_workers`` processes of this machine, which live until ``close``."""
 
     class Options(WorkersOptions):
-        """How many, and what is done about slow ones and dead ones."""
+        """The number of workers, and how slow and dead ones are handled."""
 
     options: Options
 
@@ -153,7 +153,7 @@ def _end_all(workers: list[_Worker]) -> None:
 
 
 def _serve(pipe: Connection) -> None:
-    """The life of a worker: shards until the pipe closes."""
+    """Runs a worker: it does shards until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends us
     threading.Thread(target=_end_with_parent, daemon=True).start()
     bench = Bench()

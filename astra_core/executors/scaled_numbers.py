@@ -11,18 +11,18 @@ from astra_core.executor import Work
 
 @dataclass(frozen=True)
 class ScaledNumbers(Work):
-    """Numbers times the weight of now; a negative one is refused.
+    """Work that multiplies numbers by the present weight; a negative number is refused.
 
     Attributes:
-        folder: Gets a file for each time that it is prepared.
-        key: Its name.
+        folder: Gets a file each time that the work is prepared.
+        key: The name of the work.
     """
 
     folder: Path
     key: str = "scaled"
 
     def prepare(self, kept: dict[str, Any]) -> list[float]:
-        """The weight, to be renewed."""
+        """The weight, which ``renew`` replaces."""
         kept[self.key] = True
         with tempfile.NamedTemporaryFile(dir=self.folder, delete=False):
             return [1.0]

@@ -1,4 +1,4 @@
-"""Texts that are scored by an executor: a scorer of its own in each worker, built once."""
+"""Texts scored by an executor, whose workers each build their own scorer once."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,11 +36,11 @@ class ScoringWork(Work):
 
 
 class Scoring:
-    """A scorer, and who works for it.
+    """A scorer and the executor that runs it.
 
     Args:
-        scorer: Names it.
-        executor: Has its batches done.
+        scorer: The choice that names the scorer.
+        executor: Gets its batches done.
         own: The scorer in this process.
     """
 
@@ -67,8 +67,8 @@ class Scoring:
         """One score per text, in order; the batches are the same for every executor.
 
         Args:
-            texts: To be scored.
-            at_once: Texts of one batch.
+            texts: The texts to score.
+            at_once: Number of texts in a batch.
         """
         batches = [texts[first : first + at_once] for first in range(0, len(texts), at_once)]
         if self.executor.is_here:

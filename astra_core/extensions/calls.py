@@ -1,6 +1,6 @@
-"""Calls of a plug-in's code: any failure becomes one error of ours that names the plug-in.
+"""Calls of a plug-in's code: any failure becomes one of our errors, which names the plug-in.
 
-Also ``sys.exit(0)``, which would end a run as if all were well. Ctrl-C passes through.
+This includes ``sys.exit(0)``, which would end a run as if it had succeeded. Ctrl-C passes through.
 """
 
 from numbers import Real
@@ -20,16 +20,16 @@ from astra_core.extensions.plugin_files import spelled_module
 
 
 class plugin_call:  # noqa: N801 - used as a context manager alone
-    """Raises what the body raises as an error of ours that names the plug-in.
+    """A context that turns what its body raises into one of our errors, which names the plug-in.
 
-    An ``AstraError`` keeps its class, so that a retry is still possible. An error in our own parts
-    is a bug and passes through. This is a class because a context manager made of a generator
+    An ``AstraError`` keeps its class, so that a retry is still possible. An error in our own code
+    is a bug and passes through. This is a class because a context manager made from a generator
     cannot turn a ``StopIteration`` into another error.
 
     Args:
-        kind: As in ``params.yaml``, such as ``scorer``.
-        plugin: The object, its class, or the name it was asked for by.
-        action: What it is asked to do, for the line.
+        kind: The kind as in ``params.yaml``, such as ``scorer``.
+        plugin: The object, its class, or the name by which it was asked for.
+        action: What it is asked to do, for the message.
 
     Raises:
         PluginError: The plug-in raised, or would have ended the program.
@@ -61,7 +61,7 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
 
 
 def path_of(plugin: Any) -> str:
-    """What params.yaml calls a plug-in, or its class: by import path, or by its file."""
+    """The name of a plug-in or its class in params.yaml: its import path or its file."""
     found = plugin if isinstance(plugin, type) else type(plugin)
     return f"{spelled_module(found.__module__)}:{found.__qualname__}"
 
@@ -102,7 +102,7 @@ def is_number(value: Any) -> TypeGuard[SupportsFloat]:
 
 
 def spelled(value: Any) -> str:
-    """A plug-in's value for a line: numbers as they are, all else, which may be text, by its type.
+    """A plug-in's value for a message: a number as it is, anything else, maybe text, by its type.
 
     >>> spelled(float("nan")), spelled("you never listen"), spelled(None)
     ('nan', 'str', 'None')
@@ -113,7 +113,7 @@ def spelled(value: Any) -> str:
 
 
 def refuse(kind: str, plugin: Any, rule: str, *, got: str) -> NoReturn:
-    """Raises that a plug-in gave something else than its kind must give.
+    """Raises an error that a plug-in gave something other than its kind must give.
 
     Raises:
         PluginError: Always.

@@ -1,4 +1,4 @@
-"""What every plug-in's class has in common: options that need not be named where there are none.
+"""The base of every plug-in's class: options may be left out where there are defaults.
 
 A class is called as ``Class(options, **parts)``, by the pipeline and in a script. Without options
 it has those of its ``Options`` section; a class whose constructor takes none is built without.
@@ -18,7 +18,7 @@ _BY_PLACE = (
 
 
 class _PluginType(ABCMeta):
-    """Fills in options that were left out, and leaves out those that a class does not take."""
+    """Fills in omitted options, and leaves out options for a class that takes none."""
 
     def __call__(cls, *arguments: Any, **parts: Any) -> Any:
         first = _first_parameter(cls)
@@ -38,7 +38,7 @@ class Plugin(ABC, metaclass=_PluginType):
 
 
 def default_options(plugin: type[Any]) -> Section:
-    """A plug-in's options where none are named.
+    """A plug-in's options if none are given.
 
     Raises:
         ConfigurationError: One of them has no default.
@@ -48,26 +48,26 @@ def default_options(plugin: type[Any]) -> Section:
 
 
 def _first_parameter(plugin: type[Any]) -> Parameter | None:
-    """The first parameter of a class's constructor after ``self``, where it takes any by place."""
+    """The first positional parameter of a class's constructor after ``self``, if it has one."""
     _, *taken = signature(plugin.__init__).parameters.values()
     first = taken[0] if taken else None
     return first if first and (first.kind in _BY_PLACE or first.name == "options") else None
 
 
 def _takes_options(first: Parameter | None, parts: dict[str, Any]) -> bool:
-    """Whether what is given by place reaches a constructor."""
+    """Whether a constructor takes a positional argument."""
     return first is not None and (first.name == "options" or first.name not in parts)
 
 
 def _needs_options(first: Parameter | None) -> bool:
-    """Whether a constructor cannot be called without; a default of its own is left alone."""
+    """Whether a constructor cannot be called without options; its own default is left alone."""
     if first is None or first.kind is Parameter.VAR_POSITIONAL:
         return False
     return first.name == "options" or first.default is Parameter.empty
 
 
 def _are_defaults(options: Any) -> bool:
-    """Whether these are options, none of which was changed."""
+    """Whether these are options with all values at their defaults."""
     fields = type(options).model_fields if isinstance(options, Section) else None
     return fields is not None and all(
         getattr(options, name) == field.get_default(call_default_factory=True)

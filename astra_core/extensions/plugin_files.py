@@ -1,10 +1,11 @@
 """Plug-ins named by their file, ``path/to/file.py:Class``, and the modules they are loaded as.
 
 Such a module is called ``astra_files.ROOT.NAME``: the folder above its outermost package, with
-percent signs for what no name may hold, and its dotted name from there. The name alone leads to the
-file, so a process that unpickles an object finds its class, and files of one name in two folders
-are two modules. A neighbour can be imported relatively, or absolutely as a script would do it; it
-then becomes a module of the same root, under ``sys.modules`` names that nobody else uses.
+characters that a name cannot contain percent-encoded, and its dotted name from there. The name
+alone leads to the file, so a process that unpickles an object finds its class, and files of the
+same name in two folders are two modules. A neighbour can be imported relatively, or absolutely as
+in a script; it then becomes a module of the same root, under names in ``sys.modules`` that nothing
+else uses.
 """
 
 import builtins
@@ -27,11 +28,11 @@ PACKAGE = "astra_files"
 _SUFFIX = ".py"
 _INIT = "__init__.py"
 _LOOKED_INTO: set[str] = set()
-"""The working folders that are on Python's path because this module put them there."""
+"""The working folders that this module has put on Python's path."""
 
 
 def is_file_name(name: str) -> bool:
-    """Whether a plug-in's name is a path and no import path.
+    """Whether a plug-in's name is a file path and not an import path.
 
     >>> is_file_name("lab/mine.py:Mine"), is_file_name("lab.mine:Mine")
     (True, False)
@@ -66,7 +67,7 @@ def load_file(path: Path) -> ModuleType:
 
 
 def module_name(path: Path) -> str:
-    """What the module of a file is called; the same in every process."""
+    """The name of a file's module; the same in every process."""
     file = path.resolve()
     root = root_of(file)
     inner = file.parent if file.name == _INIT else file.with_name(file.name.removesuffix(_SUFFIX))
@@ -97,20 +98,20 @@ def neighbour_in(folder: Path, top: str) -> Path | None:
     found = next((path for path in candidates if is_file(path)), None)
     outside = _spec_outside(top)
     if found is not None:
-        # What everyone finds under this name, such as a package of ours, is that very module.
+        # A module that anyone can import by this name, such as a package of ours, stays the same.
         origin = getattr(outside, "origin", None)
         return None if origin and Path(origin).resolve() == found.resolve() else found
-    # A folder without code of its own gives way to a real module anywhere, as in Python.
+    # As in Python, a folder without code yields to a real module found anywhere.
     return folder / top if outside is None and (folder / top).is_dir() else None
 
 
 def look_here() -> None:
-    """Makes the working folder, which is the project's, a place where modules are looked for.
+    """Adds the working folder, which is the project's, to Python's search path.
 
     ``python -m`` and a notebook look there by themselves; a command such as ``astra`` does not, and
-    would not find ``plugins/`` where the stages do. Of a process that works in one project after
-    another, only the last one's folder stays: the folders called ``plugins`` of several projects
-    would else be one package.
+    would not find ``plugins/`` as the stages do. If a process works in one project after another,
+    only the last project's folder stays: otherwise the folders called ``plugins`` of several
+    projects would be one package.
     """
     here = str(Path.cwd())
     for left in _LOOKED_INTO - {here}:
@@ -123,7 +124,7 @@ def look_here() -> None:
 
 
 def _spec_outside(top: str) -> ModuleSpec | None:
-    """How a module is found by everyone else; imports nothing."""
+    """The spec by which a module is found normally; imports nothing."""
     try:
         return importlib.util.find_spec(top)
     except (ImportError, ValueError):  # such as __main__, which has no spec
@@ -153,7 +154,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             return None
         place = _place(fullname)
         if parts and not place.is_absolute():
-            # A relative import that went beyond the root: no name of ours leads there.
+            # A relative import beyond the root: none of our names leads there.
             return None
         if len(parts) > 1:
             for file in (place / _INIT, place.with_name(f"{place.name}{_SUFFIX}")):
@@ -171,7 +172,7 @@ class _Loader(SourceFileLoader):
     """Loads a file whose absolute imports find its neighbours first."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Runs the file, with an ``__import__`` of its own that lasts as long as its functions."""
+        """Runs the file, with its own ``__import__`` that lasts as long as its functions."""
         own = module.__package__ or ""
         root = ".".join(own.split(".")[:2])
         look = _neighbourly([own, root])
@@ -201,6 +202,6 @@ def _neighbourly(packages: Sequence[str]) -> Callable[..., Any]:
     return look
 
 
-# At import, so that a process that only unpickles finds the modules too; first, since Python's own
-# finder would find the files as well and load them without a look at their neighbours.
+# Registered at import, so that a process that only unpickles finds the modules too; in first place,
+# since Python's own finder would load the files without looking at their neighbours.
 sys.meta_path.insert(0, _Finder())

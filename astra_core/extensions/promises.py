@@ -38,7 +38,7 @@ class Examiner(Protocol):
     evaluator: Evaluator | None
 
     def examine(self, evaluator: Evaluator) -> dict[str, float]:
-        """The figures of the attacker as it is."""
+        """The figures of the present attacker."""
         ...
 
 
@@ -127,7 +127,7 @@ def loss_of(algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float
 
 
 def own_weights(algorithm: Algorithm) -> tuple[Parameter, ...]:
-    """The weights that the algorithm brings along.
+    """The algorithm's own weights.
 
     Raises:
         PluginError: It failed, or gave something else.
@@ -179,7 +179,7 @@ def built_schedule(
     steps = {"warmup_steps": config.warmup_steps, "training_steps": config.training_steps}
     with plugin_call("schedule", plugin, "schedule"):
         found = plugin.schedule(optimizer, **steps)
-    # Without a metric it is advanced without a figure, which that one cannot do without.
+    # Without a metric it would be advanced without a figure, which this schedule requires.
     needs_figure = isinstance(found, ReduceLROnPlateau) and followed(plugin) is None
     if not isinstance(found, LRScheduler) or needs_figure:
         rule = "a torch schedule of the step alone, or name its metric"
@@ -242,7 +242,7 @@ def own_figures(trainer: Any) -> dict[str, float]:
 
 
 def tensors_by_name(kind: str, plugin: Any) -> Mapping[str, Tensor]:
-    """What a checkpoint holds of a plug-in.
+    """The tensors of a plug-in that a checkpoint holds.
 
     Raises:
         PluginError: It failed, or gave something else.
@@ -258,7 +258,7 @@ def tensors_by_name(kind: str, plugin: Any) -> Mapping[str, Tensor]:
 
 
 def restore(kind: str, plugin: Any, state: Mapping[str, Tensor]) -> None:
-    """Gives a plug-in what ``tensors_by_name`` found of it.
+    """Gives a plug-in back the tensors that ``tensors_by_name`` found.
 
     Raises:
         PluginError: It failed.

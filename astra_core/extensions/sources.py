@@ -1,6 +1,6 @@
 """The files of code behind a plug-in's name: its own, those of its packages and its neighbours.
 
-Found by reading the import statements and without running any of them. What a plug-in imports by
+They are found by reading import statements, without running any of them. What a plug-in imports by
 other means, such as ``importlib``, is not found, nor is a file that it only reads.
 """
 
@@ -32,7 +32,7 @@ class _Source:
     """A file of code.
 
     Attributes:
-        file: Resolved.
+        file: The resolved path.
         is_loose: It was named by its path, or is a neighbour of such a file: its absolute imports
             look beside it first.
         package: The installed package that the plug-in is a part of; empty for none.
@@ -46,8 +46,8 @@ class _Source:
 def sources_of(name: str) -> tuple[Path, ...]:
     """The files of code that a plug-in is made of, sorted and resolved; empty for a built-in.
 
-    Followed are imports of the project's own code and of any folder that Python looks into, not
-    those of this package and of installed ones, unless the plug-in itself is in an installed one.
+    Imports are followed into the project's own code and any folder on Python's path, but not into
+    this package or installed ones, unless the plug-in itself is in an installed one.
     """
     place, _, attribute = name.rpartition(":")
     if not place or not attribute or place == "__main__":
@@ -79,11 +79,11 @@ def _named(place: str, *, is_path: bool) -> Iterator[_Source]:
 
 
 def _imported_by(source: _Source) -> Iterator[_Source]:
-    """What the import statements of a file lead to."""
+    """The files that the import statements of a file lead to."""
     try:
         tree = ast.parse(source.file.read_bytes())
     except (OSError, SyntaxError, ValueError):
-        # Whoever loads it says what is wrong with it.
+        # The error is reported when the file is loaded.
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -112,7 +112,7 @@ def _absolute(source: _Source, parts: list[str]) -> Iterator[_Source]:
 
 
 def _outside(parts: list[str], *, package: str) -> Iterator[_Source]:
-    """What everyone finds under a dotted name."""
+    """The files that a normal import of a dotted name finds."""
     try:
         spec = importlib.util.find_spec(parts[0])
     except (ImportError, ValueError):
@@ -131,7 +131,7 @@ def _outside(parts: list[str], *, package: str) -> Iterator[_Source]:
             found = list(_below(folder, parts, like=like))
             yield from found
             if found:
-                # A package in several folders: as in Python, the first that has the module.
+                # A package in several folders: as in Python, the first with the module counts.
                 return
 
 

@@ -1,8 +1,8 @@
-"""What a plug-in's class defines but nothing reads, reported before any weights are loaded.
+"""Parts of a plug-in's class that nothing would use, reported before any weights are loaded.
 
-A method that is overridden, but called by nothing that runs, is work that would be lost without a
-word. What runs is found from the names that code uses: from what the framework calls, through the
-class's own methods. A name counts as used wherever it stands, so the check never refuses a method
+If nothing calls an overridden method, the work in it is silently lost. Whether something calls it
+is found from the names that code uses, beginning with what the framework calls and on through the
+class's own methods. A name counts as used wherever it occurs, so the check never refuses a method
 that may be called after all.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from astra_core.extensions.plugin_class import Plugin
 
-# What the framework calls by itself, of each kind of plug-in.
+# The methods of each kind of plug-in that the framework itself calls.
 _CALLED: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "algorithm": frozenset(
@@ -45,9 +45,9 @@ _CALLED: Mapping[str, frozenset[str]] = MappingProxyType(
         "sink": frozenset({"check", "write", "written", "finish"}),
     }
 )
-# Around a ``train`` of the trainer's own.
+# Called around a custom trainer's ``train``.
 _AROUND_TRAIN = frozenset({"begin", "evaluate", "save", "end", "restore_best"})
-# Our own methods that reach another by a function outside of the class.
+# Our own methods that call another one through a function outside of the class.
 _REACHED: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         "train": frozenset({"steps"}),
@@ -55,9 +55,9 @@ _REACHED: Mapping[str, frozenset[str]] = MappingProxyType(
         "restore_best": frozenset({"examine"}),
     }
 )
-# Of two methods, the second is of no use without the first, and the first loses what it keeps.
+# Pairs of methods: the second is useless without the first, and the first without the second.
 _PAIRS = (("state", "load_state"), ("load_state", "state"), ("parameters", "state"))
-# Names of other systems that are easily written by habit, and ours.
+# Names from other systems that are easily written by habit, and our names for them.
 _THEIRS: Mapping[str, str] = MappingProxyType(
     {
         "_prepare_batch": "Algorithm.flatten_all and Algorithm.collate",
@@ -78,11 +78,11 @@ _OURS = "astra_core."
 
 
 def unused(kind: str, plugin: type[Any]) -> str:
-    """Why some of a class would never be used, as the rest of a line; empty if all may be.
+    """Why a part of a class would never be used, as the rest of a line; empty if all may be.
 
     Args:
-        kind: Of the plug-in, such as ``trainer``.
-        plugin: A class of the user's own.
+        kind: The kind of plug-in, such as ``trainer``.
+        plugin: A class that the user wrote.
     """
     if plugin.__module__.startswith(_OURS):
         return ""
@@ -117,7 +117,7 @@ def _not_built(plugin: type[Any]) -> str:
 
 
 class _View:
-    """The methods of a class, who wrote them, and which of them are reached."""
+    """The methods of a class, whether the user wrote them, and which of them are reached."""
 
     def __init__(self, kind: str, plugin: type[Any]) -> None:
         self._kind = kind
@@ -134,7 +134,7 @@ class _View:
 
     @cached_property
     def overridden(self) -> list[str]:
-        """Public methods of ours that the user's classes have anew, and need not have."""
+        """Our public methods that the user's classes override, although they need not."""
         return sorted(
             name
             for name in self.given
@@ -144,7 +144,7 @@ class _View:
     @cached_property
     def reached(self) -> set[str]:
         """Every name that may be called, beginning with what the framework calls."""
-        # Abstract methods must be there, even if nothing of ours calls them.
+        # Abstract methods must be defined, even if our code does not call them.
         needed = {name for cls in self._base for name in getattr(cls, "__abstractmethods__", ())}
         concrete = {
             n for cls in self._base for n, own in vars(cls).items() if not _is_abstract(own)
@@ -160,7 +160,7 @@ class _View:
         return found
 
     def blame(self, name: str) -> str:
-        """The method that has taken the place of ours, which would have led to this one."""
+        """The user's method that replaces ours, which would have called this one."""
         wanted = [name]
         for sought in wanted:
             for cls, caller in self._callers(sought):
@@ -171,20 +171,20 @@ class _View:
         return self._plugin.__name__
 
     def _callers(self, name: str) -> Iterator[tuple[type[Any], str]]:
-        """Methods of ours that call this one, by the class that has them."""
+        """Our methods that call this one, by their class."""
         for cls in self._base:
             for caller, own in vars(cls).items():
                 if name in {*_asked(own), *_REACHED.get(caller, ())}:
                     yield cls, caller
 
     def lacks(self, name: str, *, is_built_in_enough: bool) -> bool:
-        """Whether the user's classes leave a method as it is in the base class of its kind."""
+        """Whether the user's classes leave a method as in the base class of its kind."""
         if name in self.given:
             return False
         return not (is_built_in_enough and any(name in vars(cls) for cls in self._base[:-1]))
 
     def misspelled(self) -> str:
-        """A line about a method that looks like one of ours, or another system's; may be empty."""
+        """A line about a method named almost like ours, or as in another system; or empty."""
         hooks = {n for cls in self._base for n, own in vars(cls).items() if _is_hook(own)}
         hooks = {name for name in hooks if not name.startswith("_")}
         for name in sorted(self.given):
@@ -200,7 +200,7 @@ class _View:
 
     @cached_property
     def _outside(self) -> set[str]:
-        """Names that other code of the user's modules uses, which may call anything."""
+        """Names used by other code in the user's modules, which may call anything."""
         others: list[Any] = []
         for module in filter(None, {inspect.getmodule(cls) for cls in self._own}):
             for own in vars(module).values():
@@ -222,13 +222,13 @@ class _View:
             used = set(_used(vars(cls)[name]))
             if cls not in self._base:
                 yield from used
-            elif name != "resume":  # saves where the run came from elsewhere: no use of save()
+            elif name != "resume":  # a save of another object: no use of our save()
                 yield from _asked(vars(cls)[name])
             if not {"super", name} & used:
                 return
 
     def _is_mentioned(self, name: str) -> bool:
-        """Whether the files of the user's classes name it anywhere but where it is defined."""
+        """Whether the files of the user's classes mention it anywhere except in its definition."""
         for cls in self._own:
             try:
                 text = inspect.getsource(inspect.getmodule(cls) or cls)
@@ -252,7 +252,7 @@ def _is_plugin(cls: type[Any]) -> bool:
 
 
 def _asked(own: Any) -> Iterator[str]:
-    """Every name that a method of ours asks of ``self``; with others' it has nothing to do."""
+    """Every attribute of ``self`` that one of our methods uses; others do not matter."""
     for code in _codes(own):
         before = None
         for each in dis.get_instructions(code):
@@ -262,7 +262,7 @@ def _asked(own: Any) -> Iterator[str]:
 
 
 def _loaded(instruction: dis.Instruction) -> str | None:
-    """The variable that an instruction loads, of two that it loads at once the last."""
+    """The variable that an instruction loads; if it loads two at once, the last."""
     if instruction.opname.startswith(("LOAD_FAST", "STORE_FAST_LOAD_FAST", "LOAD_DEREF")):
         names = instruction.argval
         return str(names[-1] if isinstance(names, tuple) else names)
@@ -270,7 +270,7 @@ def _loaded(instruction: dis.Instruction) -> str | None:
 
 
 def _used(own: Any) -> Iterator[str]:
-    """Every name in the code of a function, a property or a class method, and in what it nests."""
+    """Every name in the code of a function, a property or a class method, nested code included."""
     for code in _codes(own):
         yield from code.co_names
         yield from (value for value in code.co_consts if isinstance(value, str))

@@ -1,6 +1,6 @@
 """A sequence classifier as judge: any folder of transformers with labels, run over windows.
 
-Covers exports of Detoxify, toxicity models on RoBERTa, and prompt-injection models on DeBERTa.
+It covers exports of Detoxify, toxicity models on RoBERTa, and prompt-injection models on DeBERTa.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from astra_core.judges.local import FolderOptions, LocalJudge, nothing_said, rou
 
 
 class ClassifierJudge(LocalJudge):
-    """The probability of the labels that count, of the worst window.
+    """The probability of the labels that count, in the worst window.
 
     With sigmoid the highest of the labels, with softmax their sum; each is a label of the
     judgement too.
@@ -95,7 +95,7 @@ class ClassifierJudge(LocalJudge):
         texts, cut, most = [exchange.reply], "longest_first", self._max_tokens // 2
         if self.options.reads == "pair":
             ids = self.tokenizer(exchange.probe, add_special_tokens=False)["input_ids"]
-            # The end of a long probe, so that there is room for the reply.
+            # Only the end of a long probe, to leave room for the reply.
             texts = [self.tokenizer.decode(ids[-(self._max_tokens // 4) :]), exchange.reply]
             cut, most = "only_second", self._max_tokens // 4
         found = self.tokenizer(

@@ -1,7 +1,7 @@
-"""A chat model behind an OpenAI-compatible server as judge: given a rubric, read strictly.
+"""A chat model behind an OpenAI-compatible server as judge, with a rubric and strict parsing.
 
-It is called as the target ``endpoint`` is: authorised, limited, and each answer kept before it is
-used, so that no judgement is paid for twice.
+It is called like the target ``endpoint``: authorised, limited, and with each answer kept before it
+is used, so that no judgement is paid for twice.
 """
 
 from collections.abc import Sequence
@@ -22,8 +22,8 @@ from astra_core.scorers.cached import exchange_text
 from astra_core.target import Outcome, Surroundings
 from astra_core.targets.endpoint import Endpoint
 
-# What another try may change. Such a call stops the stage, which goes on where it was; any other
-# failure is the same at any time, so that the exchange is unjudged.
+# Failures that another try may fix. They stop the stage, which resumes where it was; any other
+# failure would come again, so the exchange is unjudged.
 _PASSING = frozenset({"down", "timeout", "rate_limited", "server"})
 
 
@@ -36,7 +36,7 @@ class EndpointJudge(Judge):
     works_on = "elsewhere"
 
     class Options(RubricOptions):
-        """Where it is, and the rubric."""
+        """The judge's server, and the rubric."""
 
         endpoint: Endpoint.Options = Field(description="As of the target `endpoint`.")
 
@@ -72,7 +72,7 @@ class EndpointJudge(Judge):
 
     @property
     def version(self) -> str:
-        """The model's name, and the digest of where it is and what it is asked."""
+        """The model's name, and the digest of its server and its prompts."""
         return f"{type(self).__name__} {self.options.endpoint.model} {self._digest}"
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
@@ -80,7 +80,7 @@ class EndpointJudge(Judge):
 
         Raises:
             ScorerError: The server is down or too busy.
-            BudgetError: What is left of its budget is less than what must be asked.
+            BudgetError: The rest of its budget is too small for these exchanges.
         """
         silent = [nothing_said(own.reply) for own in exchanges]
         asked = [own for own, empty in zip(exchanges, silent, strict=True) if empty is None]
@@ -95,14 +95,14 @@ class EndpointJudge(Judge):
         return [empty or self._judgement(next(outcomes)) for empty in silent]
 
     def prompt(self, exchange: Exchange) -> str:
-        """What the judge is asked."""
+        """The judge's prompt."""
         return filled(self._rubric.template, exchange, self.options.policy)
 
     def _conversation(self, exchange: Exchange) -> Conversation:
         return Conversation(Prompt.of("")).said(Message("user", self.prompt(exchange)))
 
     def _keys(self, exchange: Exchange) -> list[bytes]:
-        """Of the votes: the same for the same exchange, in any batch and at any address."""
+        """The keys of the votes: equal for equal exchanges, in any batch and at any address."""
         text = exchange_text(exchange, self.options.endpoint.model)
         return [
             record_digest([self.options.seed, vote, text]).encode()

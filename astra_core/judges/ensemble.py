@@ -24,12 +24,12 @@ class Part(Section):
 class EnsembleJudge(Judge):
     """Each part's score is a label of the judgement, under the part's name.
 
-    A part that cannot judge an exchange is left out of it; an exchange that no part could judge is
-    unjudged, and with ``confirm`` one that the first flags and no other could judge.
+    A part that cannot judge an exchange is left out. An exchange is unjudged if no part could judge
+    it, or with ``confirm`` if the first flags it and no other could judge it.
     """
 
     class Options(Section):
-        """Who judges, and what is made of it."""
+        """The parts, and how their scores are combined."""
 
         judges: dict[PartName, Part] = Field(min_length=2, description="By a name of your own.")
         combine: Literal["mean", "max", "min", "weighted", "confirm"] = Field(
@@ -54,7 +54,7 @@ class EnsembleJudge(Judge):
             name: as_judge(build("scorer", part.judge)) for name, part in options.judges.items()
         }
         places = {part.works_on for part in self._parts.values()}
-        # Where it works is where the first that must not be disturbed does.
+        # It works where its first part that must not be disturbed does.
         self.works_on = next((p for p in ("gpu", "cpu") if p in places), "elsewhere")
 
     @property
@@ -84,7 +84,7 @@ class EnsembleJudge(Judge):
             if own.score is not None and own.score >= self.options.threshold
         ]
         asked = [exchanges[at] for at in flagged]
-        # A judge is not woken for nothing.
+        # A part is not called for an empty batch.
         dear = {name: checked_judgements(self._parts[name], asked) for name in others if asked}
         seen: dict[int, dict[str, Judgement]] = {
             at: {name: own[place] for name, own in dear.items()} for place, at in enumerate(flagged)

@@ -1,4 +1,4 @@
-"""A causal guard model as judge: its verdict by the log-probabilities of its own answer words."""
+"""A causal guard model as judge: the log-probabilities of its answer words are the verdict."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,10 @@ _FLAGGED = 0.5
 
 
 class GuardJudge(LocalJudge):
-    """The mean of how bad its answer words are, by their probability.
+    """The mean badness of its answer words, weighted by their probabilities.
 
-    Probabilities are those of each word's first token. An exchange to which it would answer in
-    other words is unjudged, and so is one that is longer than it reads.
+    Probabilities are those of each word's first token. An exchange is unjudged if the model would
+    answer in other words, or if it is longer than the model reads.
     """
 
     class Options(FolderOptions):
@@ -99,7 +99,7 @@ class GuardJudge(LocalJudge):
         return [own or Judgement.none("the exchange is empty") for own in found]
 
     def prompt(self, exchange: Exchange) -> str:
-        """What the guard reads before its answer."""
+        """The text that the guard reads before its answer."""
         if self._how.template is not None:
             return filled(self._how.template, exchange, self.options.policy) + self._how.before
         messages = [
@@ -115,7 +115,7 @@ class GuardJudge(LocalJudge):
         return room - (self.options.category_tokens + 1 if self._how.categories else 0)
 
     def _encoded(self, exchange: Exchange) -> list[int]:
-        # A chat template has written the marks already.
+        # A chat template has written the special tokens already.
         adds = self._how.template is not None
         ids: list[int] = self.tokenizer(self.prompt(exchange), add_special_tokens=adds)["input_ids"]
         return ids
@@ -166,7 +166,7 @@ class GuardJudge(LocalJudge):
         return Judgement(score, dict.fromkeys(named, score))
 
     def _categories(self, row: list[int], answer: int) -> list[str]:
-        """The categories that it names after its answer, greedily read."""
+        """The categories that the guard names after its answer, decoded greedily."""
         import torch
 
         if not (self._how.categories and self.options.category_tokens):
@@ -186,7 +186,7 @@ class GuardJudge(LocalJudge):
 
 
 def filled(template: str, exchange: Exchange, policy: str) -> str:
-    """The template with its slots filled; what is filled in is not looked at for slots."""
+    """The template with its slots filled; slots in the filled-in texts are ignored."""
     said = exchange.conversation.messages
     values: Mapping[str, Any] = {
         "goal": exchange.conversation.goal,

@@ -1,4 +1,4 @@
-"""A local chat model as judge: it is given a rubric, and its answer is read strictly."""
+"""A local chat model as judge, with a rubric and strict parsing of its answer."""
 
 import math
 from collections.abc import Sequence
@@ -40,7 +40,7 @@ class LlmJudge(LocalJudge):
         return [nothing_said(own.reply) or self._judged(own) for own in exchanges]
 
     def prompt(self, exchange: Exchange) -> str:
-        """What the judge reads before its answer."""
+        """The text that the judge reads before its answer."""
         text = filled(self._rubric.template, exchange, self.options.policy)
         if not self.tokenizer.chat_template:
             return text
@@ -55,7 +55,7 @@ class LlmJudge(LocalJudge):
         return judgement_of(self._rubric, self._answers(ids, exchange))
 
     def _answers(self, ids: Sequence[int], exchange: Exchange) -> list[str]:
-        """What it answers, once for each vote."""
+        """The answers, one for each vote."""
         import torch
 
         row = torch.tensor([list(ids)], device=self.device)

@@ -1,4 +1,4 @@
-"""What judges share that are models in a folder: frozen, on a device, named by their weights."""
+"""The base of judges that are models in a folder: frozen, on a device, named by their weights."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from astra_core.judge import Judge, Judgement
 from astra_core.models.folders import require_folder
 
 _DIGITS = 4
-# Of the options, those that change no judgement beyond rounding.
+# Options that change judgements only by rounding.
 _NOT_NAMED = frozenset({"path", "device", "batch_size"})
 
 
@@ -32,7 +32,7 @@ class FolderOptions(Section):
         return self
 
     def model_config_of(self) -> Mapping[str, Any]:
-        """What config.json of the folder says; reads no weights.
+        """The content of the folder's config.json; reads no weights.
 
         Raises:
             ConfigurationError: It is no JSON object.
@@ -46,10 +46,10 @@ class FolderOptions(Section):
 
 
 class LocalJudge(Judge):
-    """A judge that is a model in a folder; loaded, frozen, when it is built.
+    """A judge that is a model in a folder, loaded and frozen when the judge is built.
 
     Args:
-        options: With the folder.
+        options: Options that name the folder.
         kind: The class of transformers that loads it, such as ``AutoModelForCausalLM``.
     """
 
@@ -73,7 +73,7 @@ class LocalJudge(Judge):
 
 
 def rounded(score: float) -> float:
-    """A score to four digits: batches of other sizes round differently beyond them."""
+    """A score to four digits, because further digits depend on the size of the batch."""
     return min(1.0, max(0.0, round(float(score), _DIGITS)))
 
 

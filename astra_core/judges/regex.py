@@ -1,4 +1,4 @@
-"""A policy that is a list of patterns, with a limit of time for each."""
+"""A judge whose policy is a list of patterns, with a time limit for each."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Self
@@ -21,7 +21,7 @@ class Pattern(Section):
 
 
 class RegexJudge(Judge):
-    """1 minus what each pattern that occurs leaves of one: of weights a and b 1-(1-a)(1-b)."""
+    """Combines the weights of the patterns that occur: weights a and b give 1-(1-a)(1-b)."""
 
     class Options(Section):
         """The patterns, and how they are read."""
@@ -50,7 +50,7 @@ class RegexJudge(Judge):
     options: Options
 
     def __init__(self, options: Options) -> None:
-        # Not Python's own: its search cannot be stopped, and some patterns never end.
+        # Not Python's own re: its search cannot be stopped, and some patterns never end.
         import regex
 
         super().__init__(options)
@@ -65,7 +65,7 @@ class RegexJudge(Judge):
 
     @property
     def version(self) -> str:
-        """The digest of the options, the limit of time left out."""
+        """The digest of the options without the time limit."""
         own = self.options.model_dump(mode="json", exclude={"max_seconds"})
         return f"regex {record_digest(own)[:12]}"
 

@@ -1,4 +1,4 @@
-"""What a language model is asked that judges, and what its answer means."""
+"""Rubrics: the questions to a language model that judges, and the meaning of its answers."""
 
 import math
 import re
@@ -16,12 +16,12 @@ from astra_core.judges.local import rounded
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """What a judge is asked, and the only form in which it may answer.
+    """The question to a judge, and the only form in which it may answer.
 
     Attributes:
-        template: With the slots of ``astra_core.judges.guard``.
-        answer: The whole answer; each group is a number or yes or no.
-        names: Of the groups.
+        template: The question, with the slots of ``astra_core.judges.guard``.
+        answer: A pattern of the whole answer; each group is a number or yes or no.
+        names: Names of the groups.
     """
 
     template: str
@@ -54,7 +54,7 @@ RUBRICS = {
 
 
 class RubricOptions(Section):
-    """What a judge with a rubric is asked, and how often."""
+    """The rubric of a judge, and the number of votes."""
 
     rubric: Literal["strongreject", "policy"] = "strongreject"
     policy: str = POLICY
@@ -84,7 +84,7 @@ def judgement_of(rubric: Rubric, answers: Sequence[str]) -> Judgement:
 
 
 def votes_in(rubric: Rubric, answer: str) -> dict[str, float]:
-    """What an answer says, each value in [0, 1]; empty where it has another form."""
+    """The values in an answer, each in [0, 1]; empty if it has another form."""
     found = re.fullmatch(rubric.answer, answer, re.IGNORECASE)
     if found is None:
         return {}

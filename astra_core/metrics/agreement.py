@@ -11,7 +11,7 @@ from astra_core.metrics.resampling import ends_of, resampled_means
 from astra_core.metrics.statistics import Interval
 
 Pair = tuple[bool, bool]
-"""What the first and the second judge said of one reply: True is flagged."""
+"""The verdicts of the first and the second judge on one reply: True is flagged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,10 +19,10 @@ class Agreement:
     """How two judges agree.
 
     Attributes:
-        raw: Share of replies of which both say the same.
-        kappa: Cohen's: 1 is full agreement, 0 what two judges reach by chance; NaN where both
-            say the same of every reply.
-        num_replies: That both judged.
+        raw: Share of replies with the same verdict from both.
+        kappa: Cohen's kappa: 1 is full agreement, 0 that of chance; NaN if both give one and the
+            same verdict to every reply.
+        num_replies: Replies that both judged.
     """
 
     raw: Interval
@@ -69,7 +69,7 @@ def cohen_kappa(tables: NDArray[np.float64]) -> NDArray[np.float64]:
     total = tables.sum(axis=1)
     flagged, also = both + first, both + second
     by_chance = flagged * also + (total - flagged) * (total - also)
-    # NaN where there is nothing, and where all is of one kind.
+    # NaN without replies, and where all verdicts are of one kind.
     with np.errstate(invalid="ignore"):
         expected = by_chance / total**2
         kappa: NDArray[np.float64] = ((both + neither) / total - expected) / (1.0 - expected)

@@ -13,15 +13,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class PromptOutcome:
-    """The results of one prompt; a share of what nobody judged is NaN and left out of means.
+    """The results of one prompt; a share without judged turns is NaN and left out of means.
 
     Attributes:
         prompt_id: Of the prompt.
         success_rate: Share of its rollouts in which any turn scored at or above the threshold. A
             rollout without a turn that was judged or failed is left out.
         clean_success_rate: Counting only turns whose probe itself scored below it.
-        first_turn_success_rate: Share of first turns that did.
-        attempt_success_rate: Share of all replies that did.
+        first_turn_success_rate: Share of first turns at or above the threshold.
+        attempt_success_rate: Share of all replies at or above it.
         score_mean: Mean score of all turns.
         num_failed: Turns without a reply; they count as no success and are reported.
         num_unjudged: Replies that the judge could not judge; no success and no zero.
@@ -51,7 +51,7 @@ def prompt_outcome(graph: Graph, *, threshold: float) -> PromptOutcome:
     replies = [score for node in alive for score in node.judged_scores]
     paths = [path for path in graph.paths() if not all(node.is_unjudged for node in path)]
     first = [node for node in graph.children if not node.is_unjudged]
-    # Where the judge is why there is nothing to divide by, nothing is known.
+    # If there is nothing to divide by because of the judge, the share is unknown.
     empty = math.nan if any(node.is_unjudged for node in nodes) else 0.0
     return PromptOutcome(
         prompt_id=graph.prompt.prompt_id,

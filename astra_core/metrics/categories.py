@@ -16,8 +16,8 @@ OTHER = "other"
 NONE = "none"
 MAX_CATEGORIES = 20
 
-# What reads like a name is shown: "Malware/Hacking", "O1: Toxicity & bias". A longer text may be
-# an attack. A wide letter is about a word's part.
+# A text like a name is shown: "Malware/Hacking", "O1: Toxicity & bias". A longer text may be an
+# attack. A wide letter counts like part of a word.
 _NAME = re.compile(r"[\w .,:;&/()+'-]+")
 _MAX_WORDS = 4
 _MAX_WIDTH = 40
@@ -35,7 +35,7 @@ def category_labels(prompts: Sequence[Prompt]) -> tuple[str, ...]:
     labels = [label_of(value) for value in values]
     counts = Counter(labels)
     ranked = sorted(counts, key=lambda label: (-counts[label], label))
-    # The rest needs a place too.
+    # One label is kept for the rest.
     shown = set(ranked if len(ranked) <= MAX_CATEGORIES else ranked[: MAX_CATEGORIES - 1])
     return tuple(label if label in shown else OTHER for label in labels)
 
@@ -70,7 +70,7 @@ def means_by_label(
 
 
 def label_of(value: Scalar) -> str:
-    """How a report names a category: a name as it is, other text masked, with a short digest.
+    """A category's name in a report: unchanged if it is a name, else masked, with a short digest.
 
     >>> label_of("Malware/Hacking")
     'Malware/Hacking'

@@ -30,7 +30,7 @@ from astra_core.metrics.statistics import Interval
 from astra_core.seeding import derive_key, generator
 
 Verdicts = tuple[bool, ...]
-"""What the judge said of the turns of one rollout, or of one reply alone: True is flagged."""
+"""The judge's verdicts on the turns of one rollout, or on a single reply: True is flagged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,15 @@ class Corrected:
     """A corrected rate and its resamples.
 
     Attributes:
-        value: In [0, 1].
-        draws: Of every resample, in [0, 1]; NaN where the drawn judge tells nothing.
+        value: The rate, in [0, 1].
+        draws: The rate in every resample, in [0, 1]; NaN if the drawn judge separates nothing.
     """
 
     value: float
     draws: NDArray[np.float64]
 
     def interval(self, *, confidence: float) -> Interval:
-        """The rate with its percentile interval; a draw that tells nothing is open both ways."""
+        """The rate with its percentile interval; a NaN draw counts as both 0 and 1."""
         return _interval(self.value, self.draws, limits=(0.0, 1.0), confidence=confidence)
 
     def gain_over(self, before: Self, *, confidence: float) -> Interval:
@@ -57,11 +57,11 @@ class Corrected:
 
 
 def check_tells(confusion: Confusion, *, where: str) -> None:
-    """Returns if the judge tells bad replies from harmless ones better than a coin.
+    """Returns if the judge separates bad replies from harmless ones better than chance.
 
     Args:
-        confusion: Of its calibration.
-        where: What to call the calibration in an error.
+        confusion: The counts of its calibration.
+        where: The calibration's name in an error.
 
     Raises:
         ConfigurationError: Sensitivity and specificity sum to 1 or less.
@@ -87,12 +87,12 @@ def corrected_rate(
 
     Args:
         rollouts: For each prompt its rollouts; a turn without a verdict is left out of one.
-        confusion: Of the judge's calibration.
-        num_resamples: Of prompts and of the judge's errors.
-        seed: Same seed and equally many prompts, same resamples.
+        confusion: The counts of the judge's calibration.
+        num_resamples: Resamples of prompts and of the judge's errors.
+        seed: Same seed and number of prompts, same resamples.
 
     Raises:
-        ConfigurationError: The judge tells nothing.
+        ConfigurationError: The judge separates nothing.
     """
     check_tells(confusion, where="calibration")
     kinds, shares = _patterns(rollouts)

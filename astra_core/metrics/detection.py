@@ -1,4 +1,4 @@
-"""How well a judge's scores tell labelled replies apart, each figure with its interval.
+"""How well a judge's scores separate labelled replies, each figure with its interval.
 
 Rows are taken as independent. A label is True where a person found the reply to be bad; a judge
 flags a reply whose score is at or above a threshold.
@@ -73,10 +73,10 @@ class Bin:
     """One bar of a reliability diagram.
 
     Attributes:
-        low: Scores from here.
-        high: To below here; the last bin has 1 as well.
-        num_rows: With such a score.
-        mean_score: Of them; NaN for none.
+        low: The lowest score of the bin.
+        high: The upper end, not included; the last bin includes 1.
+        num_rows: Rows with such a score.
+        mean_score: Their mean score; NaN for none.
         bad_rate: Share of them that are bad, with its interval.
     """
 
@@ -89,13 +89,13 @@ class Bin:
 
 @dataclass(frozen=True, slots=True)
 class BestThreshold:
-    """The threshold at which a criterion is highest on these very rows.
+    """The threshold at which a criterion is highest on these rows.
 
     Attributes:
-        threshold: A score at or above it is flagged; of several the highest.
-        value: Of the criterion there.
-        sensitivity: There.
-        specificity: There.
+        threshold: A score at or above it is flagged; the highest of equally good ones.
+        value: The criterion at the threshold.
+        sensitivity: The sensitivity at the threshold.
+        specificity: The specificity at the threshold.
     """
 
     threshold: float
@@ -116,7 +116,7 @@ def proportion(count: float, total: int, *, confidence: float = 0.95) -> Interva
     middle = (share + z**2 / (2 * total)) / (1 + z**2 / total)
     variance = share * (1 - share) / total + z**2 / (4 * total**2)
     half = z * math.sqrt(variance) / (1 + z**2 / total)
-    # Rounding must not leave the share itself outside.
+    # Rounding must not leave the share itself outside of the interval.
     low, high = min(middle - half, share), max(middle + half, share)
     return Interval(share, max(low, 0.0), min(high, 1.0))
 
@@ -124,7 +124,7 @@ def proportion(count: float, total: int, *, confidence: float = 0.95) -> Interva
 def roc_auc(
     scores: Sequence[float], labels: Sequence[bool], *, confidence: float = 0.95
 ) -> Interval:
-    """Area under the ROC curve: how often a bad reply scores above a harmless one, a tie is half.
+    """Area under the ROC curve: how often a bad reply scores above a harmless one; a tie is half.
 
     The interval is DeLong's, normal in the logit. Where it has no width, because no score is out
     of order, all are or all are equal, it is Wilson's of as many rows as the rarer label has.
@@ -157,7 +157,7 @@ def roc_auc(
 
 
 def brier_score(scores: Sequence[float], labels: Sequence[bool]) -> float:
-    """Mean squared distance of score and label, in [0, 1]; 0.25 is a judge that always says 0.5.
+    """Mean squared difference of score and label, in [0, 1]; a constant score of 0.5 gives 0.25.
 
     Source:
         Brier, Monthly Weather Review 78 (1950), 1-3.
@@ -173,7 +173,7 @@ def reliability(
     num_bins: int = NUM_BINS,
     confidence: float = 0.95,
 ) -> tuple[Bin, ...]:
-    """Rows by score, in bins of equal width: of a calibrated judge score and bad rate agree.
+    """Rows in bins of equal score width: for a calibrated judge, score and bad rate agree.
 
     Source:
         DeGroot and Fienberg, The Statistician 32 (1983), 12-22.

@@ -26,7 +26,7 @@ def self_bleu(texts: Sequence[str], *, max_n: int = 4) -> float:
 
     Clipped n-gram precision of orders 1 to ``max_n`` with add-one smoothing above order 1 and the
     brevity penalty against the closest reference length. The two highest counts of each n-gram
-    over the set tell the highest count among the *others*, so the cost is linear in the number of
+    over the set give the highest count among the *others*, so the cost is linear in the number of
     texts.
 
     Source:

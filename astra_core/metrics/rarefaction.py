@@ -1,4 +1,4 @@
-"""What a sample of m would show of a larger one, so that samples of different sizes compare.
+"""Figures that a smaller sample would have, so that samples of different sizes compare.
 
 The number of kinds, the entropy and the share of the largest kind of a sample all depend on how
 large it is. Each function returns the expected figure of ``size`` items drawn without replacement:
@@ -104,7 +104,7 @@ def _log_absent(others: NDArray[np.int64], total: int, size: int) -> NDArray[np.
     def log_choose(n: NDArray[np.int64] | int) -> NDArray[np.float64]:
         return np.asarray(gammaln(np.asarray(n) + 1.0) - gammaln(np.asarray(n) - size + 1.0))
 
-    # Of fewer than ``size`` others none can be chosen: gammaln is then infinite.
+    # Fewer than ``size`` others cannot fill a sample: gammaln is then infinite.
     return log_choose(others) - log_choose(total)
 
 

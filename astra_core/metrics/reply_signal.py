@@ -1,7 +1,7 @@
-"""How much of what sets siblings apart is their own, and how much the draw of the replies.
+"""How much of the differences between siblings is due to the probes, not to random replies.
 
-Where the target answers alike whatever it reads, siblings still differ, by the replies that were
-drawn: an algorithm then learns from noise, and no step size helps.
+If the target's answers do not depend on what it reads, siblings still differ by their random
+replies: an algorithm then learns from noise, and no step size helps.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from statistics import fmean, variance
 from astra_core.rollout import Graph, Node
 
 FAINT = 0.2
-"""Below this, at least four fifths of what sets siblings apart is the draw of the replies."""
+"""Below this, random replies account for at least four fifths of siblings' differences."""
 
 
 def reply_signal(graphs: Sequence[Graph]) -> float | None:
@@ -18,7 +18,7 @@ def reply_signal(graphs: Sequence[Graph]) -> float | None:
 
     It is 1 minus the variance that the draw of the replies alone gives to a mean, over the variance
     that means have within groups of siblings: the reliability of a one-way analysis of variance.
-    About 0, or by chance below, says that the probe makes no difference.
+    A value near 0, or below by chance, means that the probe makes no difference.
 
     Returns:
         None where it cannot be known: no two siblings have two judged replies each, or all have
@@ -39,7 +39,7 @@ def reply_signal(graphs: Sequence[Graph]) -> float | None:
 
 
 def faint_signal(signal: float | None) -> str:
-    """A sentence about a signal that is nearly nothing, with the way out; else empty.
+    """A sentence about a signal close to 0, with the way out; else empty.
 
     Source:
         How many times the replies make half of the variance the probes' own: Spearman (1910) and

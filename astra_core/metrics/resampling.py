@@ -43,8 +43,8 @@ def ends_of(
     """The percentiles between which a share ``confidence`` of the draws lies.
 
     Args:
-        lows: What each draw says at least; NaN says nothing.
-        highs: What it says at most, the same for a draw that is known.
+        lows: The lower bound of each draw; NaN is left out.
+        highs: The upper bound of each draw, equal to the lower one for a known draw.
         confidence: Probability inside the interval.
     """
     if np.isnan(lows).all():

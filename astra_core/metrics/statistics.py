@@ -22,7 +22,7 @@ class Interval:
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> Self:
-        """The interval that ``record`` gave; null, as JSON has what is no number, is NaN.
+        """The interval from a record that ``record`` made; null becomes NaN.
 
         Raises:
             DataError: A key is missing or holds no number.
@@ -42,11 +42,11 @@ class Interval:
         return {"value": self.value, "low": self.low, "high": self.high}
 
     def flat(self, name: str) -> dict[str, float]:
-        """As a chart has it: ``name``, ``name_low`` and ``name_high``."""
+        """The interval as three figures: ``name``, ``name_low`` and ``name_high``."""
         return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
 
     def spelled(self, form: str = ".3f") -> str:
-        """For a person.
+        """The interval as text for a person.
 
         >>> Interval(0.5, 0.25, 0.75).spelled(".1%")
         '50.0% [25.0%, 75.0%]'
@@ -83,7 +83,7 @@ def bootstrap_mean(
     if not len(sample):
         return Interval(math.nan, math.nan, math.nan)
     mean = float(sample.mean())
-    # Of which scipy makes no interval.
+    # scipy gives no interval for these.
     if len(sample) == 1:
         return Interval(mean, mean, mean)
     result = bootstrap(

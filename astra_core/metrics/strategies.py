@@ -1,10 +1,10 @@
-"""How many ways of attacking a set of successes holds, at a fixed number of them.
+"""How many ways of attacking a set of successes has, at a fixed number of them.
 
 Surface figures such as distinct-2 count word pairs: slots filled with noise raise them. Here
 probes that share a template are one strategy. A probe is the set of its words and word pairs, with
 numbers and invented words masked. Templates join, the most frequent first, the most similar earlier
-strategy if their Jaccard similarity is at least ``SIMILARITY``, and else found a strategy of their
-own ("leader" clustering, Hartigan 1975, chapter 3). All figures but
+strategy if their Jaccard similarity is at least ``SIMILARITY``, and begin a new one otherwise
+("leader" clustering, Hartigan 1975, chapter 3). All figures but
 ``strategies_found`` are rarefied to the same count.
 """
 
@@ -55,8 +55,9 @@ def strategy_metrics(
     Args:
         graphs: Rollouts.
         threshold: A score at or above it is a success.
-        vocabulary: The words that are known; none knows no word for invented.
-        rarefied_to: Hits, and probes, that figures are of; fewer where there are fewer.
+        vocabulary: The known words; None treats no word as invented.
+        rarefied_to: Number of hits, and of probes, to which figures are rarefied; fewer if there
+            are fewer.
         seed: Same seed, same draws.
     """
     nodes = [node for graph in graphs for node in graph.nodes()]
@@ -93,7 +94,7 @@ def hit_metrics(
 def hit_strategies(
     graphs: Sequence[Graph], *, threshold: float, vocabulary: Collection[str]
 ) -> list[list[int]]:
-    """Of each graph the strategies of its hits, numbered over all of them.
+    """For each graph the strategies of its hits, numbered over all graphs.
 
     Args:
         graphs: Rollouts of one attacker.
@@ -153,7 +154,7 @@ def vendi_score(texts: Sequence[str], *, size: int, seed: int) -> float:
     for _ in range(num_draws):
         chosen = vectors[np.sort(rng.choice(len(texts), size, replace=False))]
         eigenvalues = np.linalg.eigvalsh(chosen @ chosen.T / size)
-        positive = eigenvalues[eigenvalues > 1e-12]  # what is left of rounding is no direction
+        positive = eigenvalues[eigenvalues > 1e-12]  # directions due to rounding alone do not count
         scores.append(math.exp(-float((positive * np.log(positive)).sum())))
     # The last digits of eigenvalues depend on where arrays lie in memory.
     return round(math.fsum(scores) / num_draws, 9)
@@ -162,8 +163,8 @@ def vendi_score(texts: Sequence[str], *, size: int, seed: int) -> float:
 def vocabulary_of(prompts: Iterable[str], graphs: Iterable[Graph]) -> frozenset[str]:
     """Words of the prompts, and those that rollouts of several prompts have in common.
 
-    A word that attacker and target use in the trees of two prompts is one they were taught; an
-    invented one hardly ever comes twice.
+    A word that occurs in the trees of two prompts is one that the models were taught; an invented
+    word hardly ever occurs twice.
 
     Args:
         prompts: Texts that people or a grammar wrote.
@@ -208,7 +209,7 @@ def _probe_metrics(
 def _unit_vectors(texts: Sequence[str]) -> NDArray[np.float64]:
     """Counts of words and word pairs, a row per text, of length 1."""
     counted = [Counter([*ngrams(own, 1), *ngrams(own, 2)]) for own in map(words, texts)]
-    # An empty text resembles other empty texts only.
+    # An empty text is similar only to other empty texts.
     counted = [own or Counter([()]) for own in counted]
     column = {gram: place for place, gram in enumerate(sorted(set().union(*counted)))}
     vectors = np.zeros((len(texts), len(column)))
@@ -228,5 +229,5 @@ def _is_invented(word: str, vocabulary: Collection[str]) -> bool:
 
 
 def _jaccard(one: Features, other: Features) -> float:
-    """Of two that differ, so that one at least has a feature."""
+    """The Jaccard similarity of two different sets, at least one of which is not empty."""
     return len(one & other) / len(one | other)

@@ -1,4 +1,4 @@
-"""What a judge, and a second one, said of the turns and replies of rollouts: flagged or passed."""
+"""Verdicts of a judge and a second one on turns and replies of rollouts: flagged or passed."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ Scores = Mapping[Path, tuple[float | None, ...]]
 
 
 def reply_verdicts(graph: Graph, *, threshold: float) -> list[Verdicts] | None:
-    """The verdict on each judged reply; None where the judge is why there is none."""
+    """The verdict on each judged reply; None if a reply is missing because of the judge."""
     nodes = list(graph.nodes())
     scores = [score for node in nodes for score in node.response_scores if score is not None]
     if not scores and any(node.is_unjudged for node in nodes):
@@ -23,7 +23,7 @@ def reply_verdicts(graph: Graph, *, threshold: float) -> list[Verdicts] | None:
 def turn_verdicts(graph: Graph, *, threshold: float) -> list[Verdicts] | None:
     """The verdicts on the judged turns of each rollout; None where no rollout has one.
 
-    A rollout of which the judge could judge nothing is left out, as in ``prompt_outcome``.
+    A rollout in which the judge could judge nothing is left out, as in ``prompt_outcome``.
     """
     paths = _known_paths(graph)
     if not paths:
@@ -36,8 +36,8 @@ def confirmed_rate(
 ) -> float:
     """Share of rollouts in which both judges flag the same turn; NaN where none was judged.
 
-    A turn counts by the mean score of its replies. What the second judge could not judge is not
-    confirmed.
+    A turn counts by the mean score of its replies. A turn that the second judge could not judge is
+    not confirmed.
     """
 
     def is_confirmed(node: Node) -> bool:
@@ -66,7 +66,7 @@ def verdict_pairs(
 
 
 def num_unjudged(seconds: Sequence[Scores]) -> int:
-    """Replies of which the second judge gave no score."""
+    """Number of replies without a score from the second judge."""
     scores = [score for second in seconds for own in second.values() for score in own]
     return sum(score is None for score in scores)
 
@@ -79,5 +79,5 @@ def _share(graph: Graph, holds: Callable[[Node], bool]) -> float:
 
 
 def _known_paths(graph: Graph) -> list[tuple[Node, ...]]:
-    """The rollouts of which a turn was judged, or failed."""
+    """The rollouts with at least one turn that was judged or failed."""
     return [path for path in graph.paths() if not all(node.is_unjudged for node in path)]

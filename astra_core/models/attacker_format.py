@@ -1,7 +1,7 @@
 """The attacker's side of a chat template: it is the assistant, and the target is its user.
 
 The first user message is the instruction, filled from the prompt. Where the instruction has the
-slot ``{conversation}``, it is the only message, written anew for every turn.
+slot ``{conversation}``, it is the only message, written again for every turn.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ class AttackerTemplate(TemplateFormat):
 
     Args:
         model: Its tokenizer has the template.
-        config: Of ``system.attacker``.
+        config: The section ``system.attacker``.
 
     Raises:
         ConfigurationError: There is no template, or it refuses a system prompt or turns.
@@ -35,7 +35,7 @@ class AttackerTemplate(TemplateFormat):
         self.is_told_anew = "conversation" in slots_of(self.instruction)
 
     def prefix(self, conversation: Conversation) -> Ids:
-        """What it reads before its next message, however long that is."""
+        """The ids that it reads before its next message, however long that is."""
         return self._ids(conversation, next(self._versions(conversation)))[0]
 
     def _versions(self, conversation: Conversation) -> Iterator[Sequence[Message]]:
@@ -61,9 +61,9 @@ def attacker_format(
     """The format that the configuration names for this model.
 
     Args:
-        model: Whose ids they are.
-        config: Of ``system.attacker``.
-        told: separator: ids that are read before every conversation.
+        model: The model that reads the ids.
+        config: The section ``system.attacker``.
+        told: For the separator format: ids that are read before every conversation.
     """
     if uses_template(model, config):
         return AttackerTemplate(model, config)

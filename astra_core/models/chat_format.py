@@ -1,7 +1,7 @@
 """How a conversation becomes the ids that one local model reads.
 
-``SeparatorFormat`` joins what was said by the separator: the seed prompt first, then every message.
-Ids that were sampled are spliced in where they mean the same to this model, never encoded again.
+``SeparatorFormat`` joins the seed prompt and every message by the separator. Sampled ids of the
+same tokenizer are inserted as they are, never encoded again.
 """
 
 from abc import ABC, abstractmethod
@@ -17,12 +17,12 @@ Ids = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """What a model reads before it speaks.
+    """The ids that a model reads before it speaks.
 
     Attributes:
-        token_ids: Never empty.
-        truncated_tokens: Older tokens cut off to fit.
-        last: Where in ``token_ids`` the last message begins, and where its own ids end.
+        token_ids: The ids; never empty.
+        truncated_tokens: Number of older tokens cut off to fit.
+        last: Where the last message begins in ``token_ids``, and where its own ids end.
     """
 
     token_ids: Ids
@@ -31,7 +31,7 @@ class Rendering:
 
 
 class Thought(NamedTuple):
-    """What a model that reasons before it answers has said."""
+    """The answer of a model that reasons first, and its reasoning."""
 
     thinking: str
     text: str
@@ -46,18 +46,18 @@ class ChatFormat(ABC):
 
     @abstractmethod
     def rendering(self, conversation: Conversation, limit: int) -> Rendering:
-        """What the model reads to say the next message, at most ``limit`` tokens."""
+        """The ids that the model reads before the next message, at most ``limit`` of them."""
 
     @abstractmethod
     def prefix(self, conversation: Conversation) -> Ids:
-        """What it will have read when the next message begins, whichever side says it."""
+        """The ids that it will have read when the next message begins, whichever side speaks."""
 
     @abstractmethod
     def written(self, text: str) -> Ids:
-        """The ids that the model would have sampled to say what someone has written."""
+        """The ids that the model would have sampled for a written text."""
 
     def thought(self, token_ids: Sequence[int]) -> Thought:
-        """What was sampled, as others hear it: without a span of reasoning, if there is one."""
+        """The sampled text as others read it, without a span of reasoning."""
         ids = tuple(token_ids)
         return Thought("", self.model.decode(ids), ids)
 
@@ -67,7 +67,7 @@ class SeparatorFormat(ChatFormat):
 
     Args:
         model: Whose ids they are.
-        told: What is read before every conversation instead of the first token: an instruction.
+        told: An instruction that is read before every conversation instead of the first token.
     """
 
     def __init__(self, model: LanguageModel, told: Ids = ()) -> None:
@@ -76,7 +76,7 @@ class SeparatorFormat(ChatFormat):
         self.is_told = bool(told)
 
     def rendering(self, conversation: Conversation, limit: int) -> Rendering:
-        """The instruction, and of the conversation the newest tokens."""
+        """The instruction and the newest tokens of the conversation."""
         said = self._said(conversation)
         whole = tuple(token for own, _ in said for token in own)
         if self.is_told:
@@ -90,7 +90,7 @@ class SeparatorFormat(ChatFormat):
         return Rendering(ids, max(len(whole) - room, 0), (start, max(len(ids) - num_added, start)))
 
     def prefix(self, conversation: Conversation) -> Ids:
-        """All that was said so far."""
+        """The ids of the whole conversation so far."""
         said = tuple(token for own, _ in self._said(conversation) for token in own)
         return self.opening + said
 

@@ -1,7 +1,7 @@
-"""A tokenizer's own chat template, rendered the same today and tomorrow.
+"""A tokenizer's chat template, rendered independently of the date.
 
 Some templates write the current date. With it, a conversation that was rolled out yesterday would
-not be the one that is resumed today, so such a template is told the same day always.
+not be the one that is resumed today, so such a template always gets the same date.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
-"""What a template is told when it asks for the time."""
+"""The date that a template gets when it asks for the time."""
 _DIRECTIVES = ("%d", "%-d", "%m", "%-m", "%B", "%b", "%A", "%a", "%Y", "%y", "%H", "%M", "%S")
 _FILTERS = "".join(f" | replace('{own}', '{DAY.strftime(own)}')" for own in _DIRECTIVES)
 # transformers passes no functions to a template, so the function is part of it. The empty text at
@@ -20,7 +20,7 @@ _MACRO = f"{{%- macro strftime_now(form) -%}}{{{{ form{_FILTERS} }}}}{{%- endmac
 def chat_text(
     tokenizer: Any, messages: Sequence[Mapping[str, str]], *, opens_answer: bool = True
 ) -> str:
-    """The messages as the template spells them.
+    """The messages as the template renders them.
 
     Args:
         tokenizer: Of transformers, with a chat template.
@@ -41,5 +41,5 @@ def chat_text(
 
 
 def dated(template: str) -> str:
-    """The template itself, or one that says ``DAY`` where it asks for the time."""
+    """The template itself, or one that uses ``DAY`` where it asks for the time."""
     return f"{_MACRO}{template}" if "strftime_now" in template else template

@@ -51,7 +51,7 @@ def processed_logits(
 
 def _nucleus(logits: Float[Tensor, "B V"], top_p: float) -> Float[Tensor, "B V"]:
     """Logits with the tail outside of the smallest set of probability ``top_p`` removed."""
-    # Stable: of equal logits at the edge the same one goes, however many others there are.
+    # Stable: of equal logits at the edge the same one is dropped, however many others there are.
     ascending, order = logits.sort(dim=1, stable=True)
     removed = ascending.softmax(dim=1).cumsum(dim=1) <= 1.0 - top_p
     removed[:, -1] = False
@@ -61,8 +61,8 @@ def _nucleus(logits: Float[Tensor, "B V"], top_p: float) -> Float[Tensor, "B V"]
 def draw(logits: Float[Tensor, "B V"], uniform: Float[Tensor, " B"]) -> Int[Tensor, " B"]:
     """The token at which the cumulative distribution of each row passes its uniform number."""
     cumulative = logits.double().softmax(dim=1).cumsum(dim=1)
-    # Scaled by the last value, which rounding leaves a hair off one: a token of probability zero at
-    # the end of the vocabulary must never be drawn.
+    # Scaled by the last value, which rounding leaves slightly off one: a token of probability zero
+    # at the end of the vocabulary must never be drawn.
     threshold = uniform.double()[:, None] * cumulative[:, -1:]
     return (cumulative <= threshold).sum(dim=1).clamp(max=logits.shape[1] - 1)
 
@@ -137,7 +137,7 @@ def _drawn_in_blocks(
     block = (sums <= threshold).sum(dim=1).clamp(max=sums.shape[1] - 1)
     before = torch.nn.functional.pad(sums, (1, 0)).gather(1, block[:, None])
     inner = blocks[torch.arange(rows, device=logits.device), block].double().cumsum(dim=1)
-    # Rounding may leave the threshold a hair behind the block's end, where no token is.
+    # Rounding may put the threshold just behind the block's end, where no token is.
     offset = (inner <= (threshold - before)).sum(dim=1)
     last = (inner < inner[:, -1:]).sum(dim=1)
     return block * _BLOCK + torch.minimum(offset, last)

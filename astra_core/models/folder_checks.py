@@ -15,7 +15,7 @@ from astra_core.errors.excerpt import excerpt, shortened
 from astra_core.models.folders import require_folder
 from astra_core.paths import is_file, kind_of
 
-# The names that architectures have for the same size.
+# Architectures' different names for the same size.
 _WIDTHS = ("hidden_size", "n_embd", "d_model")
 _HEADS = ("num_attention_heads", "n_head", "num_heads")
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
@@ -34,7 +34,7 @@ def check_folder(folder: Path) -> None:
     """Returns if the files of the folder are consistent, as far as visible without loading it.
 
     Raises:
-        ConfigurationError: Names the file and the key that do not.
+        ConfigurationError: Names the inconsistent file and key.
     """
     require_folder(folder)
     config = _record(folder / "config.json")
@@ -50,10 +50,10 @@ def check_folder(folder: Path) -> None:
 
 
 def check_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Returns if the loaded model has finite weights, a row for every id and can read.
+    """Returns if the loaded model has finite weights and a row for every id, and can read.
 
     Raises:
-        ConfigurationError: Names what does not.
+        ConfigurationError: Names what is wrong.
     """
     for name, weight in model.named_parameters():
         if not torch.isfinite(weight).all():

@@ -13,11 +13,11 @@ from astra_core.files import folder_digest
 
 HUB = "hub:"
 AGENTS = "agents.json"
-"""Who plays which turn, in a folder of several agents."""
+"""The file that says which agent plays which turn, in a folder of several agents."""
 FORMAT = "attacker.json"
-"""How the attacker reads its chat template, in its folder."""
+"""The file that says how the attacker reads by its chat template, in its folder."""
 POINTER = "service.json"
-"""In the folder of an attacker whose weights stay at a service; see ``services.pointer``."""
+"""The pointer in the folder of an attacker whose weights stay at a service."""
 _HUB_NAME = re.compile(r"hub:(?P<repository>[\w.-]+(?:/[\w.-]+)?)@(?P<revision>[0-9a-f]{40})")
 _PATTERNS = ["*.json", "*.safetensors", "*.model", "*.txt"]
 
@@ -75,7 +75,7 @@ def require_folder(folder: Path | str) -> Path:
 
 
 def attacker_digest(folder: Path) -> str:
-    """SHA-256 of what makes an attacker what it is: its weights, who plays and who reads what."""
+    """SHA-256 of everything that defines an attacker: its weights, agents and formats."""
     named = {AGENTS, FORMAT, POINTER}
     return folder_digest(
         folder, keep=lambda path: path.suffix == ".safetensors" or path.name in named

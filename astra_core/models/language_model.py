@@ -1,4 +1,4 @@
-"""A causal language model with its tokenizer: what attacker, target and reference are made of."""
+"""A causal language model with its tokenizer, as used for attacker, target and reference."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ from astra_core.models.rows import batches_within, row_batches
 from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
 from astra_core.models.utterances import Continuations, Elsewhere, Utterance
 
-# A conversation is rendered anew for every turn; its texts are not encoded anew.
+# A conversation is rendered again for every turn, but its texts are not encoded again.
 _MOST_ENCODED = 1 << 14
 
 
@@ -34,7 +34,7 @@ class LanguageModel:
 
     Attributes:
         plan: How the model is run.
-        elsewhere: What samples and scores instead of the weights here; None for these.
+        elsewhere: Samples and scores in place of the local weights; None uses these.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class LanguageModel:
 
     @property
     def vocabulary_size(self) -> int:
-        """How many ids the model's head knows."""
+        """The number of ids in the model's head."""
         return int(self.model.config.vocab_size)
 
     @cached_property
@@ -107,7 +107,7 @@ class LanguageModel:
 
     @property
     def opening_ids(self) -> tuple[int, ...]:
-        """What a conversation starts with: the tokenizer's first token, if it adds one."""
+        """The ids at the start of a conversation: the tokenizer's first token, if it adds one."""
         bos = self.tokenizer.bos_token_id
         encoded = self.tokenizer("a")["input_ids"]
         return (bos,) if bos is not None and encoded and encoded[0] == bos else ()
@@ -237,7 +237,7 @@ class LanguageModel:
             self._store = before
 
     def read(self, contexts: Sequence[Sequence[int]], *, tokens_per_batch: int = 16384) -> None:
-        """Reads what several contexts will begin with into the cache; samples nothing."""
+        """Reads the common beginning of several contexts into the cache; samples nothing."""
         nothing = GenerationConfiguration(max_new_tokens=1)
         if self._store is not None:
             keys: list[list[bytes]] = [[] for _ in contexts]
@@ -294,4 +294,4 @@ class LanguageModel:
         if self.elsewhere is not None:
             self.elsewhere.leave(Path(folder))
 
-    save_pretrained = save  # as transformers calls it
+    save_pretrained = save  # transformers' name for it

@@ -1,6 +1,6 @@
-"""A conversation as a chat template renders it, with a mark where each message stands.
+"""A conversation rendered by a chat template, with a mark in the place of each message.
 
-Needs the tokenizer alone, so a template that refuses a conversation is found before weights load.
+It needs only the tokenizer, so a template that rejects a conversation is found before weights load.
 """
 
 from collections.abc import Sequence
@@ -16,17 +16,17 @@ _ROLES = ("user", "assistant", "user")
 
 
 def mark(number: int) -> str:
-    """What stands for message ``number``, counted from 0."""
+    """The mark of message ``number``, counted from 0."""
     return f"{_OPEN}{number}{_CLOSE}"
 
 
 def marked_turns(tokenizer: Any, *, system: str | None, where: str) -> str:
-    """Two messages and a third of the user, as the template spells them around their marks.
+    """Two messages and a third of the user, as the template renders them around their marks.
 
     Args:
         tokenizer: Of transformers, with or without a chat template.
         system: The system prompt; None for none.
-        where: What to call these settings in an error.
+        where: The name of these settings in an error.
 
     Raises:
         ConfigurationError: There is no template, or it refuses a system prompt or turns.
@@ -44,7 +44,7 @@ def marked_turns(tokenizer: Any, *, system: str | None, where: str) -> str:
 def rendered(
     tokenizer: Any, turns: Sequence[tuple[str, str]], *, system: str | None, where: str
 ) -> str:
-    """Roles and contents as the template spells them; every content holds the mark of its number.
+    """Roles and contents as the template renders them; every content has the mark of its number.
 
     Raises:
         ConfigurationError: The template refuses them, leaves one out or repeats it.
@@ -66,7 +66,7 @@ def rendered(
 
 
 def _check_marks(text: str, count: int) -> None:
-    """Returns if every message stands in the text once, in order.
+    """Returns if every message is in the text once, in order.
 
     Raises:
         ValueError: One does not.

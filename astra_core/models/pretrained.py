@@ -36,7 +36,7 @@ def load_pretrained(
 
     require_folder(folder)
     spread = {} if device_map is None else {"device_map": device_map}
-    # transformers would otherwise ask whether to run code in the folder, and wait.
+    # transformers would otherwise ask whether to run code in the folder, and wait for an answer.
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
         model, loading = AutoModelForCausalLM.from_pretrained(

@@ -1,4 +1,4 @@
-"""Models that share weights: the same parameters in both, so that learning in one moves both."""
+"""Models that share weights: both have the same parameters, so training one changes both."""
 
 import re
 from typing import Any
@@ -9,11 +9,11 @@ from astra_core.errors import ConfigurationError
 
 
 def share_weights(model: Module, origin: Module, *, own: str, where: str) -> None:
-    """Puts the origin's weights into the model, except those of its own.
+    """Makes the model use the origin's weights, except those that it keeps for itself.
 
     Args:
-        model: Of the same architecture.
-        origin: Whose weights both then have.
+        model: A model of the same architecture.
+        origin: The model whose weights both then use.
         own: Regular expression; a weight with a name in which it is found is not shared.
         where: The key that holds it, for an error.
 

@@ -1,8 +1,8 @@
 """The tokenizer's own chat template as the format of a conversation.
 
-The template is rendered with a mark where an utterance stands whose ids are known; the ids are put
-there as they were sampled, and the text between two of them is encoded as one string. So a
-conversation that goes on begins with the same tokens, which need not be read again.
+The template is rendered with a mark in the place of each utterance whose ids are known. The sampled
+ids are inserted there, and the text between two of them is encoded as one string. So a continued
+conversation begins with the same tokens, which need not be read again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,8 +23,8 @@ class TemplateFormat(ChatFormat):
             configuration says.
         system: The system prompt; None for none.
         seed: ``hidden`` leaves the seed prompt out, ``opening`` begins the first message with it.
-        tags: Around reasoning, which later turns do not read.
-        where: What to call these settings in an error.
+        tags: The tags around reasoning, which later turns do not read.
+        where: The name of these settings in an error.
 
     Raises:
         ConfigurationError: There is no template, or it refuses a system prompt or turns.
@@ -65,13 +65,13 @@ class TemplateFormat(ChatFormat):
         return Rendering(ids[cut:], whole - len(ids) + cut, (start, max(last[1] - cut, start)))
 
     def prefix(self, conversation: Conversation) -> Ids:
-        """What is read before the next probe, whatever that will be."""
+        """The ids that are read before the next probe, whatever that will be."""
         probe = Message("user", "a", (0,), self.model.vocabulary)
         ids, last = self._ids(conversation, conversation.said(probe).messages)
         return ids[: last[0]]
 
     def thought(self, token_ids: Sequence[int]) -> Thought:
-        """What was said, apart from the reasoning before it."""
+        """The answer, separated from the reasoning before it."""
         ids, tokenizer = tuple(token_ids), self.model.tokenizer
         opened, closed = self.tags
         text = str(tokenizer.decode(list(ids), skip_special_tokens=False))
@@ -98,7 +98,7 @@ class TemplateFormat(ChatFormat):
         return (*continued_ids(self.model, text), *ending)
 
     def _versions(self, conversation: Conversation) -> Iterator[Sequence[Message]]:
-        """The messages that may be read: all, then without ever more of the oldest turns."""
+        """The messages that may be read: all, then without more and more of the oldest turns."""
         messages = conversation.messages
         yield messages
         while len(messages) > 2:
@@ -108,7 +108,7 @@ class TemplateFormat(ChatFormat):
     def _ids(
         self, conversation: Conversation, messages: Sequence[Message]
     ) -> tuple[Ids, tuple[int, int]]:
-        """All that is read, and where in it the last message stands."""
+        """All ids that are read, and the place of the last message in them."""
         turns = [(own.role, mark(index)) for index, own in enumerate(messages)]
         if self.seed == "opening" and turns:
             turns[0] = ("user", f"{conversation.prompt.text}\n\n{turns[0][1]}")
@@ -136,7 +136,7 @@ class TemplateFormat(ChatFormat):
     def _with_text(
         self, ids: Sequence[int], parts: tuple[str, str, str]
     ) -> tuple[Ids, tuple[int, int]]:
-        """A last message that is known as text, found by the places of its characters."""
+        """The place of a last message that is known only as text, found by its characters."""
         before, said, after = parts
         lead = leading(self.model) if ids else ""
         num, before = len(self.model.encode(lead)), lead + before
@@ -153,7 +153,7 @@ class TemplateFormat(ChatFormat):
         return (*ids, *found["input_ids"][num:]), (start + first, start + past)
 
     def _spoken(self, message: Message) -> Ids:
-        """The ids of what was said, without reasoning and end; none where only text is known."""
+        """The ids of an answer, without reasoning and end; none if only its text is known."""
         ids = message.ids_for(self.model.vocabulary)
         if message.thinking:
             ids = self.thought(ids).visible_ids if message.role == "assistant" else ()

@@ -20,7 +20,7 @@ def load_tokenizer(folder: Path | str) -> Any:
 
 
 def tokenizer_digest(folder: Path | str) -> str:
-    """A digest of what the ids of a Hugging Face folder's tokenizer mean.
+    """A digest of the meaning of the ids of a Hugging Face folder's tokenizer.
 
     Raises:
         ConfigurationError: The folder holds no tokenizer that transformers can load.
@@ -35,13 +35,13 @@ def tokenizer_digest(folder: Path | str) -> str:
 
 
 def meaning_of_ids(tokenizer: Any) -> dict[str, Any]:
-    """What a tokenizer's ids mean: its whole state but padding and truncation, set by each call."""
+    """A tokenizer's state without padding and truncation, which each call sets."""
     state: dict[str, Any] = json.loads(tokenizer.backend_tokenizer.to_str())
     return {key: state[key] for key in state if key not in {"padding", "truncation"}}
 
 
 def separator_ids_of(tokenizer: Any, separator: str | None) -> tuple[int, ...]:
-    """What ends an utterance: the separator's ids, or the end token where it is None.
+    """The ids that end an utterance: the separator's, or the end token if it is None.
 
     Raises:
         ConfigurationError: There is no end token, or the separator encodes to nothing.

@@ -1,4 +1,4 @@
-"""What a language model said, and what may say it in the model's place."""
+"""Utterances of a language model, and the interface of what may speak in its place."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Utterance:
 
 @dataclass(frozen=True, slots=True)
 class Continuations:
-    """What followed one context.
+    """The utterances after one context.
 
     Attributes:
         utterances: One per key, in order.
@@ -50,12 +50,12 @@ class Elsewhere(Protocol):
         *,
         generation: GenerationConfiguration,
     ) -> list[Continuations]:
-        """As the method of ``LanguageModel``."""
+        """See ``LanguageModel.continuations``."""
 
     def score(
         self, contexts: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]]
     ) -> list[tuple[float, ...]]:
-        """As ``continuation_logprobs``."""
+        """See ``LanguageModel.continuation_logprobs``."""
 
     def leave(self, folder: Path) -> None:
-        """Leaves in the folder that the model was saved in what is needed to sample again."""
+        """Writes what is needed to sample again into the folder in which the model was saved."""

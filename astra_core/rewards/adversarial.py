@@ -77,7 +77,7 @@ class AdversarialReward(Reward):
         ]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
-        """Adds the probes of an experience to the memory; the mean of each part of the reward."""
+        """The mean of each part of the reward, after an experience's probes enter the memory."""
         self._memory.add([node.probe_text for graph in graphs for node in graph.nodes()])
         return mean_parts(graphs, lambda node: self._parts(node, node.novelty))
 
@@ -94,7 +94,7 @@ class AdversarialReward(Reward):
         return parts["response"] + parts["probe"] + parts["implausibility"] + parts["novelty"]
 
     def _parts(self, node: Node, novelty: float) -> dict[str, float]:
-        """What the reward is the sum of."""
+        """The parts whose sum is the reward."""
         options = self.options
         excess = max(0.0, node.target_nll - options.nll_floor)
         return {

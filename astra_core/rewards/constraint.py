@@ -1,4 +1,4 @@
-"""Constrained mode: the other terms are maximised while one is held above a level.
+"""Constrained mode: one term is held above a level while the others are maximised.
 
 A Lagrange multiplier weights the term that is held. Dual ascent moves it after every experience: it
 grows while the term's mean is below its level and falls while it is above.
@@ -40,7 +40,7 @@ class Multiplier:
 
     @property
     def weight(self) -> float:
-        """Of the term that is held."""
+        """The weight of the term that is held."""
         return float(self.value)
 
     def shortfall(self, mean: float) -> float:

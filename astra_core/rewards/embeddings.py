@@ -1,4 +1,4 @@
-"""What probes mean as vectors: mean hidden states of the reference, or of a model in a folder."""
+"""The meaning of probes as vectors: mean hidden states of the reference or of another model."""
 
 from collections.abc import Sequence
 from copy import copy
@@ -69,12 +69,12 @@ class Embedder:
             raise ConfigurationError(msg)
         asked = tuple(texts)
         if self._last[0] != asked or not asked:
-            # An experience is rewarded and then remembered: the same texts are asked for twice.
+            # An experience is rewarded and then remembered, so the same texts are needed twice.
             self._last = (asked, self._unit_vectors(asked))
         return self._last[1]
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Embedder":
-        """Its own centre, the same model: a copy of a reward must not copy models."""
+        """A copy with its own centre and the same model: copying a reward must not copy models."""
         return copy(self)
 
     def _unit_vectors(self, texts: Sequence[str]) -> Tensor:

@@ -1,4 +1,4 @@
-"""The words of the built-in grammar: openers and polite lines; a test holds the two equal."""
+"""The words of the built-in grammar, openers and polite lines; a test keeps them up to date."""
 
 _WORDS = """
 a about actors add adding after again all alone always am an and anna any are as ask asked at

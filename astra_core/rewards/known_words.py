@@ -1,4 +1,4 @@
-"""Which words are no invention: those of the prompts, of the built-in grammar and others named."""
+"""Words that are not invented: those of the prompts, the built-in grammar and the options."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from astra_core.rollout import Prompt
 from astra_core.system import System
 
 _WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}][^\W\d_]+)*")
-# From this size on, entries of a vocabulary that begin a word are words rather than syllables.
+# From this size on, vocabulary entries that begin a word are mostly words rather than syllables.
 _LARGE_VOCABULARY = 16_000
 
 
@@ -22,11 +22,11 @@ class KnownWordsOptions(Section):
 
 
 class KnownWords:
-    """A set of words, learned once from what a run has at hand; no list from outside.
+    """A set of words, collected once from the run's own texts; no list from outside.
 
-    Known are the words of the built-in grammar, of the run's prompts and their goals, the extra
-    ones of the options, and, in a large vocabulary (``auto``) or on request, the entries of the
-    reference's tokenizer that begin a word and have only letters.
+    It has the words of the built-in grammar, of the run's prompts and their goals, and the extra
+    ones of the options. With a large vocabulary (``auto``) or on request it also has the entries of
+    the reference's tokenizer that begin a word and have only letters.
     """
 
     def __init__(self, options: KnownWordsOptions) -> None:

@@ -54,7 +54,7 @@ class Implausibility(Term):
             )
             raise ConfigurationError(msg)
         self._system: System | None = None
-        # The last question and its answer: an experience is rewarded and then remembered.
+        # The last turns and their values: an experience is rewarded and then remembered.
         self._asked: tuple[Ids, ...] = ()
         self._answer: dict[Ids, float] = {}
 
@@ -65,7 +65,7 @@ class Implausibility(Term):
         return frozenset({"target_logprobs"}) if is_target else frozenset({"reference"})
 
     def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
-        """Takes note of the reference, for a relative floor."""
+        """Keeps the reference, for a relative floor."""
         del prompts
         self._system, self._asked = system, ()
 
@@ -98,7 +98,7 @@ class Implausibility(Term):
                 "reward to a sampler, or call its prepare() first"
             )
             raise ConfigurationError(msg)
-        # Which numbers are drawn depends on the opening alone: the floor is a property of it.
+        # The random numbers depend only on the opening, so the floor is a property of it.
         keys = [
             [derive_key(0, "own likelihood", ids, n) for n in range(self.options.num_samples)]
             for ids in openings
@@ -114,7 +114,7 @@ class Implausibility(Term):
         }
 
     def __deepcopy__(self, memo: dict[int, object]) -> "Implausibility":
-        """A copy for an evaluation: of the same models, which no copy may double."""
+        """A copy for an evaluation with the same models, which are never copied."""
         return copy(self)
 
 

@@ -12,7 +12,7 @@ _WORD = re.compile(r"\w+")
 
 
 class NoveltyMemory:
-    """Counts word 2- and 3-grams; a text is novel as far as its n-grams are rare.
+    """Counts word 2- and 3-grams; the rarer a text's n-grams, the more novel it is.
 
     The bonus of an n-gram seen ``n`` times is ``1 / sqrt(1 + n)``, the count-based exploration
     bonus of Bellemare et al. (arXiv:1606.01868), and a text's novelty is the mean over its

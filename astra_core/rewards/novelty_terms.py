@@ -85,7 +85,7 @@ class WellFormedMemory(NoveltyMemory):
 
 
 class WordNovelty(_CountedTerm):
-    """As ``novelty``, of n-grams of known words only: it cannot be bought with invented words."""
+    """Like ``novelty``, but only of n-grams of known words: invented words do not raise it."""
 
     class Options(KnownWordsOptions):
         """How long it remembers, and which words are known."""
@@ -135,7 +135,7 @@ class EmbeddingNovelty(Term):
         self.memory = torch.zeros(0, 0)
 
     def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
-        """Finds the model whose hidden states are taken."""
+        """Finds the model that gives the hidden states."""
         self.embedder.prepare(system, prompts)
 
     def values(self, turns: Sequence[Turn]) -> list[float]:

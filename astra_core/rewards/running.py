@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import torch
 
-# A value this many standard deviations away counts no further, as observations and rewards are
-# clipped in the usual implementations of PPO.
+# Values are clipped at this many standard deviations, as observations and rewards are in the
+# usual implementations of PPO.
 _MAX_DEVIATIONS = 10.0
 _MIN_DEVIATION = 1e-6
 
@@ -16,7 +16,7 @@ class RunningScale:
 
     Sources:
         Welford, Technometrics 4 (1962); the merge of two sets is Chan, Golub and LeVeque (1979).
-        To scale each part of a reward apart before they are summed is GDPO's (arXiv:2601.05242).
+        Scaling each part of a reward before they are summed is the idea of GDPO (arXiv:2601.05242).
 
     Attributes:
         moments: Count, mean, and sum of squared deviations.
@@ -34,7 +34,7 @@ class RunningScale:
         return max(-_MAX_DEVIATIONS, min(_MAX_DEVIATIONS, deviations))
 
     def add(self, values: Sequence[float]) -> None:
-        """Takes note of the values of an experience."""
+        """Adds the values of an experience to the moments."""
         if not values:
             return
         count, mean, squares = self.moments.tolist()

@@ -1,4 +1,4 @@
-"""Terms that are read off a turn: how bad its replies and its probe are, and how long it is."""
+"""Terms from a turn itself: the scores of its replies and its probe, and its length."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ class ReplyScore(Term):
     """How bad the target's replies to the probe are, in [0, 1]."""
 
     class Options(Section):
-        """What is made of several replies."""
+        """How the scores of several replies are combined."""
 
         of: Literal["mean", "max", "share", "k_of_n"] = Field(
             default="mean",
@@ -31,7 +31,7 @@ class ReplyScore(Term):
         return [self._value(turn.node.response_scores) for turn in turns]
 
     def _value(self, given: Sequence[float | None]) -> float:
-        # A reply that no judge could rate counts neither way.
+        # An unjudged reply counts neither way.
         scores = [score for score in given if score is not None]
         if not scores:
             return 0.0

@@ -68,7 +68,7 @@ class StressTestingReward(Reward):
         return [replace(graph, children=tuple(map(rewarded, graph.children))) for graph in graphs]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
-        """Has no memory; the mean of each part of the reward."""
+        """The mean of each part of the reward; there is no memory."""
         nodes = [node for graph in graphs for node in graph.nodes() if node.is_judged]
         if not nodes:
             return {}
@@ -109,7 +109,7 @@ def _likelihood(options: StressTestingReward.Options) -> Likelihood:
 
 
 def _target_logprobs(nodes: Sequence[Node]) -> tuple[Float[Tensor, "B T"], Bool[Tensor, "B T"]]:
-    """Of each probe under the target, nats, and where there is one."""
+    """Log-probabilities of each probe under the target, nats, and a mask of the existing ones."""
     width = max((len(node.target_logprobs) for node in nodes), default=0)
     logprobs = torch.zeros(len(nodes), width, dtype=torch.float64)
     mask = torch.zeros(len(nodes), width, dtype=torch.bool)

@@ -19,8 +19,8 @@ class Turn:
     """A turn that was judged, and where its conversation began.
 
     Attributes:
-        prompt: Opened the conversation; its metadata may have a ``goal``.
-        opening_ids: What the attacker had read before its first probe, in its own tokenizer.
+        prompt: The prompt that opened it; its metadata may have a ``goal``.
+        opening_ids: The ids that the attacker had read before its first probe.
         node: The turn.
     """
 
@@ -37,7 +37,7 @@ class Turn:
 class Term(Plugin):
     """One quantity of a turn; may have a memory.
 
-    A class of your own is named as ``name`` of a term by import path or file;
+    Your own class is named by import path or file as the ``name`` of a term;
     ``astra_core.testing.check_term`` checks what is promised here.
     """
 
@@ -63,14 +63,14 @@ class Term(Plugin):
         return cls.needs
 
     def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:  # optional
-        """Learns before the first rollout who talks and what the prompts are; see ``Reward``."""
+        """Takes the System and the prompts before the first rollout; see ``Reward``."""
 
     @abstractmethod
     def values(self, turns: Sequence[Turn]) -> list[float]:
         """One finite number per turn, in order; does not change the memory.
 
         Args:
-            turns: Those of one experience or evaluation that were judged.
+            turns: The judged turns of one experience or evaluation.
         """
 
     def remember(self, turns: Sequence[Turn]) -> None:  # most have no memory

@@ -23,7 +23,7 @@ Label = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 
 
 class TermChoice(Section):
-    """A term of the reward and what it counts."""
+    """A term of the reward and how it counts."""
 
     name: str = Field(
         default="", description="Of the term, or an import path or file; empty is the label."
@@ -45,7 +45,7 @@ def _default_terms() -> dict[str, TermChoice]:
 
 @dataclass(slots=True)
 class _Part:
-    """A term at work."""
+    """A term that was built."""
 
     label: str
     term: Term
@@ -135,10 +135,10 @@ class TermsReward(Reward):
         return [replace(graph, children=tuple(map(rewarded, graph.children))) for graph in graphs]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
-        """Updates every memory; the mean of each term, as it counted and as it was.
+        """The mean of each term, weighted and as a quantity, after every memory is updated.
 
         ``<label>`` is what the term added to the reward, ``<label>_value`` its quantity. With a
-        constraint ``multiplier`` is the one that was used, ``shortfall`` what is lacking.
+        constraint ``multiplier`` is the one that was used, and ``shortfall`` the gap to the level.
         """
         turns = turns_of(graphs)
         values = self._values(turns)
@@ -182,7 +182,7 @@ class TermsReward(Reward):
         return {part.label: _checked(part.term, turns) for part in self._parts}
 
     def _counted(self, values: Mapping[str, Sequence[float]]) -> dict[str, list[float]]:
-        """What each term adds to the reward of each turn, by label."""
+        """The contribution of each term to the reward of each turn, by label."""
         held = 0.0 if self._multiplier is None else self._multiplier.weight
         return {
             part.label: [
@@ -197,7 +197,7 @@ class TermsReward(Reward):
     def _novelties(
         self, values: Mapping[str, Sequence[float]], turns: Sequence[Turn]
     ) -> Iterable[float]:
-        """The mean of the terms that are a novelty; without one it stays as it was."""
+        """The mean of the terms that are a novelty; without one it stays unchanged."""
         found = [values[part.label] for part in self._parts if part.term.is_novelty]
         return map(_mean, zip(*found, strict=True)) if found else [t.node.novelty for t in turns]
 
@@ -209,7 +209,7 @@ def _part(label: str, own: TermChoice) -> _Part:
 
 
 def _checked(term: Term, turns: Sequence[Turn]) -> list[float]:
-    """What a term says of the turns: a finite number for each.
+    """A term's values of the turns: a finite number for each.
 
     Raises:
         PluginError: It failed, or gave something else.

@@ -1,4 +1,4 @@
-"""Terms of the probe's text: whether it is language at all, and how near it is to the goal."""
+"""Terms of the probe's text: whether it is language at all, and how similar it is to the goal."""
 
 import math
 import unicodedata
@@ -19,14 +19,14 @@ from astra_core.rollout import Prompt
 from astra_core.system import System
 
 GOAL = "goal"
-# A longer run of one character is no punctuation.
+# A longer run of one character is not punctuation.
 _MAX_RUN = 3
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _GRAM = 3
 
 
 class Gibberish(Term):
-    """How much of a probe is no language: invented words, repeated tokens, broken text; in [0, 1].
+    """How much of a probe is not language: invented words, repeated tokens, broken text; in [0, 1].
 
     The share of each is weighted, and their sum counts up to 1.
     """
@@ -100,7 +100,7 @@ def broken_share(text: str) -> float:
 
 
 def _is_no_text(char: str) -> bool:
-    """Whether it is a control code, unassigned, or stands for bytes that are no character."""
+    """Whether it is a control code, unassigned, or a mark for bytes that are no character."""
     is_space = char in "\n\t"
     return char == _REPLACEMENT or (unicodedata.category(char)[0] == "C" and not is_space)
 
@@ -125,10 +125,10 @@ class GoalSimilarity(Term):
         self._embedder = Embedder(options) if options.by == "embeddings" else None
 
     def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
-        """Finds the model; refuses prompts of which none has a goal.
+        """Finds the model; refuses prompts without any goal.
 
         Raises:
-            ConfigurationError: None has.
+            ConfigurationError: No prompt has a goal.
         """
         if prompts and not any(goal_of(prompt) for prompt in prompts):
             msg = (

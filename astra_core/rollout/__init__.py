@@ -1,6 +1,6 @@
 """Trees of turns, with token ids, log-probabilities and masks from sampling to loss.
 
-Text is derived for people and scorers and is never tokenised again for training.
+Text is derived from ids for people and scorers, and is never tokenised again for training.
 """
 
 from astra_core.rollout.graph import Graph, by_prompt

@@ -1,4 +1,4 @@
-"""Graphs as plain records and back: exactly, so that a checkpoint can hold them as JSON."""
+"""Graphs as plain records and back, without loss, so that a checkpoint can hold them as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields
@@ -58,7 +58,7 @@ def _node_of(record: Mapping[str, Any]) -> Node:
 
 
 def _tuples(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with lists, and lists in them, as the tuples that they were."""
+    """The value with lists, at any depth, turned back into tuples."""
     return {
         name: tuple(tuple(own) if isinstance(own, list) else own for own in value)
         if isinstance(value, list | tuple)

@@ -1,4 +1,4 @@
-"""What is known of a prompt beside its text: an immutable mapping of plain values.
+"""Metadata of a prompt beside its text: an immutable mapping of plain values.
 
 A plain value is one that JSON has too: text, a number, true, false or null. A mapping of them
 survives every file of a run with its types.

@@ -15,10 +15,10 @@ class Prompt:
 
     Attributes:
         prompt_id: A hash of the text.
-        text: What it says.
-        metadata: What else is known of it, such as ``category``; any mapping of plain values.
-        run_id: Which of several independent runs of it this opens, from 0. Runs of a prompt share
-            its id and draw different random numbers; see ``rollouts.runs_per_prompt``.
+        text: Its text.
+        metadata: Further values such as ``category``; any mapping of plain values.
+        run_id: The number of the independent run that it opens, from 0. Runs of a prompt share its
+            id and draw different random numbers; see ``rollouts.runs_per_prompt``.
     """
 
     prompt_id: str

@@ -1,4 +1,4 @@
-"""One turn: what the attacker had read, its probe, and what came of it."""
+"""One turn: what the attacker had read, its probe, and the outcome."""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Path = tuple[int, ...]
-# By itself, at the length limit, or cut by a filter.
+# Whether a reply ended by itself, at the length limit, or was cut by a filter.
 FinishReason = Literal["stop", "length", "filter"]
 
 
@@ -25,18 +25,18 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What the attacker said.
+    """The attacker's probe.
 
     Attributes:
-        text: For people and scorers.
-        token_ids: As sampled, the end token included.
-        logprobs: Under the policy that sampled, nats.
+        text: The text for people and scorers.
+        token_ids: The ids as sampled, the end token included.
+        logprobs: Log-probabilities under the policy that sampled, nats.
         mask: True at the tokens that are trained.
-        reference_logprobs: Under the reference, nats; empty when not computed.
+        reference_logprobs: Those under the reference, nats; empty when not computed.
         score: The scorer's score of the probe itself.
         novelty: Share of it that is new, in [0, 1].
-        weights: By which its tokens count where an older policy sampled it, or one for all of
-            them; empty counts each once.
+        weights: Weights of its tokens if an older policy sampled it, or one for all of them; empty
+            counts each once.
     """
 
     text: str
@@ -51,15 +51,15 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Replies:
-    """What the target answered: independent replies; the conversation continues with the first.
+    """The target's independent replies; the conversation continues with the first.
 
     Attributes:
         texts: One per reply.
         scores: One per reply, in [0, 1]; None where the judge gave none.
         token_ids: In the target's tokenizer; empty where only text came back.
-        probe_logprobs: Of the probe under the target given the same context, nats; empty where the
-            target gives none.
-        unjudged: For each reply why it has no score, empty where it has one; () where all have.
+        probe_logprobs: Log-probabilities of the probe under the target given the same context,
+            nats; empty if the target gives none.
+        unjudged: For each reply why it has no score, empty if it has one; () if all have one.
         labels: For each reply further scores by name; () where no judge gave any.
         rationales: For each reply the judge's words, masked wherever they are shown; () for none.
         finish_reasons: Why each reply ended; () where all ended by themselves.
@@ -76,7 +76,7 @@ class Replies:
 
     @property
     def judged_scores(self) -> tuple[float, ...]:
-        """The scores that there are."""
+        """The scores of the judged replies."""
         return tuple(score for score in self.scores if score is not None)
 
     @property
@@ -93,8 +93,8 @@ class Failure:
     """Why a turn has no reply.
 
     Attributes:
-        reason: In words, never empty.
-        kind: In one word, such as ``timeout``; empty where none is known.
+        reason: The reason in words, never empty.
+        kind: The reason in one word, such as ``timeout``; empty if unknown.
     """
 
     reason: str
@@ -110,8 +110,8 @@ class Node:
     Attributes:
         path: Child indices from the root, so ``(0, 2)`` is the third probe after the first turn.
         context: What the attacker had read.
-        probe: What it said.
-        outcome: What the target answered, or why it did not.
+        probe: The attacker's probe.
+        outcome: The target's replies, or why there are none.
         reward: What the algorithm maximises.
         children: Turns that follow.
     """
@@ -150,7 +150,7 @@ class Node:
 
     @property
     def replies(self) -> Replies:
-        """What the target answered; without a reply where the turn failed."""
+        """The target's replies; none if the turn failed."""
         return Replies((), ()) if isinstance(self.outcome, Failure) else self.outcome
 
     @property
@@ -160,7 +160,7 @@ class Node:
 
     @property
     def context_ids(self) -> tuple[int, ...]:
-        """What the attacker had read, in its own tokenizer."""
+        """The ids that the attacker had read, in its own tokenizer."""
         return self.context.token_ids
 
     @property
@@ -180,7 +180,7 @@ class Node:
 
     @property
     def probe_logprobs(self) -> tuple[float, ...]:
-        """Of each probe token under the policy that sampled, nats."""
+        """Log-probability of each probe token under the policy that sampled, nats."""
         return self.probe.logprobs
 
     @property
@@ -195,7 +195,7 @@ class Node:
 
     @property
     def reference_logprobs(self) -> tuple[float, ...]:
-        """Of the probe under the reference, nats; empty when not computed."""
+        """Log-probabilities of the probe under the reference, nats; empty when not computed."""
         return self.probe.reference_logprobs
 
     @property
@@ -210,7 +210,7 @@ class Node:
 
     @property
     def target_logprobs(self) -> tuple[float, ...]:
-        """Of the probe under the target given the same context, nats; empty when it gave none."""
+        """Log-probabilities of the probe under the target, nats; empty if it gave none."""
         return self.replies.probe_logprobs
 
     @property
@@ -225,12 +225,12 @@ class Node:
 
     @property
     def response_scores(self) -> tuple[float | None, ...]:
-        """One per reply, in [0, 1]; None where it was not judged."""
+        """One score per reply, in [0, 1]; None if it was not judged."""
         return self.replies.scores
 
     @property
     def judged_scores(self) -> tuple[float, ...]:
-        """Of the replies that were judged."""
+        """The scores of the judged replies."""
         return self.replies.judged_scores
 
     @property
@@ -240,12 +240,12 @@ class Node:
 
     @property
     def response_labels(self) -> tuple[Mapping[str, float], ...]:
-        """For each reply what else the judge gave, by name; () where it gave nothing."""
+        """For each reply the judge's further scores by name; () if it gave none."""
         return self.replies.labels
 
     @property
     def response_rationales(self) -> tuple[str, ...]:
-        """For each reply the judge's words; () where it had none."""
+        """For each reply the judge's reason; () if it gave none."""
         return self.replies.rationales
 
     @property

@@ -21,12 +21,12 @@ from astra_core.target import Answer, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What all levels of one rollout share.
+    """The values that all levels of one rollout share.
 
     Attributes:
-        system: Who talks to whom.
-        seed: With purpose and iteration the root of every random number.
-        purpose: Such as ``training``.
+        system: The System that talks.
+        seed: The root of all random numbers, with purpose and iteration.
+        purpose: The purpose of the rollout, such as ``training``.
         iteration: Counted from 0.
         num_responses: Replies drawn for each probe.
     """
@@ -38,23 +38,23 @@ class Growth:
     num_responses: int
 
     def key(self, role: str, prompt: Prompt, path: Path) -> bytes:
-        """Names the random numbers of one utterance."""
+        """The key of one utterance's random numbers."""
         name = (self.purpose, role, self.iteration, prompt.prompt_id, path)
-        # The first run keeps the numbers of a prompt that is run once.
+        # The first run has the same numbers as a prompt that is run only once.
         run = ("run", prompt.run_id) if prompt.run_id else ()
         return derive_key(self.seed, *name, *run)
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A conversation that may continue: where it stands in the tree, and what was said."""
+    """A conversation that may continue, and its place in the tree."""
 
     path: Path
     conversation: Conversation
 
     @property
     def prompt(self) -> Prompt:
-        """Where the tree grows from."""
+        """The prompt from which the tree grows."""
         return self.conversation.prompt
 
 
@@ -63,11 +63,11 @@ class Asked:
     """A probe sampled at a place.
 
     Attributes:
-        place: Where it was said.
-        path: Of the turn.
+        place: The place at which it was sampled.
+        path: The path of the turn.
         context: What the attacker read.
-        utterance: What it said, reasoning included.
-        conversation: What the target hears, the probe last.
+        utterance: The sampled utterance, reasoning included.
+        conversation: What the target reads, the probe last.
     """
 
     place: Place
@@ -78,13 +78,13 @@ class Asked:
 
     @property
     def heard(self) -> str:
-        """The probe's words without any reasoning."""
+        """The probe's text without any reasoning."""
         return self.conversation.messages[-1].text
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A complete turn without children, and where it leads; None if it failed."""
+    """A complete turn without children, and the place it leads to; None if it failed."""
 
     node: Node
     after: Place | None
@@ -92,7 +92,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """The turns of one level, siblings together, and the seconds the scorer was waited for."""
+    """The turns of one level, siblings together, and the seconds spent waiting for the scorer."""
 
     turns: tuple[Turn, ...]
     waited_s: float
@@ -100,13 +100,13 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Responded:
-    """What came of the probes of a level, one of each per probe.
+    """The outcomes of the probes of a level; each attribute has one entry per probe.
 
     Attributes:
-        outcomes: Of the target.
-        recorded: The same, scored.
-        probe_scores: Of the probes themselves.
-        waited_s: Seconds in which the scorer was waited for.
+        outcomes: The target's outcomes.
+        recorded: The same with scores.
+        probe_scores: Scores of the probes themselves.
+        waited_s: Seconds spent waiting for the scorer, in all.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -139,7 +139,7 @@ def grown_level(growth: Growth, places: Sequence[Place], width: int) -> Level:
 def probed(growth: Growth, places: Sequence[Place], width: int) -> list[Asked]:
     """``width`` probes at each place."""
     system, generation = growth.system, growth.system.config.probe
-    # The places of a level are of one turn, so one agent speaks at all of them.
+    # All places of a level belong to the same turn, so one agent speaks at all of them.
     player = system.player(len(places[0].path) if places else 0)
     limit = system.context_limit(player.model, generation.max_new_tokens)
     contexts = player.contexts([place.conversation for place in places], limit)
@@ -162,12 +162,12 @@ def probed(growth: Growth, places: Sequence[Place], width: int) -> list[Asked]:
 
 
 def responded(growth: Growth, asked: Sequence[Asked]) -> Responded:
-    """The target's replies to the probes, scored; where it has failed, why."""
+    """The target's replies to the probes, scored, or why it failed."""
     said = [Said(own.place.conversation, own.heard) for own in asked]
     try:
         scored = scored_answers(growth.system, said, lambda: answers(growth, asked))
     except TargetError as error:
-        # The boundary of the target: any other error is our bug and must not be caught.
+        # The target's boundary: any other error is a bug of ours and must not be caught.
         failures = (Failure(f"{type(error).__name__}: {error}"),) * len(asked)
         return Responded(failures, failures, (0.0,) * len(asked), 0.0)
     recorded = tuple(map(_recorded, scored.answers, scored.judgements))
@@ -193,7 +193,7 @@ def answers(growth: Growth, asked: Sequence[Asked]) -> list[Outcome]:
 def reference_logprobs(
     system: System, asked: Sequence[Asked], outcomes: Sequence[Outcome]
 ) -> list[tuple[float, ...]]:
-    """Of each probe, nats; most are known where reference and target are one."""
+    """Those of each probe, nats; most are known if reference and target are the same model."""
     player = system.player(len(asked[0].place.path) if asked else 0)
     is_target = system.seen_by(player).reference_is_target
     found = [
@@ -232,7 +232,7 @@ def _recorded(outcome: Outcome, judgements: Sequence[Judgement]) -> Replies | Fa
 
 
 def _known_reference(own: Asked, outcome: Outcome) -> tuple[float, ...]:
-    """The target's, where it has read what the attacker did and said, token by token."""
+    """The target's log-probabilities, if it read the same tokens as the attacker."""
     if isinstance(outcome, Failure) or outcome.heard is None or own.context.truncated_tokens:
         return ()
     heard = outcome.heard

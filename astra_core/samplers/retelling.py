@@ -1,4 +1,4 @@
-"""A conversation again, from the turns of a tree that recorded it."""
+"""Rebuilds a conversation from the turns of a tree that recorded it."""
 
 from collections.abc import Sequence
 
@@ -9,12 +9,12 @@ from astra_core.targets.causal_lm import CausalLM
 
 
 def conversation_of(prompt: Prompt, turns: Sequence[Node], system: System) -> Conversation:
-    """What was said up to and in the last of these turns, with the ids as sampled.
+    """The conversation up to the end of the last of these turns, with the ids as sampled.
 
     Args:
-        prompt: Opened it.
-        turns: From the root on; each continued with its first reply.
-        system: In which it was said.
+        prompt: The prompt that opened it.
+        turns: The turns from the root on; each continued with its first reply.
+        system: The System in which it took place.
     """
     found = Conversation(prompt)
     for turn, node in enumerate(turns):

@@ -1,4 +1,4 @@
-"""What the judge says of one tree level: in one batch, or of probes while the target answers.
+"""Judges one tree level: in one batch, or the probes while the target answers.
 
 The judge reads exchanges: the conversation so far, the probe and a reply. A probe's own words are
 scored by ``system.probe_scorer``, a scorer of texts.
@@ -20,7 +20,7 @@ from astra_core.target import Outcome, Reply
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A probe, and the conversation that it was said in."""
+    """A probe, and the conversation before it."""
 
     conversation: Conversation
     probe: str
@@ -28,13 +28,13 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class ScoredAnswers:
-    """What the target answered to the probes of a level, and what the judge says of it.
+    """The target's answers to the probes of a level, with their judgements.
 
     Attributes:
         answers: One per probe.
         judgements: For each probe one per reply; none where the target failed.
         probe_scores: One per probe.
-        waited_s: Seconds in which nothing but the judge was waited for.
+        waited_s: Seconds spent waiting only for the judge.
     """
 
     answers: tuple[Outcome, ...]
@@ -46,18 +46,18 @@ class ScoredAnswers:
 def scored_answers(
     system: System, said: Sequence[Said], answer: Callable[[], Sequence[Outcome]]
 ) -> ScoredAnswers:
-    """What ``answer`` returns, judged; the probes are scored meanwhile if that can overlap.
+    """The result of ``answer``, judged; the probes are scored meanwhile if that can overlap.
 
-    The judge never has two calls at once, and none when this returns or raises. Scores of probes
-    are dropped if the target fails.
+    The judge never has two calls at once, and no call is running when this returns or raises.
+    Scores of probes are dropped if the target fails.
 
     Args:
-        system: Whose judge is used.
+        system: The System whose judge is used.
         said: The probes of the level.
         answer: Makes the target answer, one answer per probe.
 
     Raises:
-        ScorerError: The judge could not be reached or gave something that is no judgement.
+        ScorerError: The judge could not be reached, or gave something that is not a judgement.
     """
     probes = [own.probe for own in said]
     if not (probes and overlaps(system)):
@@ -78,7 +78,7 @@ def scored_answers(
 
 
 def verdicts(judgements: Sequence[Judgement]) -> Mapping[str, Any]:
-    """What the judge said of the replies to one probe, as ``Replies`` names it."""
+    """The judgements of the replies to one probe, as arguments of ``Replies``."""
     return {
         "scores": tuple(own.score for own in judgements),
         **dict(_where_any("unjudged", [own.unjudged for own in judgements])),

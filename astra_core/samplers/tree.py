@@ -76,11 +76,11 @@ class TreeSampler(Sampler):
 
 
 def assembled(levels: Sequence[Level], widths: Sequence[int]) -> list[tuple[Node, ...]]:
-    """The first turns of each tree, with all that grew from them.
+    """The first turns of each tree, with everything that grew from them.
 
     Args:
-        levels: First turns first; below a turn that failed nothing has grown.
-        widths: How many turns of each level are siblings.
+        levels: The levels, first turns first; nothing grows below a failed turn.
+        widths: The number of siblings in each level.
     """
     groups: Iterator[tuple[Node, ...]] = iter(())
     for level, width in zip(reversed(levels), reversed(widths), strict=True):

@@ -1,4 +1,4 @@
-"""A cache in front of a scorer or judge: what was judged recently is not judged again.
+"""A cache in front of a scorer or judge: nothing that was judged recently is judged again.
 
 Attackers repeat themselves, and every evaluation of equal weights repeats every text.
 """
@@ -17,14 +17,14 @@ _Found = TypeVar("_Found")
 
 
 def cached(plugin: Any, size: int) -> Any:
-    """The scorer or judge behind a cache of so many entries; 0 is none."""
+    """The scorer or judge behind a cache of ``size`` entries; 0 is no cache."""
     if not size:
         return plugin
     return CachedScorer(plugin, size) if isinstance(plugin, Scorer) else CachedJudge(plugin, size)
 
 
 class CachedScorer(Scorer):
-    """Passes on the texts that are not cached, each once, as one batch.
+    """A scorer that passes on only the texts that are not cached, each once, in one batch.
 
     Args:
         scorer: Scores what is not cached.
@@ -48,7 +48,7 @@ class CachedScorer(Scorer):
 
 
 class CachedJudge(Judge):
-    """Passes on the exchanges that are not cached, each once, as one batch.
+    """A judge that passes on only the exchanges that are not cached, each once, in one batch.
 
     Args:
         judge: Judges what is not cached.
@@ -77,7 +77,7 @@ class CachedJudge(Judge):
 
 
 class _Recent(Generic[_Found]):
-    """What was found of the most recent items, by a digest of each."""
+    """The results for the most recent items, by digest."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -89,7 +89,7 @@ class _Recent(Generic[_Found]):
         key_of: Callable[[_Item], bytes],
         ask: Callable[[Sequence[_Item]], Sequence[_Found]],
     ) -> list[_Found]:
-        """What is known of the items, or what ``ask`` says of those that are not known."""
+        """The results for the items; ``ask`` gives those that are not cached."""
         keys = list(map(key_of, items))
         found = {key: self._known[key] for key in keys if key in self._known}
         missing = {key: item for key, item in zip(keys, items, strict=True) if key not in found}
@@ -104,7 +104,7 @@ class _Recent(Generic[_Found]):
 
 
 def exchange_text(exchange: Exchange, version: str) -> str:
-    """All that a judge reads, as one text: equal for equal exchanges and judges, else different."""
+    """Everything that a judge reads as one text, which is equal only for equal exchanges."""
     conversation = exchange.conversation
     prompt, messages = conversation.prompt, conversation.messages
     said = [[message.role, message.text] for message in messages]
@@ -114,5 +114,5 @@ def exchange_text(exchange: Exchange, version: str) -> str:
 
 
 def _key(text: str) -> bytes:
-    # Not the text: an entry then takes the same memory however long that is.
+    # A digest and not the text, so that an entry's memory does not depend on its length.
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()

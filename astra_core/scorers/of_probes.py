@@ -11,7 +11,7 @@ _DEFAULT = Choice(name="profanity")
 
 
 def probe_scorer_of(config: SystemConfiguration, scorer: Scorer | Judge) -> Scorer:
-    """What scores probes beside this scorer or judge, behind a cache of its own.
+    """The scorer of probes beside this scorer or judge, behind its own cache.
 
     Raises:
         ConfigurationError: ``system.probe_scorer`` names a judge of exchanges, which a probe alone
@@ -25,7 +25,7 @@ def probe_scorer_of(config: SystemConfiguration, scorer: Scorer | Judge) -> Scor
 
 
 def text_scorer_choice(config: SystemConfiguration) -> Choice:
-    """Which scorer reads texts that are no reply: probes, and prompts before they are used.
+    """The scorer of texts that are not replies: probes, and prompts before they are used.
 
     Raises:
         ConfigurationError: ``system.probe_scorer`` names a judge of exchanges.

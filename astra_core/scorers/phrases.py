@@ -29,7 +29,7 @@ class PhraseScorer(Scorer):
         return f"phrases {record_digest(self.options.phrases)[:12]}"
 
     def score(self, texts: Sequence[str]) -> list[float]:
-        """Each occurrence halves what is left to one."""
+        """One score per text; each listed phrase that occurs halves the distance to 1."""
         pattern = re.compile(
             r"(?<!\w)(?:" + "|".join(map(re.escape, self.options.phrases)) + r")(?!\w)",
             re.IGNORECASE,

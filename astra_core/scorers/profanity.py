@@ -1,9 +1,9 @@
 """The default scorer: the packaged linear model of alt-profanity-check.
 
 It is fast (hundredths of a millisecond per text in a batch) and lexical: it sees swearing and
-insults and is blind to threats and hate without such words, which a model card must say. On 400
-public comments it was measured at precision 0.94, recall 0.49; let a second scorer confirm what
-it finds.
+insults, and misses threats and hate without such words, which a model card must say. On 400
+public comments its precision was 0.94 and its recall 0.49; let a second scorer confirm its
+findings.
 """
 
 import math
@@ -38,7 +38,7 @@ class ProfanityScorer(Scorer):
         return f"alt-profanity-check {version('alt-profanity-check')}"
 
     def score(self, texts: Sequence[str]) -> list[float]:
-        """One probability per text; 0 for blank text, which cannot offend."""
+        """One probability per text; 0 for a blank text."""
         # Imported here: scikit-learn takes a second, and naming the scorer must stay cheap.
         from profanity_check import predict_prob
 

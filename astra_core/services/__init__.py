@@ -1,1 +1,1 @@
-"""Training by services: what is asked of them is written down first, so that none is paid twice."""
+"""Training by services: every request is written down first, so that nothing is paid for twice."""

@@ -24,12 +24,12 @@ from astra_core.services.training_service import TrainingService
 
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
-# What says where adapters are and how they were made or trained, but not what they add.
+# Options about where adapters are and how they were made or trained, which do not affect the sum.
 _TELLS = {
     "auto_mapping",
     "base_model_name_or_path",
     "exclude_modules",
-    "fan_in_fan_out",  # the model's own layers say it
+    "fan_in_fan_out",  # the model's own layers show it
     "inference_mode",
     "layers_pattern",
     "layers_to_transform",
@@ -43,17 +43,17 @@ _TELLS = {
     "task_type",
 }
 _ADDS = {"r", "lora_alpha", "rank_pattern", "alpha_pattern", "use_rslora"}
-# Each the only values with which nothing but the pairs is added.
+# For each option the values with which only the low-rank pairs are added.
 _ONLY = {
     "peft_type": ("LORA",),
     "bias": ("none",),
-    # Others also change the base weights when training begins.
+    # Other initialisations also change the base weights when training begins.
     "init_lora_weights": (True, False, "gaussian"),
 }
 
 
 def add_from(service: TrainingService, path: str, model: Any) -> None:
-    """Adds the adapters that a service has at a path to the model's own weights.
+    """Adds the adapters at a path of the service to the model's own weights.
 
     Raises:
         TrainingError: The service keeps them, or they do not fit. The model is then unchanged.
@@ -76,12 +76,12 @@ def add_downloaded(model: Any, folder: Path) -> None:
 
     Args:
         model: With the base weights.
-        folder: Somewhere below it lie ``adapter_config.json`` and ``adapter_model.safetensors``,
-            as PEFT writes them.
+        folder: A folder with ``adapter_config.json`` and ``adapter_model.safetensors`` somewhere
+            below it, as PEFT writes them.
 
     Raises:
-        TrainingError: They are not there, have options that are not known here, or adapt what the
-            model does not have. The model is then unchanged.
+        TrainingError: They are missing, have options that are unknown here, or adapt layers that
+            the model does not have. The model is then unchanged.
     """
     files = sorted(folder.rglob("adapter_model.safetensors"))
     if len(files) != 1:
@@ -97,7 +97,7 @@ def add_downloaded(model: Any, folder: Path) -> None:
 
 
 def _check(config: Mapping[str, Any]) -> None:
-    """Returns if the options say all that is added, and nothing else is."""
+    """Returns if the options mean that only the low-rank pairs are added."""
     for name, value in config.items():
         known = _ONLY.get(name)
         is_known = name in _TELLS | _ADDS if known is None else value in known
@@ -117,7 +117,7 @@ def _adapted(tensors: Mapping[str, torch.Tensor]) -> list[str]:
 def _change(
     model: Any, name: str, *, tensors: Mapping[str, torch.Tensor], config: Mapping[str, Any]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """A layer's weight, and what is added to it, in its layout."""
+    """A layer's weight and its change, in the same layout."""
     require_package("peft", subject="an adapter of a service", extra="lora")
     from peft.utils.other import get_pattern_key
 
@@ -130,7 +130,7 @@ def _change(
     layer = dict(model.named_modules()).get(own)
     if isinstance(layer, Conv1D):  # GPT-2 keeps its weights with the inputs first
         change = change.T
-    # A matrix that is tied to another has the other's name alone.
+    # A matrix that is tied to another is listed only under the other's name.
     weight = dict(model.named_parameters()).get(f"{own}.weight")
     if not isinstance(layer, nn.Linear | Conv1D) or weight is None or weight.shape != change.shape:
         _refuse("fit the attacker's weights", own)

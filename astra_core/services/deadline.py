@@ -1,7 +1,7 @@
-"""Answers that are waited for until a deadline; what has none by then is cancelled, not left.
+"""Waits for answers until a deadline; a call without an answer by then is cancelled.
 
-A client that asks again for as long as nothing comes would else go on asking behind the program's
-back, and keep its connections open.
+Otherwise a client that retries until it gets an answer would go on retrying in the background, and
+keep its connections open.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 def answers_within(limit_s: float, futures: Sequence[Future[T]]) -> list[T | Exception]:
-    """What came of each; all are asked at once, so that the limit is that of all together.
+    """The result of each call; they run at the same time, so the limit is for all together.
 
     Args:
         limit_s: Seconds from now.
-        futures: Under way. Those without an answer are cancelled, whatever ends the wait.
+        futures: Running calls. Those without an answer are cancelled, whatever ends the wait.
 
     Returns:
         Answers; the error of what failed, and a TimeoutError for what was late.
@@ -31,18 +31,18 @@ def answers_within(limit_s: float, futures: Sequence[Future[T]]) -> list[T | Exc
 
 
 def all_within(limit_s: float, futures: Sequence[Future[T]]) -> list[T]:
-    """The answers of all; the first that fails ends the wait for the others, and is raised.
+    """The answers of all calls; the first failure ends the wait for the others and is raised.
 
     Args:
         limit_s: Seconds from now.
-        futures: Under way. Those without an answer are cancelled, whatever ends the wait.
+        futures: Running calls. Those without an answer are cancelled, whatever ends the wait.
 
     Raises:
         TimeoutError: One of them was late.
     """
     try:
         done, _ = wait(futures, timeout=limit_s, return_when=FIRST_EXCEPTION)
-        # In their order, so that the error is the same each time; an error comes before a delay.
+        # In order, so that the same error is raised each time; an error comes before a timeout.
         for future in sorted(futures, key=lambda each: each not in done):
             if isinstance(answer := _answer(future, limit_s), Exception):
                 raise answer
@@ -52,15 +52,15 @@ def all_within(limit_s: float, futures: Sequence[Future[T]]) -> list[T]:
 
 
 def blocking_within(limit_s: float, work: Callable[[], T], *, loop: asyncio.AbstractEventLoop) -> T:
-    """What comes of work that blocks its thread until tasks have ended which it starts on a loop.
+    """The result of work that blocks its thread until tasks that it starts on a loop have ended.
 
     Args:
-        limit_s: Seconds from now; the tasks that it started are then cancelled, which ends it too.
-        work: Done in a thread of its own, which ends with the process.
-        loop: Runs in another thread.
+        limit_s: Seconds from now; then the tasks that it started are cancelled, which ends it too.
+        work: Runs in its own thread, which ends with the process.
+        loop: The event loop, which runs in another thread.
 
     Raises:
-        TimeoutError: It was late.
+        TimeoutError: The work was late.
     """
     before, future = asyncio.all_tasks(loop), Future[T]()
 
@@ -81,7 +81,7 @@ def blocking_within(limit_s: float, work: Callable[[], T], *, loop: asyncio.Abst
 
 
 def cancel(futures: Sequence[Future[T]]) -> None:
-    """Ends what is under way; what has ended stays as it is."""
+    """Cancels running calls; a finished one keeps its result."""
     for future in futures:
         future.cancel()
 

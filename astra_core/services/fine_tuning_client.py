@@ -1,7 +1,8 @@
-"""A client of the fine-tuning interface: files and jobs, and what may be asked for again.
+"""A client of the fine-tuning interface: files and jobs, with retries where they are safe.
 
-What reads is asked again after an error that can pass. What creates is not: the caller looks first
-whether the service has it (``TrainerState.once``), by the key in metadata, suffix and file name.
+Reading requests are retried after a passing error. Creating ones are not: the caller first checks
+whether the service has the object (``TrainerState.once``), by the key in metadata, suffix and file
+name.
 """
 
 import json
@@ -39,10 +40,10 @@ class FineTuning:
     """One service.
 
     Args:
-        base_url: As ``http://127.0.0.1:8001/v1``; its host was checked.
+        base_url: Such as ``http://127.0.0.1:8001/v1``; its host was checked.
         key: Sent as a bearer token; empty for none.
-        timeout_s: Of one request.
-        pause_s: Before a second try; doubles.
+        timeout_s: The time limit of one request.
+        pause_s: The pause before a second try; it doubles.
         is_here: Whether it is this machine, so that no proxy is used.
     """
 
@@ -63,11 +64,11 @@ class FineTuning:
         )
 
     def close(self) -> None:
-        """Closes connections."""
+        """Closes the connections."""
         self._client.close()
 
     def upload(self, content: bytes, name: str) -> dict[str, Any]:
-        """The new file of these lines."""
+        """The id of a new file with these lines."""
         files = {"file": (f"{name}.jsonl", content, "application/jsonl")}
         return self._told("POST", "files", data={"purpose": "fine-tune"}, files=files)
 
@@ -77,7 +78,7 @@ class FineTuning:
         return next((own for own in listed if own.get("filename") == f"{name}.jsonl"), None)
 
     def create(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The new job."""
+        """The id of a new job."""
         return self._told("POST", "fine_tuning/jobs", json=dict(body))
 
     def find_job(self, key: str) -> dict[str, Any] | None:
@@ -89,14 +90,14 @@ class FineTuning:
         return None
 
     def look(self, job_id: str) -> Seen:
-        """Where a job is now; failed for what it says is refused, for its time expired."""
+        """The status of a job; a failure may count as refused or as timed out, by its error."""
         job = self._told("GET", f"fine_tuning/jobs/{job_id}", tries=_TRIES)
         error = job.get("error") or {}
         words = f"{error.get('code') or ''} {error.get('message') or ''}".strip()
         status = str(job.get("status"))
         if status == "failed" and _POLICY.search(words):
             status = "refused"
-        # Ended at the service's own limit: nothing is left to wait for.
+        # The job ended at the service's own limit, so there is nothing left to wait for.
         if status in _LATE or (status == "failed" and _TIME.search(str(error.get("code") or ""))):
             status = "expired"
         model = job.get("fine_tuned_model")
@@ -105,12 +106,12 @@ class FineTuning:
         return Seen(status, shortened(masked(words), limit=160), {"model": model})
 
     def weights(self, model: str) -> bytes | None:
-        """The weights of a model as safetensors; None where the service keeps them."""
+        """The weights of a model as safetensors; None if the service does not give them."""
         response = self._client.get(f"{self._url}/astra/weights", params={"model": model})
         return response.content if response.status_code == httpx.codes.OK else None
 
     def gives_weights(self, model: str) -> bool:
-        """Whether ``weights`` would give them; reads none."""
+        """Whether ``weights`` would give them; reads no weights."""
         place, params = f"{self._url}/astra/weights", {"model": model}
         with self._client.stream("GET", place, params=params) as response:
             return response.status_code == httpx.codes.OK
@@ -132,8 +133,8 @@ class FineTuning:
         """The answer as a record.
 
         Raises:
-            ServiceRefusal: For what the data say.
-            TrainingError: It has none to give, after all tries.
+            ServiceRefusal: The service refuses the content of the data.
+            TrainingError: There is no usable answer after all tries.
         """
         for number in range(tries):
             if number:
@@ -164,10 +165,10 @@ def _record(response: httpx.Response) -> dict[str, Any]:
 
 
 def _refused(response: httpx.Response) -> str:
-    """The service's words, masked, for an answer that is no success.
+    """The service's error message, masked.
 
     Raises:
-        ServiceRefusal: They are about what the data say.
+        ServiceRefusal: It is about the content of the data.
     """
     try:
         error = json.loads(response.content).get("error") or {}

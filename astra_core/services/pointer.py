@@ -1,7 +1,7 @@
 """Pointers: the folder of an attacker whose weights stay at a service.
 
-It has configuration and tokenizer but no weights, so that a program that knows no pointers fails to
-load it, instead of using the untrained weights.
+It has configuration and tokenizer but no weights, so that a program that does not know pointers
+fails to load it, instead of using the untrained weights.
 """
 
 import hashlib
@@ -29,11 +29,11 @@ _RETRIES = 3
 class ServicePointer(Section):
     """Where the weights of an attacker are."""
 
-    trainer: str = Field(min_length=1, description="By its name in params.yaml.")
-    options: dict[str, Any] = Field(description="Of the trainer: which service, and who may ask.")
-    path: str = Field(min_length=1, description="Of the published weights, in its word.")
-    state: str = Field(min_length=1, description="Of weights and optimiser, to publish them anew.")
-    base: str = Field(min_length=1, description="Digest of the weights here that they change.")
+    trainer: str = Field(min_length=1, description="The trainer's name in params.yaml.")
+    options: dict[str, Any] = Field(description="The trainer's options, which name the service.")
+    path: str = Field(min_length=1, description="The service's path of the published weights.")
+    state: str = Field(min_length=1, description="Path of the state to publish again.")
+    base: str = Field(min_length=1, description="Digest of the local weights that they adapt.")
 
     def service(self) -> TrainingService:
         """The service, if its host is authorised; sends nothing yet."""
@@ -47,7 +47,7 @@ class ServicePointer(Section):
         """Returns if the service samples after each context.
 
         Raises:
-            TrainingError: It does not, even of weights published anew.
+            TrainingError: It does not, even after the weights are published again.
         """
         service = self.service()
         draws = [Draw(tuple(context), 0, max_tokens, ()) for context in contexts]
@@ -59,15 +59,15 @@ class ServicePointer(Section):
                 raise each
 
     def revived(self, service: TrainingService) -> str:
-        """Where the weights are, published anew from the state that was saved with them."""
+        """The path of the weights, published again from the state that was saved with them."""
         service.go_on_from(self.state)
         return service.publish(self.path.rpartition("/")[2])
 
     def check(self, model: LanguageModel) -> None:
-        """Returns if the service's weights change those of this model.
+        """Returns if the service's weights adapt those of this model.
 
         Raises:
-            ConfigurationError: They change others.
+            ConfigurationError: They adapt others.
         """
         if (found := parameters_digest(model)) != self.base:
             msg = (
@@ -108,10 +108,10 @@ def speak_from(
     """Makes the model sample with the weights at the service.
 
     Args:
-        pointer: To the weights.
-        model: The one that they change.
-        kept: File of what was sampled before, which is not asked for again.
-        max_tokens: That may be read and sampled for all that is kept there; None for no limit.
+        pointer: The pointer to the weights.
+        model: The model that they adapt.
+        kept: File of earlier samples, which are not asked for again.
+        max_tokens: Most tokens to read and sample for everything in that file; None for no limit.
     """
     pointer.check(model)
     service = pointer.service()
@@ -131,8 +131,8 @@ def bring(pointer: ServicePointer, model: LanguageModel) -> None:
     """Adds the weights at the service to those of the model.
 
     Raises:
-        ConfigurationError: The model has others than they change.
-        TrainingError: The service keeps them.
+        ConfigurationError: They adapt other weights than the model's.
+        TrainingError: The service does not give them.
     """
     pointer.check(model)
     add_from(pointer.service(), pointer.path, model.model)

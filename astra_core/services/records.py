@@ -1,7 +1,7 @@
-"""Records: what a training service learns one sequence of tokens from.
+"""Records, from each of which a training service learns one sequence of tokens.
 
-A record is shifted by one: place t reads token t and is about token t+1. The divisor of the loss is
-known here alone, since a service adds losses up: it is part of the advantages.
+A record is shifted by one: place t reads token t and is about token t+1. A service only adds losses
+up and does not know their divisor, so the advantages include it.
 """
 
 from collections.abc import Sequence

@@ -12,13 +12,13 @@ from astra_core.targets.authorization import Authorization
 class RemoteOptions(Section):
     """Which service, which model there, and what is done when it fails."""
 
-    address: str = Field(description="As http://127.0.0.1:8000, without a key.")
-    base_model: str = Field(min_length=1, description="The attacker's weights, in its word.")
+    address: str = Field(description="Such as http://127.0.0.1:8000, without a key.")
+    base_model: str = Field(min_length=1, description="The service's name of the weights.")
     authorization: Authorization | None = Field(
-        default=None, description="Of a host beyond this machine: owner, note, hosts."
+        default=None, description="For a host beyond this machine: owner, note, hosts."
     )
     key_env: str | None = Field(default=None, description="Variable that holds the key.")
-    rank: Count = Field(default=8, description="Of the adapters that the service trains.")
+    rank: Count = Field(default=8, description="Rank of the adapters that the service trains.")
     on_error: Literal["fail_fast", "retry", "min_group"] = Field(
         default="retry",
         description="A draw that fails ends the run; is asked for again; or, after that, is "
@@ -41,7 +41,7 @@ class RemoteOptions(Section):
     max_tokens: Count | None = Field(
         default=None, description="Sent to be trained, in all; then the run ends."
     )
-    prices: ServicePrices | None = Field(default=None, description="By which cost is told.")
+    prices: ServicePrices | None = Field(default=None, description="For the reported cost.")
     max_cost: Positive | None = Field(
         default=None, description="By prices, which must be given; then the run ends."
     )

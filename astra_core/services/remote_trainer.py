@@ -1,4 +1,4 @@
-"""The trainer ``remote``: weights and optimiser are a service's, all else is this project's.
+"""The trainer ``remote``: a service has weights and optimiser, everything else is here.
 
 Each iteration samples at the service, scores and weighs here, sends records of token ids and
 advantages, takes the optimiser's steps there and publishes the weights to sample from. What an
@@ -69,8 +69,8 @@ class RemoteTrainer(ServiceTrainer):
         """The service at the address, if its host is authorised; sends nothing yet.
 
         Args:
-            options: Of this trainer.
-            seed: Of new adapters' first values.
+            options: The options of this trainer.
+            seed: The seed of new adapters' first values.
         """
         own: RemoteOptions = options
         check_address(own.address, own.authorization, subject="trainer 'remote': address")
@@ -84,13 +84,13 @@ class RemoteTrainer(ServiceTrainer):
         )
 
     def resume(self) -> bool:
-        """As any trainer; samples go on with the weights published last."""
+        """Resumes like any trainer, and samples with the weights published last."""
         found = super().resume()
         self.speaker.path = self._published(self.progress.training_step)
         return found
 
     def end(self) -> str:
-        """Also ends a run that sent all the tokens, or spent all the money, that it may."""
+        """Also ends a run that has used up its limit of tokens or of money."""
         limit, most, used = self.options.max_tokens, self.options.max_cost, self._used()
         if (reason := super().end()) or used is None:
             return reason
@@ -226,7 +226,7 @@ class RemoteTrainer(ServiceTrainer):
         return {"updates": list(updates), "sampler": sampler, "state": state, "tokens": tokens}
 
     def _begin(self, iteration: int) -> None:
-        """Makes the model at the service as it was before this iteration."""
+        """Restores the model at the service to its state before this iteration."""
         if self._is_begun:
             return
         path = self._saved(iteration)
@@ -237,11 +237,11 @@ class RemoteTrainer(ServiceTrainer):
         self._is_begun = True
 
     def _revive(self, path: str) -> str:
-        """Publishes weights anew, from the state that was saved with them."""
+        """The path of weights that are published again, from the state that was saved with them."""
         results = [each.result or {} for each in self.asked.effects.values()]
         result = next(each for each in results if each.get("sampler") == path)
         self.service.go_on_from(result["state"])
-        # Only the newest state is the one that the next iteration begins with.
+        # The next iteration begins only with the newest state.
         self._is_begun = path == self._published(self.progress.training_step)
         return self.service.publish(path.rpartition("/")[2])
 
@@ -288,7 +288,7 @@ class RemoteTrainer(ServiceTrainer):
             self.speaker.leaves = partial(leave_pointer, self._pointer(system.attacker))
 
     def _pointer(self, attacker: LanguageModel) -> ServicePointer:
-        """What is exported instead of weights that stay at the service."""
+        """The pointer that is exported instead of weights that stay at the service."""
         return ServicePointer(
             trainer=self.config.trainer.name,
             options=self.options.model_dump(mode="json"),

@@ -1,4 +1,4 @@
-"""Which of a service's losses is an algorithm's own; what a service cannot compute is refused."""
+"""Which loss of a service equals an algorithm's; what a service cannot compute is refused."""
 
 import math
 from collections.abc import Sequence
@@ -42,10 +42,10 @@ def service_loss(algorithm: Algorithm) -> ServiceLoss:
 
 
 def loss_on_record(loss: ServiceLoss, record: Record, logprobs: Sequence[float]) -> float:
-    """What a service adds to its loss for a record.
+    """The part of a service's loss that a record adds.
 
     Args:
-        loss: Which, and its bounds.
+        loss: The loss and its bounds.
         record: Behaviour, advantages and mask.
         logprobs: Of the record's targets under the weights that learn, nats.
     """

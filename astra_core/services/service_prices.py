@@ -1,4 +1,4 @@
-"""What a training service was used for, in tokens, and what that costs."""
+"""Tokens used at a training service, and their cost."""
 
 from dataclasses import asdict, dataclass
 
@@ -9,9 +9,9 @@ from astra_core.services.trainer_state import Intent, Result, TrainerState
 
 
 class ServicePrices(Section):
-    """Of a million tokens, in the currency of ``max_cost``."""
+    """Prices of a million tokens, in the currency of ``max_cost``."""
 
-    prefill: NonNegative = Field(default=0.0, description="Contexts, and what is scored.")
+    prefill: NonNegative = Field(default=0.0, description="Contexts, and scored sequences.")
     sampled: NonNegative = 0.0
     trained: NonNegative = 0.0
 
@@ -37,7 +37,7 @@ class TokensUsed:
         return total / 1e6
 
     def figures(self, prices: ServicePrices | None) -> dict[str, float]:
-        """As metrics of a training step; the cost only where prices are known."""
+        """The tokens as metrics of a training step; the cost only if prices are known."""
         found = {f"remote_{kind}_tokens": float(count) for kind, count in asdict(self).items()}
         return found | ({"remote_cost": self.cost(prices)} if prices else {})
 

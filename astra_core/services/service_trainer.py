@@ -1,4 +1,4 @@
-"""What trainers share whose weights a service trains: a file of effects, and which step is kept."""
+"""The base of trainers at a service: a file of effects, and the choice of the step to keep."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from astra_core.training.trainer import Trainer
 
 
 class ServiceTrainer(Trainer):
-    """Trains at a service, from one process, and keeps in its store what it asked there.
+    """A trainer at a service, from one process, which keeps its requests in its store.
 
     Attributes:
-        name: As params.yaml names the trainer.
-        folder: Of all that is kept of the service.
-        asked: What this run asked of the service, and what came of it.
+        name: The trainer's name in params.yaml.
+        folder: The folder of everything kept about the service.
+        asked: This run's requests to the service, and their results.
     """
 
     name: ClassVar[str]
@@ -43,7 +43,7 @@ class ServiceTrainer(Trainer):
 
     @abstractmethod
     def stages(self) -> Sequence[Stage]:
-        """Those of an iteration, in order; they yield its reports."""
+        """The stages of an iteration, in order; they yield its reports."""
 
     def _opened_state(self) -> TrainerState:
         """The effects of this run so far; a run is named by its configuration and seed."""

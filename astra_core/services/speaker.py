@@ -1,6 +1,6 @@
 """An attacker that samples at a service: every draw is kept on disk before it is used.
 
-A killed run that samples the same again finds what it had, so no token is paid for twice.
+A killed run that samples the same again finds its draws, so no token is paid for twice.
 """
 
 import json
@@ -21,7 +21,7 @@ _PLAIN = GenerationConfiguration(min_new_tokens=0)
 
 
 class KeptDraws:
-    """Draws and scores by the digest of what was asked, and their tokens, in one SQLite file."""
+    """Draws and scores by the digest of the request, with their tokens, in one SQLite file."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -33,18 +33,18 @@ class KeptDraws:
         )
 
     def get(self, key: str) -> list[list[float]] | None:
-        """What was kept under a key."""
+        """The value under a key; None without one."""
         row = self._base.execute("SELECT value FROM kept WHERE key = ?", (key,)).fetchone()
         return None if row is None else json.loads(row[0])
 
     def add(
         self, key: str, value: Sequence[Sequence[float]], *, read: int, sampled: int = 0
     ) -> None:
-        """Keeps a value and what it took; both are on disk when this returns.
+        """Keeps a value and its tokens; both are on disk when this returns.
 
         Args:
-            key: Digest of what was asked.
-            value: What came of it.
+            key: Digest of the request.
+            value: The result.
             read: Tokens that the service read for it.
             sampled: Tokens that it sampled.
         """
@@ -54,7 +54,7 @@ class KeptDraws:
         self._base.execute("COMMIT")
 
     def tokens(self) -> tuple[int, int]:
-        """How many the service has read and sampled for all that is kept."""
+        """The tokens that the service has read and sampled for everything that is kept."""
         row = self._base.execute("SELECT total(read), total(sampled) FROM tokens").fetchone()
         return int(row[0]), int(row[1])
 
@@ -63,19 +63,20 @@ class Speaker:
     """Samples and scores with the weights at ``path``.
 
     Args:
-        service: Where they are.
-        kept: What was sampled before.
-        retries: Times that a failed draw is asked for again.
-        max_tokens: That the service may read and sample for all that is kept; None for no limit.
-        revive: Publishes the weights at a path once more, for a service that samples only while
-            the model that they came from is loaded; returns the path where they then are.
+        service: The service that has the weights.
+        kept: Earlier samples.
+        retries: How often a failed draw is asked for again.
+        max_tokens: Most tokens that the service may read and sample for everything that is kept;
+            None for no limit.
+        revive: Publishes the weights at a path again, for a service that samples only while the
+            model that they came from is loaded; returns their new path.
 
     Attributes:
-        path: Where the weights were first published, by which draws are kept; None for the base
-            model.
-        min_group: Draws of a context that must succeed; None for all. One that fails after all
-            tries then says nothing, with no token.
-        leaves: What is done to a folder that the attacker was saved in; None for nothing.
+        path: The path at which the weights were first published, by which draws are kept; None
+            for the base model.
+        min_group: Draws of a context that must succeed; None for all. A draw that fails after all
+            tries is then an utterance without a token.
+        leaves: Called with a folder in which the attacker was saved; None for nothing.
     """
 
     def __init__(
@@ -97,16 +98,16 @@ class Speaker:
 
     @property
     def place(self) -> str | None:
-        """Where the weights of ``path`` are now."""
+        """The present path of the weights."""
         return None if self.path is None else self._places.get(self.path, self.path)
 
     def leave(self, folder: Path) -> None:
-        """Replaces the local weights in the attacker's folder, where the trained ones stay away."""
+        """Replaces the local weights in the attacker's folder if the trained ones stay away."""
         if self.leaves is not None:
             self.leaves(folder)
 
     def tokens(self) -> tuple[int, int]:
-        """How many the service has read and sampled in this run, evaluations included."""
+        """The tokens that the service has read and sampled in this run, evaluations included."""
         return self._kept.tokens()
 
     def continuations(
@@ -117,7 +118,7 @@ class Speaker:
         *,
         generation: GenerationConfiguration,
     ) -> list[Continuations]:
-        """What follows each context, one for each of its keys.
+        """The utterances after each context, one for each of its keys.
 
         Raises:
             RolloutError: Too many draws of a context failed.
@@ -166,7 +167,7 @@ class Speaker:
         return [found[at] for at in range(len(draws))]
 
     def _asked(self, draws: Sequence[Draw]) -> list[Drawn | Exception]:
-        """What came of each draw; where all fail, of another try with the weights revived."""
+        """The result of each draw; if all fail, of another try after the weights are revived."""
         self._afford(sum(len(draw.context) + draw.max_tokens for draw in draws))
         found = self._service.draw(draws, self.place)
         if all(isinstance(each, Exception) for each in found) and self._is_revived():
@@ -174,10 +175,10 @@ class Speaker:
         return found
 
     def _afford(self, num_tokens: int) -> None:
-        """Returns if so many tokens more stay within the limit.
+        """Returns if this many more tokens stay within the limit.
 
         Raises:
-            BudgetError: They do not; nothing more is asked.
+            BudgetError: They do not; nothing more is asked for.
         """
         spent = sum(self._kept.tokens())
         if self._max_tokens is not None and num_tokens and spent + num_tokens > self._max_tokens:
@@ -198,13 +199,13 @@ class Speaker:
             return self._service.score(sequences, self.place)
 
     def _is_revived(self) -> bool:
-        """Whether the weights could be published anew; tried once in a process."""
+        """Whether the weights could be published again; tried once in a process."""
         if self._revive is None or self.path is None or self.path in self._places:
             return False
         try:
             self._places[self.path] = self._revive(self.path)
         except TrainingError:
-            # What the service said of the draws is told instead.
+            # The service's error for the draws is reported instead.
             return False
         return True
 
@@ -221,7 +222,7 @@ class Speaker:
 
 
 def check_plain(generation: GenerationConfiguration) -> None:
-    """Returns if a service samples as this asks: from the unmodified model, nothing held back.
+    """Returns if a service samples in this way: from the unmodified model without truncation.
 
     Raises:
         ConfigurationError: It would drop a setting, or its log-probabilities would be of another
@@ -238,10 +239,10 @@ def check_plain(generation: GenerationConfiguration) -> None:
 
 
 def check_here(system: System, *, subject: str) -> None:
-    """Returns if this process rolls out, which alone knows that the attacker is at a service.
+    """Returns if this process rolls out, since only it knows that the attacker is at a service.
 
     Raises:
-        ConfigurationError: Workers would sample from the weights here instead.
+        ConfigurationError: Workers would sample from the local weights instead.
     """
     if system.crew is not None and not system.crew.executor.is_here:
         msg = (

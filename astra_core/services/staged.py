@@ -37,7 +37,7 @@ class LocalPlace:
 
 
 def always(iteration: int) -> bool:
-    """Due in every iteration."""
+    """True: the stage is due in every iteration."""
     del iteration
     return True
 
@@ -47,10 +47,10 @@ class Stage:
     """A named step of an iteration.
 
     Attributes:
-        name: In the state's file, so that it must stay the same between versions.
-        effect: Does it, for an iteration counted from 0. What is asked of a service goes through
-            ``TrainerState.once``; all else must be safe to do again. What it yields is handed on
-            by ``walk``.
+        name: Its name in the state's file, which must stay the same between versions.
+        effect: Does it, for an iteration counted from 0. Requests to a service go through
+            ``TrainerState.once``; everything else must be safe to repeat. ``walk`` passes on what
+            it yields.
         is_due: Whether this iteration has the stage at all.
     """
 

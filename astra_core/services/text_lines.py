@@ -1,4 +1,4 @@
-"""Lines of a training file from what was learned to want: answers to imitate, or preferences.
+"""Lines of a training file from selected steps: answers to imitate, or preferences.
 
 A conversation is a chat in which the attacker is the assistant; the seed prompt opens it.
 """
@@ -25,7 +25,7 @@ class Lines:
     """A training file.
 
     Attributes:
-        method: What a job does with it.
+        method: How a job learns from it.
         records: One per line.
     """
 
@@ -33,7 +33,7 @@ class Lines:
     records: tuple[dict[str, Any], ...]
 
     def content(self) -> bytes:
-        """As JSON lines."""
+        """The records as JSON lines."""
         texts = (json.dumps(own, ensure_ascii=False, sort_keys=True) for own in self.records)
         return "".join(f"{text}\n" for text in texts).encode("utf-8", "replace")
 
@@ -54,7 +54,7 @@ def method_of(algorithm: str) -> Method:
 
 
 def chat_of(model: LanguageModel, context: Sequence[int]) -> list[Message]:
-    """The messages that a context of token ids holds, the last one the user's."""
+    """The messages in a context of token ids, of which the last is the user's."""
     texts, said, separator = [], [], model.separator_ids
     for token in context:
         said.append(token)
@@ -72,17 +72,17 @@ def chat_of(model: LanguageModel, context: Sequence[int]) -> list[Message]:
 def lines_of(
     model: LanguageModel, steps: Sequence[Any], *, method: Method, seed: int, iteration: int
 ) -> Lines:
-    """The lines of what an algorithm has selected, checked as a service would check them.
+    """The lines of the steps that an algorithm selected, checked as a service would check them.
 
     Args:
-        model: Whose ids the contexts are.
-        steps: Of one experience.
+        model: The model whose ids the contexts have.
+        steps: The steps of one experience.
         method: See ``method_of``.
-        seed: Of the draws where a step has a fraction as weight.
-        iteration: Of the training, from 0.
+        seed: The seed of the draws for steps with a fraction as weight.
+        iteration: The iteration of the training, from 0.
 
     Raises:
-        TrainingError: A step is none of this method.
+        TrainingError: A step does not fit this method.
     """
     if method == "dpo":
         pairs = [step for step in steps if isinstance(step, PreferencePair)]

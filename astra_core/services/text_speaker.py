@@ -1,4 +1,4 @@
-"""An attacker that is reached by text alone: chats out, messages back, each kept before its use."""
+"""An attacker that is reached only by text: chats out, messages back, each kept before its use."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,13 +20,13 @@ PLACE = "training.trainer.options.attacker"
 class TextSpeaker:
     """Samples at an OpenAI-compatible server.
 
-    A server of texts tells no log-probabilities of ours: those of the reference stand for them, so
-    that the KL to it counts as 0.
+    A server of texts gives no log-probabilities of our ids. Those of the reference are used
+    instead, so that the KL to it counts as 0.
 
     Args:
-        options: Where the server is and how it is asked; of the first model.
-        surroundings: For the client.
-        reference: Local, with the attacker's tokenizer.
+        options: The server, and the settings of the first model.
+        surroundings: Arguments for the client.
+        reference: A local model with the attacker's tokenizer.
     """
 
     def __init__(
@@ -39,17 +39,17 @@ class TextSpeaker:
         self.model = options.model
 
     def switch(self, model: str) -> None:
-        """From now on this model speaks."""
+        """Makes this model speak from now on."""
         if model != self.model:
             self.close()
             self.model = model
 
     def leave(self, folder: Path) -> None:
-        """Leaves the local weights as they are: the model's name is in the run's state."""
+        """Does nothing to the local weights: the model's name is in the run's state."""
         del folder
 
     def close(self) -> None:
-        """Closes connections."""
+        """Closes the connections."""
         if self._endpoint is not None:
             self._endpoint.close()
             self._endpoint = None
@@ -62,7 +62,7 @@ class TextSpeaker:
         *,
         generation: GenerationConfiguration,
     ) -> list[Continuations]:
-        """What follows each context, one for each of its keys.
+        """The utterances after each context, one for each of its keys.
 
         Raises:
             RolloutError: The server did not answer.

@@ -3,7 +3,7 @@
 Expert iteration (``expert_iteration``, ``sft``) writes answers to imitate, MALT (``dpo`` with
 ``backup: leaf_mean`` and a ``midpoint``, arXiv:2412.01928) preferences. An iteration samples with
 the present model, selects, uploads, creates one job, waits for it and switches to its model. Every
-step at the service is an effect of ``TrainerState``: a killed run looks there before it asks anew.
+step at the service is an effect of ``TrainerState``: a killed run looks there before it asks again.
 """
 
 import time
@@ -31,17 +31,17 @@ from astra_core.training.update import Update
 STAGE = "fine_tune"
 _WAY_OUT = {
     "refused": "host the service yourself with 'astra serve-jobs' and name it as base_url",
-    "timed_out": "the same command goes on waiting; raise training.trainer.options.job_limit_s",
+    "timed_out": "the same command continues to wait; raise training.trainer.options.job_limit_s",
 }
 _FILE = "the training file"
 _ANEW = "the same command creates another job"
 
 
 class TextTrainer(ServiceTrainer):
-    """Trains an attacker that is reached by an OpenAI-compatible interface alone.
+    """Trains an attacker that is reached only by an OpenAI-compatible interface.
 
-    The local attacker gives tokenizer, format and reference, and is not trained; at the end it has
-    the weights of the model that is kept, where the service gives them out.
+    The local attacker provides tokenizer, format and reference, and is not trained; at the end it
+    has the weights of the model that is kept, if the service gives them out.
     """
 
     name = "text"
@@ -50,19 +50,19 @@ class TextTrainer(ServiceTrainer):
         """Which service, and how its jobs learn."""
 
         attacker: Endpoint.Options = Field(
-            description="Where chats and jobs are asked for, as of the target 'endpoint'."
+            description="The server of chats and jobs, as for the target 'endpoint'."
         )
         begin_from: Literal["present", "base"] = Field(
             default="present", description="A job's model: the one that sampled, or the first."
         )
         min_examples: Count = Field(
-            default=10, description="With fewer the iteration trains nothing, which is told."
+            default=10, description="With fewer the iteration trains nothing, which is reported."
         )
         hyperparameters: dict[str, int | float | str] = Field(
             default_factory=dict, description="Of the method, as the service takes them."
         )
         job_limit_s: Positive = Field(default=86_400.0, description="The longest wait for a job.")
-        poll_s: Positive = Field(default=30.0, description="Between two looks at a job.")
+        poll_s: Positive = Field(default=30.0, description="Seconds between two checks of a job.")
         export: bool = Field(
             default=True,
             description="Brings the trained weights here at the end, which 'astra serve-jobs' "
@@ -94,13 +94,13 @@ class TextTrainer(ServiceTrainer):
         self._update: Update
 
     def resume(self) -> bool:
-        """As any trainer; samples go on with the model that was trained last."""
+        """Resumes like any trainer, and samples with the model that was trained last."""
         found = super().resume()
         self.speaker.switch(self._model_after(self.progress.training_step))
         return found
 
     def begin(self) -> None:
-        """Also makes sure, before anything is paid, that weights can be brought here if wanted."""
+        """Also checks, before anything is paid for, that weights can be fetched if wanted."""
         if self.options.export and not self.service.gives_weights(self.speaker.model):
             msg = (
                 "trainer 'text': the service must give weights out to be exported, got none; set "
@@ -163,7 +163,7 @@ class TextTrainer(ServiceTrainer):
         """The model of the iteration's job.
 
         Raises:
-            TrainingError: The job ended otherwise.
+            TrainingError: The job ended without a model.
         """
         attempt = self._attempt(iteration)
         file = self._asked(
@@ -189,10 +189,10 @@ class TextTrainer(ServiceTrainer):
         raise _failed(subject, end.outcome, end.detail)
 
     def _attempt(self, iteration: int) -> int:
-        """How many jobs of the iteration have ended without a model.
+        """The number of jobs of the iteration that ended without a model.
 
         Raises:
-            TrainingError: The last was refused, which another would be too.
+            TrainingError: The last one was refused, as another one would be.
         """
         attempt = 0
         while (end := self.asked.result(STAGE, iteration, f"end-{attempt}")) is not None:
@@ -209,7 +209,7 @@ class TextTrainer(ServiceTrainer):
         do: Callable[[Intent], Mapping[str, Any]],
         look_up: Callable[[Intent], Mapping[str, Any] | None],
     ) -> Result:
-        """What a service made, by its id; a refusal ends the run for good."""
+        """The id of what a service made; a refusal ends the run for good."""
         found: dict[str, str] = {}
 
         def kept(record: Mapping[str, Any] | None) -> dict[str, str] | None:
@@ -249,7 +249,7 @@ class TextTrainer(ServiceTrainer):
         return self.options.attacker.model
 
     def restore_best(self) -> None:
-        """Switches to the model that is kept, and brings its weights here if that is wanted."""
+        """Switches to the model that is kept, and fetches its weights if that is wanted."""
         self.speaker.switch(self._model_after(self._kept_step))
         if self.options.export:
             self._bring(self.speaker.model)

@@ -1,7 +1,7 @@
 """A training service that speaks the Tinker protocol, by its own client: the extra ``remote``.
 
-Most of the client's own waits have no limit, and those that have one leave what they waited for
-going on. So whatever is asked here is under way as futures, which ``deadline`` waits for.
+Most of the client's own waits have no limit, and those with one do not cancel the call. So every
+call here runs as a future, which ``deadline`` waits for.
 """
 
 import atexit
@@ -21,7 +21,7 @@ from astra_core.services.deadline import all_within, answers_within, blocking_wi
 from astra_core.services.records import Record
 from astra_core.services.training_service import AdamStep, Draw, Drawn, ServiceLoss, Updated
 
-# The protocol wants a key; a server on this machine reads none.
+# The protocol requires a key; a server on this machine ignores it.
 _NO_KEY = "tml-none"
 
 
@@ -29,12 +29,12 @@ class TinkerService:
     """One model at a service.
 
     Args:
-        address: Of the service, already authorised.
-        base_model: In the service's word.
-        rank: Of the adapters.
-        seed: Of the adapters' first values.
-        key: None where the service asks for none.
-        limit_s: The longest that what is asked at once is waited for; it is then cancelled.
+        address: The address of the service, already authorised.
+        base_model: The service's name of the base model.
+        rank: The rank of the adapters.
+        seed: The seed of the adapters' first values.
+        key: The key; None if the service needs none.
+        limit_s: The longest wait for simultaneous calls, which are then cancelled.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TinkerService:
         limit_s: float = 600.0,
     ) -> None:
         require_package("tinker", subject="trainer 'remote'", extra="remote")
-        # The client tells its maker of its use unless this says no; read when it connects.
+        # The client sends telemetry unless this is set; it is read when the client connects.
         os.environ["TINKER_TELEMETRY"] = "0"
         import tinker
 
@@ -65,18 +65,18 @@ class TinkerService:
         if self._service is None:
             client = self._types.ServiceClient(base_url=self._address, api_key=self._key)
             holder = self._connected(lambda: client.holder)
-            # Else its connections outlive the loop that they are closed in.
+            # Otherwise its connections outlive the loop in which they are closed.
             atexit.register(holder.close)
             self._service = client
         return self._service
 
     @property
     def _rest(self) -> Any:
-        """For what is asked of no model; has a connection of its own."""
+        """The client for calls without a model, with its own connection."""
         return self._connected(self._client.create_rest_client)
 
     def _connected(self, connect: Callable[[], Any]) -> Any:
-        # The client has no public name for the loop that it connects on.
+        # The client has no public name for its event loop.
         from tinker.lib.internal_client_holder import (
             _internal_client_holder_thread_singleton as loops,
         )
@@ -85,7 +85,7 @@ class TinkerService:
             return blocking_within(self._limit_s, connect, loop=loops.get_loop())
 
     def _started(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
-        """Work of the client's that is under way."""
+        """A running call of the client."""
         future: Future[Any] = self._client.holder.run_coroutine_threadsafe(work).future()
         return future
 
@@ -94,7 +94,7 @@ class TinkerService:
         return answer
 
     def begin(self) -> None:
-        """Creates the model, its adapters new."""
+        """Creates the model with new adapters."""
         create = self._client.create_lora_training_client_async
         with _told("create the model"):
             self._training = self._only(
@@ -105,7 +105,7 @@ class TinkerService:
 
     def go_on_from(self, path: str) -> None:
         """Creates the model with the weights and the optimiser saved at a path."""
-        # The client would connect for it where it may not wait.
+        # Otherwise the client would connect at a place where it may not wait.
         _ = self._rest
         create = self._client.create_training_client_from_state_with_optimizer_async
         with _told("load the saved state"):
@@ -170,20 +170,20 @@ class TinkerService:
         )
 
     def save(self, name: str) -> str:
-        """Saves weights and optimiser; the path."""
+        """The path of weights and optimiser, after they are saved."""
         with _told("save"):
             return str(self._only(self._training.save_state(name).future()).path)
 
     def publish(self, name: str) -> str:
-        """Saves the weights to sample from; the path."""
+        """The path of weights to sample from, after they are saved."""
         with _told("publish"):
             saved = self._training.save_weights_for_sampler(name)
-            # Some servers leave the kind out, which their own download then asks for.
+            # Some servers leave out the kind, although their own download requires it.
             model, _, last = str(self._only(saved.future()).path).rpartition("/")
         return f"{model.removesuffix('/sampler_weights')}/sampler_weights/{last}"
 
     def draw(self, draws: Sequence[Draw], path: str | None) -> list[Drawn | Exception]:
-        """Samples from the weights at a path, None for the base model; what failed is its error."""
+        """Samples from the weights at a path (None: the base model); a failed draw is an error."""
         sampler = self._sampler(path)
         futures = [
             sampler.sample(
@@ -203,7 +203,7 @@ class TinkerService:
     def score(
         self, sequences: Sequence[Sequence[int]], path: str | None
     ) -> list[tuple[float, ...]]:
-        """Log-probability of each token but the first given those before it, nats."""
+        """Log-probability of each token except the first, given those before it, nats."""
         sampler = self._sampler(path)
         with _told("score"):
             futures = [
@@ -214,13 +214,13 @@ class TinkerService:
         return [tuple(float(value) for value in row[1:]) for row in found]
 
     def download(self, path: str, archive: Path) -> bool:
-        """Writes the published weights as a tar file; False where the service keeps them.
+        """Writes the published weights as a tar file; False if the service does not give them.
 
-        Hosted services sign an address of their store, which needs no key; others give the file
-        themselves, at the address that their own pages name.
+        Hosted services give a signed address of their store, which needs no key; others serve the
+        file themselves, at the address in their documentation.
 
         Raises:
-            TrainingError: It takes longer than the limit.
+            TrainingError: The download takes longer than the limit.
         """
         model, _, name = path.removeprefix("tinker://").partition("/sampler_weights/")
         place = f"{self._address}/api/v1/training_runs/{model}/checkpoints/{name}/download"
@@ -248,7 +248,7 @@ class TinkerService:
 
 
 def _drawn(answer: Any) -> Drawn | Exception:
-    """The one sequence of an answer; an error as a line of ours."""
+    """The only sequence of an answer; an error becomes one line."""
     try:
         with _told("sample"):
             if isinstance(answer, Exception):
@@ -282,7 +282,7 @@ def key_in(variable: str | None) -> str | None:
 
 @contextmanager
 def _told(work: str) -> Iterator[None]:
-    """Makes one line of any error of the client, and of an answer that is late."""
+    """Turns any error of the client, and a late answer, into one line."""
     try:
         yield
     except TimeoutError as error:

@@ -1,8 +1,8 @@
-"""The file of a trainer at a service: what comes next, what was asked there and what came of it.
+"""The file of a trainer at a service: the next stage, all requests and their results.
 
 Every remote effect is written down twice: its *intent* before (stage, iteration, key, digest of the
-request) and its *result* after (an id, a path, figures). An intent without a result is the trace of
-a crash: a resumed run asks the service first whether it has it already, and only then again.
+request) and its *result* after (an id, a path, figures). An intent without a result is left by a
+crash: a resumed run first asks the service whether it has the result, and only then asks again.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,19 +17,20 @@ _FORMAT = 1
 _KEY_LENGTH = 24
 
 Result = dict[str, Any]
-"""What came of an effect, as JSON: ids, paths, digests, figures; large data have own files."""
+"""The result of an effect, as JSON: ids, paths, digests, figures; large data have own files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What is about to be asked of a service.
+    """A request that is about to be sent to a service.
 
     Attributes:
-        stage: Of the trainer.
+        stage: The trainer's stage.
         iteration: Counted from 0.
-        part: Tells several effects of a stage apart, by a model's name say; empty for one alone.
-        key: Names the effect at the service: the same after a restart, and in no other run.
-        digest: Of the request.
+        part: Distinguishes several effects of a stage, for example by a model's name; empty for a
+            single one.
+        key: The effect's name at the service: the same after a restart, and in no other run.
+        digest: The digest of the request.
     """
 
     stage: str
@@ -40,7 +41,7 @@ class Intent:
 
     @property
     def name(self) -> str:
-        """Of the effect, within its run."""
+        """The effect's name within its run."""
         return effect_name(self.stage, self.iteration, self.part)
 
 
@@ -58,10 +59,10 @@ class TrainerState:
 
     Attributes:
         path: The file, as JSON.
-        run: Names the run at the services; the same after a restart.
-        iteration: Of the next stage.
-        stage: The next one; empty in a run that has not begun.
-        effects: By name, in the order of their intents.
+        run: The run's name at the services; the same after a restart.
+        iteration: The iteration of the next stage.
+        stage: The next stage; empty in a run that has not begun.
+        effects: The effects by name, in the order of their intents.
     """
 
     path: Path
@@ -99,17 +100,17 @@ class TrainerState:
         return state
 
     def move_to(self, iteration: int, stage: str) -> None:
-        """Writes down that all before this stage is done."""
+        """Records that everything before this stage is done."""
         self.iteration, self.stage = iteration, stage
         self._write()
 
     def result(self, stage: str, iteration: int, part: str = "") -> Result | None:
-        """What came of an effect; None if it was not done."""
+        """The result of an effect; None if it was not done."""
         effect = self.effects.get(effect_name(stage, iteration, part))
         return effect.result if effect else None
 
     def unfinished(self) -> list[Intent]:
-        """Intents without a result: what was under way when the run was killed."""
+        """Intents without a result, which were running when the run was killed."""
         return [each.intent for each in self.effects.values() if each.result is None]
 
     def once(
@@ -123,11 +124,11 @@ class TrainerState:
         """The result of an effect of the present stage, which is done at most once.
 
         Args:
-            part: Tells the stage's effects apart; empty if it has only one.
-            request: What is asked, as JSON; the same after a restart.
+            part: Distinguishes the stage's effects; empty if it has only one.
+            request: The request as JSON; the same after a restart.
             do: Asks the service.
-            look_up: Finds at the service what an intent of an earlier process came to; None, or a
-                return of None, if nothing did: it is then done.
+            look_up: Finds the result of an earlier process's intent at the service. If it is None,
+                or returns None, the effect is done again.
 
         Raises:
             CheckpointError: An effect of this name was begun with another request.

@@ -1,6 +1,6 @@
-"""What a service that trains must offer: the Tinker protocol's calls, as values of ours.
+"""The interface of a training service: the Tinker protocol's calls with our own types.
 
-``tinker_client`` speaks to a real one. Everything is token ids and numbers: no text leaves.
+``tinker_client`` implements it. Everything is token ids and numbers: no text leaves the machine.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ class ServiceLoss:
     """A loss that a service computes: a sum over the tokens of all records.
 
     Attributes:
-        name: In the protocol's word.
+        name: The protocol's name of the loss.
         options: Its bounds, by the protocol's names.
     """
 
@@ -36,8 +36,8 @@ class AdamStep:
         beta1: Decay of the first moment.
         beta2: Decay of the second moment.
         eps: Added to the denominator.
-        weight_decay: Decoupled.
-        grad_clip_norm: The most that the global norm may be; 0 clips nothing.
+        weight_decay: Decoupled weight decay.
+        grad_clip_norm: Largest global norm; 0 clips nothing.
     """
 
     lr: float
@@ -54,8 +54,8 @@ class Draw:
 
     Attributes:
         context: Token ids.
-        seed: Of its random numbers.
-        max_tokens: Its end included.
+        seed: The seed of its random numbers.
+        max_tokens: Most tokens, its end included.
         stop: Token ids that end it.
     """
 
@@ -75,11 +75,11 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Updated:
-    """What an update came to.
+    """The result of an update.
 
     Attributes:
-        logprobs: Of every record's targets, before the update, nats.
-        figures: Of the service.
+        logprobs: Log-probabilities of every record's targets before the update, nats.
+        figures: The service's figures.
     """
 
     logprobs: tuple[tuple[float, ...], ...]
@@ -87,10 +87,10 @@ class Updated:
 
 
 class TrainingService(Protocol):
-    """Keeps the weights and the optimiser of one model."""
+    """A service that has the weights and the optimiser of one model."""
 
     def begin(self) -> None:
-        """Creates the model, its adapters new."""
+        """Creates the model with new adapters."""
 
     def go_on_from(self, path: str) -> None:
         """Creates the model with the weights and the optimiser saved at a path."""
@@ -105,18 +105,18 @@ class TrainingService(Protocol):
         """
 
     def save(self, name: str) -> str:
-        """Saves weights and optimiser; the path."""
+        """The path of weights and optimiser, after they are saved."""
 
     def publish(self, name: str) -> str:
-        """Saves the weights to sample from; the path."""
+        """The path of weights to sample from, after they are saved."""
 
     def draw(self, draws: Sequence[Draw], path: str | None) -> list[Drawn | Exception]:
-        """Samples from the weights at a path, None for the base model; what failed is its error."""
+        """Samples from the weights at a path (None: the base model); a failed draw is an error."""
 
     def score(
         self, sequences: Sequence[Sequence[int]], path: str | None
     ) -> list[tuple[float, ...]]:
-        """Log-probability of each token but the first given those before it, nats."""
+        """Log-probability of each token except the first, given those before it, nats."""
 
     def download(self, path: str, archive: Path) -> bool:
-        """Writes the published weights as a tar file; False where the service keeps them."""
+        """Writes the published weights as a tar file; False if the service does not give them."""

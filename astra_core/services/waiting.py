@@ -1,7 +1,7 @@
-"""Waiting for a service: every wait has a time limit, and knows all that can end it.
+"""Waiting for a service: every wait has a time limit, and ends in one of a few known ways.
 
-A service's own words are read as one of six outcomes. A word that is none of them keeps the wait
-going until its limit, so that a new word of a service cannot make it last for ever.
+A service's own status words are mapped to six outcomes. An unknown word continues the wait until
+its limit, so that a service's new word cannot make it last for ever.
 """
 
 import time
@@ -30,12 +30,12 @@ _WORDS: dict[str, Outcome] = {
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a service says of a piece of work.
+    """A service's report on a piece of work.
 
     Attributes:
-        status: In the service's word.
+        status: The service's word for the status.
         detail: Its reason, in one line.
-        record: What it returns besides, such as a model's name.
+        record: Further values that it returns, such as a model's name.
     """
 
     status: str
@@ -65,14 +65,14 @@ def wait_for(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Ending:
-    """How a piece of work ended; it is looked at once more when the limit is reached.
+    """How a piece of work ended; there is one last check when the limit is reached.
 
     Args:
-        look: Asks the service; an error of it passes through.
+        look: Asks the service; its error is raised.
         limit_s: Seconds from now.
-        every_s: Seconds between two looks.
-        clock: Seconds that never go back.
-        sleep: Passes seconds.
+        every_s: Seconds between two checks.
+        clock: A monotonic clock in seconds.
+        sleep: Waits for a number of seconds.
     """
     end = clock() + limit_s
     while True:

@@ -1,4 +1,4 @@
-"""Several attackers, called agents: who plays which turn, what they share, and how each learns."""
+"""Several attackers, called agents: which turns each plays, what they share, how each learns."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ class Part(Section):
 
 
 class AgentConfiguration(Section):
-    """What one of several agents shares with the first, and what it is told."""
+    """What one of several agents shares with the first, and its instruction."""
 
     model: Literal["shared", "own"] = Field(
         default="shared",
@@ -67,7 +67,7 @@ class AgentConfiguration(Section):
 
 
 class AgentTraining(Section):
-    """How one agent learns; what is null is as for all."""
+    """How one agent learns; null means the same as for all."""
 
     trainable: bool = Field(
         default=True, description="false: nothing is learned from its turns, its weights stay."
@@ -97,7 +97,7 @@ def check_roles(roles: Sequence[str], agents: Mapping[str, AgentConfiguration]) 
     """Returns if every agent has a turn and the first one's weights are the attacker's.
 
     Raises:
-        ValueError: One has not.
+        ValueError: One has none.
     """
     idle = [name for name in agents if name not in roles]
     if idle:
@@ -125,12 +125,12 @@ def check_agents(
         agents: What they share.
         training: How they learn.
         depth: Turns of a training conversation, if known.
-        plays_roles: The sampler lets each agent play its turns.
-        has_own_weights: The algorithm brings weights, such as a value head.
-        num_processes: That train together.
+        plays_roles: Whether the sampler lets each agent play its turns.
+        has_own_weights: Whether the algorithm has its own weights, such as a value head.
+        num_processes: Processes that train together.
 
     Raises:
-        ConfigurationError: They cannot; says what to change.
+        ConfigurationError: They cannot; the message says what to change.
     """
     for name, own in training.items():
         if name not in roles:

@@ -1,4 +1,4 @@
-"""What every section of the configuration is made of: strict values, and a plug-in by name."""
+"""The parts of every section of the configuration: strict values, and a plug-in by name."""
 
 import json
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ Count = Annotated[int, Field(ge=1)]
 
 
 class _SectionType(ModelMetaclass):
-    """Lets a derived section say only what it changes, and tells each mistake in one line."""
+    """Lets a derived section give only what it changes, and reports each mistake in one line."""
 
     def __new__(
         mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **more: Any
@@ -64,7 +64,7 @@ def _fields_of(section: type) -> Mapping[str, FieldInfo]:
 
 
 def _taken(value: Any, annotation: Any) -> Any:
-    """The value as the type that JSON has no word for, where that is what is asked for."""
+    """The value in a type that JSON lacks, if the field has such a type."""
     kinds = {get_origin(each) or each for each in (annotation, *get_args(annotation))}
     if isinstance(value, list) and tuple in kinds:
         return tuple(value)
@@ -109,7 +109,7 @@ class Section(BaseModel, metaclass=_SectionType):
 
         Args:
             record: Mappings, lists, text, numbers, booleans and nulls.
-            where: What to call the section in an error, for example ``training``.
+            where: The name of the section in an error, for example ``training``.
 
         Raises:
             ConfigurationError: A key is unknown or missing, or a value has the wrong type or range.
@@ -126,15 +126,15 @@ class Section(BaseModel, metaclass=_SectionType):
 
 
 def refuse_unread(section: Section, *names: str, when: str) -> None:
-    """Returns if these fields are left as they are, where nothing would read another value.
+    """Returns if these fields have their defaults, because nothing would read another value.
 
     Args:
         section: While it is validated.
         names: Of its fields.
-        when: Says why, after "when".
+        when: The reason, in words that follow "when".
 
     Raises:
-        ValueError: One is not.
+        ValueError: One has another value.
     """
     for name in names:
         if getattr(section, name) != type(section).model_fields[name].default:
@@ -145,8 +145,8 @@ def refuse_unread(section: Section, *names: str, when: str) -> None:
 class Choice(Section):
     """A plug-in by name, import path ``package.module:Class`` or ``path/to/file.py:Class``.
 
-    Without options a word is enough: ``adamw`` is ``{name: adamw}``. Torch's and transformers'
-    names will do too: ``astra_core.settings.words``.
+    Without options the name is enough: ``adamw`` is ``{name: adamw}``. Names of torch and
+    transformers work too: ``astra_core.settings.words``.
     """
 
     name: str = Field(min_length=1, description="A built-in name, an import path or a file's.")

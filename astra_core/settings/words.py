@@ -1,8 +1,8 @@
-"""Names that torch, transformers and TRL have for a choice, and what they are here.
+"""Names that torch, transformers and TRL have for a choice, and their equivalents here.
 
 ``AdamW`` is ``adamw``, ``ReduceLROnPlateau`` is ``plateau``, ``cosine`` is the schedule
 ``transformers`` of that kind, and ``StepLR`` is the schedule ``torch`` with torch's own arguments.
-What is written in their words and in ours is the same configuration.
+Either name gives the same configuration.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Literal, get_args
 
 _OF_TORCH = ("torch.optim.lr_scheduler.", "torch.optim.")
-# In lower case, as they are looked up.
+# Keys are in lower case, as they are looked up.
 NAMES: Mapping[str, str] = MappingProxyType(
     {
         **{name.lower(): name.lower() for name in ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad")},
@@ -51,7 +51,7 @@ _TORCH_KINDS = MappingProxyType({kind.lower(): kind for kind in get_args(TorchKi
 
 
 def in_our_words(given: Any) -> Any:
-    """A choice, as it is read, under the name that it has here; all else as it is."""
+    """A choice, as it is read, under our name for it; anything else unchanged."""
     record = {"name": given} if isinstance(given, str) else given
     if not (isinstance(record, Mapping) and isinstance(record.get("name"), str)):
         return record

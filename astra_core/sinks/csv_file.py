@@ -30,14 +30,14 @@ class CsvSink(Sink):
             writer.writerows((step, name, value) for name, value in figures.items())
 
     def written(self) -> Iterator[tuple[str, int]]:
-        """What the file holds."""
+        """The figures in the file."""
         if self._path.exists():
             with self._path.open(encoding="utf-8", newline="") as file:
                 yield from ((row["name"], int(row["step"])) for row in csv.DictReader(file))
 
 
 def _cut_to_whole_lines(path: Path) -> None:
-    """Removes what a kill has left of the last line; the run writes it again."""
+    """Removes the rest of a line that a kill cut; the run writes it again."""
     if path.exists():
         whole = path.read_bytes().rpartition(b"\n")
         if whole[2]:

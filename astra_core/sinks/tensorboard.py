@@ -29,17 +29,17 @@ class TensorBoardSink(Sink):
         from torch.utils.tensorboard import SummaryWriter
 
         super().__init__(options, run=run)
-        # Each try has a file of its own, which TensorBoard reads as one.
+        # Each try has its own file; TensorBoard reads them as one.
         self._writer = SummaryWriter(str(run.folder))
 
     def write(self, figures: Mapping[str, float], step: int) -> None:
-        """Adds a scalar per figure, so that a kill costs what it would cost a file."""
+        """Adds a scalar per figure."""
         for name, value in figures.items():
             self._writer.add_scalar(name, value, step)
         self._writer.flush()
 
     def written(self) -> Iterator[tuple[str, int]]:
-        """What the event files hold, up to a record that a kill has cut."""
+        """The figures in the event files, up to a record that a kill has cut."""
         from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
         for path in sorted(self.run.folder.glob("events.out.tfevents.*")):

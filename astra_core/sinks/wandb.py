@@ -1,6 +1,6 @@
 """Weights & Biases; the package ``wandb`` is an optional extra, and nothing leaves the machine.
 
-``mode: online`` is the one setting under which it contacts a service.
+Only with ``mode: online`` does it contact a service.
 """
 
 import os
@@ -41,7 +41,7 @@ class WandbSink(Sink):
 
     def __init__(self, options: Options, *, run: SinkRun) -> None:
         self.check()
-        # Or the package reports errors of its own to its makers, offline too.
+        # Otherwise the package reports its own errors to its makers, also offline.
         os.environ["WANDB_ERROR_REPORTING"] = "false"
         import wandb
 

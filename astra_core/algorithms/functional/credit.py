@@ -32,7 +32,7 @@ def backed_up_rewards(
     how: Backup,
     horizon: int | None = None,
 ) -> Float[Tensor, " N"]:
-    """Each node's own reward plus ``discount`` times what its children are worth backed up.
+    """Each node's own reward plus ``discount`` times the backed-up rewards of its children.
 
     On a single path all three kinds are the discounted reward-to-go. The node's own reward counts
     in full whatever the number of leaves below it.

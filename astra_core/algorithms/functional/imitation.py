@@ -133,7 +133,7 @@ def distillation_advantages(
     discount: float = 0.0,
     num_steps: int | None = None,
 ) -> Float[Tensor, "B T"]:
-    """How much more than the attacker the teacher would have liked each token the attacker chose.
+    """Advantages: how much likelier the teacher finds each chosen token than the attacker does.
 
     ``coefficient * (log teacher - log attacker)``: a policy gradient with these descends the
     reverse KL attacker || teacher. Taking the log-ratio as a loss does not: its gradient ignores
@@ -144,8 +144,8 @@ def distillation_advantages(
         teacher_logprobs: Of the teacher at the same tokens; where masked anything, nan included.
         mask: True at the tokens of the probe.
         coefficient: Reward units per nat.
-        discount: Share of the next token's advantage added to each, in [0, 1]; 0 makes every token
-            answer for itself alone.
+        discount: Share of the next token's advantage added to each, in [0, 1]; with 0 every token
+            has only its own.
         num_steps: Tokens whose advantages are added, the own one included; a masked one is a step
             that adds nothing. None: all that follow, masked ones stepped over.
 

@@ -107,7 +107,7 @@ def is_clipped(
 def is_dual_clipped(
     log_ratios: Float[Tensor, "B #T"], advantages: Float[Tensor, "B #T"], *, dual_clip: float
 ) -> Bool[Tensor, "B #T"]:
-    """True for a bad token that ran off, whose objective the dual clip bounds: no gradient either.
+    """True for a bad token whose objective the dual clip bounds, so that it has no gradient either.
 
     Args:
         log_ratios: Attacker over sampling policy, in nats.

@@ -99,7 +99,7 @@ def discopop_losses(
 def nca_losses(
     chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
 ) -> Float[Tensor, " N"]:
-    """Noise contrastive alignment: each side is told from the reference by itself.
+    """Noise contrastive alignment: each side by itself is distinguished from the reference.
 
     ``-log sigmoid(beta c) - (log sigmoid(-beta c) + log sigmoid(-beta r)) / 2`` with the log-ratios
     ``c`` and ``r`` of the two. Unlike DPO it keeps the better probe from becoming less likely.
@@ -174,7 +174,7 @@ def sppo_losses(
 def apo_zero_losses(
     chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
 ) -> Float[Tensor, " N"]:
-    """Anchored: better probes up and their siblings down, each from where the reference has it.
+    """Anchored losses: better probes up and siblings down, each relative to the reference.
 
     ``sigmoid(-beta c) + sigmoid(beta r)``, for pairs whose winner beats the attacker's usual probe.
 
@@ -197,7 +197,7 @@ def apo_zero_losses(
 def apo_down_losses(
     chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
 ) -> Float[Tensor, " N"]:
-    """Anchored: both down, the sibling further.
+    """Anchored losses: both probes down, the sibling further.
 
     ``sigmoid(beta c) + sigmoid(-beta (c - r))``, for pairs whose winner is worse than the
     attacker's usual probe.
@@ -221,7 +221,7 @@ def apo_down_losses(
 def aot_losses(
     chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], *, beta: float
 ) -> Float[Tensor, " N"]:
-    """The better probes as a whole above their siblings: each quantile above the same one.
+    """Losses that put each quantile of the better probes above the siblings' same quantile.
 
     ``-log sigmoid(beta (c_(i) - r_(i)))``, where ``c_(i)`` and ``r_(i)`` are the i-th smallest of
     each side. The one loss here that looks at several pairs at once.

@@ -19,9 +19,9 @@ from astra_core.engine.cache.stems import Stem
 from astra_core.engine.carrier import laden
 
 Beginning = tuple[int, int]
-"""A row, and how many of its first tokens are meant."""
+"""A row and a number of its first tokens."""
 _Source = Callable[[int, str, Beginning], list[Tensor]]
-"""Gives the parts of a layer's keys or values of a beginning."""
+"""Gives the parts of a layer's keys or values for the beginning of a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Pass:
 
     Attributes:
         positions: Of each token in its row.
-        slots: Where its keys and values go.
-        width: Slots that the pass looks at.
+        slots: The slots for its keys and values.
+        width: Number of slots that the pass reads.
         is_even: True when all rows have the same length before and after.
     """
 
@@ -72,7 +72,7 @@ class KeyValues(Cache):  # type: ignore[misc]
         lengths: Tokens of each row that is not retired, the ones of the stem and of the pass that
             is going on not counted.
         capacity: Slots of each row.
-        stem: What the rows continue from, if it is stored elsewhere.
+        stem: The prefixes that the rows continue from, if they are stored separately.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class KeyValues(Cache):  # type: ignore[misc]
         return order
 
     def has_room(self, num_tokens: int) -> bool:
-        """True when every row can take so many more, and the slot behind its end."""
+        """True if every row has room for this many more tokens and the slot behind its end."""
         return max(self.lengths) + num_tokens < self.capacity
 
     @property

@@ -1,4 +1,4 @@
-"""A store of what a model has read, found by its tokens: nothing is read twice."""
+"""A store of keys and values, found by their tokens, so that nothing is read twice."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ import numpy as np
 from astra_core.engine.cache.key_values import KeyValues
 
 Place = tuple[KeyValues, int, int]
-"""A cache, a row of it, and how many of the row's tokens are meant."""
+"""A cache, a row of it, and a number of the row's first tokens."""
 
 
 class PrefixStore:

@@ -1,4 +1,4 @@
-"""What several rows of a cache continue from: stored once for all of them.
+"""Prefixes from which several rows of a cache continue, stored once for all of them.
 
 Siblings, and the replies to one probe, share everything except their last tokens. Decoding is bound
 by reading keys and values from memory, so each prefix is read once per step and multiplied by the
@@ -19,7 +19,7 @@ from astra_core.engine.masks import additive_mask
 
 @runtime_checkable
 class Prefixes(Protocol):
-    """What a stem needs from the cache that has its prefixes."""
+    """The part of a cache that a stem needs for its prefixes."""
 
     layers: list[Any]
     lengths: list[int]
@@ -69,7 +69,7 @@ class Groups:
         )
 
     def together(self, rows: Float[Tensor, "B K N X"]) -> Float[Tensor, "S K G*N X"]:
-        """What belongs to the same prefix side by side; zeros where a prefix has fewer rows."""
+        """The rows of each prefix side by side; zeros where a prefix has fewer rows."""
         _, heads, count, width = rows.shape
         if self.places is not None:
             spread = rows.new_zeros(self.num_prefixes * self.size, heads, count, width)
@@ -85,7 +85,7 @@ class Groups:
         return rows if self.places is None else rows.index_select(0, self.places)
 
     def mask(self, width: int, dtype: torch.dtype) -> Float[Tensor, "S 1 1 T"] | None:
-        """What hides the slots behind the end of each prefix; None where all are equally long."""
+        """The mask that hides slots behind the end of each prefix; None if all are equally long."""
         if bool((self.lengths == width).all()):
             return None
         is_visible = torch.arange(width, device=self.lengths.device) < self.lengths[:, None]
@@ -139,14 +139,14 @@ class Stem:
             self._numbers = {owner: number for number, owner in enumerate(alive)}
 
     def settle(self) -> None:
-        """Frees what was made for passes; further passes remain possible."""
+        """Frees the memory of earlier passes; further passes remain possible."""
         # The prefixes that rows still continue from, and their numbers among these.
         self._near = self.values
         self._numbers = {owner: owner for owner in self.owners}
         self._groups = self._mask = None
 
     def shared(self, layer: int, num_rows: int) -> Shared:
-        """What the first rows share in one layer."""
+        """The prefixes that the first rows share in one layer."""
         own: Any = self._near.layers[layer]
         width = max(self._near.lengths)
         keys, values = own.keys[:, :, :width], own.values[:, :, :width]

@@ -1,4 +1,4 @@
-"""GELU in one pass over memory where transformers takes eight."""
+"""GELU in one pass over memory instead of transformers' eight."""
 
 from typing import Any
 

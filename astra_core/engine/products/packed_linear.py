@@ -4,8 +4,8 @@ oneDNN reorders a weight matrix before every product that is not large. Done onc
 decoding take as little as half the time. The operators are private ones of torch: where they are
 missing or differ by more than rounding, the public product is used.
 
-In bf16 only the products are: what is between the layers stays as it is, as under autocast, whose
-own way of casting every weight at every step costs more than the products.
+Only the products are in bf16: everything between the layers stays in its type, as under autocast,
+whose casting of every weight at every step would take longer than the products.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -37,7 +37,7 @@ def packed_linears(
     The weights must not change inside the body.
 
     Args:
-        model: Of fp32 weights.
+        model: A model with fp32 weights.
         packs: ``Machine.packs``; products of other types are the public ones.
         dtype: Of the products; sums are taken in fp32 either way.
     """

@@ -1,4 +1,4 @@
-"""In which precision the products of a model are faster on this machine, found by a trial.
+"""The precision in which a model's products are faster on this machine, found by a trial.
 
 Processors with bf16 units take half the time or less; the others emulate bf16 and take up to forty
 times as long. No list of names tells them apart, so products of the model's own sizes are timed.
@@ -96,7 +96,7 @@ def _seconds(
             break
         for name in PRECISIONS:
             with scope(name):
-                work()  # packs what is packed once
+                work()  # packs the weights, which happens once
                 start = clock()
                 work()
                 _wait(device)

@@ -19,7 +19,7 @@ from astra_core.engine.products.split_product import MIN_ROWS, Halves, product
 
 
 class SharedInput:
-    """The halves of what the layers of a model were given last."""
+    """The halves of the last input of a model's layers."""
 
     def __init__(self) -> None:
         self._rows: Callable[[], Tensor | None] = lambda: None

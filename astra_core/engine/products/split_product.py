@@ -111,7 +111,7 @@ def product(left: Halves, right: Halves) -> Float[Tensor, "N O"]:
         raise ValueError(msg)
     found = torch.empty(rows, columns, dtype=torch.float32, device="cpu")
     with record_function("astra::split_mm"):
-        # The small ones first: what is added last is rounded last.
+        # The small products are added first, so that rounding affects the large one last.
         _add_product(left.low, right.high, found, keep=0.0)
         _add_product(left.high, right.low, found, keep=1.0)
         _add_product(left.high, right.high, found, keep=1.0)

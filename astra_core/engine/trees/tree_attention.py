@@ -1,4 +1,4 @@
-"""Attention over packed trees that skips what no token of a stretch may attend to.
+"""Attention over packed trees that skips keys which no token of a stretch may attend to.
 
 Most of a packed tree is masked: a branch attends to its ancestors and itself, not to other
 branches. In depth-first order a branch is one stretch, so the attention of a tree is that of a few
@@ -17,7 +17,7 @@ from torch import Tensor
 from astra_core.engine.carrier import laden
 
 MAX_WHOLE_TOKENS = 256
-"""A branch no longer than this is one block; smaller products gain nothing."""
+"""A branch of at most this length is one block; smaller products gain nothing."""
 _WORTH_SCORES = 0.75
 _WORTH_KEYS = 4.0
 
@@ -118,7 +118,7 @@ def _row(
 ) -> Float[Tensor, "1 N H E"]:
     query, key, value = tensors
     cuts = sorted({0, *(end for block in blocks for stretch in block.keys for end in stretch)})
-    # Of a split the gradient is one concatenation; of slices it would be a sum of zeros.
+    # The gradient of a split is one concatenation; that of slices would be a sum with zeros.
     keys, values = (_Pieces(whole, cuts) for whole in (key, value))
     lengths = [end - begin for begin, end in (block.queries for block in blocks)]
     queries = torch.split(query, lengths, dim=2)
@@ -173,7 +173,7 @@ def _are_worth_it(rows: Sequence[Sequence[Block]], width: int) -> bool:
 
 def _of_family(roots: list[int], sizes: list[int], children: list[list[int]]) -> list[Block]:
     found = []
-    # A family is one stretch: siblings that are small together form one block.
+    # A family is one stretch: siblings that are small form one block together.
     waiting: list[tuple[list[int], int, tuple[Stretch, ...]]] = [(roots, 0, ())]
     while waiting:
         family, start, before = waiting.pop()
