@@ -1,8 +1,8 @@
-"""A target is the system under attack; it hears conversations as text and answers them.
+"""A target is the system under attack; it reads conversations as text and answers them.
 
-A local model, an endpoint, a program and a script all look like this. Ids travel beside the text
-where a local model sampled them, so that one that reads the same ids need not encode it again.
-``astra_core.testing.check_target`` checks all that is promised here.
+A local model, an endpoint, a program and a script all have this interface. Ids are passed beside
+the text if a local model sampled them, so that a model with the same ids need not encode it again.
+``astra_core.testing.check_target`` checks everything that is promised here.
 """
 
 from abc import abstractmethod
@@ -30,7 +30,7 @@ class Reply:
 
     Attributes:
         text: What a user would see.
-        token_ids: As sampled, the end token and any reasoning included; empty where only text
+        token_ids: The ids as sampled, the end token and any reasoning included; empty if only text
             came back.
         vocabulary: Digest of the tokenizer whose ids these are; empty without ids.
         finish_reason: Why it ended: by itself, at the length limit, or cut by a filter.
@@ -44,20 +44,20 @@ class Reply:
     thinking: str = ""
 
     def message(self) -> Message:
-        """As what the assistant said."""
+        """The reply as a message of the assistant."""
         return Message("assistant", self.text, self.token_ids, self.vocabulary, self.thinking)
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What an answer took.
+    """The cost of an answer.
 
     Attributes:
-        calls: Requests made, those that were tried again included.
-        tokens_in: Read.
-        tokens_out: Written.
-        seconds: Waited for.
-        cost: In the currency of the price table.
+        calls: Requests made, retries included.
+        tokens_in: Tokens read.
+        tokens_out: Tokens written.
+        seconds: Seconds waited for it.
+        cost: Money, in the currency of the price table.
     """
 
     calls: int = 0
@@ -67,7 +67,7 @@ class Usage:
     cost: float = 0.0
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Both together."""
+        """The sum of both."""
         return Usage(
             self.calls + other.calls,
             self.tokens_in + other.tokens_in,
@@ -82,7 +82,7 @@ class Heard:
     """The ids that a local model read when it answered.
 
     Attributes:
-        context_ids: Before the probe, older ones cut off to fit.
+        context_ids: The ids before the probe, older ones cut off to fit.
         probe_ids: The probe itself, without what the format puts after it.
     """
 
@@ -92,14 +92,14 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a target answered to one probe.
+    """A target's answer to one probe.
 
     Attributes:
         replies: One per key, in order; independent of each other.
-        probe_logprobs: Of each token of the probe given the conversation before it, nats; empty
-            where the target gives none.
-        usage: What it took.
-        heard: What a local model read; None elsewhere.
+        probe_logprobs: Log-probability of each token of the probe given the conversation before
+            it, nats; empty if the target gives none.
+        usage: The cost of the answer.
+        heard: The ids that a local model read; None for any other target.
     """
 
     replies: tuple[Reply, ...]
@@ -109,19 +109,19 @@ class Answer:
 
 
 Outcome = Answer | Failure
-"""What came of one call."""
+"""The outcome of one call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a target may need of the run that it is in.
+    """What a target may need to know about its run.
 
     Attributes:
         config: How the System talks.
-        folder: The Hugging Face folder of ``models.target``; None where it has no weights.
-        device: Where the weights are to be.
-        machine: What the machine can do; None for this one.
-        language_model: Already loaded, instead of the folder.
+        folder: The Hugging Face folder of ``models.target``; None if it has no weights.
+        device: The device for the weights.
+        machine: The properties of the machine; None for this one.
+        language_model: A loaded model to use instead of the folder.
     """
 
     config: SystemConfiguration
@@ -141,10 +141,10 @@ class Target(Plugin):
     """True if its answers give log-probabilities of the probe, for rewards that ask for them."""
 
     has_weights: bool = False
-    """True for one that is made of the folder of ``models.target``."""
+    """True for a target that is made from the folder of ``models.target``."""
 
     vocabulary: str = ""
-    """Digest of the tokenizer whose ids its replies carry; empty for one that gives text alone."""
+    """Digest of the tokenizer whose ids its replies have; empty if it gives only text."""
 
     class Options(Section):
         """A target without options."""
@@ -155,7 +155,7 @@ class Target(Plugin):
 
     @abstractmethod
     def digest(self) -> str:
-        """Names all that its replies depend on; figures with equal digests can be compared."""
+        """A digest of all that its replies depend on; equal digests make figures comparable."""
 
     @abstractmethod
     def respond(
@@ -168,8 +168,8 @@ class Target(Plugin):
     ) -> list[Outcome]:
         """One outcome per conversation, in order: ``len(keys[i])`` replies to its last message.
 
-        The same conversation and key give the same reply, whatever else is asked for, as far as
-        the target is deterministic. A call that fails fails its own conversation alone.
+        The same conversation and key give the same reply, whatever else is asked for, as far as the
+        target is deterministic. A failed call affects only its own conversation.
 
         Args:
             conversations: The probe, a message of the user, comes last.
@@ -178,26 +178,26 @@ class Target(Plugin):
             tokens_per_batch: Bounds the memory of one pass of a local model.
 
         Raises:
-            TargetError: No call can be made at all; then all of these turns have failed.
+            TargetError: No call can be made at all, so all of these turns have failed.
         """
 
-    def read(  # most have no use for it
+    def read(  # most targets do not need it
         self,
         conversations: Sequence[Conversation],
         generation: GenerationConfiguration,
         *,
         tokens_per_batch: int = 16384,
     ) -> None:
-        """Prepares for probes that follow these, if that is of use; says nothing."""
+        """Prepares for probes after these conversations, if that helps; gives no reply."""
 
     def remembering(self, max_bytes: int, *, is_bf16: bool = False) -> AbstractContextManager[None]:
-        """A scope of one rollout, in which it may cache up to ``max_bytes`` of what it has read."""
+        """A scope of one rollout, in which it may cache up to ``max_bytes`` of what it reads."""
         del max_bytes, is_bf16
         return nullcontext()
 
     @property
     def account(self) -> str:
-        """Under which its replies are counted now; empty where none counts."""
+        """The account under which its replies are counted now; empty if they are not counted."""
         return ""
 
     def accounted(self, account: str) -> AbstractContextManager[None]:
@@ -210,9 +210,9 @@ class Target(Plugin):
         return nullcontext()
 
     def figures(self) -> Mapping[str, float]:
-        """What the account has used, such as ``calls`` and ``cost``; nothing where none counts."""
+        """What the account has used, such as ``calls`` and ``cost``; empty if nothing counts."""
         return {}
 
     def spelled(self) -> str:
-        """What it is, for a person; empty where its digest must do."""
+        """A name for people; empty if there is only the digest."""
         return ""

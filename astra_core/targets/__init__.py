@@ -1,1 +1,1 @@
-"""What can be attacked: a local model, an endpoint, a program, replies by rules."""
+"""The built-in targets: a local model, an endpoint, a program, replies by rules."""

@@ -1,7 +1,7 @@
-"""Which address a target may be asked at: loopback always, any other host where it is authorised.
+"""Which addresses may be attacked: loopback always, any other host only if it is authorised.
 
-The address is read strictly, by one pattern, so that what is checked here and what a client
-connects to cannot be two things.
+The address is parsed strictly, by one pattern, so that the host checked here is the one that a
+client connects to.
 """
 
 import ipaddress
@@ -18,7 +18,7 @@ _ADDRESS = re.compile(r"https?://(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?(
 
 
 class Authorization(Section):
-    """Who answers for the target, and at which hosts it may be attacked."""
+    """Who is responsible for the target, and at which hosts it may be attacked."""
 
     owner: str = Field(min_length=1, description="Who owns the model and agreed to the test.")
     note: str = Field(min_length=1, description="The agreement: a ticket, a contract, a mail.")
@@ -34,15 +34,15 @@ def check_address(
     """True for an address on this machine, False for another that is authorised; opens no socket.
 
     Args:
-        address: As ``http://127.0.0.1:8000/v1``.
-        authorization: What names other hosts than this machine; None for nothing.
-        subject: The part and its key that hold the address.
+        address: An address such as ``http://127.0.0.1:8000/v1``.
+        authorization: Names hosts other than this machine; None for none.
+        subject: The part and its key with the address.
 
     Raises:
         AuthorizationError: It is no plain address, or its host is not authorised.
     """
     if not _ADDRESS.fullmatch(address):
-        # A password in it would be shown: only its beginning is.
+        # Only the beginning is shown, as there might be a password in it.
         shown = excerpt(address.rpartition("@")[2])
         msg = (
             f"{subject} must be http(s)://host[:port][/path] without user or "

@@ -1,4 +1,4 @@
-"""What a target may cost: calls, tokens and money, counted where a kill cannot lose them."""
+"""The budget of a target: calls, tokens and money, counted so that a kill loses nothing."""
 
 import math
 from collections.abc import Iterator
@@ -12,23 +12,23 @@ from astra_core.config import Count, NonNegative, Positive, Section
 
 
 class Prices(Section):
-    """Of a million tokens, in the currency of ``budget.money``."""
+    """Prices of a million tokens, in the currency of ``budget.money``."""
 
     input: NonNegative = 0.0
     output: NonNegative = 0.0
 
     def cost(self, tokens_in: int, tokens_out: int) -> float:
-        """Of these tokens."""
+        """The cost of these tokens."""
         return (self.input * tokens_in + self.output * tokens_out) / 1e6
 
 
 class Budget(Section):
     """The most that may be spent under a name, over all runs in this folder; null is no limit."""
 
-    name: str = Field(default="default", min_length=1, description="Another name counts from 0.")
-    calls: Count | None = Field(default=None, description="Tries too; a kept reply is no call.")
-    tokens: Count | None = Field(default=None, description="Read and written, together.")
-    money: Positive | None = Field(default=None, description="By prices, which must be given.")
+    name: str = Field(default="default", min_length=1, description="A new name counts from 0.")
+    calls: Count | None = Field(default=None, description="Retries count; kept replies do not.")
+    tokens: Count | None = Field(default=None, description="Tokens read and written, together.")
+    money: Positive | None = Field(default=None, description="By the prices, which must be given.")
     evaluation_share: float = Field(
         default=0.25,
         ge=0.0,
@@ -39,7 +39,7 @@ class Budget(Section):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What was spent under the name of a budget."""
+    """The amounts spent under the name of a budget."""
 
     calls: int = 0
     tokens_in: int = 0
@@ -48,7 +48,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a budget as they hold now; infinite where there is none."""
+    """The present limits of a budget; infinite where there is none."""
 
     calls: float
     tokens: float
@@ -56,7 +56,7 @@ class Limits:
 
     @classmethod
     def of(cls, budget: Budget, *, is_evaluation: bool) -> Self:
-        """The limits of an evaluation, or those of all else."""
+        """The limits for an evaluation, or for everything else."""
         share = 1.0 if is_evaluation else 1.0 - budget.evaluation_share
         # Rounded: 0.9 * 100 must be 90 calls.
         calls, tokens, money = (
@@ -66,7 +66,7 @@ class Limits:
         return cls(calls, tokens, money)
 
     def reached(self, spent: Spent, prices: Prices, *, calls: int = 1) -> str:
-        """Which limit leaves no room for so many calls, in words; empty while none does."""
+        """The limit that leaves no room for this many calls, in words; empty if none does."""
         if spent.calls + calls > self.calls:
             return f"{spent.calls} of {self.calls:.0f} calls made and {calls} more to make"
         tokens = spent.tokens_in + spent.tokens_out
@@ -77,7 +77,7 @@ class Limits:
 
 
 class Purse:
-    """Which limits hold at the moment."""
+    """Keeps track of which limits hold at the moment."""
 
     def __init__(self, budget: Budget, prices: Prices) -> None:
         self.name = budget.name
@@ -87,7 +87,7 @@ class Purse:
 
     @property
     def limits(self) -> Limits:
-        """Those that hold now."""
+        """The limits that hold now."""
         return Limits.of(self._budget, is_evaluation=self._is_evaluation)
 
     @contextmanager

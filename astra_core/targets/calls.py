@@ -1,7 +1,6 @@
-"""Calls of a target elsewhere: several at once, retried, kept before they are used, in order.
+"""Calls of a remote target: several at once, retried, kept before use, answered in order.
 
-What one call is, ``Ask``, is the business of the target; all else is the same for an endpoint and
-for a program.
+A target defines one call, ``Ask``; everything else is the same for an endpoint and for a program.
 """
 
 import logging
@@ -35,10 +34,10 @@ _CHARACTERS_PER_TOKEN = 4  # where nobody has counted
 
 
 class CallOptions(Section):
-    """How a target elsewhere is called; none of it changes what a reply is."""
+    """How a remote target is called; no option changes a reply."""
 
-    concurrency: int = Field(default=8, ge=1, le=1024, description="Calls at once.")
-    timeout_s: Positive = Field(default=60.0, description="Of one try, to the last byte.")
+    concurrency: int = Field(default=8, ge=1, le=1024, description="Simultaneous calls.")
+    timeout_s: Positive = Field(default=60.0, description="Limit of one try, to the last byte.")
     retries: int = Field(
         default=4, ge=0, le=100, description="Further tries after a 429, a 5xx, a timeout."
     )
@@ -58,7 +57,7 @@ class CallOptions(Section):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked once.
+    """One question.
 
     Attributes:
         key: Names target, conversation, generation and the random key of the reply.
@@ -77,10 +76,10 @@ class CallError(Exception):
     """A try that gave no reply.
 
     Args:
-        kind: As ``Failure.kind``.
+        kind: As in ``Failure.kind``.
         words: What happened, without text of the conversation.
-        is_final: True where another try would end the same.
-        wait_s: What the other side asks to wait.
+        is_final: True if another try would fail in the same way.
+        wait_s: The wait that the other side asks for.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ Ask = Callable[[Question], Kept]
 
 @dataclass(slots=True)
 class Tally:
-    """What this process did; a log's figures, which a kill loses."""
+    """Counts of this process for the log, which a kill loses."""
 
     calls: int = 0
     kept: int = 0
@@ -113,11 +112,11 @@ class Tally:
 
 
 class Calls:
-    """Answers questions, from the kept replies or by asking.
+    """Answers questions from kept replies or by asking the target.
 
     Args:
-        subject: What to call the target in an error, such as ``target 'endpoint'``.
-        options: Of the calls.
+        subject: The target's name in an error, such as ``target 'endpoint'``.
+        options: The options of the calls.
         ask: Makes one try.
         file: The name of the file of kept replies, without its ending.
         place: Where the options are in params.yaml.
@@ -145,16 +144,16 @@ class Calls:
         self._pace = Pace(options.requests_per_minute, options.tokens_per_minute)
         self._jitter = random.Random()
         self._stop = threading.Event()
-        # So many failed calls in a row end a batch: the other side is gone.
+        # This many failed calls in a row end a batch: the other side is gone.
         self._patience = max(16, 2 * options.concurrency)
         self._row = 0
 
     def answers(self, questions: Sequence[Question]) -> list[Kept | Failure]:
-        """One reply or failure per question, in order; what is not kept is asked.
+        """One reply or failure per question, in order; kept replies are not asked for again.
 
         Raises:
-            BudgetError: What is left of the budget is less than what must be asked; nothing more
-                is asked then, and what was answered is kept.
+            BudgetError: The rest of the budget is too small for these questions. Then nothing more
+                is asked, and the answers so far are kept.
         """
         keys = [question.key for question in questions]
         known: dict[str, Kept | Failure] = dict(self.replies.found(keys))
@@ -181,7 +180,7 @@ class Calls:
             self.account = before
 
     def figures(self) -> dict[str, float]:
-        """What the account has used: calls, tokens, cost and seconds of a call."""
+        """What the account has used: calls, tokens, cost and seconds per call."""
         used = self.replies.used(self.account)
         seconds = sorted(each.seconds for each in used)
         tokens = sum(each.tokens_in for each in used), sum(each.tokens_out for each in used)
@@ -208,13 +207,13 @@ class Calls:
                 raise
 
     def _answer(self, question: Question) -> Kept | Failure:
-        """The reply to a question, after as many tries as it takes and is allowed."""
+        """The reply to a question, after as many tries as are needed and allowed."""
         if self._row >= self._patience:
             return self._failed(f"not asked: the last {self._row} calls have failed", "down")
         try:
             return self._tried(question)
         except BaseException:
-            # The others begin no other try.
+            # The other threads begin no further try.
             self._stop.set()
             raise
 
@@ -290,7 +289,7 @@ class Calls:
 
 
 def about_tokens(text: str) -> int:
-    """About how many tokens a text has, for who has not counted."""
+    """About how many tokens a text has, if nothing has counted them."""
     return max(1, len(text) // _CHARACTERS_PER_TOKEN)
 
 

@@ -24,7 +24,7 @@ class CausalLM(Target):
     """The model in the folder of ``models.target``.
 
     Attributes:
-        language_model: What reads and speaks.
+        language_model: The model.
         format: How a conversation becomes its ids.
     """
 
@@ -32,7 +32,7 @@ class CausalLM(Target):
     has_weights = True
 
     class Options(Section):
-        """How its turns become tokens, and what it is told."""
+        """How its turns become tokens, and its system prompt."""
 
         format: Literal["separator", "template", "auto"] = Field(
             default="separator",
@@ -40,7 +40,7 @@ class CausalLM(Target):
             "takes the template where there is one.",
         )
         system_prompt: str | None = Field(
-            default=None, min_length=1, description="template: what the model is told first."
+            default=None, min_length=1, description="template: the target's system prompt."
         )
         seed: Literal["hidden", "opening"] = Field(
             default="hidden",
@@ -48,10 +48,10 @@ class CausalLM(Target):
         )
         think_tags: tuple[str, str] = Field(
             default=("<think>", "</think>"),
-            description="template: around reasoning, which is neither judged nor passed on.",
+            description="template: tags of reasoning, which is neither judged nor passed on.",
         )
         dtype: Dtype = Field(
-            default="float32", description="Of the weights; half takes half the memory."
+            default="float32", description="Type of the weights; half takes half the memory."
         )
         device_map: Literal["auto", "balanced", "balanced_low_0", "sequential"] | None = Field(
             default=None,
@@ -84,28 +84,28 @@ class CausalLM(Target):
 
     @property
     def works_on(self) -> Literal["cpu", "gpu", "elsewhere"]:  # type: ignore[override]
-        """Where its weights are."""
+        """The place of its weights."""
         return "cpu" if self.language_model.device.type == "cpu" else "gpu"
 
     @property
     def vocabulary(self) -> str:  # type: ignore[override]
-        """Of its tokenizer."""
+        """The digest of its tokenizer."""
         return self.language_model.vocabulary
 
     def digest(self) -> str:
-        """Of its weights, tokenizer and options; empty for a model that was never a folder."""
+        """A digest of weights, tokenizer and options; empty for a model that was never a folder."""
         if not self._weights or self.options == self.Options():
             return self._weights
         return record_digest([self._weights, self.options.model_dump(mode="json")])
 
     def holds(self, folder: Path) -> bool:
-        """True if its model is the one in this folder, with weights as there and in one place."""
+        """True if its model is the one in this folder, with weights of that type on one device."""
         if self.options.dtype != "float32" or self.options.device_map is not None:
             return False
         return bool(self._weights) and self._weights == weights_digest(folder)
 
     def heard(self, conversation: Conversation, generation: GenerationConfiguration) -> Rendering:
-        """What it reads to answer the last message, the oldest tokens cut off to fit."""
+        """The ids that it reads to answer the last message, the oldest cut off to fit."""
         return self.format.rendering(conversation, self._limit(generation))
 
     def respond(
@@ -134,7 +134,7 @@ class CausalLM(Target):
         *,
         tokens_per_batch: int = 16384,
     ) -> None:
-        """Reads what the probes will follow into the cache, where nothing will be cut off."""
+        """Reads the contexts of the probes into the cache, if nothing will be cut off."""
         limit = self._limit(generation)
         contexts = [self.format.prefix(conversation) for conversation in conversations]
         short = [context for context in contexts if len(context) < limit]

@@ -1,7 +1,7 @@
-"""A program as target: it reads a line of JSON and writes one, again and again.
+"""A program as target: for each line of JSON that it reads, it writes one.
 
-For bots that are neither a model folder nor an endpoint. Replies are kept, counted and limited as
-those of an endpoint are.
+It is for bots that are neither a model folder nor an endpoint. Replies are kept, counted and
+limited like those of an endpoint.
 """
 
 import json
@@ -34,13 +34,13 @@ _FINISHES = {"stop", "length", "filter"}
 
 
 class Command(CalledTarget):
-    """A program that is started once per worker and asked one line at a time."""
+    """A program that is started once per worker and gets one line at a time."""
 
     class Options(CallOptions):
-        """What is started, what it is told, and how it is called."""
+        """The program, its input, and how it is called."""
 
-        program: tuple[str, ...] = Field(min_length=1, description="The program, its arguments.")
-        version: str = Field(default="1", description="Another one asks everything anew.")
+        program: tuple[str, ...] = Field(min_length=1, description="The program and its arguments.")
+        version: str = Field(default="1", description="A new value asks everything again.")
         system_prompt: str | None = None
         seed: Literal["hidden", "opening"] = "hidden"
 
@@ -52,7 +52,7 @@ class Command(CalledTarget):
         self.calls = Calls("target 'command'", options, self._ask, file=self.digest()[:16])
 
     def digest(self) -> str:
-        """Names the program, the files among its arguments and what it is told."""
+        """A digest of the program, the files among its arguments and its input."""
         told = self.options.model_dump(
             mode="json", include={"program", "version", "system_prompt", "seed"}
         )
@@ -76,7 +76,7 @@ class Command(CalledTarget):
             ConfigurationError: The program cannot be started.
         """
         del tokens_per_batch
-        # Once: a program that is edited meanwhile is another one from the next level on.
+        # Computed once: a program that is edited meanwhile counts as another from the next level.
         told = [self.digest(), generation.model_dump(mode="json")]
         questions = [
             [self._question(conversation, key, told) for key in own]
@@ -105,11 +105,11 @@ class Command(CalledTarget):
         return Question(record_digest([*told, messages, key.hex()]), body, tokens)
 
     def _ask(self, question: Question) -> Kept:
-        """One line to a program that is idle, or to a new one; one that fails is ended.
+        """The reply of an idle program, or of a new one, to one line; one that fails is ended.
 
         Raises:
-            CallError: It gave no reply.
-            ConfigurationError: It cannot be started.
+            CallError: The program gave no reply.
+            ConfigurationError: The program cannot be started.
         """
         try:
             worker = self._idle.get_nowait()
@@ -134,7 +134,7 @@ class _Worker:
                 options.program,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                # It may say what it was asked.
+                # It may quote what it was asked.
                 stderr=subprocess.DEVNULL,
                 bufsize=0,
                 start_new_session=True,
@@ -147,10 +147,10 @@ class _Worker:
             raise ConfigurationError(msg) from error
 
     def answer(self, line: bytes) -> bytes:
-        """What the program answers to a line.
+        """The program's answer to a line.
 
         Raises:
-            CallError: It ended, took too long or wrote too much.
+            CallError: The program ended, took too long or wrote too much.
         """
         end = time.monotonic() + self._options.timeout_s
         assert self._process.stdin is not None  # noqa: S101  # for mypy: it is a pipe

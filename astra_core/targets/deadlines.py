@@ -1,7 +1,7 @@
 """One limit for a whole request over HTTP, from the connection to the last byte.
 
-The client's own limit is of each read alone, so that a server which sends a byte now and then,
-headers included, would never meet it. Here no read or write may outlast the request's deadline.
+The client's own limit is for each single read, so a server that sends a byte now and then, also in
+headers, would never reach it. Here no read or write may go beyond the request's deadline.
 """
 
 import ssl
@@ -23,7 +23,7 @@ class Deadlines:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """A scope in which this thread's reads and writes end after so many seconds in all."""
+        """A scope in which this thread's reads and writes may take so many seconds in all."""
         self._own.end = time.monotonic() + seconds
         try:
             yield
@@ -34,8 +34,8 @@ class Deadlines:
         """Seconds that the next read or write may take.
 
         Args:
-            timeout: Of that one alone.
-            error: What to raise when no time is left.
+            timeout: The limit of that read or write alone.
+            error: The error to raise when no time is left.
         """
         end = getattr(self._own, "end", None)
         if end is None:
@@ -47,8 +47,8 @@ class Deadlines:
         return left if timeout is None else min(left, timeout)
 
     def hold_for(self, client: httpx.Client) -> None:
-        """Makes the connections of a client keep to the deadlines, those over a proxy included."""
-        # Neither library lets a user of a client name what opens its sockets.
+        """Makes a client's connections respect the deadlines, also connections over a proxy."""
+        # Neither library lets its user choose what opens sockets.
         for transport in (client._transport, *client._mounts.values()):  # noqa: SLF001
             if isinstance(transport, httpx.HTTPTransport):
                 pool: Any = transport._pool  # noqa: SLF001
@@ -56,7 +56,7 @@ class Deadlines:
 
 
 class _Backend(httpcore.NetworkBackend):
-    """Opens streams that keep to the deadline."""
+    """Opens streams that respect the deadline."""
 
     def __init__(self, inner: httpcore.NetworkBackend, deadlines: Deadlines) -> None:
         self._inner, self._deadlines = inner, deadlines

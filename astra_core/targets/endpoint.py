@@ -1,7 +1,7 @@
 """An OpenAI-compatible server as target: vLLM, llama.cpp, TGI, Ollama, LM Studio, hosted ones.
 
-Refused before a socket opens unless its host is this machine or authorised. The key comes from the
-environment or a file and is in no digest, log or error.
+It is refused before a socket opens unless its host is this machine or authorised. The key comes
+from the environment or a file and is in no digest, log or error.
 """
 
 import json
@@ -47,28 +47,28 @@ class Endpoint(CalledTarget):
     """A model behind HTTP, which answers one request per reply.
 
     Args:
-        options: Where it is, what it is asked, and how.
+        options: The server, the requests, and how they are made.
         surroundings: Not used.
-        subject: What to call it in an error.
-        place: Where its options are in params.yaml.
+        subject: Its name in an error.
+        place: The place of its options in params.yaml.
     """
 
     class Options(CallOptions):
-        """Where it is, what it is asked, and how."""
+        """The server, the requests, and how they are made."""
 
         base_url: str = Field(description="As http://127.0.0.1:8000/v1.")
-        model: str = Field(min_length=1, description="As the server calls it.")
+        model: str = Field(min_length=1, description="The server's name of the model.")
         api: Literal["chat", "completions"] = "chat"
         name: str | None = Field(
             default=None,
-            description="Stands for base_url in digests, where the address of a model changes.",
+            description="Used in digests instead of base_url, if a model's address may change.",
         )
         system_prompt: str | None = None
         seed: Literal["hidden", "opening"] = Field(
             default="hidden",
             description="The seed prompt: known to the attacker alone, or before the first probe.",
         )
-        separator: str = Field(default="\n", description="Between turns; of completions alone.")
+        separator: str = Field(default="\n", description="Between turns; only for completions.")
         thinking: tuple[str, ...] = Field(
             default=("<think>", "</think>"), description="Tags of reasoning in a text; [] is none."
         )
@@ -78,14 +78,14 @@ class Endpoint(CalledTarget):
         send_seed: bool = Field(default=True, description="A seed for each reply, as 'seed'.")
         max_tokens_name: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
         extra: dict[str, Any] = Field(
-            default_factory=dict, description="More of every request's body, as the server wants."
+            default_factory=dict, description="Further fields of every request's body."
         )
         receive_after_kill: bool = Field(
             default=True,
             description="Calls under way when the run is killed are received by another process.",
         )
         on_change: Literal["stop", "warn"] = Field(
-            default="stop", description="When answers name another model than the first one did."
+            default="stop", description="What to do when an answer names another model."
         )
 
         @model_validator(mode="after")
@@ -127,7 +127,7 @@ class Endpoint(CalledTarget):
         self._seen = ""
 
     def digest(self) -> str:
-        """Names what is asked: the address, the model and what it is told; no key, no limit."""
+        """A digest of the address, the model and its instructions, but not of key and limits."""
         return self._digest
 
     def respond(
@@ -144,7 +144,7 @@ class Endpoint(CalledTarget):
             conversations: The probe last.
             keys: The random key of each reply.
             generation: How to sample.
-            tokens_per_batch: Not used: memory is the server's affair.
+            tokens_per_batch: Not used, since the memory is the server's.
 
         Raises:
             BudgetError: The rest of the budget does not cover what must be asked.
@@ -158,7 +158,7 @@ class Endpoint(CalledTarget):
         return asked_for_each(self.calls, questions)
 
     def spelled(self) -> str:
-        """The model and where it is."""
+        """The model and its address."""
         return f"{self.options.model} at {self.options.name or self.options.base_url}"
 
     def close(self) -> None:
@@ -188,7 +188,7 @@ class Endpoint(CalledTarget):
         return Question(record_digest(record), body, tokens)
 
     def _ask(self, question: Question) -> Kept:
-        """One request.
+        """The reply to one request.
 
         Raises:
             CallError: It gave no reply.
@@ -241,7 +241,7 @@ class Endpoint(CalledTarget):
             if self.options.on_change == "stop":
                 msg = (
                     f"{self._subject} must stay one model, got '{model}' after '{before}'; "
-                    f"give {self._place}.name a new value to begin anew with it, or set "
+                    f"give {self._place}.name a new value to start over with it, or set "
                     "on_change: warn"
                 )
                 raise ChangedTargetError(msg)
@@ -251,10 +251,10 @@ class Endpoint(CalledTarget):
 
 
 def key_of(options: Endpoint.Options) -> str:
-    """The key, or nothing where none is named.
+    """The key; empty if none is named.
 
     Raises:
-        ConfigurationError: There is none where it is said to be.
+        ConfigurationError: There is no key in the named place.
     """
     if options.key_env is not None:
         place, key = f"variable {options.key_env}", os.environ.get(options.key_env, "").strip()

@@ -1,8 +1,8 @@
 """Replies on disk: written before they are used, so that no call is paid for twice.
 
-One SQLite file in write-ahead mode; each reply is one transaction, which a kill cannot undo. A
-call is counted in its budget before it is made. An account names who used which reply, so that a
-run's figures are the same however often it was killed.
+They are in one SQLite file in write-ahead mode; each reply is one transaction, which a kill cannot
+undo. A call is counted in its budget before it is made. An account records who used which reply, so
+that a run's figures are the same however often it was killed.
 """
 
 import os
@@ -40,22 +40,22 @@ _COLUMNS = "text, thinking, finish, tokens_in, tokens_out, seconds, model"
 _AT_ONCE = 500  # SQLite takes at least 999 values in one statement
 _INSERT_MODEL = "INSERT OR IGNORE INTO models VALUES (?, ?)"
 MOST_TOKENS = 1 << 40
-"""A count that says more is no count, and SQLite could not add it up."""
+"""A larger count is not credible, and SQLite could not add it up."""
 _WAIT_S = 60.0  # for another process that writes
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A reply as it is kept.
+    """A kept reply.
 
     Attributes:
         text: What a user would see.
-        thinking: What they would not.
+        thinking: Reasoning that a user would not see.
         finish: ``stop``, ``length`` or ``filter``.
-        tokens_in: Read.
-        tokens_out: Written.
-        seconds: From question to reply.
-        model: What the answer said of its model.
+        tokens_in: Tokens read.
+        tokens_out: Tokens written.
+        seconds: Seconds from question to reply.
+        model: The model that the answer names.
     """
 
     text: str
@@ -67,7 +67,7 @@ class Kept:
     model: str = ""
 
     def storable(self) -> "Kept":
-        """The same reply, where half of a character, which no file takes, is a question mark."""
+        """The same reply with lone surrogates, which no file can hold, as question marks."""
         return replace(self, text=_whole_text(self.text), thinking=_whole_text(self.thinking))
 
 
@@ -89,10 +89,10 @@ class Claim:
 
 
 class KeptReplies:
-    """The file; may be asked from many threads, and opened by many processes.
+    """The file of replies; it can be used by many threads and processes at once.
 
     Args:
-        path: Made when it is first needed, readable by its owner alone.
+        path: The file, created when first needed, readable only by its owner.
     """
 
     def __init__(self, path: Path) -> None:
@@ -102,7 +102,7 @@ class KeptReplies:
         self._owner: under_way.Owner | None = None
 
     def found(self, keys: Sequence[str]) -> dict[str, Kept]:
-        """The replies that are kept, by key."""
+        """The kept replies by key."""
         with self._opened() as database:
             found: dict[str, Kept] = {}
             for start in range(0, len(keys), _AT_ONCE):
@@ -113,7 +113,7 @@ class KeptReplies:
             return found
 
     def keep(self, key: str, reply: Kept, *, account: str, budget: str) -> None:
-        """Writes a reply, what it cost and who used it; all of it or nothing."""
+        """Writes a reply, its cost and its user, all or nothing."""
         own = (reply.text, reply.thinking, reply.finish, reply.tokens_in, reply.tokens_out)
         values = (key, *own, reply.seconds, reply.model)
         with self._opened() as database, _whole(database):
@@ -129,7 +129,7 @@ class KeptReplies:
             database.execute("DELETE FROM asked WHERE key = ?", (key,))
 
     def use(self, keys: Sequence[str], *, account: str) -> None:
-        """Notes who used replies that were kept before."""
+        """Records who used replies that were kept before."""
         with self._opened() as database, _whole(database):
             rows = [(account, key) for key in keys]
             database.executemany("INSERT OR IGNORE INTO uses VALUES (?, ?)", rows)
@@ -193,19 +193,19 @@ class KeptReplies:
             database.execute("INSERT OR REPLACE INTO asked VALUES (?, ?, NULL)", row)
 
     def spent(self, budget: str) -> Spent:
-        """What was spent under a name so far, by every process."""
+        """The amounts spent under a name so far, by all processes."""
         query = "SELECT calls, tokens_in, tokens_out FROM spent WHERE budget = ?"
         with self._opened() as database:
             row = database.execute(query, (budget,)).fetchone()
             return Spent(*row) if row else Spent()
 
     def model_before(self, target: str, model: str, *, is_new: bool = False) -> str:
-        """Which model a target was when it was first asked: this one if it never was.
+        """The model that a target named when it was first asked; this one if it never was.
 
         Args:
             target: Its digest.
-            model: What an answer says now.
-            is_new: True to note this one from now on.
+            model: The model that an answer names now.
+            is_new: True to record this one from now on.
         """
         insert = _INSERT_MODEL.replace("IGNORE", "REPLACE") if is_new else _INSERT_MODEL
         with self._opened() as database, _whole(database):
@@ -228,7 +228,7 @@ class KeptReplies:
         """The database, for one thread at a time.
 
         Raises:
-            ConfigurationError: The file is no database, or cannot be written.
+            ConfigurationError: The file is not a database, or cannot be written.
             DiskFullError: The disk is full.
         """
         with self._lock, room_for(self.path):
@@ -252,7 +252,7 @@ def _whole_text(text: str) -> str:
 
 def _open(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # SQLite gives its further files the mode of this one.
+    # SQLite gives its other files the mode of this one.
     os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     database = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
     database.execute("PRAGMA journal_mode = WAL")
@@ -263,7 +263,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 @contextmanager
 def _whole(database: sqlite3.Connection) -> Iterator[None]:
-    """One transaction; an error takes it back."""
+    """One transaction, which an error rolls back."""
     database.execute("BEGIN IMMEDIATE")
     try:
         yield

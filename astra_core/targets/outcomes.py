@@ -1,4 +1,4 @@
-"""What targets share that are asked call by call: from kept replies to an outcome each."""
+"""The base of targets that are asked call by call: from kept replies to outcomes."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -11,7 +11,7 @@ from astra_core.targets.kept import Kept
 
 
 def asked_for_each(calls: Calls, questions: Sequence[Sequence[Question]]) -> list[Outcome]:
-    """The outcome of each conversation, whose questions are asked together with all others'."""
+    """The outcome of each conversation; the questions of all are asked together."""
     found = iter(calls.answers([question for own in questions for question in own]))
     return [_outcome(calls, [next(found) for _ in own]) for own in questions]
 
@@ -20,14 +20,14 @@ class CalledTarget(Target):
     """A target whose replies are asked for one by one, kept, counted and limited.
 
     Attributes:
-        calls: Asks; set when the target is built.
+        calls: Makes the calls; set when the target is built.
     """
 
     calls: Calls
 
     @property
     def account(self) -> str:
-        """Under which its replies are counted now."""
+        """The account under which its replies are counted now."""
         return self.calls.account
 
     def accounted(self, account: str) -> AbstractContextManager[None]:
@@ -39,7 +39,7 @@ class CalledTarget(Target):
         return self.calls.evaluating()
 
     def figures(self) -> Mapping[str, float]:
-        """What the account has used: calls, tokens, cost, seconds of a call."""
+        """What the account has used: calls, tokens, cost, seconds per call."""
         return self.calls.figures()
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 
 class Pace:
-    """Gives each call a moment to start; may be asked from many threads.
+    """Gives each call a time to start; can be used by many threads.
 
     Args:
         requests_per_minute: None for no limit.
-        tokens_per_minute: Of what is read and written; None for no limit.
-        clock: Seconds.
+        tokens_per_minute: Tokens read and written; None for no limit.
+        clock: A clock in seconds.
     """
 
     def __init__(
@@ -27,7 +27,7 @@ class Pace:
         self._next_request = self._next_token = clock()
 
     def turn(self, tokens: int) -> float:
-        """Seconds to wait before a call of about so many tokens; its place is taken."""
+        """Seconds to wait before a call of about so many tokens, which is then scheduled."""
         with self._lock:
             now = self._clock()
             start = max(now, self._next_request, self._next_token)
@@ -36,6 +36,6 @@ class Pace:
             return start - now
 
     def correct(self, tokens: int) -> None:
-        """Counts so many more tokens than were expected; fewer where it is negative."""
+        """Counts so many more tokens than expected; fewer if negative."""
         with self._lock:
             self._next_token += tokens * self._per_token

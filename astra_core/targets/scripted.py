@@ -1,4 +1,4 @@
-"""Replies by rules from a file, for tests and tutorials; the first rule that fits replies."""
+"""Replies by rules from a file, for tests and tutorials; the first matching rule replies."""
 
 import re
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from astra_core.target import Answer, Outcome, Reply, Surroundings, Target, Usag
 
 
 class Rule(Section):
-    """What is said when."""
+    """A reply and when it is given."""
 
     when: str = Field(default="", description="A regular expression, found in the probe.")
-    turn: Count | None = Field(default=None, description="The turn that it is for; null is any.")
-    say: tuple[str, ...] = Field(min_length=1, description="One of these; {probe} is quoted.")
+    turn: Count | None = Field(default=None, description="The turn of the rule; null is any.")
+    say: tuple[str, ...] = Field(min_length=1, description="One of these; {probe} is the probe.")
 
     @field_validator("when")
     @classmethod
@@ -43,7 +43,7 @@ class Rules(Section):
 
 
 class Scripted(Target):
-    """Says what its rules say; which of several sayings follows from the key."""
+    """Replies by its rules; the random key chooses among several texts."""
 
     works_on = "cpu"
 
@@ -83,7 +83,7 @@ class Scripted(Target):
         *,
         tokens_per_batch: int = 16384,
     ) -> list[Outcome]:
-        """What the rules say, cut after ``max_new_tokens`` words."""
+        """The replies of the rules, cut after ``max_new_tokens`` words."""
         del tokens_per_batch
         return [
             Answer(

@@ -1,4 +1,4 @@
-"""What is said to an OpenAI-compatible server, and what its answer means."""
+"""Requests to an OpenAI-compatible server, and the meaning of its answers."""
 
 import json
 import re
@@ -17,10 +17,10 @@ from astra_core.targets.kept import MOST_TOKENS, Kept
 
 _FINISH = {"length": "length", "max_tokens": "length", "content_filter": "filter"}
 _WAITS = {408, 409, 425, 429}
-# About the key or the name of the model, not about what was said.
+# These statuses are about the key or the model's name, not about the conversation.
 _OF_THE_KEY = {401, 402, 403, 404}
 _WORDS = ("message", "detail", "error")
-_GZIP_OR_ZLIB = 47  # zlib.decompressobj: either, told by its header
+_GZIP_OR_ZLIB = 47  # zlib.decompressobj: detects either by its header
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,40}|\d{3}")
 
 
@@ -31,8 +31,8 @@ def said(
 
     Args:
         conversation: The probe last.
-        system_prompt: Of the target; None for none.
-        opens: True where the seed prompt begins the first message.
+        system_prompt: The target's system prompt; None for none.
+        opens: True if the seed prompt begins the first message.
     """
     messages = [{"role": each.role, "content": each.text} for each in conversation.messages]
     if opens and messages:
@@ -43,7 +43,7 @@ def said(
 
 
 def sampling(generation: GenerationConfiguration) -> dict[str, Any]:
-    """How to sample, in the names that servers share; what OpenAI has not, only where it is set."""
+    """The sampling settings by their common names; those that OpenAI lacks only if they are set."""
     body: dict[str, Any] = {"temperature": generation.temperature, "top_p": generation.top_p}
     if generation.top_k:
         body["top_k"] = generation.top_k
@@ -57,7 +57,7 @@ def sampling(generation: GenerationConfiguration) -> dict[str, Any]:
 
 
 def refused(status: int, headers: Mapping[str, str], content: bytes) -> CallError:
-    """What an answer means that is no success."""
+    """The meaning of an answer that is not a success."""
     words = f"the server answers {status}{_reason(content, is_plain=status in _OF_THE_KEY)}"
     if status in _WAITS or status >= 500:
         kind = "rate_limited" if status == 429 else "server"
@@ -75,8 +75,8 @@ def read(content: bytes, *, api: str, tags: Sequence[str], prompt: str) -> Kept:
     Args:
         content: JSON.
         api: ``chat`` or ``completions``.
-        tags: What opens and what closes reasoning in a text; empty for none.
-        prompt: What was asked, for the number of its tokens where the answer has none.
+        tags: The tags that open and close reasoning in a text; empty for none.
+        prompt: The request's text, to estimate its tokens if the answer has no count.
 
     Raises:
         CallError: There is no reply in it.
@@ -109,15 +109,15 @@ def read(content: bytes, *, api: str, tags: Sequence[str], prompt: str) -> Kept:
 
 
 def unpacked(content: bytes, encoding: str, *, most: int) -> bytes:
-    """The body of an answer whose server compresses unasked, never more than it may hold.
+    """The decompressed body of an answer, limited in size; some servers compress unasked.
 
     Args:
-        content: As it came.
+        content: The bytes as received.
         encoding: The header Content-Encoding; empty for none.
-        most: Bytes.
+        most: Most bytes.
 
     Raises:
-        CallError: It is no such thing, or holds more.
+        CallError: It cannot be decompressed, or is larger.
     """
     if encoding.strip().lower() in {"", "identity"}:
         return content
@@ -132,16 +132,16 @@ def unpacked(content: bytes, encoding: str, *, most: int) -> bytes:
 
 
 def without_thinking(text: str, tags: Sequence[str]) -> tuple[str, str]:
-    """What a user would see of a text, and the reasoning before it.
+    """The part of a text that a user would see, and the reasoning before it.
 
-    Reasoning that was cut off before its end leaves nothing to see.
+    If reasoning was cut off before its end, there is nothing to see.
     """
     if len(tags) != 2:
         return text, ""
     opened, closed = tags
     before, found, rest = text.partition(opened)
     if not found:
-        # Templates put the opening tag into the prompt.
+        # Some templates put the opening tag into the prompt.
         thought, found, shown = text.partition(closed)
         return (shown.lstrip("\n"), thought) if found else (text, "")
     thought, _, shown = rest.partition(closed)
@@ -152,7 +152,7 @@ def _told(told: Mapping[str, Any], name: str, finish: str) -> tuple[str, str]:
     """What was said and, where it has a field or a part of its own, the reasoning before it.
 
     Raises:
-        CallError: Nothing was said, and nothing tells why.
+        CallError: There is no text, and no reason for that.
     """
     thinking = _joined(told.get("reasoning_content") or told.get("reasoning") or "")
     content = told.get(name)
@@ -162,7 +162,7 @@ def _told(told: Mapping[str, Any], name: str, finish: str) -> tuple[str, str]:
         said = [part for part in parts if isinstance(part.get("text"), str)]
         content = _joined(said) if said or thinking else None
     content = content if content is not None else told.get("refusal")
-    # Reasoning that was cut off, or a reply that a filter took away: a user sees nothing.
+    # Reasoning was cut off, or a filter removed the reply: a user sees nothing.
     content = "" if content is None and (thinking or finish == "filter") else content
     if not isinstance(content, str):
         calls = " but calls of tools" if told.get("tool_calls") else ""
@@ -194,7 +194,7 @@ def _message(choice: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _tokens(answer: Mapping[str, Any], prompt: str, text: str) -> tuple[int, int]:
-    """Read and written, as the server counts; about, where it does not."""
+    """Tokens read and written, as the server counts them, or an estimate."""
     usage = answer.get("usage")
     usage = usage if isinstance(usage, dict) else {}
 
@@ -206,13 +206,13 @@ def _tokens(answer: Mapping[str, Any], prompt: str, text: str) -> tuple[int, int
 
 
 def _model(answer: Mapping[str, Any]) -> str:
-    """The model and its build, as far as the answer tells."""
+    """The model and its build, as far as the answer names them."""
     parts = [answer.get("model"), answer.get("system_fingerprint")]
     return " ".join(excerpt(part).strip("'") for part in parts if isinstance(part, str) and part)
 
 
 def _reason(content: bytes, *, is_plain: bool = False) -> str:
-    """The server's own words, masked where they may quote what it was sent."""
+    """The server's error message, masked where it may quote the request."""
     try:
         error = json.loads(content)
     except (ValueError, RecursionError):
@@ -226,7 +226,7 @@ def _reason(content: bytes, *, is_plain: bool = False) -> str:
 
 
 def _wait_s(header: str) -> float:
-    """Seconds of a Retry-After, which is a number of them or a date; 0 where there is none."""
+    """Seconds of a Retry-After header, which is a number or a date; 0 without one."""
     try:
         return max(0.0, float(header))
     except ValueError:

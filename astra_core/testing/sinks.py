@@ -22,10 +22,10 @@ def check_sink(plugin: str | type[Sink], **options: Any) -> None:
     """Returns if a sink may be named under ``tracking.sinks``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options, run=run)``.
-    - It takes any finite figures, those of one step in several calls, and ends.
-    - Opened again in the same folder, it is given no figure a second time, and it goes on with a
-      later step, also after a run that failed.
-    - Two runs have nothing to do with each other.
+    - It takes any finite figures, also those of one step in several calls, and ends.
+    - Opened again in the same folder, it gets no figure a second time, and continues with a later
+    step, also after a run that failed.
+    - Two runs do not affect each other.
 
     Args:
         plugin: A built-in name, an import path, or the class.
@@ -52,11 +52,11 @@ def check_sink(plugin: str | type[Sink], **options: Any) -> None:
         later = ({"train/loss": 0.125}, 3)
         again = _given(found(own, run=first), (*_STEPS, later))
         _promise([later], again, "a resumed run records no figure twice, and goes on")
-        _promise(once, _given(found(own, run=other), _STEPS), "another run starts anew")
+        _promise(once, _given(found(own, run=other), _STEPS), "another run starts empty")
 
 
 def _given(sink: Sink, steps: Any) -> list[tuple[dict[str, float], int]]:
-    """What the sink was given to write of these steps."""
+    """The figures of these steps that the sink was given."""
     given: list[tuple[dict[str, float], int]] = []
     write = sink.write
 

@@ -26,12 +26,12 @@ WORDS = (
     *("you", "are", "bad", "worse", "good", "kind", "they", "we", "never", "always", "said"),
     *("why", "what", "no", "yes", "so", "here", "now"),
 )
-"""What a tiny word-level model can say; its scorer looks for ``bad`` and ``worse``."""
+"""The words of a tiny word-level model; its scorer looks for ``bad`` and ``worse``."""
 
 TOLD = "so bad"
 """The instruction of the second of ``tiny_agents``."""
 
-# By kind, vocabulary size and positions. The trial takes three times as long as building a model.
+# By kind, vocabulary size and positions: the trial takes three times as long as building a model.
 _found: dict[tuple[str, int, int], Abilities] = {}
 
 _END = "</s>"
@@ -102,7 +102,7 @@ def tiny_system(
 
 
 def tiny_agents(system: System) -> System:
-    """The same with two agents: ``first`` plays the first turn, ``second``, told ``TOLD``, others.
+    """The same with two agents: ``first`` plays the first turn, ``second`` the others by ``TOLD``.
 
     They share the attacker's model.
     """
@@ -164,7 +164,7 @@ def tiny_node(reward: float, *children: Node, **changes: Any) -> Node:
 
 
 def _tiny_probe(ids: tuple[int, ...], changes: dict[str, Any]) -> Probe:
-    """The probe of ``tiny_node``, from what is left of its changes."""
+    """The probe of ``tiny_node``, from the remaining changes."""
     probe = Probe(
         text=changes.pop("probe_text", "you are"),
         token_ids=ids,
@@ -185,8 +185,8 @@ def tiny_graph(*children: Node, prompt: Prompt | None = None, iteration: int = 0
 
     Args:
         children: The first turns; every turn below gets the path of its place.
-        prompt: Where the graph grew from.
-        iteration: When.
+        prompt: The prompt from which the graph grew.
+        iteration: The iteration.
     """
     return Graph(prompt or tiny_prompts(1)[0], iteration, _placed(children, ()))
 
@@ -226,7 +226,7 @@ def _tiny_model(kind: str, vocabulary_size: int, max_positions: int) -> Any:
     # Far wider than a real initialisation: next-token probabilities differ by context, as in a
     # trained model, so that a mistake in positions or masks shows.
     spread = 0.3
-    # Ids of the tokenizer, not the architecture's defaults: transformers warns where they disagree.
+    # Ids of the tokenizer, not the architecture's defaults: transformers warns if they differ.
     ends = {"bos_token_id": None, "eos_token_id": 0, "pad_token_id": None}
     if kind == "gpt2":
         return GPT2LMHeadModel(

@@ -1,6 +1,6 @@
 """A loop written by hand: its updates are counted and reported as the Trainer's own are.
 
-Such a loop knows a harness and an optimiser alone:
+Such a loop uses only a harness and an optimiser:
 
     for batch in self.harness.experience():
         loss, logs = self.harness.step(batch)
@@ -8,8 +8,8 @@ Such a loop knows a harness and an optimiser alone:
         self.optimizer.step()
         self.optimizer.zero_grad()
 
-The hooks of torch's optimisers tell when an update begins and when it is done; an optimiser of the
-loop's own counts too, if it moves the attacker.
+The hooks of torch's optimisers show when an update begins and when it is done; the loop's own
+optimiser counts too, if it moves the attacker.
 """
 
 import logging
@@ -53,17 +53,17 @@ class _Pass:
 
 
 class HandLoop:
-    """Watches a Trainer's harness and optimiser while a loop of its own drives them.
+    """Watches a Trainer's harness and optimiser while a custom loop drives them.
 
     Args:
-        updates: Whose optimiser and schedule move.
-        attacker: Who learns.
-        progress: Where the run is now.
+        updates: The optimiser and schedule that are watched.
+        attacker: The model that is trained.
+        progress: The progress of the run.
         first_graphs: Rollouts of the untrained attacker, the first experience.
-        noted: Hears of each experience.
-        told: Hears of each update, the experience it learned from, and whether it is the first.
-        closed: Hears of each experience that is learned.
-        kl: How far an experience may move the attacker.
+        noted: Called with each experience.
+        told: Called with each update, the experience it learned from, and whether it is the first.
+        closed: Called with each experience that has been learned.
+        kl: The limits on how far an experience may move the attacker.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class HandLoop:
         self._watch_optimizers()
 
     def _watch_optimizers(self) -> None:
-        """Hears of every step of torch's optimisers, for as long as the loop itself is there."""
+        """Watches every step of torch's optimisers, as long as the loop exists."""
         known = weakref.ref(self)
 
         def ahead(optimizer: torch.optim.Optimizer, *_: Any) -> None:
@@ -138,13 +138,13 @@ class HandLoop:
         return iteration, self._first_graphs if iteration == 0 else None
 
     def given(self, experience: Experience) -> None:
-        """Takes note of what is learned from."""
+        """Notes the experience that is learned from."""
         self._experience, self._is_first = experience, True
         if self._begun is not None:
             self._noted(experience)
 
     def opened(self, experience: Experience) -> None:
-        """Takes note that its batches are taken one by one, to the last."""
+        """Notes that its batches are taken one by one, to the last."""
         self._is_iterated = self._begun == experience.iteration
 
     def divided(self, experience: Experience) -> None:
@@ -158,7 +158,7 @@ class HandLoop:
             self.end()
 
     def settle(self) -> None:
-        """Before the attacker is saved or evaluated: an experience learned by windows is over."""
+        """Closes an experience learned by windows, before the attacker is saved or evaluated."""
         self._scopes.close()
         if not self._is_iterated:
             self.end()
@@ -172,7 +172,7 @@ class HandLoop:
         self._require_count(begun)
         if self._experience is not None and self._experience.iteration == begun:
             self._closed(self._experience)
-        # A schedule that the loop made for itself has the last word.
+        # A schedule that the loop made for itself takes precedence.
         if all(learner.is_as_scheduled for learner in self._updates.learners):
             self._updates.move_schedule()
         for learner in self._updates.learners:
@@ -181,7 +181,7 @@ class HandLoop:
         self._counted = self._progress().training_step = begun + 1
 
     def _require_count(self, count: int | None) -> None:
-        """Returns if nobody else has counted training steps."""
+        """Returns if nothing else has counted training steps."""
         if count not in {None, self._progress().training_step}:
             msg = (
                 "a loop must count training steps once, got progress.training_step += 1 beside "
@@ -194,7 +194,7 @@ class HandLoop:
         """The mean loss of a batch, computed as in an update, and figures on it.
 
         Raises:
-            ConfigurationError: Several agents learn, each by an optimiser of its own.
+            ConfigurationError: Several agents learn, each by its own optimiser.
         """
         if self._updates.shards:
             msg = (
@@ -221,7 +221,7 @@ class HandLoop:
         return mean, logs
 
     def before(self, optimizer: torch.optim.Optimizer) -> None:
-        """Treats the gradients as in any update: frozen parts, clipping, and what is no number."""
+        """Treats the gradients as in any update: frozen parts, clipping, and non-finite values."""
         if not self._is_watched(optimizer) or self._experience is None:
             return
         self._warn_of_another(optimizer)
@@ -232,7 +232,7 @@ class HandLoop:
             optimizer.zero_grad(set_to_none=True)
 
     def _warn_of_another(self, optimizer: torch.optim.Optimizer) -> None:
-        """Says once that params.yaml does not decide how the attacker is moved."""
+        """Warns once that params.yaml does not decide how the attacker is moved."""
         if optimizer is self._updates.optimizer or self._is_told_of_another:
             return
         self._is_told_of_another = True
@@ -244,7 +244,7 @@ class HandLoop:
         )
 
     def after(self, optimizer: torch.optim.Optimizer) -> None:
-        """Tells of the update that is done."""
+        """Reports the update that is done."""
         if not self._is_watched(optimizer) or self._experience is None:
             return
         passes, is_skipped = self._passes, not self._is_finite()
@@ -278,5 +278,5 @@ class HandLoop:
 def _mean(values: Sequence[float], passes: Sequence[_Pass]) -> float:
     """The mean of a number of each pass, by the weights of their batches."""
     weights = [each.batch.weight for each in passes]
-    # No exact sum: it refuses infinities of both signs.
+    # Not an exact sum, which rejects infinities of both signs.
     return sum(map(math.prod, zip(values, weights, strict=True))) / (sum(weights) or 1.0)

@@ -28,7 +28,7 @@ _PART = "_part"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a folder of the store holds.
+    """The content of a checkpoint's folder.
 
     Attributes:
         step: Training steps that are done.
@@ -44,7 +44,7 @@ class Checkpoint:
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """The name of its folder."""
         return f"step_{self.step:06d}" + (_PART if self.is_partial else "")
 
 
@@ -85,14 +85,14 @@ class CheckpointStore:
         return path
 
     def dump(self, step: int) -> Path:
-        """Where the tensors of an optimiser update are written."""
+        """The folder for the tensors of an optimiser update."""
         return self.folder / "dumps" / f"step_{step:06d}"
 
     def newest(self, *, is_whole: bool = False) -> Checkpoint | None:
         """The newest undamaged checkpoint; a damaged one is reported and the previous one is used.
 
         Args:
-            is_whole: Skips one whose last training step was cut short.
+            is_whole: True skips a checkpoint whose last training step was cut short.
 
         Raises:
             CheckpointError: There are checkpoints and every one is damaged.
@@ -161,7 +161,7 @@ class CheckpointStore:
             try:
                 referred |= models_of(read_json(path / "record.json"))
             except (OSError, ValueError):
-                return  # one is damaged: its references are unknown, so nothing is removed
+                return  # one is damaged, so its references are unknown and nothing is removed
         for path in self.folder.glob("best_*"):
             if path.name not in referred:
                 shutil.rmtree(path)

@@ -1,4 +1,4 @@
-"""A whole training with a listener, whether the trainer has a ``train`` of its own or not."""
+"""A whole training with a listener, for any trainer, also with its own ``train``."""
 
 from collections import deque
 from collections.abc import Callable
@@ -13,18 +13,18 @@ from astra_core.training.trainer import Trainer
 def drive(trainer: Trainer, hear: Callable[[StepReport], None]) -> None:
     """Trains to the end; the attacker then has the best weights.
 
-    A ``train`` of the trainer's own is called, and all that it keeps of the Trainer goes on: each
-    update is heard of, whether by ``update``, ``steps`` or the optimiser. Before it the untrained
-    attacker is evaluated; when it has returned, the last weights are evaluated, the state is saved
-    and the best weights are loaded, all as around the Trainer's own loop.
+    A custom ``train`` is called, and everything else of the Trainer keeps working: each update is
+    noticed, whether by ``update``, ``steps`` or the optimiser. Before it the untrained attacker is
+    evaluated; after it the last weights are evaluated, the state is saved and the best weights are
+    loaded, as around the Trainer's own loop.
 
     Args:
-        trainer: Begun, or resumed.
+        trainer: A trainer that has begun or resumed.
         hear: Called with each update, once; before any checkpoint that has it.
 
     Raises:
-        TrainingError: A ``train`` of its own told of no update, or went on beyond the last
-            training step.
+        TrainingError: A custom ``train`` reported no update, or continued beyond the last training
+            step.
     """
     if type(trainer).train is Trainer.train:
         for report in reports_of(trainer):
@@ -41,7 +41,7 @@ def drive(trainer: Trainer, hear: Callable[[StepReport], None]) -> None:
 
 
 def _conclude(trainer: Trainer) -> None:
-    """Says why it has ended, if its ``train`` did not."""
+    """Sets the reason for the end, if its ``train`` did not."""
     trainer.by_hand.end()
     _check(trainer)
     if not trainer.progress.stopped_because:

@@ -1,7 +1,7 @@
 """The tensors of one optimiser update on disk, and where two such dumps first differ.
 
-``python -m astra_core.training.dumps A B`` says whether two runs did the same; its exit status is
-0 if so, 1 if not.
+``python -m astra_core.training.dumps A B`` compares two runs; its exit status is 0 if they are
+equal and 1 if not.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ def write_dump(folder: Path, tensors: Mapping[str, Tensor], record: Mapping[str,
     from safetensors.torch import save_file
 
     with draft_folder_of(folder) as draft:
-        # Copies: safetensors refuses tensors that share memory.
+        # Copies, because safetensors refuses tensors that share memory.
         whole = {name: tensor.contiguous().clone() for name, tensor in tensors.items()}
         save_file(whole, draft / "tensors.safetensors")
         figures = {key: x if math.isfinite(x) else str(x) for key, x in record.items()}
@@ -74,7 +74,7 @@ def differences(
     Args:
         first: The dump whose order counts.
         second: The other one.
-        tolerance: Differences up to it are none.
+        tolerance: Differences up to it are ignored.
     """
     found = []
     for name in [*first, *(name for name in second if name not in first)]:
@@ -94,7 +94,7 @@ def batch_tensors(window: Sequence[Any]) -> dict[str, Tensor]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compares two dumps; the exit status."""
+    """The exit status, after two dumps are compared."""
     parser = LineParser(prog="python -m astra_core.training.dumps", description=__doc__)
     parser.add_argument("first", type=Path, metavar="A")
     parser.add_argument("second", type=Path, metavar="B")

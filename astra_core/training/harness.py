@@ -25,16 +25,16 @@ from astra_core.training.distribution.distributed import World
 
 @dataclass(frozen=True, slots=True)
 class Experience:
-    """What one iteration learns from; iterating gives its batches, as a hand-written loop wants.
+    """The experience of one iteration; iterating gives its batches, for a hand-written loop.
 
     Attributes:
         iteration: Counted from 0.
         graphs: Rewarded.
         steps: The algorithm's flattened steps, in the order of the graphs.
-        metrics: Means over the nodes, and the figures of reward, algorithm and sampler about them.
-        rollout_s: Seconds it took to collect, scoring not counted.
+        metrics: Means over the nodes, and the figures of reward, algorithm and sampler.
+        rollout_s: Seconds of collecting it, without scoring.
         score_s: Seconds of scoring.
-        divided: Its batches, all epochs; None where the harness that made it divides none.
+        divided: Its batches of all epochs; None if its harness divides none.
     """
 
     iteration: int
@@ -63,14 +63,14 @@ class Experience:
 
 
 class Watcher(Protocol):
-    """Who counts what a hand-written loop does with a harness: a Trainer's ``HandLoop``."""
+    """Counts what a hand-written loop does with a harness: a Trainer's ``HandLoop``."""
 
     def begin(self) -> tuple[int, Sequence[Graph] | None]:
         """The next iteration, and its rollouts where they exist."""
         ...
 
     def given(self, experience: Experience) -> None:
-        """That is learned from now."""
+        """Notes the experience that is learned from now."""
         ...
 
     def opened(self, experience: Experience) -> None:
@@ -82,7 +82,7 @@ class Watcher(Protocol):
         ...
 
     def learned(self, experience: Experience) -> None:
-        """Its batches were all taken."""
+        """Notes that all its batches were taken."""
         ...
 
     def step(self, algorithm: Algorithm, batch: Batch) -> tuple[Tensor, dict[str, float]]:
@@ -94,19 +94,20 @@ class Harness:
     """Collects experience and divides it into micro-batches.
 
     Args:
-        sampler: Rolls out; its System's attacker is the policy.
-        algorithm: Makes steps of rollouts.
+        sampler: The sampler; its System's attacker is the policy.
+        algorithm: Turns rollouts into steps.
         num_episodes: Prompts of one experience, each of which may be run several times.
         shuffle: What is shuffled in each epoch: whole trees, whose steps are read with
             their common context, or single steps.
-        batch_size: Steps of a batch where an experience is iterated.
-        num_epochs: Times an experience that is iterated gives its steps.
+        batch_size: Steps of a batch when an experience is iterated over.
+        num_epochs: How often an iteration over an experience gives its steps.
         world: The processes that share the rollouts; None for this one alone.
         staleness: How far ahead experience is collected, by an older attacker; None for not at all.
 
     Attributes:
-        ahead: What is collected ahead; None where every experience is of the attacker of now.
-        watcher: Of the Trainer whose harness this is; alone it counts its iterations itself.
+        ahead: Experiences collected ahead; None if the present attacker samples every one.
+        watcher: The watcher of the Trainer that owns this harness; without one it counts its
+            iterations itself.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class Harness:
     def of(
         cls, config: TrainingConfiguration, sampler: Sampler, algorithm: Algorithm, *, world: World
     ) -> Self:
-        """The harness that a run is configured to have."""
+        """The harness of a run's configuration."""
         return cls(
             sampler,
             algorithm,
@@ -178,9 +179,9 @@ class Harness:
         """The experience of one iteration.
 
         Args:
-            iteration: Names the prompts and the random numbers; None takes the next, and a Trainer
-                whose harness this is then counts its training steps by itself.
-            graphs: Rollouts of the present policy that exist already, used instead of new ones.
+            iteration: Determines the prompts and the random numbers; None takes the next, and the
+                Trainer that owns this harness then counts its training steps by itself.
+            graphs: Existing rollouts of the present policy, used instead of new ones.
         """
         watcher = self.watcher
         if iteration is None:
@@ -214,7 +215,7 @@ class Harness:
                 graphs, version = self.ahead.take(iteration)
         if graphs is None:
             graphs = self._rolled_out(iteration)
-        # A list: known rollouts may be in a file that each use reads again.
+        # A list, because known rollouts may be in a file that each use reads again.
         rewarded = assigned(self.sampler.reward, list(graphs))
         figures = noted_figures("reward", self.sampler.reward, rewarded)
         learned, stale = self._corrected(rewarded, age=iteration - version)
@@ -238,7 +239,7 @@ class Harness:
         )
 
     def _corrected(self, graphs: list[Graph], *, age: int) -> tuple[list[Graph], dict[str, float]]:
-        """The graphs as they are learned from, and figures on how old they are."""
+        """The graphs in the form that is learned from, and figures on their age."""
         if self.ahead is None:
             return graphs, {}
         figures = {"staleness": float(age), "num_dropped": float(self.ahead.num_dropped)}
@@ -252,7 +253,7 @@ class Harness:
         return turn_figures(system.agents, system.player, graphs)
 
     def _rolled_out(self, iteration: int) -> list[Graph]:
-        """New rollouts; each of several processes makes its share and gets all of them."""
+        """New rollouts; each of several processes makes its share and receives all of them."""
         sampler, world = self.sampler, self._world
         prompts = sampler.runs(iteration, self._num_episodes)
         if world.size == 1:
@@ -269,7 +270,7 @@ class Harness:
         return every
 
     def _divided(self, experience: Experience) -> Iterator[Batch]:
-        """Every batch of every epoch; a watcher learns of the first and of the end."""
+        """Every batch of every epoch; a watcher is notified of the first and of the end."""
         if self.watcher is not None:
             self.watcher.opened(experience)
         for epoch in range(self._num_epochs):
@@ -290,11 +291,11 @@ class Harness:
 
 
 def _trees(experience: Experience) -> list[list[Any]]:
-    """The steps by the tree of the turn that they are or name, in the order of the first."""
+    """The steps grouped by tree, in the order of their first step."""
     tree = {id(node): at for at, graph in enumerate(experience.graphs) for node in graph.nodes()}
     groups: dict[Any, list[Any]] = {}
     for at, step in enumerate(experience.steps):
-        # A custom algorithm's step need not name a turn: it is then shuffled by itself.
+        # A custom algorithm's step need not name a turn; then it is shuffled by itself.
         known = tree.get(id(getattr(step, "node", step)))
         groups.setdefault((at, "alone") if known is None else known, []).append(step)
     return list(groups.values())

@@ -1,6 +1,6 @@
 """A Learner: an optimiser with its schedule over all trained weights, or over one agent's own.
 
-Agents that share weights have them moved by the first of them that learns.
+The first agent that learns moves the weights that agents share.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -22,21 +22,21 @@ from astra_core.training.optimization.parts import is_active, parameter_groups, 
 
 
 class Learner:
-    """Moves weights in groups of one rate and one timetable.
+    """Moves weights in groups with one rate and one timetable each.
 
     Attributes:
-        optimizer: Of these weights.
-        schedule: Of their rates.
-        schedule_name: As in params.yaml.
-        lr_factor: What each update multiplies the schedule's rates by; see ``training.kl``.
-        metric: The figure of an evaluation that the schedule follows; None for one of the step.
+        optimizer: The optimiser of these weights.
+        schedule: The schedule of their rates.
+        schedule_name: Its name in params.yaml.
+        lr_factor: Factor of the schedule's rates in each update; see ``training.kl``.
+        metric: The figure of an evaluation that the schedule follows; None if it follows steps.
 
     Args:
-        name: Of the agent; empty where one attacker learns alone.
+        name: The agent's name; empty if there is only one attacker.
         config: Rate, schedule and parts of these weights.
-        model: Whose trained weights they are.
+        model: The model with these weights.
         extra: Weights of the algorithm.
-        taken: The ids of weights that another moves.
+        taken: The ids of weights that another learner moves.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Learner:
 
     @property
     def lr(self) -> float:
-        """Of the first group."""
+        """The learning rate of the first group."""
         return float(self.optimizer.param_groups[0]["lr"]) * self.lr_factor
 
     def _scale(self, *_: Any) -> None:
-        """Multiplies the rates for one update; the schedule sees its own alone."""
+        """Multiplies the rates for one update; the schedule sees only its own rates."""
         groups = self.optimizer.param_groups
         self._scheduled = [] if self.lr_factor == 1.0 else [group["lr"] for group in groups]
         for group, lr in zip(groups, self._scheduled, strict=False):
@@ -118,10 +118,10 @@ class Learner:
         self._has_moved |= before != self._own_rates
 
     def require_no_schedule(self) -> None:
-        """Returns if the schedule has left the rates alone, which another one moves.
+        """Returns if the schedule has left the rates alone, since another schedule moves them.
 
         Raises:
-            ConfigurationError: It has moved them.
+            ConfigurationError: The schedule has moved them.
         """
         if self._has_moved:
             msg = (
@@ -133,7 +133,7 @@ class Learner:
 
     @property
     def is_as_scheduled(self) -> bool:
-        """Whether the rates are those of the schedule; False once another has set them."""
+        """Whether the rates are those of the schedule; False once something else has set them."""
         if self.metric is not None:
             return True
         return self._rates() in (self._own_rates, list(self.schedule.get_last_lr()))
@@ -142,7 +142,7 @@ class Learner:
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def follow(self, figures: Mapping[str, float]) -> None:
-        """Tells a schedule that follows a figure of an evaluation what it was.
+        """Gives a schedule the figure of an evaluation that it follows.
 
         Raises:
             ConfigurationError: The evaluation has no such figure.
@@ -166,10 +166,10 @@ def learners_of(
     *,
     agents: Sequence[Agent] = (),
 ) -> tuple[Learner, ...]:
-    """One Learner for one attacker, or one for each agent that learns with weights of its own.
+    """One Learner for one attacker, or one for each agent that learns with its own weights.
 
     Raises:
-        ConfigurationError: A setting is for an agent without weights of its own.
+        ConfigurationError: A setting is for an agent without its own weights.
     """
     if not agents:
         return (Learner("", config, attacker, extra=extra),)
@@ -193,7 +193,7 @@ def learners_of(
 
 
 def make_trainable(system: System, config: TrainingConfiguration, *, seed: int) -> None:
-    """Adds adapters, shares weights between agents and freezes those of no agent that learns."""
+    """Adds adapters, shares weights between agents and freezes those that no learning agent has."""
     models = {agent.name: agent.model.model for agent in system.agents}
     separate = {id(model): model for model in (system.attacker.model, *models.values())}
     if config.lora is not None:
@@ -215,7 +215,7 @@ def trained_agents(config: TrainingConfiguration, agents: Iterable[Agent]) -> se
 
 
 def configs_of(config: TrainingConfiguration) -> list[TrainingConfiguration]:
-    """The configuration, and what it is for each agent that sets something for itself."""
+    """The configuration, and that of each agent with settings of its own."""
     return [config, *(_config_of(config, own) for own in config.agents.values() if own.settings)]
 
 

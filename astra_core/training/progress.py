@@ -15,13 +15,13 @@ class StepReport:
         step: Updates since the start of the run, this one included.
         training_step: The experience it learned from, counted from 1.
         loss: Mean over the window; NaN or infinity when the update was skipped for it.
-        grad_norm: Of the weights that were active, before clipping.
-        lr: Of the first parameter group.
+        grad_norm: Norm of the active weights' gradients, before clipping.
+        lr: Learning rate of the first parameter group.
         num_tokens: Tokens the attacker read in this update.
         is_skipped: True when a non-finite loss or gradient, or the trust region of
             ``training.kl``, kept the update from being applied.
-        metrics: Of the algorithm and of the experience, as ``area/name``.
-        timings: What differs from run to run. ``time/rollout_s`` (scoring not counted) and
+        metrics: Figures of the algorithm and of the experience, as ``area/name``.
+        timings: Figures that differ from run to run. ``time/rollout_s`` (without scoring) and
             ``time/score_s`` with the first update of an experience, ``time/train_s``,
             ``time/eval_s`` with the last update before an evaluation, ``time/tokens_per_s`` of the
             update; ``memory/peak_mib`` and, on a GPU, ``memory/gpu_peak_mib`` since the report
@@ -39,7 +39,7 @@ class StepReport:
     timings: dict[str, float]
 
     def row(self) -> dict[str, float]:
-        """What is reproducible of it, flat, for a table."""
+        """The reproducible figures, flat, for a table."""
         return {
             "step": self.step,
             "training_step": self.training_step,
@@ -54,7 +54,7 @@ class StepReport:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationPoint:
-    """An evaluation during training: after how many steps and updates, and what it gave."""
+    """An evaluation during training: its steps, its updates and its figures."""
 
     training_step: int
     step: int
@@ -70,8 +70,8 @@ class Move:
         nats: KL divergence before || after, mean per probe, by the estimator k3.
         k1_nats: The same by k1.
         is_cut: True if the rest of the experience was left out.
-        lr_factor: That its learning rates were multiplied by.
-        next_lr_factor: That those of the next experience are.
+        lr_factor: Factor of its learning rates.
+        next_lr_factor: Factor for the next experience.
     """
 
     training_step: int
@@ -82,7 +82,7 @@ class Move:
     next_lr_factor: float = 1.0
 
     def figures(self) -> dict[str, float]:
-        """For the log, with the last update of the experience."""
+        """The figures for the log, with the last update of the experience."""
         return {
             "train/experience_nats": self.nats,
             "train/experience_k1_nats": self.k1_nats,
@@ -93,7 +93,7 @@ class Move:
 
 @dataclass(slots=True)
 class Progress:
-    """Where a run is; everything here is in the checkpoint.
+    """The progress of a run; everything here is in the checkpoint.
 
     Attributes:
         training_step: Experiences learned from.
@@ -104,7 +104,7 @@ class Progress:
         stopped_because: Why the run ended, in words; empty while it runs.
         evaluations: Oldest first.
         moves: How far each experience moved the attacker, oldest first.
-        reply_signal: Of the first experience that could tell; see ``metrics.reply_signal``.
+        reply_signal: Its value in the first experience that has one; see ``metrics.reply_signal``.
     """
 
     training_step: int = 0
@@ -118,10 +118,10 @@ class Progress:
     reply_signal: float | None = None
 
     def note(self, metrics: Mapping[str, float], *, is_empty: bool) -> None:
-        """Takes from an experience's figures what is told of the run as a whole.
+        """Keeps the figures of an experience that are about the run as a whole.
 
-        The first experience is the one to ask for the signal: siblings of an attacker that always
-        succeeds differ by the draw of replies alone, too.
+        The signal is that of the first experience: later, siblings of an attacker that always
+        succeeds also differ only by random replies.
         """
         self.num_empty += int(is_empty)
         if self.reply_signal is None:
@@ -155,10 +155,10 @@ class Progress:
 
 
 class Reports:
-    """Who hears of updates: each once, and as late as its figures can still change.
+    """Passes each update to a listener once, after its figures can no longer change.
 
-    An update is told when the next one begins, when a checkpoint is about to be written, or at the
-    end, so that a listener's record has every update that a checkpoint has.
+    An update is passed on when the next one begins, before a checkpoint is written, or at the end,
+    so that a listener's record has every update that a checkpoint has.
     """
 
     def __init__(self) -> None:
@@ -166,11 +166,11 @@ class Reports:
         self._pending: StepReport | None = None
 
     def to(self, hear: Callable[[StepReport], None]) -> None:
-        """Names the listener; without one nothing is kept."""
+        """Sets the listener; without one nothing is kept."""
         self._hear = hear
 
     def note(self, report: StepReport) -> None:
-        """Takes an update, or better figures of the last one."""
+        """Takes an update, or newer figures of the last one."""
         if self._hear is None:
             return
         if self._pending is not None and self._pending.step != report.step:
@@ -185,7 +185,7 @@ class Reports:
             self._pending = replace(self._pending, timings={**timings, "time/eval_s": spent})
 
     def flush(self) -> None:
-        """Hands on the report that is still held back."""
+        """Passes on the report that is still held back."""
         report, self._pending = self._pending, None
         if report is not None and self._hear is not None:
             self._hear(report)

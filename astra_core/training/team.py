@@ -1,7 +1,7 @@
 """Several agents learn in one loop: each step belongs to the agent that played its turn.
 
-Every agent has an algorithm of its own, which sees whole trees: later turns count for earlier ones
-no matter who played them. The tokens of others' turns are masked, so it learns only from its own.
+Every agent has its own algorithm, which sees whole trees: later turns count for earlier ones,
+whoever played them. The tokens of others' turns are masked, so it learns only from its own.
 The loss of a window is the sum over the steps of all agents divided by their weight, as for one.
 """
 
@@ -32,9 +32,9 @@ class AgentStep:
     """A step of one agent's algorithm.
 
     Attributes:
-        agent: Its name.
-        step: The algorithm's own.
-        node: The turn that it is of, if it names one.
+        agent: The agent's name.
+        step: The algorithm's own step.
+        node: The turn that the step is about, if it names one.
     """
 
     agent: str
@@ -47,9 +47,9 @@ class AgentsBatch:
     """One batch for each agent that has steps among those collated.
 
     Attributes:
-        parts: By the agent's name.
-        weight: Of all together.
-        num_tokens: Of all together.
+        parts: The batches by agent.
+        weight: The weight of all together.
+        num_tokens: The tokens of all together.
     """
 
     parts: Mapping[str, Batch]
@@ -61,8 +61,8 @@ class AgentsAlgorithm(Algorithm):
     """The configured algorithm once for each agent that learns.
 
     Args:
-        options: None of its own.
-        system: With agents.
+        options: No options of its own.
+        system: A System with agents.
         training: Names the algorithm, and the agents that do not learn.
     """
 
@@ -79,7 +79,7 @@ class AgentsAlgorithm(Algorithm):
         self.weighs_probes = all(own.weighs_probes for own in self._own.values())
 
     def refuse_own_weights(self) -> None:
-        """Returns if no agent's algorithm brings weights, which no optimiser would move.
+        """Returns if no agent's algorithm has its own weights, which no optimiser would move.
 
         Raises:
             ConfigurationError: One does.
@@ -109,7 +109,7 @@ class AgentsAlgorithm(Algorithm):
         return steps
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
-        """What each agent's algorithm remembers and says of its own turns."""
+        """The figures of each agent's algorithm on its own turns, after it has remembered them."""
         figures = {}
         for name, algorithm in self._own.items():
             seen, _ = self._seen_by(name, graphs)
@@ -121,7 +121,7 @@ class AgentsAlgorithm(Algorithm):
         """One batch for each agent.
 
         Raises:
-            ConfigurationError: A step is of no agent.
+            ConfigurationError: A step belongs to no agent.
         """
         strangers = [step for step in steps if not isinstance(step, AgentStep)]
         if strangers:
@@ -154,7 +154,7 @@ class AgentsAlgorithm(Algorithm):
         return torch.stack(losses).sum(), figures
 
     def state(self) -> Mapping[str, Tensor]:
-        """What every agent's algorithm remembers."""
+        """The state of every agent's algorithm."""
         return {
             f"{name}/{key}": value
             for name, algorithm in self._own.items()
@@ -173,19 +173,19 @@ class AgentsAlgorithm(Algorithm):
         return self.system.player(len(node.path) - 1).name == name
 
     def _seen_by(self, name: str, graphs: Sequence[Graph]) -> tuple[list[Graph], dict[int, Node]]:
-        """The graphs with others' turns masked, and the turns that theirs are copies of."""
+        """The graphs with others' turns masked, and the original of each copied turn."""
         origin: dict[int, Node] = {}
         seen = [masked(graph, lambda node: self._plays(name, node), origin) for graph in graphs]
         return seen, origin
 
 
 def masked(graph: Graph, is_own: Callable[[Node], bool], origin: dict[int, Node]) -> Graph:
-    """The graph with no trained token in turns that are not one's own.
+    """The graph with no trained token in other agents' turns.
 
     Args:
-        graph: Left as it is.
-        is_own: Whether a turn keeps its trained tokens.
-        origin: Gets the turn that each copy is of, by the copy's id.
+        graph: The original, which is unchanged.
+        is_own: Says whether a turn keeps its trained tokens.
+        origin: Filled with the original of each copied turn, by the copy's id.
     """
 
     def copied(node: Node) -> Node:
@@ -252,7 +252,7 @@ def check_team(
 
 
 def _check_needs(sampler: Sampler, algorithm: Algorithm) -> None:
-    """Returns if the sampler gives what the algorithm compares, however the two were made."""
+    """Returns if the sampler gives what the algorithm needs, however the two were built."""
     given: set[Any] = {*sampler.gives, "value_head"}
     if sampler.system.shares_tokenizer:
         given.add("shared_tokenizer")

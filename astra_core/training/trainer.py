@@ -70,7 +70,7 @@ class Trainer:
 
     Args:
         config: What to do; the optimiser and the schedule are built from it.
-        sampler: Owns the System, the prompts, the reward and the seed.
+        sampler: Has the System, the prompts, the reward and the seed.
         algorithm: Turns graphs into a loss.
         evaluator: Without one, or with ``training.evaluate: none``, there is no evaluation, no best
             checkpoint and no patience.
@@ -82,7 +82,7 @@ class Trainer:
     Options = Section
 
     def __new__(cls, *_: Any, **parts: Any) -> Self:
-        """Tells ASTRA-RL's name of the sampler apart, where a class does not use it itself."""
+        """Rejects ASTRA-RL's name of the sampler, unless the class uses it itself."""
         if "environment" in parts and "environment" not in signature(cls.__init__).parameters:
             msg = f"{cls.__name__} must get sampler=, got environment=; rename the argument"
             raise ConfigurationError(msg)
@@ -145,12 +145,12 @@ class Trainer:
 
     @classmethod
     def algorithm_for(cls, config: TrainingConfiguration, system: System) -> Algorithm:
-        """The configured algorithm; of several agents one that joins theirs."""
+        """The configured algorithm; for several agents one that combines theirs."""
         return build_algorithm(config, system)
 
     @property
     def harness(self) -> Harness:
-        """Collects experience; in another one the loop written by hand is counted too."""
+        """The harness that collects experience; a hand-written loop over another one counts too."""
         return self._harness
 
     @harness.setter
@@ -174,7 +174,7 @@ class Trainer:
 
     @property
     def plan(self) -> Plan:
-        """How the attacker is run, among its partners and while it learns."""
+        """How the attacker is run, in rollouts and while it learns."""
         return learning_plan(self.sampler.system.plan, self.config)
 
     def train(self, on_step: Callable[[StepReport], None] | None = None) -> Progress:
@@ -335,7 +335,7 @@ class Trainer:
     def update(
         self, window: Sequence[Batch], experience: Experience, *, is_first: bool = True
     ) -> StepReport:
-        """One optimiser update; ``is_first`` charges it with the experience's own seconds."""
+        """One optimiser update; ``is_first`` adds the experience's own seconds to it."""
         step = self.progress.step + 1
         is_dumped = step in self.config.dump_steps and self.world.is_first
         dump = self.store.dump(step) if self.store is not None and is_dumped else None
@@ -356,11 +356,11 @@ class Trainer:
         return report
 
     def figures(self) -> Mapping[str, float]:
-        """Figures of its own on the update that was just done, logged as ``trainer/name``."""
+        """A custom trainer's figures on the last update, logged as ``trainer/name``."""
         return {}
 
     def state(self) -> Mapping[str, Tensor]:
-        """What a checkpoint must hold of a trainer that remembers more than this one."""
+        """The further state of a custom trainer for a checkpoint."""
         return {}
 
     def load_state(self, state: Mapping[str, Tensor]) -> None:
@@ -372,7 +372,7 @@ class Trainer:
         return self.ending.reason(self.progress, self.best, training_steps=steps)
 
     def evaluate(self) -> None:
-        """Evaluates the attacker as it is, and writes it as the best so far if it is."""
+        """Evaluates the present attacker, and saves it if it is the best so far."""
         self.by_hand.settle()
         if self.evaluator is None:
             return
@@ -390,12 +390,12 @@ class Trainer:
         self.reports.add_evaluation(seconds)
 
     def examine(self, evaluator: Evaluator) -> dict[str, float]:
-        """What the attacker scores as it is now; the same whenever its weights are the same."""
+        """The figures of the present attacker; equal weights give equal figures."""
         shared = {"ranks": self.world} if self.world.size > 1 else {}
         return evaluator.evaluate(self.sampler.system, **shared).metrics()
 
     def restore_best(self) -> None:
-        """Puts the best weights into the attacker and shows that they score what they scored.
+        """Puts the best weights into the attacker and checks that they score the same as before.
 
         Does nothing where the last are kept.
         """

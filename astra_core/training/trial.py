@@ -19,17 +19,17 @@ from astra_core.training.update import Updates
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one batch showed.
+    """The result of one batch.
 
     Attributes:
-        num_steps: What the experience offers to learn from.
+        num_steps: Steps to learn from in the experience.
         num_tokens: Tokens the attacker read.
-        loss: Of the batch.
-        grad_norm: Of its gradients.
-        shapes: Of the batch's tensors, by name.
+        loss: The loss of the batch.
+        grad_norm: The norm of its gradients.
+        shapes: Shapes of the batch's tensors, by name.
         peak_bytes: The most memory held: on the GPU where the attacker is on one, else the
             process's resident memory.
-        experience: What was rolled out, with the seconds it took.
+        experience: The experience, with its seconds.
         gradient_s: Seconds of the batch's forward and backward pass.
     """
 

@@ -35,11 +35,11 @@ from astra_core.training.team import own_means
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What an update did; the attributes are those of ``StepReport``.
+    """The result of an update; the attributes are those of ``StepReport``.
 
     Attributes:
-        is_skipped: For a loss or a gradient that is no number.
-        is_cut: Left out because the attacker had already moved far enough.
+        is_skipped: True if it was skipped for a loss or a gradient that is not finite.
+        is_cut: True if it was left out because the attacker had already moved far enough.
     """
 
     loss: float
@@ -94,20 +94,20 @@ def refuse_many_nonfinite(count: int, *, limit: int, last: Update) -> None:
 
 
 def learning_plan(plan: Plan, config: TrainingConfiguration) -> Plan:
-    """The plan with what a configuration, whose precision is settled, says of updates."""
+    """The plan with a configuration's settings of updates, whose precision is settled."""
     precision: Precision = "fp32" if config.precision == "fp32" else "bf16"
     return plan.learning(precision=precision, recomputes=config.gradient_checkpointing)
 
 
 class Updates:
-    """The optimiser, its schedule and the weights it moves; of several agents one for each.
+    """The optimiser, its schedule and the weights it moves; one for each of several agents.
 
     Attributes:
         plan: How the attacker is run while it learns.
-        learners: One; of several agents one for each that has weights of its own.
-        shards: Of the weights, if ``training.sharding`` divides them.
-        optimizer: Of the first learner.
-        schedule: Of the first learner.
+        learners: One, or for several agents one for each that has its own weights.
+        shards: The divided weights, if ``training.sharding`` divides them.
+        optimizer: The first learner's optimiser.
+        schedule: The first learner's schedule.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Updates:
     def apply(
         self, window: Sequence[Batch], *, training_step: int, dump: Path | None = None
     ) -> Update:
-        """The update by one window, of which this process computes its share.
+        """The result of one window's update, of which this process computes its share.
 
         Args:
             window: Micro-batches of all processes, in the same order on each.
@@ -189,11 +189,11 @@ class Updates:
 
     @property
     def metric(self) -> str | None:
-        """The figure of an evaluation that a schedule follows; None if each is of the step."""
+        """The figure of an evaluation that a schedule follows; None if all follow steps."""
         return next((own.metric for own in self.learners if own.metric is not None), None)
 
     def follow(self, figures: Mapping[str, float]) -> None:
-        """Tells schedules that follow a figure of an evaluation what it was.
+        """Gives schedules the figures of an evaluation that they follow.
 
         Raises:
             ConfigurationError: The evaluation has no such figure.
@@ -233,7 +233,7 @@ class Updates:
         return metrics.pop(""), moved_means(own_means(metrics, self._agents))
 
     def _pass_along(self, window: Sequence[Batch]) -> None:
-        """Passes that teach nothing, where another process has one more of divided layers."""
+        """Makes passes without a loss if another process has more passes over divided layers."""
         own = len(window[self._world.rank :: self._world.size])
         count = self.shards.num_passes(len(window)) - own if self.shards else 0
         for _ in range(count):
@@ -247,11 +247,11 @@ class Updates:
             self.shards.scatter(self.optimizer)
 
     def memory(self) -> dict[str, float]:
-        """What this process holds of divided weights, for the log."""
+        """The memory of this process for divided weights, for the log."""
         return self.shards.figures(self.optimizer) if self.shards else {}
 
     def clip(self) -> float:
-        """The norm of the gradients before each learner's were cut to ``max_grad_norm``."""
+        """The norm of the gradients before each learner's are clipped to ``max_grad_norm``."""
         limit = self._config.max_grad_norm or math.inf
         for learner in self.learners:
             weights = learner.active()
@@ -268,7 +268,7 @@ class Updates:
         return math.hypot(*self._norms.values())
 
     def prepare(self, training_step: int) -> float:
-        """Drops gradients of frozen weights and clips the others; the norm that they had."""
+        """The norm of the gradients, after frozen weights' are dropped and the others clipped."""
         for learner in self.learners:
             learner.clear_inactive(training_step)
         return self.clip()
@@ -278,7 +278,7 @@ class Updates:
         return [parameter for learner in self.learners for parameter in learner.active()]
 
     def weights(self) -> dict[str, torch.nn.Parameter]:
-        """Every trained weight by name; of several agents, those after the first by agent too."""
+        """Every trained weight by name; agents after the first have their name in front."""
         found = {}
         for name, model in self._models.items():
             extra = () if name else self._algorithm.parameters()

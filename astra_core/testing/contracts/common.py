@@ -1,4 +1,4 @@
-"""What the contracts share: how a part is built, rolled out and compared, and a broken promise."""
+"""Helpers of the contracts: to build, roll out and compare a plug-in, and to report a failure."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ TEXTS = (
     "Grüße, 世界 \U0001f642",
     "bad " * 300,
 )
-"""What is rated: a scorer's texts, a judge's replies."""
+"""Texts to rate: a scorer's texts, a judge's replies."""
 
 
 def built(kind: str, plugin: str | type[Any], options: Mapping[str, Any], **parts: Any) -> Any:
@@ -38,7 +38,7 @@ def built(kind: str, plugin: str | type[Any], options: Mapping[str, Any], **part
 
 
 def class_of(kind: str, plugin: str | type[Any]) -> type[Any]:
-    """The class that is checked, by its name or itself."""
+    """The class to check, from its name or the class itself."""
     return resolve(kind, plugin) if isinstance(plugin, str) else plugin
 
 
@@ -77,7 +77,7 @@ def with_goals(graphs: Sequence[Graph]) -> list[Graph]:
 
 
 def rewarded_graphs(system: System) -> list[Graph]:
-    """Trees of differing rewards."""
+    """Trees with different rewards."""
     return AdversarialReward(AdversarialReward.Options(novelty_weight=1.0)).assign(
         sampled_graphs(system)
     )
@@ -111,7 +111,7 @@ def are_equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
 
 
 def are_close(value: float, other: float) -> bool:
-    """Whether two numbers differ by rounding alone."""
+    """Whether two numbers differ only by rounding."""
     return math.isclose(value, other, rel_tol=1e-4, abs_tol=1e-5)
 
 

@@ -17,11 +17,11 @@ def check_executor(plugin: str | type[Executor], **options: Any) -> None:
 
     - Its options refuse unknown keys; it is built as ``Class(options)``.
     - There is one result per shard, in the order of the shards; no shard gives none.
-    - It tells of every shard that is done, once.
+    - It reports every finished shard once.
     - Weights are those of the call: other ones, older ones and those of the folder.
-    - Unless it works in this process, no worker prepares a work again while its weights move on.
-    - An error of the work is raised as it is, and the next call works.
-    - It works again after it was closed.
+    - Unless it works in this process, no worker prepares a work again when its weights change.
+    - An error of the work is raised unchanged, and the next call works.
+    - It works again after it is closed.
 
     Args:
         plugin: A built-in name, an import path, or the class.

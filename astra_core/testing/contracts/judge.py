@@ -16,9 +16,9 @@ def check_judge(plugin: str | type[Judge], **options: Any) -> None:
     - Its options refuse unknown keys, and it is built as ``Class(options)``.
     - One judgement per exchange, in order, also for empty, very long and foreign text: a score in
       [0, 1], or why there is none.
-    - An exchange's judgement depends on the exchange alone: not on its neighbours, its place, the
-      call or the thread, so that it may be remembered.
-    - ``works_on`` says ``cpu``, ``gpu`` or ``elsewhere``.
+    - An exchange's judgement depends only on the exchange: not on its neighbours, its place, the
+      call or the thread, so that it may be cached.
+      - ``works_on`` is ``cpu``, ``gpu`` or ``elsewhere``.
     - No exchange gives no judgement; ``version`` is not empty and stays what it is.
 
     Args:
@@ -27,7 +27,7 @@ def check_judge(plugin: str | type[Judge], **options: Any) -> None:
 
     Raises:
         AssertionError: A promise is broken.
-        ScorerError: It gave something that is no judgement.
+        ScorerError: It gave something that is not a judgement.
     """
     judge: Judge = built("scorer", plugin, options)
     version, exchanges = judge.version, _exchanges()

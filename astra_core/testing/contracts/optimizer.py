@@ -25,8 +25,8 @@ def check_optimizer(plugin: str | type[OptimizerPlugin], **options: Any) -> None
     - ``optimizer(groups, lr)`` returns a torch optimiser of the groups' weights and no others. A
       group keeps the ``lr`` and the ``weight_decay`` that it names, and ``parts``.
     - Steps lower a convex loss and stay finite; they are the same when they are repeated.
-    - A weight without a gradient and one of rate 0 stay as they are: so parts are frozen.
-    - Its state is tensors and plain values: restored from them, it goes on in the same way.
+    - A weight without a gradient, or with the rate 0, stays the same: that is how parts are frozen.
+    - Its state is tensors and plain values: restored from them, it continues in the same way.
 
     Args:
         plugin: A built-in name, an import path or a file's, or the class.
@@ -54,7 +54,7 @@ def check_optimizer(plugin: str | type[OptimizerPlugin], **options: Any) -> None
 
 
 def _weights() -> dict[str, Parameter]:
-    """A matrix and a vector that learn, one without a gradient and one of rate 0."""
+    """A matrix and a vector that are trained, one without a gradient and one with the rate 0."""
     values = {
         "matrix": torch.tensor([[2.0, -1.5], [0.5, 1.0]]),
         "vector": torch.tensor([1.0, -2.0]),
@@ -65,7 +65,7 @@ def _weights() -> dict[str, Parameter]:
 
 
 def _optimizer(plugin: OptimizerPlugin, weights: Mapping[str, Parameter]) -> torch.optim.Optimizer:
-    """Its optimiser over these weights; the groups must be as they were given."""
+    """Its optimiser over these weights; the groups must be those that were given."""
     settings = {
         "matrix": {"weight_decay": 0.01, "lr": _LR},
         "vector": {"weight_decay": 0.0, "lr": _LR / 2},

@@ -26,8 +26,8 @@ def check_reward(plugin: str | type[Reward], **options: Any) -> None:
     - Its options refuse unknown keys, and it is built as ``Class(options)``; then ``prepare``
       shows it the system and the prompts.
     - ``assign`` gives every turn a finite reward, 0 to one that failed, and changes no attribute
-      but ``reward`` and ``novelty``; graphs stay in order.
-    - ``assign`` remembers nothing: the second call gives what the first gave.
+      except ``reward`` and ``novelty``; graphs stay in order.
+    - ``assign`` remembers nothing: a second call gives the same.
     - ``load_state`` of ``state`` carries the memory into another process; figures of ``remember``
       are finite.
 
@@ -63,7 +63,7 @@ def _unrewarded(graph: Graph) -> str:
         probe = replace(node.probe, novelty=0.0)
         return replace(node, probe=probe, reward=0.0, children=tuple(map(plain, node.children)))
 
-    # Spelled out, because NaN, the score of a turn that failed, does not equal itself.
+    # Compared as text, because NaN, the score of a turn that failed, does not equal itself.
     return repr(replace(graph, children=tuple(map(plain, graph.children))))
 
 

@@ -28,9 +28,9 @@ def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
       ``Class(options, system=, prompts=, reward=, seed=)``.
     - ``roll_out`` gives one graph per prompt, in order, that names the iteration and has a turn.
     - A turn's tokens, log-probabilities and masks are of one length, and its scores lie in [0, 1].
-    - A prompt's graph depends on the seed, the iteration and the prompt alone: not on the other
-      prompts, their order or the size of a batch. Another iteration, another seed and another run
-      of the prompt (``run_id``) give others.
+    - A prompt's graph depends only on the seed, the iteration and the prompt: not on the other
+      prompts, their order or the size of a batch. Another iteration, another seed or another run
+      of the prompt (``run_id``) gives another graph.
     - Turns hold reference log-probabilities if its class declares that it ``gives`` them, and each
       is played by ``System.player`` if it gives ``roles``.
     - It moves no weight and leaves no gradient.

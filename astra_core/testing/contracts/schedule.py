@@ -22,7 +22,7 @@ def check_schedule(
     """Returns if a schedule may be named under ``training.schedule``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options)``.
-    - ``schedule(optimizer, warmup_steps=, training_steps=)`` returns a torch schedule of that very
+    - ``schedule(optimizer, warmup_steps=, training_steps=)`` returns a torch schedule of the same
       optimiser, which ``move`` advances once per training step, or with every figure of an
       evaluation if it follows a ``metric``.
     - The rate of every group is finite and not negative in every training step, and above 0 in the

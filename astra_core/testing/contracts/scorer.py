@@ -13,9 +13,9 @@ def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
 
     - Its options refuse unknown keys, and it is built as ``Class(options)``.
     - One score per text, in order, a float in [0, 1], also for empty, very long and foreign text.
-    - A text's score depends on the text alone: not on its neighbours, its place, the call or the
-      thread, so that it may be remembered.
-    - ``works_on`` says ``cpu``, ``gpu`` or ``elsewhere``.
+    - A text's score depends only on the text: not on its neighbours, its place, the call or the
+      thread, so that it may be cached.
+      - ``works_on`` is ``cpu``, ``gpu`` or ``elsewhere``.
     - No text gives no score; ``version`` is not empty and stays what it is.
 
     Args:

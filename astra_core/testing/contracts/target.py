@@ -31,8 +31,8 @@ def check_target(target: Target | LanguageModel) -> None:
     - ``respond`` gives one answer per conversation, in order, with one reply per key. Replies
       have a text, and ids only with the digest of their vocabulary. Log-probabilities of a probe
       are finite and not above 0, and come from a target that says ``can_score``.
-    - A reply depends on its conversation and key alone: not on the other conversations, their
-      order, the size of a batch, what was read before, or whether it is remembered.
+    - A reply depends only on its conversation and key: not on the other conversations, their
+      order, the size of a batch, what was read before, or caching.
     - Nothing in it takes a gradient.
     - A System with it can be rolled out, and none of its turns fails.
 
@@ -113,7 +113,7 @@ def _check_rollout(target: Target) -> None:
     system = System.of(attacker, target, reference, scorer=scorer, config=_CONFIG)
     prompts, reward = tiny_prompts(2), AdversarialReward(AdversarialReward.Options())
     options = TreeSampler.Options(tree_width=2, tree_depth=2, num_responses=2)
-    # All may fail, so that it is told here and not by the sampler.
+    # All turns may fail, so that the failure is reported here and not by the sampler.
     sampler = TreeSampler(
         options, system=system, prompts=prompts, reward=reward, seed=SEED, max_failed_fraction=1.0
     )

@@ -23,7 +23,7 @@ def check_term(plugin: str | type[Term], **options: Any) -> None:
     """Returns if a term may be named in the options of the reward ``terms``.
 
     - Its options refuse unknown keys, it is built as ``Class(options)`` and then prepared.
-    - What it needs are signals that there are.
+    - It needs only known signals.
     - ``values`` gives one finite number per turn, also of no turns, and remembers nothing.
     - A novelty is in [0, 1].
     - ``load_state`` of ``state`` carries the memory into another process.

@@ -79,7 +79,7 @@ def check_trainer(
         promise(repeated == [report.row() for report in reports], "a run can be repeated")
         _check_same(first, second, "a run can be repeated")
         cut = _trainer(found, config, Path(folder) / "cut")
-        # Kept to the end: to close it would run what a kill does not.
+        # Kept to the end: closing it would run code that a kill does not.
         stream = _steps(cut)
         next((report for report in stream if report.training_step > 1), None)
         resumed = _trainer(found, config, Path(folder) / "cut")
@@ -140,7 +140,7 @@ def _check_evaluations(trainer: Trainer) -> None:
 
 
 def _steps(trainer: Trainer) -> Iterator[StepReport]:
-    """The reports of a run that ends; what its parts may not give is a broken promise as well."""
+    """The reports of a run that ends; an invalid result of its parts is a broken promise too."""
     try:
         for number, report in enumerate(trainer.steps()):
             promise(number < _MOST_REPORTS, "steps ends")

@@ -1,4 +1,4 @@
-"""Experiences that are collected ahead: while earlier ones are learned from, by older policies.
+"""Experiences collected ahead by older policies, while earlier ones are learned from.
 
 The policy that samples experience ``i`` is version ``max(0, i - K)``, with ``K`` being
 ``training.staleness.max_versions``: a schedule, which no timing changes, so the same parameters
@@ -29,10 +29,10 @@ class _Begun:
     """An experience that is being collected, or has been.
 
     Attributes:
-        version: Training steps that its policy had learned.
-        prompts: That this process rolls out.
-        rolled: What comes of them, where workers are waited for.
-        graphs: Of all processes, once they are there.
+        version: Training steps of its policy.
+        prompts: The prompts that this process rolls out.
+        rolled: The pending results of workers.
+        graphs: The graphs of all processes, once they are there.
     """
 
     version: int
@@ -45,14 +45,14 @@ class Ahead:
     """What a Harness has begun to collect.
 
     Args:
-        sampler: Rolls out.
-        max_versions: How far ahead.
+        sampler: The sampler.
+        max_versions: How many versions ahead.
         num_episodes: Prompts of one experience.
         world: The processes that share them.
 
     Attributes:
-        num_dropped: Experiences that were collected and are not learned from, since the loop went
-            on elsewhere.
+        num_dropped: Experiences that were collected and not learned from, because the loop
+            continued at another iteration.
     """
 
     def __init__(
@@ -66,14 +66,14 @@ class Ahead:
         self.num_dropped = 0
 
     def begin(self, now: int, *, is_known: bool = False) -> None:
-        """Begins to collect what the policy of now is to sample.
+        """Begins to collect the experience that the present policy samples.
 
         Args:
             now: The training step that begins, which is the attacker's version.
-            is_known: That its own experience is there already.
+            is_known: Whether its own experience exists already.
         """
         wanted = range(now + int(is_known), now + self._max_versions + 1)
-        # Older or younger than the schedule has it: of a loop that jumped.
+        # Older or younger than in the schedule: a loop jumped.
         for iteration in [each for each in self._begun if each not in wanted]:
             del self._begun[iteration]
             self.num_dropped += 1
@@ -92,7 +92,7 @@ class Ahead:
             self._finished(begun)
 
     def state(self) -> dict[str, Tensor]:
-        """What is collected and not yet learned from, by iteration."""
+        """The experiences collected and not yet learned from, by iteration."""
         self.settle()
         found = {"num_dropped": torch.tensor(self.num_dropped)}
         for iteration, begun in self._begun.items():
@@ -151,7 +151,7 @@ class Ahead:
 
 
 def _in_background(work: Callable[[], list[Rolled]]) -> "Future[list[Rolled]]":
-    """What ``work`` returns or raises, from a thread that ends with this process."""
+    """The result or error of ``work``, from a thread that ends with this process."""
     future: Future[list[Rolled]] = Future()
 
     def run() -> None:

@@ -30,12 +30,12 @@ _CAPS = {"token": 2.0, "sequence": 5.0, "sequence_mask": 1.01}
 def corrected(
     graphs: Sequence[Graph], system: System, config: StalenessConfiguration
 ) -> tuple[list[Graph], dict[str, float]]:
-    """The graphs with each probe as the attacker sees it now, and weighed; figures on them.
+    """The graphs with each probe's present log-probabilities and weights, and figures on them.
 
     Args:
-        graphs: Sampled by an older policy.
-        system: Whose attacker learns.
-        config: Which correction, not ``none``.
+        graphs: Graphs that an older policy sampled.
+        system: The System whose attacker learns.
+        config: The correction, other than ``none``.
     """
     nodes = [node for graph in graphs for node in graph.nodes() if is_readable(node)]
     if not nodes:
@@ -85,7 +85,7 @@ def _read(nodes: Sequence[Node], system: System) -> list[tuple[float, ...]]:
 def _weight_figures(
     weights: Float[Tensor, "B #T"], mask: Bool[Tensor, "B T"], cap: float
 ) -> dict[str, float]:
-    """The share that the cap held back, and the effective share of the sample (Kish)."""
+    """The share of capped weights, and the effective share of the sample (Kish)."""
     every = weights.expand_as(mask)[mask] if weights.shape[1] > 1 else weights[:, 0]
     every = every.double()
     if not every.numel():

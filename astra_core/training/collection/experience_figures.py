@@ -9,7 +9,7 @@ from astra_core.rollout import Graph
 
 
 def noted_figures(kind: str, plugin: Any, graphs: Sequence[Graph]) -> dict[str, float]:
-    """The figures of a part that takes note of an experience, in the area of the log it has."""
+    """The figures of a part about an experience, under the part's area of the log."""
     area = "train" if kind == "algorithm" else kind
     figures = promises.noted(kind, plugin, graphs)
     return {f"{area}/{name}": value for name, value in figures.items()}

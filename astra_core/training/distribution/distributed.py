@@ -29,9 +29,9 @@ class World:
     """The processes of a run; a single process needs no communication.
 
     Attributes:
-        rank: Of this process, from 0.
-        size: Processes in all.
-        timeout_s: How long one waits for another.
+        rank: The number of this process, from 0.
+        size: Number of processes.
+        timeout_s: How long one process waits for another.
     """
 
     rank: int = 0
@@ -40,7 +40,7 @@ class World:
 
     @classmethod
     def join(cls, *, device: torch.device | str = "cpu", timeout_s: float = TIMEOUT_S) -> Self:
-        """The world that torchrun's environment describes; alone where there is none.
+        """The world that torchrun's environment describes; a single process without one.
 
         Args:
             device: Where this process has its models.
@@ -57,7 +57,7 @@ class World:
             check_launch()
             backend = "gloo"
             if torch.device(device).type == "cuda":
-                # Gradients go through NCCL, from device to device, all else through gloo.
+                # Gradients go through NCCL, from device to device, everything else through gloo.
                 backend = "cpu:gloo,cuda:nccl"
                 torch.cuda.set_device(device)
             with lost_is_reported():
@@ -122,7 +122,7 @@ class World:
         return totals
 
     def gathered(self, value: Value) -> list[Value]:
-        """What every process gave, in the order of their ranks."""
+        """The values of all processes, in the order of their ranks."""
         if self.size == 1:
             return [value]
         found: list[Any] = [None] * self.size
@@ -131,11 +131,11 @@ class World:
         return found
 
     def share(self, values: Sequence[Value]) -> Sequence[Value]:
-        """Every ``size``-th of the values, from the ``rank``-th on; the shares make the whole."""
+        """Every ``size``-th of the values, from the ``rank``-th on; all shares make the whole."""
         return values[self.rank :: self.size]
 
     def whole(self, share: Sequence[Value]) -> list[Value]:
-        """What the processes made of their shares, in the order of the values that were shared."""
+        """The results of all shares, in the order of the values that were shared."""
         shares = self.gathered(share)
         return [
             own[place]
@@ -157,7 +157,7 @@ class World:
         """Returns if every process gave the same text.
 
         Raises:
-            TrainingError: They did not; ``subject`` says what differs.
+            TrainingError: They did not; ``subject`` names what differs.
         """
         if self.first_says(text) != text:
             msg = (

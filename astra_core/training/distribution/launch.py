@@ -1,4 +1,4 @@
-"""What torchrun, accelerate or our own launcher say of this process, in environment variables."""
+"""What torchrun, accelerate or our own launcher say about this process in the environment."""
 
 import os
 
@@ -11,10 +11,10 @@ _WAY_OUT = "start it with torchrun, or unset it"
 
 
 def world_size() -> int | None:
-    """How many processes were started together; None where nothing says so.
+    """The number of processes that were started together; None if nothing says so.
 
     Raises:
-        ConfigurationError: ``WORLD_SIZE`` is no number of processes.
+        ConfigurationError: ``WORLD_SIZE`` is not a number of processes.
     """
     return _number("WORLD_SIZE", low=1, high=_MOST_PROCESSES)
 
@@ -38,10 +38,10 @@ def local_rank() -> int:
 
 
 def local_world_size() -> int:
-    """How many processes were started together on this machine.
+    """The number of processes that were started together on this machine.
 
     Raises:
-        ConfigurationError: ``LOCAL_WORLD_SIZE`` is no number of processes.
+        ConfigurationError: ``LOCAL_WORLD_SIZE`` is not a number of processes.
     """
     return _number("LOCAL_WORLD_SIZE", low=1, high=_MOST_PROCESSES) or 1
 
@@ -69,7 +69,7 @@ def _number(name: str, *, low: int, high: int) -> int | None:
     written = os.environ.get(name, "").strip()
     if not written:
         return None
-    # Digits alone: int() would take "1_0" and Arabic ones, which torch does not.
+    # Only digits: int() would accept "1_0" and Arabic digits, which torch does not.
     is_number = written.isascii() and written.isdigit() and len(written) < 10
     if not is_number or not low <= int(written) <= high:
         msg = f"{name} must be a number from {low} to {high}, got {excerpt(written)}; {_WAY_OUT}"

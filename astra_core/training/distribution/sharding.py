@@ -1,11 +1,11 @@
-"""The layers that learn, divided among the processes of a run by torch's FSDP2 (``fully_shard``).
+"""Trained layers divided among the processes of a run by torch's FSDP2 (``fully_shard``).
 
 Each process keeps its part of the layers' weights, gradients and moments; a pass gathers one layer
-at a time. Embeddings, the head and the last norm are read by parts of the engine that know plain
-weights, so every process has them whole, as it has a whole copy of the layers to roll out,
-evaluate and save by, which needs neither gradients nor moments. Each process writes its part of a
-checkpoint; all parts are read as the tensors of one process under the same names, so a run goes on
-in another number of processes.
+at a time. Parts of the engine read embeddings, the head and the last norm as plain weights, so
+every process has them whole. It also has a whole copy of the layers to roll out, evaluate and save,
+which needs neither gradients nor moments. Each process writes its part of a checkpoint; the parts
+are read as the tensors of one process under the same names, so a run can resume with another number
+of processes.
 """
 
 import copy
@@ -26,14 +26,14 @@ _MIB = 1 << 20
 
 
 class Shards:
-    """A copy of the attacker whose layers are divided; the other weights are the attacker's own.
+    """A copy of the attacker with divided layers; the other weights are the attacker's own.
 
     Args:
-        attacker: Whose model rolls out; it is kept equal to the copy.
-        world: Of more than one process.
+        attacker: The model that rolls out, which is kept equal to the copy.
+        world: The processes, more than one.
 
     Attributes:
-        model: The copy, by which is learned.
+        model: The copy, which is trained.
     """
 
     def __init__(self, attacker: LanguageModel, *, world: World) -> None:
@@ -55,13 +55,13 @@ class Shards:
         mesh = init_device_mesh(attacker.device.type, (world.size,))
         for layer in layers_of(self.model):
             own: Any = fully_shard(layer, mesh=mesh, reshard_after_forward=True)
-            # The loss of a window is a sum over processes. Gloo knows sums alone.
+            # The loss of a window is a sum over processes, and gloo supports only sums.
             own.set_gradient_divide_factor(1.0)
             own.set_force_sum_reduction_for_comms(enable=True)
 
     @contextmanager
     def learns(self) -> Iterator[None]:
-        """In the body the attacker is the copy."""
+        """While the body runs, the attacker is the copy."""
         whole, self._attacker.model = self._attacker.model, self.model
         try:
             yield
@@ -77,7 +77,7 @@ class Shards:
                     whole[name].copy_(full(weight))
 
     def scatter(self, optimizer: torch.optim.Optimizer) -> None:
-        """Takes the attacker's weights, and its part of moments that are whole."""
+        """Takes over the attacker's weights, and this process's part of whole moments."""
         whole = dict(self._attacker.model.named_parameters())
         with torch.no_grad():
             for name, weight in self.model.named_parameters():
@@ -91,7 +91,7 @@ class Shards:
 
     @contextmanager
     def steps(self, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-        """In the body the optimiser takes weights one by one: divided and whole ones do not mix."""
+        """While the body runs, the optimiser takes weights singly: divided and whole do not mix."""
         names, groups = ("fused", "foreach"), optimizer.param_groups
         before = [{name: own[name] for name in names if name in own} for own in groups]
         for own, known in zip(groups, before, strict=True):
@@ -103,15 +103,15 @@ class Shards:
                 own.update(known)
 
     def num_passes(self, num_batches: int) -> int:
-        """Passes that each process makes of so many batches: all must gather equally often."""
+        """Number of passes of each process for so many batches: all must gather equally often."""
         return -(-num_batches // self._world.size)
 
     def add_gradients(self, weights: Iterable[Parameter]) -> None:
-        """Sums the gradients that are not divided; a pass has summed the others."""
+        """Sums the gradients that are not divided; the pass itself has summed the others."""
         self._world.add_gradients([weight for weight in weights if not is_divided(weight)])
 
     def clip(self, gradients: Sequence[Tensor], limit: float) -> float:
-        """The norm of gradients, of which some are divided, before they were cut to it."""
+        """The norm of partly divided gradients, before they are clipped."""
         parts = [own for own in gradients if is_divided(own)]
         others = [own for own in gradients if not is_divided(own)]
         squares = torch.zeros(1, dtype=torch.float64)
@@ -127,7 +127,7 @@ class Shards:
         return norm
 
     def figures(self, optimizer: torch.optim.Optimizer) -> dict[str, float]:
-        """Memory of this process for what learns: weights, as much for gradients, and moments."""
+        """Memory of this process for training: weights, as much for gradients, and moments."""
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         held = sum(2 * _num_bytes(weight) for weight in weights)
         for moments in optimizer.state.values():
@@ -152,24 +152,24 @@ def layers_of(model: Module) -> ModuleList:
 
 
 def is_divided(tensor: Tensor) -> bool:
-    """Whether this process has only its part."""
+    """Whether this process has only a part of the tensor."""
     from torch.distributed.tensor import DTensor
 
     return isinstance(tensor, DTensor)
 
 
 def full(tensor: Any) -> Any:
-    """The whole of a tensor that may be divided; then a task of all processes."""
+    """The whole tensor; for a divided one all processes must call this."""
     return tensor.full_tensor() if is_divided(tensor) else tensor
 
 
 def local(tensor: Any) -> Any:
-    """The part that this process has, in the same memory."""
+    """The part of the tensor that this process has, in the same memory."""
     return tensor.to_local() if is_divided(tensor) else tensor
 
 
 def _like(whole: Tensor, divided: Any) -> Any:
-    """The whole, divided as another tensor is; every process has the whole, so none is sent."""
+    """The whole tensor, divided like another; every process has it, so nothing is sent."""
     from torch.distributed.tensor import distribute_tensor
 
     given = whole.detach().to(divided.device)

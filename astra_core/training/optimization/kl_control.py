@@ -1,10 +1,10 @@
-"""The KL control: how far an experience moves the attacker, and what is done about it.
+"""The KL control: measures and limits how far an experience moves the attacker.
 
-A pass over a window knows how far its probes are from the policy that sampled them: beyond
+A pass over a window shows how far its probes are from the policy that sampled them: beyond
 ``training.kl.max_per_experience_nats`` its update is left out, and so is the rest of the experience
-(the trust region of PPO's early stopping). Once an experience is learned, up to 64 of its probes
-are read again, which also sees its last update: that is the movement that warnings name and that
-``training.kl.target_per_experience_nats`` adapts the learning rate to.
+(the trust region of PPO's early stopping). After an experience is learned, up to 64 of its probes
+are read again, which includes the last update: that is the movement in warnings, to which
+``training.kl.target_per_experience_nats`` adapts the learning rate.
 """
 
 import json
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from astra_core.training.harness import Experience
 
 MEASURED_PROBES = 64
-"""Probes that are read again after an experience; about one percent of what is read to learn."""
+"""Probes that are read again after an experience, about one percent of the cost of learning."""
 BAND = 1.5
-"""A movement within the target times and over this leaves the rate alone (arXiv:1707.06347)."""
+"""A movement between the target over and times this leaves the rate alone (arXiv:1707.06347)."""
 MOST_AT_ONCE = 2.0
-"""Times or over this the rate changes from one experience to the next."""
+"""Largest factor by which the rate changes from one experience to the next."""
 LOWEST_FACTOR, HIGHEST_FACTOR = 1.0 / 64.0, 8.0
 
 
@@ -41,21 +41,21 @@ def is_beyond(config: KLConfiguration, figures: Mapping[str, float]) -> bool:
 
 
 def present_factor(moves: Sequence[Move]) -> float:
-    """What learning rates are multiplied by now."""
+    """The present factor of learning rates."""
     return moves[-1].next_lr_factor if moves else 1.0
 
 
 def adapted_factor(factor: float, nats: float, target: float | None) -> float:
-    """The factor of the next experience, after one that moved so far.
+    """The factor of the next experience, after one with this movement.
 
     The divergence grows with the square of a small step, so the rate is multiplied by the root of
     ``target / nats``, at most doubled or halved, and only outside the band in which adaptive PPO
     leaves its coefficient alone.
 
     Args:
-        factor: The present one.
-        nats: Moved by the experience.
-        target: Wanted; None leaves the factor as it is.
+        factor: The present factor.
+        nats: The movement of the experience.
+        target: The wanted movement; None keeps the factor.
 
     Source:
         Schulman et al., arXiv:1707.06347, section 4, on the learning rate instead of the penalty.
@@ -78,7 +78,7 @@ def closed_move(
 ) -> Move:
     """The movement of an experience that was just learned, and the factor of the next one.
 
-    Of several processes all go by what the first one measured.
+    Several processes all use the measurement of the first one.
     """
     told = world.first_says(json.dumps(moved_nats(system, experience.graphs)))
     nats, k1_nats = json.loads(told)
@@ -91,7 +91,7 @@ def moved_nats(system: System, graphs: Sequence[Graph]) -> tuple[float, float]:
     """How far the attacker is from the policy that sampled these rollouts, nats per probe.
 
     Args:
-        system: Whose attacker reads up to ``MEASURED_PROBES`` probes, spread over all.
+        system: The System whose attacker reads up to ``MEASURED_PROBES`` probes, spread over all.
         graphs: Rollouts.
 
     Returns:
@@ -116,7 +116,7 @@ def moved_nats(system: System, graphs: Sequence[Graph]) -> tuple[float, float]:
 
 
 def spread(count: int, most: int) -> list[int]:
-    """At most so many of ``count`` places, evenly spread.
+    """At most so many of ``count`` indices, evenly spread.
 
     >>> spread(3, 5), spread(6, 3)
     ([0, 1, 2], [0, 2, 4])

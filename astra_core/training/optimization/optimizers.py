@@ -147,13 +147,13 @@ class SchedulePlugin(Plugin):
         """Advances the schedule.
 
         Args:
-            schedule: What ``schedule`` returned.
-            figures: Of an evaluation, right after it; None after a training step.
+            schedule: The result of ``schedule``.
+            figures: The figures of an evaluation, right after it; None after a training step.
         """
         if self.metric is None and figures is None:
             schedule.step()
         elif self.metric is not None and figures is not None:
-            # torch types the step of a schedule that takes a figure as one that takes an epoch.
+            # torch's types give the step of such a schedule an epoch, though it takes a figure.
             schedule.step(figures[self.metric])  # type: ignore[arg-type]
 
 
@@ -184,7 +184,7 @@ class TransformersSchedule(SchedulePlugin):
         from transformers import get_scheduler
 
         options = cast(TransformersSchedule.Options, self.options)
-        # The one kind that begins above 0 by itself.
+        # The only kind that begins above 0 by itself.
         shift = int(bool(warmup_steps) and options.kind != "cosine_warmup_with_min_lr")
         warms_up = bool(warmup_steps) and options.kind == "constant"
         try:
@@ -239,10 +239,10 @@ class AnnealingSchedule(SchedulePlugin):
 def annealed(
     initial: float, step: int, *, kind: Literal["none", "linear", "exponential"], rate: float
 ) -> float:
-    """What is left of ``initial`` after some steps; never below 0.
+    """The rate after some steps, beginning with ``initial``; never below 0.
 
-    ``linear`` takes ``rate`` off with each step, ``exponential`` the share ``rate`` of what is
-    left.
+    ``linear`` subtracts ``rate`` in each step, ``exponential`` the share ``rate`` of the present
+    rate.
     """
     if kind == "linear":
         return max(initial - rate * step, 0.0)

@@ -1,4 +1,4 @@
-"""Parts of the trained weights: what learns at which rate, and when it moves at all."""
+"""Parts of the trained weights: the rate of each, and when it moves at all."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -15,7 +15,7 @@ class PlateauSchedule(SchedulePlugin):
     """Torch's ``ReduceLROnPlateau`` over evaluations, after a linear warm-up over steps."""
 
     class Options(Section):
-        """Which figure is followed, and what is done when it stops improving."""
+        """The figure that is followed, and how the rate falls when it stops improving."""
 
         metric: str = Field(
             default="eval/attack_success_rate",
@@ -23,9 +23,9 @@ class PlateauSchedule(SchedulePlugin):
             description="The figure of an evaluation that is followed.",
         )
         mode: Literal["max", "min"] = "max"
-        factor: float = Field(default=0.1, gt=0.0, lt=1.0, description="Times the rate.")
+        factor: float = Field(default=0.1, gt=0.0, lt=1.0, description="Factor of a reduction.")
         patience: int = Field(
-            default=10, ge=0, description="Evaluations without improvement that are borne."
+            default=10, ge=0, description="Evaluations without improvement before a reduction."
         )
         threshold: NonNegative = Field(
             default=1e-4, description="A smaller gain is no improvement."
@@ -71,7 +71,7 @@ class WarmPlateau(ReduceLROnPlateau):
     def __init__(
         self, optimizer: torch.optim.Optimizer, *, warmup_steps: int, **settings: Any
     ) -> None:
-        # A rate of 1e-6 should fall too, which torch's smallest step of 1e-8 can keep from it.
+        # A rate of 1e-6 should fall too, which torch's smallest step of 1e-8 can prevent.
         super().__init__(optimizer, eps=0.0, **settings)
         self.warmup_steps = warmup_steps
         self.num_done = 0

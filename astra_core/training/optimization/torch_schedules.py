@@ -18,7 +18,7 @@ class TorchSchedule(SchedulePlugin):
     """A schedule of ``torch.optim.lr_scheduler`` over training steps, after a linear warm-up."""
 
     class Options(Section):
-        """Which class, and what it is given beside the optimiser."""
+        """The class, and its arguments beside the optimiser."""
 
         kind: TorchKind = "CosineAnnealingLR"
         arguments: dict[str, float | int | str | tuple[int, ...]] = Field(
@@ -46,7 +46,7 @@ class TorchSchedule(SchedulePlugin):
     ) -> LRScheduler:
         """Torch's schedule from the peak on, which the last step of the warm-up reaches."""
         rise = max(warmup_steps - 1, 0)
-        # Moved before the first update, as is intended here: see TransformersSchedule.
+        # Moved before the first update on purpose: see TransformersSchedule.
         optimizer._opt_called = True  # type: ignore[attr-defined]  # noqa: SLF001
         kind, arguments = self.options.kind, self.options.arguments
         own = of_torch(kind, optimizer, arguments, num_steps=max(training_steps - rise, 1))
@@ -77,9 +77,9 @@ def of_torch(
 
 
 class Milestones(lr_scheduler.MultiStepLR):
-    """Torch's, whose state may have been through JSON, which has no counter."""
+    """Torch's schedule, with a state that may have been JSON, which has no counter."""
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores the milestones as what torch keeps them in."""
+        """Restores the milestones in the type that torch uses."""
         milestones = Counter(state_dict["milestones"])
         super().load_state_dict({**state_dict, "milestones": milestones})

@@ -1,1 +1,1 @@
-"""How a run goes on from a checkpoint: its state, and what may differ from it."""
+"""How a run resumes from a checkpoint: its state, and what may differ from it."""

@@ -1,8 +1,8 @@
 """Plain values as JSON and back, with what JSON lacks: infinities, NaN and keys that are numbers.
 
 Torch's schedules keep such values in their state: ``ReduceLROnPlateau`` an infinity,
-``MultiStepLR`` a table by step. A value that JSON has stays as it is: older checkpoints read the
-same.
+``MultiStepLR`` a table by step. A value that JSON has stays unchanged, so older checkpoints are
+read in the same way.
 """
 
 import math
@@ -18,11 +18,11 @@ def as_json(value: Any, *, subject: str) -> Any:
     """The value as JSON; tuples become lists.
 
     Args:
-        value: Of numbers, texts, lists and mappings.
-        subject: Whose value it is, as an error calls it.
+        value: Numbers, texts, lists and mappings.
+        subject: The owner's name in an error.
 
     Raises:
-        CheckpointError: Something in it is no plain value.
+        CheckpointError: Something in it is not a plain value.
     """
     if isinstance(value, float) and not math.isfinite(value):
         return {_KIND: "float", _VALUE: str(float(value))}
@@ -44,7 +44,7 @@ def as_json(value: Any, *, subject: str) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """What ``as_json`` was given, but for tuples."""
+    """The value that ``as_json`` was given, with lists for tuples."""
     if isinstance(value, list):
         return [from_json(each) for each in value]
     if not isinstance(value, dict):

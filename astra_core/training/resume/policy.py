@@ -86,7 +86,7 @@ def version_difference(first: str | None, second: str | None) -> tuple[Order, Le
 def changed_fields(stored: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Every field that differs, by its dotted name, as (stored, own).
 
-    A field that the stored configuration does not know counts as its default.
+    A field that the stored configuration lacks counts as its default.
     """
     default = _flat(TrainingConfiguration().model_dump(mode="json"))
     before, now = {**default, **_flat(stored)}, _flat(own)
@@ -107,13 +107,13 @@ def check_resumable(
     """The fields that differ, if all of them may.
 
     Args:
-        record: Of the checkpoint.
+        record: The checkpoint's record.
         own: ``config``, ``algorithm``, ``version`` and more of the run that wants to resume.
-        subject: The checkpoint, as an error calls it.
-        held: Fields that may not differ in this run, though they may in others.
+        subject: The checkpoint's name in an error.
+        held: Fields that may not differ in this run, although they may in others.
 
     Raises:
-        CheckpointError: Algorithm, version, seed or a field that may not differ is another.
+        CheckpointError: Algorithm, version, seed or a field that must be equal differs.
     """
     if record.get("algorithm") != own["algorithm"]:
         msg = (
@@ -148,13 +148,13 @@ def as_begun(
     decide differently.
 
     Args:
-        config: Of the run.
-        model: That is trained.
-        store: Of the run's own checkpoints.
+        config: The configuration of the run.
+        model: The model that is trained.
+        store: The run's own checkpoints.
         world: The processes that train together.
 
     Raises:
-        CheckpointError: ``config.checkpoint.resume`` names what cannot be resumed.
+        CheckpointError: ``config.checkpoint.resume`` names something that cannot be resumed.
     """
     if config.precision != "auto":
         return config
@@ -173,7 +173,7 @@ def starting_point(store: CheckpointStore | None, resume: str) -> tuple[Checkpoi
     A run's own checkpoints come before the folder it starts from, so that a killed run can resume.
 
     Raises:
-        CheckpointError: What ``resume`` names holds none, or all are damaged.
+        CheckpointError: The folder in ``resume`` has none, or all are damaged.
     """
     if resume == "never":
         if store is not None:
@@ -188,7 +188,7 @@ def starting_point(store: CheckpointStore | None, resume: str) -> tuple[Checkpoi
 
 
 def whole_before(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
-    """The newest checkpoint in the folder that a longer run would have come through.
+    """The newest checkpoint in the folder that a longer run would have had too.
 
     Raises:
         CheckpointError: There is none, or all are damaged.
@@ -204,9 +204,9 @@ def whole_before(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
 
 
 def forget_last_look(progress: Progress, best: Best, config: TrainingConfiguration) -> None:
-    """Takes back the evaluation that a run made because it ended, not because it was due.
+    """Removes the evaluation that a run made because it ended, not because it was due.
 
-    A longer run would not have made it, and would perhaps export another checkpoint.
+    A longer run would not have made it, and might export another checkpoint.
     """
     points, done = progress.evaluations, progress.training_step
     is_due = config.evaluate == "every" and not done % config.eval_every

@@ -1,4 +1,4 @@
-"""Whether a run may be prolonged unseen: whether the longer run would have had the same updates."""
+"""Whether a run may be prolonged: whether a longer run would have had the same updates."""
 
 import torch
 
@@ -13,12 +13,12 @@ def has_same_rates(config: TrainingConfiguration, *, training_steps: int, num_do
     """Whether a run of another length would have moved the weights as this one did.
 
     A schedule such as cosine looks ahead at the last step, so a longer run has other rates from
-    the first step on. One that follows an evaluation may have been shown the shorter run's last,
+    the first step on. One that follows an evaluation may have used the shorter run's last one,
     which a longer run does not make.
 
     Args:
-        config: Of the run as it is wanted.
-        training_steps: Of the run that there was.
+        config: The configuration of the wanted run.
+        training_steps: Training steps of the earlier run.
         num_done: Training steps that are done; the rate of the next one counts too.
 
     Raises:

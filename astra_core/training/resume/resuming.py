@@ -1,4 +1,4 @@
-"""How a Trainer goes on from a checkpoint; what may differ is in ``policy``."""
+"""How a Trainer resumes from a checkpoint; ``policy`` says what may differ."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,12 +13,12 @@ from astra_core.training.resume.state import RunState
 from astra_core.training.selection.ending import Ending
 from astra_core.training.selection.stopping import Best
 
-# A longer run may have gone on where a shorter one ended.
+# A longer run may have continued where a shorter one ended.
 _LENGTHS = ("training_steps", "early_stopping")
 
 
 class Resumable(Protocol):
-    """What of a Trainer its resumption reads and sets."""
+    """The parts of a Trainer that resuming reads and sets."""
 
     config: TrainingConfiguration
     store: CheckpointStore | None
@@ -66,7 +66,7 @@ def resume(trainer: Resumable, state: RunState) -> bool:
 
 
 def _load(trainer: Resumable, state: RunState, found: tuple[Checkpoint, Path]) -> Iterable[str]:
-    """Restores a checkpoint of a folder; returns the names of the fields that differ."""
+    """The names of the fields that differ, after a folder's checkpoint is restored."""
     checkpoint, folder = found
     stopping, subject = trainer.ending.stopping, f"checkpoint {folder}"
     trainer.progress, changed = state.load(checkpoint, trainer.best, stopping, subject=subject)

@@ -32,7 +32,7 @@ from astra_core.training.selection.stopping import Best, Stopping
 from astra_core.training.update import Updates
 
 _ADAPTERS = "adapters.safetensors"
-# Of a checkpoint that does not say whose state it holds.
+# For a checkpoint that does not name the owner of its state.
 _FIRST_OWNERS = ("reward", "algorithm")
 
 
@@ -56,7 +56,7 @@ class RunState:
         self._agents = AgentsState(sampler.system, updates.learners)
 
     def checkpoint(self, progress: Progress, best: Best, stopping: Stopping) -> Checkpoint:
-        """Everything that a run needs to resume, as it is now."""
+        """Everything that a run needs to resume, in its present state."""
         record = {
             **progress.record(),
             **self._identity(),
@@ -77,10 +77,10 @@ class RunState:
     def load(
         self, checkpoint: Checkpoint, best: Best, stopping: Stopping, *, subject: str
     ) -> tuple[Progress, dict[str, tuple[Any, Any]]]:
-        """Restores a checkpoint; returns the progress and the configuration fields that differ.
+        """The progress and the configuration fields that differ, after a checkpoint is restored.
 
         Raises:
-            CheckpointError: It is of another run; see ``astra_core.training.resume.policy``.
+            CheckpointError: It belongs to another run; see ``astra_core.training.resume.policy``.
         """
         record = dict(checkpoint.record)
         subject = f"{subject}/{checkpoint.name}"
@@ -127,7 +127,7 @@ class RunState:
 
     @property
     def _owners(self) -> dict[str, Any]:
-        """Whose ``state()`` is in a checkpoint, by the kind of plug-in."""
+        """The plug-ins whose ``state()`` is in a checkpoint, by kind."""
         found = {
             "reward": self._sampler.reward,
             "algorithm": self._algorithm,
@@ -143,17 +143,17 @@ class RunState:
 
 
 class AgentsState:
-    """What a checkpoint holds of several agents besides the first; nothing of one attacker.
+    """The state of all agents but the first in a checkpoint; nothing for one attacker.
 
     Args:
-        system: Whose agents learn.
-        learners: The first one's state is the checkpoint's own.
+        system: The System whose agents learn.
+        learners: Their learners; the first one's state is the checkpoint's own.
     """
 
     def __init__(self, system: System, learners: Sequence[Learner]) -> None:
         self._learners = {learner.name: learner for learner in learners[1:]}
         first = {id(weight) for weight in system.attacker.model.parameters()}
-        # Weights that are shared are the first one's.
+        # Shared weights belong to the first agent.
         self._weights = {
             f"{_AGENTS}/{agent}/model/{name}": weight
             for agent, model in separate_models(system.agents).items()
@@ -162,7 +162,7 @@ class AgentsState:
         }
 
     def record(self) -> dict[str, Any]:
-        """Optimisers and schedules, for the record; empty where there is one."""
+        """Optimisers and schedules for the record; empty if there is only one."""
         found = {
             name: {
                 "optimizer": optimizer_record(learner.optimizer),
@@ -199,7 +199,7 @@ def schedule_record(learner: Learner) -> Any:
 
 
 def models_below(folder: Path, system: System) -> dict[Path, Module]:
-    """Every attacker's model by where it is in a folder that ``System.save`` wrote."""
+    """Every attacker's model by its place in a folder that ``System.save`` wrote."""
     separate = separate_models(system.agents) or {"": system.attacker}
     return {
         (own_folder(folder, name) if name else folder): model.model
@@ -208,7 +208,7 @@ def models_below(folder: Path, system: System) -> dict[Path, Module]:
 
 
 def moments_of(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """What the optimiser remembers of each weight, under ``optimizer/index/name``."""
+    """The optimiser's moments of each weight, under ``optimizer/index/name``."""
     return {
         f"optimizer/{index}/{name}": torch.as_tensor(value).detach().clone()
         for index, moments in optimizer.state_dict()["state"].items()
@@ -237,7 +237,7 @@ def load_tensors(tensors: Mapping[str, Tensor], model: Module) -> None:
     """Restores weights and random state.
 
     Raises:
-        CheckpointError: The weights are of another model.
+        CheckpointError: The weights belong to another model.
     """
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -1,4 +1,4 @@
-"""When a run ends: its rules, its budgets, and what it could not pay for."""
+"""When a run ends: its rules, its budgets, and replies that could not be paid for."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from astra_core.training.selection.stopping import Best, Stopping
 
 
 class Ending:
-    """Says why a run ends; the same in every process that trains.
+    """Decides when a run ends, and why; the same in every process that trains.
 
     Args:
         rules: ``training.early_stopping``.
@@ -18,7 +18,7 @@ class Ending:
 
     Attributes:
         stopping: The rules, and what they have seen.
-        unpaid: What a budget of the target refused, in words; empty while it pays.
+        unpaid: Why the target's budget refused calls, in words; empty otherwise.
     """
 
     def __init__(self, rules: EarlyStopping, *, world: World) -> None:
@@ -28,7 +28,7 @@ class Ending:
         self._world = world
 
     def spent(self, progress: Progress) -> str:
-        """Which budget of updates or seconds is used up, in words; clocks may differ."""
+        """The budget of updates or seconds that is used up, in words; clocks may differ."""
         reason = self.stopping.spent(progress.step)
         return self._world.first_says(reason) if self._is_timed else reason
 
@@ -42,7 +42,7 @@ class Ending:
         )
 
     def within_budget(self, reports: Iterator[StepReport]) -> Iterator[StepReport]:
-        """The reports of a training step; one whose replies cannot be paid for is not made."""
+        """The reports of a training step; none if its replies cannot be paid for."""
         try:
             yield from reports
         except BudgetError as error:

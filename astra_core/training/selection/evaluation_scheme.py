@@ -15,7 +15,7 @@ from astra_core.training.selection.stopping import Best
 
 @dataclass(frozen=True, slots=True)
 class EvaluationScheme:
-    """What ``training.evaluate`` and ``training.keep`` say together."""
+    """The scheme that ``training.evaluate`` and ``training.keep`` define together."""
 
     config: TrainingConfiguration
 
@@ -37,7 +37,7 @@ class EvaluationScheme:
         return (self.has_last and is_last) or (self.config.evaluate == "every" and is_turn)
 
     def is_satisfied(self, progress: Progress) -> bool:
-        """Whether the last evaluation was of the attacker as it is now, or need not be."""
+        """Whether the last evaluation was of the present attacker, or need not be."""
         points = progress.evaluations
         return not self.has_last or bool(points and points[-1].step == progress.step)
 
@@ -45,13 +45,13 @@ class EvaluationScheme:
     def keeps_best(self) -> bool:
         """Whether a run ends with the best attacker rather than the last.
 
-        Without an evaluation of what was learned, there is none to choose.
+        Without an evaluation of the trained attacker there is nothing to choose from.
         """
         return self.config.keep == "best" and self.has_last
 
 
 def idle_rule(config: TrainingConfiguration) -> str:
-    """A line about patience that can never end a run; empty where it can, or is not asked for."""
+    """A line about patience that can never end a run; empty if it can, or is not set."""
     patience = config.early_stopping.patience
     if patience is None or config.evaluate == "every":
         return ""
@@ -67,12 +67,12 @@ def check_schedule(
     """Returns if a schedule that follows a figure has evaluations to follow.
 
     Args:
-        config: Of the run.
+        config: The configuration of the run.
         is_evaluated: Whether there is an evaluator.
-        trainer: That evaluates; None for the one that the configuration names.
+        trainer: The trainer that evaluates; None for that of the configuration.
 
     Raises:
-        ConfigurationError: There are none on the way, or they have no such figure.
+        ConfigurationError: There are none during training, or they have no such figure.
     """
     metric = followed(build("schedule", config.schedule))
     if metric is None:
@@ -90,7 +90,7 @@ def check_schedule(
 
 
 def require_same_score(best: Best, value: float, *, folder: Path) -> None:
-    """Returns if the best weights, loaded again, score what they scored.
+    """Returns if the best weights, loaded again, have the same score as before.
 
     Raises:
         CheckpointError: They do not.

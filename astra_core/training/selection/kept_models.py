@@ -10,7 +10,7 @@ from astra_core.training.selection.stopping import Best
 
 
 class KeptModels:
-    """Writes the attacker when it is the best, and reads the best one again.
+    """Saves the attacker when it is the best, and loads the best one again.
 
     Args:
         best: The best evaluation so far.
@@ -33,7 +33,7 @@ class KeptModels:
         self._world = world
 
     def offer(self, metrics: Mapping[str, float], training_step: int, *, min_delta: float) -> None:
-        """Keeps the attacker as it is if its evaluation beats the best by enough."""
+        """Saves the present attacker if its evaluation beats the best by enough."""
         name = f"best_{training_step:06d}"
         is_best = self._best.offer(metrics, training_step, name, min_delta=min_delta)
         if is_best:
@@ -42,15 +42,15 @@ class KeptModels:
             self._store.save_model(name, self._state.write_model)
 
     def put_back(self, score: Callable[[], float]) -> None:
-        """Gives the attacker the best weights, and shows that they score what they scored.
+        """Gives the attacker the best weights, and checks that they have the same score as before.
 
         Nothing is shown where another number of processes scored them, which rounds differently.
 
         Args:
-            score: What the attacker scores by the metric that chose the best.
+            score: Computes the attacker's score by the metric that chose the best.
 
         Raises:
-            CheckpointError: They score something else.
+            CheckpointError: They have another score.
         """
         if self._store is None or not self._best.model:
             return

@@ -13,13 +13,13 @@ class Best:
     """The best evaluation so far by one metric.
 
     Attributes:
-        metric: What is compared.
-        value: Of the best evaluation; NaN before the first.
-        training_step: After which it was made.
+        metric: The metric that is compared.
+        value: The best value; NaN before the first evaluation.
+        training_step: The training step after which it was made.
         model: Name of the saved model that was evaluated; empty if there is none.
         num_since: Evaluations since then.
-        before: All of this as it was before the last evaluation.
-        num_processes: That shared the best evaluation; another number rounds it differently.
+        before: The same before the last evaluation.
+        num_processes: Processes that shared the best evaluation; their number affects rounding.
     """
 
     def __init__(self, *, metric: str, mode: str) -> None:
@@ -58,12 +58,12 @@ class Best:
         return {self.model, (self.before or {}).get("model", "")} - {""}
 
     def forget_last(self) -> None:
-        """Takes the last evaluation back, as if it had not been made."""
+        """Removes the last evaluation, as if it had not been made."""
         if self.before is not None:
             self.load(self.before)
 
     def record(self) -> dict[str, Any]:
-        """For a checkpoint; null before the first evaluation."""
+        """The record for a checkpoint; null before the first evaluation."""
         return {**self._now(), "before": self.before}
 
     def _now(self) -> dict[str, Any]:
@@ -112,7 +112,7 @@ class Stopping:
         return self.spent(step)
 
     def spent(self, step: int) -> str:
-        """Which budget is used up before another update, in words; empty while none is."""
+        """The budget that is used up before another update, in words; empty if none is."""
         config = self._config
         if config.max_kl_nats is not None and self._kl_nats > config.max_kl_nats:
             return (

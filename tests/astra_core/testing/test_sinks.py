@@ -47,7 +47,7 @@ def test_a_sink_that_only_writes_keeps_the_contract():
     [
         (Forgiving, "refuses an unknown option"),
         (Forgetful, "records no figure twice"),
-        (Shared, "another run starts anew"),
+        (Shared, "another run starts empty"),
     ],
 )
 def test_a_sink_that_breaks_a_promise_is_told_which(sink, promise):
