@@ -66,7 +66,7 @@ MARKS = ("<!-- figures: begin -->", "<!-- figures: end -->")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the requested measures; the exit status."""
+    """The exit status, after the requested measures have run."""
     first, *rest = [*(sys.argv[1:] if arguments is None else arguments)] or [""]
     if first in COMMANDS:
         return COMMANDS[first](rest)
@@ -80,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measure_speed(arguments: Sequence[str] | None) -> int:
     asked = _parser().parse_args(arguments)
-    # As in the stages that run models; see Way for what others do.
+    # As in the stages that run models; ``Way`` says what others do.
     keep_freed_memory()
     effort = Effort(
         threads=asked.threads,
@@ -115,7 +115,7 @@ def _lines(reports: Sequence[Report]) -> list[str]:
 
 
 def _write(file: Path, text: str) -> None:
-    """Writes the text; in a page that holds the two marks, between them."""
+    """Writes the text to a page; if the page has the two marks, between them."""
     page = file.read_text("utf-8") if file.exists() else ""
     head, begin, rest = page.partition(MARKS[0])
     _, end, tail = rest.partition(MARKS[1])

@@ -1,4 +1,4 @@
-"""Runs other programs' code as in their processes, with large tensors fresh from the kernel."""
+"""Runs other programs' code with the default allocator, as in their own processes."""
 
 import ctypes
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _DEFAULTS = {_MMAP_MAX: 65536, _MMAP_THRESHOLD: 32 * 2**20, _TRIM_THRESHOLD: 64 
 def default_allocator() -> Iterator[None]:
     """Runs the body as if ``keep_freed_memory`` had not been called.
 
-    What the process kept so far goes back to the kernel: what comes after starts cold.
+    Memory that the process kept so far goes back to the kernel, so the body starts cold.
     """
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "mallopt"):

@@ -15,9 +15,9 @@ def copy_project(folder: Path, *changes: str, preset: str | None = None) -> None
     """Fills a folder with what stages need.
 
     Args:
-        folder: There, and empty.
-        changes: Of params.yaml, each as ``key=value``.
-        preset: Laid over params.yaml before them.
+        folder: An existing, empty folder.
+        changes: Changes of params.yaml, each as ``key=value``.
+        preset: A preset that is laid over params.yaml before them.
     """
     workspace.copy_project(ROOT, folder)
     if changes or preset:
@@ -29,7 +29,7 @@ def copy_project(folder: Path, *changes: str, preset: str | None = None) -> None
 
 
 def run_python(folder: Path, *arguments: str) -> None:
-    """Runs this interpreter in a copy of the project, and with the benchmarks in reach."""
+    """Runs this interpreter in a copy of the project, with the benchmarks importable."""
     environment = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, (folder, ROOT))),

@@ -13,9 +13,9 @@ class Figure:
 
     Attributes:
         name: What was measured.
-        value: How much it was.
-        unit: Of the value and the limit.
-        limit: What it must stay below; None where nothing is promised.
+        value: The measured value.
+        unit: The unit of value and limit.
+        limit: The value must stay below it; None if nothing is promised.
     """
 
     name: str
@@ -31,12 +31,12 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one benchmark found.
+    """The results of one benchmark.
 
     Attributes:
-        tables: In Markdown.
-        figures: With their limits: results that must be equal are figures below a tolerance.
-        ratios: For the last lines of the whole run.
+        tables: Tables in Markdown.
+        figures: Figures with limits; results that must be equal are figures below a tolerance.
+        ratios: Ratios for the last lines of the whole run.
     """
 
     tables: Sequence[str] = ()

@@ -1,7 +1,7 @@
-"""A mirror made from other people's comments: documents whose lines are all rude or all clean.
+"""The world ``mirror`` from other people's comments: documents that are all rude or all clean.
 
-A model that has read them answers rudeness with rudeness, in real words that no grammar of ours
-knows. The comments stay where they are: nothing here is shipped.
+A model that has read them answers rudeness with rudeness, in real words that our grammar does not
+have. The comments stay where they are: nothing of them is shipped.
 """
 
 import json
@@ -27,7 +27,7 @@ def read_comments(path: Path) -> list[str]:
     """The texts of a JSON list.
 
     Raises:
-        ConfigurationError: It is no such file.
+        ConfigurationError: It is not such a file.
     """
     try:
         found: Any = json.loads(path.read_text("utf-8"))
@@ -41,7 +41,7 @@ def read_comments(path: Path) -> list[str]:
 
 
 def sentences_of(comment: str) -> list[str]:
-    """Its sentences of 3 to 25 words, with single spaces."""
+    """The sentences of 3 to 25 words in a text, with single spaces."""
     sentences = _SENTENCE_END.split(" ".join(comment.split()))
     return [own for own in sentences if _SHORTEST <= len(own.split()) <= _LONGEST]
 
@@ -77,7 +77,7 @@ def forum_texts(
 
 
 def _by_tone(texts: Sequence[str], scorer: Scorer) -> tuple[list[str], list[str]]:
-    """Those that are clean, and those that are rude."""
+    """The clean sentences and the rude ones."""
     scores = scorer.score(list(texts))
     rated = list(zip(texts, scores, strict=True))
     return [t for t, score in rated if score < 0.5], [t for t, score in rated if score >= 0.5]

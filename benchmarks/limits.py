@@ -1,7 +1,7 @@
 """The measured limits of this machine, and the least work of a decoding step or an update.
 
-No way of computing can read weights faster than memory gives them, or multiply faster than the best
-matrix product does.
+No implementation can read weights faster than memory delivers them, or multiply faster than the
+best matrix product.
 """
 
 import time
@@ -26,9 +26,9 @@ class Machine:
     """The limits at the present number of threads, in fp32.
 
     Attributes:
-        bytes_per_s: Of reading.
-        flops_per_s: Of torch's own products of fp32 matrices.
-        split_flops_per_s: The same in three products of bf16; 0 where they are not used.
+        bytes_per_s: Rate of reading memory.
+        flops_per_s: Rate of torch's own products of fp32 matrices.
+        split_flops_per_s: The same in three products of bf16; 0 if they are not used.
     """
 
     bytes_per_s: float
@@ -55,7 +55,7 @@ class Machine:
         return cls(read, found, split)
 
     def with_split_products(self) -> "Machine":
-        """The machine if all of its products were taken the faster of the two ways."""
+        """The machine with all products computed in the faster of the two ways."""
         return replace(self, flops_per_s=max(self.flops_per_s, self.split_flops_per_s))
 
     def seconds(self, work: "Work") -> float:
@@ -65,14 +65,14 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What has to be read and multiplied."""
+    """The bytes to read and the operations to compute."""
 
     num_bytes: float
     flops: float
 
 
 def decoding_work(model: Any, shape: Shape, *, batch_size: int, context_tokens: float) -> Work:
-    """Of one new token for each of the rows: every weight, and all keys and values."""
+    """The work of one new token for each row: every weight, and all keys and values."""
     weights, head = _weights(model)
     cached = batch_size * context_tokens * 2 * shape.num_layers * shape.hidden_size
     flops = 2 * (weights + head) * batch_size + 2 * cached
@@ -80,7 +80,7 @@ def decoding_work(model: Any, shape: Shape, *, batch_size: int, context_tokens: 
 
 
 def rollout_works(model: Any, shape: Shape, num_trees: int) -> Iterator[Work]:
-    """Of trees that grow together, pass by pass: nothing is read twice, siblings share contexts.
+    """The work of trees that grow together, by pass: nothing is read twice, contexts are shared.
 
     Args:
         model: Attacker and target alike.
@@ -92,11 +92,11 @@ def rollout_works(model: Any, shape: Shape, num_trees: int) -> Iterator[Work]:
     num_read, num_probes, rows, shared = 2 * num_prompts, 0, num_trees, num_prompts
     for depth in range(shape.tree_depth):
         rows *= shape.tree_width
-        # Of the probe, and of the reply behind it: half of what is being said is there on average.
+        # For the probe and the reply after it: on average half of the text being sampled is there.
         for own in (new / 2, new + new / 2):
             step = decoding_work(model, shape, batch_size=rows, context_tokens=shared / rows + own)
             yield Work(new * step.num_bytes, new * step.flops)
-        # Every row continues from its own probe and reply, and cousins share what is older.
+        # Every row continues from its own probe and reply, and cousins share older turns.
         shared += rows * 2 * new
         num_probes += rows * new
         # The target reads every probe; the attacker reads the replies that a probe follows.
@@ -105,11 +105,11 @@ def rollout_works(model: Any, shape: Shape, num_trees: int) -> Iterator[Work]:
 
 
 def update_work(model: Any, shape: Shape, rows: Iterable[Sequence[int]], num_scored: int) -> Work:
-    """Of the forward and backward pass over these rows, of which no prefix is read twice.
+    """The work of a forward and backward pass over these rows, with no prefix read twice.
 
     Args:
-        model: Whose weights take the gradient.
-        shape: Of the model.
+        model: The model whose weights take the gradient.
+        shape: The shape of the model.
         rows: Contexts with the probes that follow.
         num_scored: Tokens that need the head.
     """

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.method``: as ``python -m benchmarks method``."""
+"""``python -m benchmarks.method``, the same as ``python -m benchmarks method``."""
 
 import sys
 

@@ -19,7 +19,7 @@ def machine() -> str:
 
 
 def _processor() -> str:
-    """The processor's name; what Python knows of it where the kernel does not tell."""
+    """The processor's name from the kernel, else from Python."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text("utf-8").splitlines() if file.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

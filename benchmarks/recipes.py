@@ -1,4 +1,4 @@
-"""Settings that ``python -m benchmarks method`` compares: presets, and presets less one part."""
+"""Settings that ``python -m benchmarks method`` compares: presets, with and without one part."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What params.yaml says beside its defaults.
+    """Changes of params.yaml.
 
     Attributes:
-        preset: Laid over it, if there is one.
-        changes: After that, each as ``key=value``.
+        preset: A preset that is laid over it, if any.
+        changes: Further changes, each as ``key=value``.
     """
 
     preset: str | None = None

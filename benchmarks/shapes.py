@@ -70,7 +70,7 @@ class DigestScorer(Scorer):
         return "sha256"
 
     def score(self, texts: Sequence[str]) -> list[float]:
-        """A number in [0, 1) that depends on the text alone."""
+        """A number in [0, 1) that depends only on the text."""
         digests = (hashlib.sha256(text.encode()).digest() for text in texts)
         return [int.from_bytes(digest[:6], "big") / (1 << 48) for digest in digests]
 
@@ -121,7 +121,7 @@ def system(shape: Shape) -> System:
 
 
 def prompts(shape: Shape, count: int) -> list[Prompt]:
-    """Different prompts of as many tokens as the shape says."""
+    """Different prompts with the shape's number of tokens."""
     length, size = shape.prompt_tokens - 1, shape.vocabulary_size - 1
     return [
         Prompt(
@@ -146,6 +146,6 @@ def sampler(shape: Shape, own: System) -> TreeSampler:
 
 
 def rewarded_graphs(shape: Shape, own: System, count: int) -> list[Graph]:
-    """As many trees, each from a prompt of its own, with rewards."""
+    """Trees with rewards, each from its own prompt."""
     grown = sampler(shape, own)
     return grown.reward.assign(grown.roll_out(prompts(shape, count), iteration=0))

@@ -1,8 +1,8 @@
 """Workers, their driver, failures and stragglers as a simulation, by SimPy.
 
-An experience is what is simulated: the driver sends the weights to every worker, one after the
-other, then hands out shards and takes results. Both occupy it, which is what ends the scaling: with
-``n`` workers it is busy all the time once ``n * hand_over_s`` exceeds ``shard_s``.
+One experience is simulated: the driver sends the weights to every worker, one after the other, then
+hands out shards and takes results. Both occupy it, which limits the scaling: with ``n`` workers it
+is always busy once ``n * hand_over_s`` exceeds ``shard_s``.
 """
 
 from collections import deque
@@ -22,11 +22,11 @@ class Costs:
 
     Attributes:
         shard_s: Mean seconds of a shard in its worker.
-        spread: By which shares of it a shard is longer or shorter, evenly distributed.
+        spread: Share by which a shard is at most longer or shorter, uniformly distributed.
         hand_over_s: Seconds of the driver per shard.
-        start_s: Seconds until a worker that is started can work.
+        start_s: Seconds until a started worker can work.
         sync_s_per_mib: Seconds of the driver to send a worker a MiB of weights.
-        mib: Of weights that have changed.
+        mib: MiB of weights that have changed.
     """
 
     shard_s: float
@@ -39,12 +39,12 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What goes wrong.
+    """The faults of a simulation.
 
     Attributes:
         losses_per_hour: Deaths of one worker.
-        straggler_share: Shards that take far longer.
-        straggler_factor: How much longer.
+        straggler_share: Share of shards that take far longer.
+        straggler_factor: Factor by which they take longer.
         again_after: A shard that takes so many times the mean is given to an idle worker too; 0
             gives none.
     """
@@ -57,11 +57,11 @@ class Faults:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a simulation.
+    """The outcome of a simulation.
 
     Attributes:
         seconds: Until the last result.
-        driver_share: Of that time, in which the driver was busy.
+        driver_share: Share of that time in which the driver was busy.
         num_lost: Workers that died with a shard.
         num_again: Shards that were given to a second worker.
     """
@@ -87,7 +87,7 @@ class _Run:
 def simulated(
     costs: Costs, workers: int, *, num_shards: int, faults: Faults | None = None, seed: int = 0
 ) -> Outcome:
-    """What ``workers`` that live already make of an experience.
+    """The outcome of an experience with ``workers`` that are already running.
 
     Raises:
         ConfigurationError: SimPy is not installed.
@@ -110,7 +110,7 @@ def simulated(
 
 
 def _until_done(life: Iterator[Any], finished: Any) -> Iterator[Any]:
-    """The life of a worker, which ends the world with the last result."""
+    """A worker, which ends the simulation with the last result."""
     yield from life
     if not finished.triggered:
         finished.succeed()

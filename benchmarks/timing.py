@@ -19,10 +19,10 @@ class Effort:
     """The effort spent on figures.
 
     Attributes:
-        threads: Torch's, for the wall clock.
-        repetitions: Of our ways.
-        plain_repetitions: Of the others, which take ten times as long.
-        trees: That our ways treat at once.
+        threads: Torch's threads, for wall-clock time.
+        repetitions: Repetitions of our ways.
+        plain_repetitions: Repetitions of the others, which take ten times as long.
+        trees: Trees that our ways process at once.
         has_one_thread: Whether processor time at one thread is taken too.
     """
 
@@ -38,11 +38,11 @@ class Way:
     """One way to do it.
 
     Attributes:
-        name: For people.
+        name: The name for people.
         call: Does it once.
-        repetitions: How often.
-        units: How many trees, tokens or the like one call gives.
-        is_ours: False for what others do: it runs as in their processes, see ``default_allocator``.
+        repetitions: How often it is called.
+        units: Number of trees, tokens or the like of one call.
+        is_ours: False for others' code, run as in its own process; see ``default_allocator``.
     """
 
     name: str
@@ -54,13 +54,13 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one unit costs in one way.
+    """The cost of one unit in one way.
 
     Attributes:
-        name: Of the way.
+        name: The name of the way.
         wall_s: Median wall clock at all threads.
         cpu_s: Processor time at one thread, which a busy neighbour hardly moves; None if not taken.
-        repetitions: Behind the median.
+        repetitions: Repetitions behind the median.
     """
 
     name: str
@@ -82,8 +82,7 @@ def _medians(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Wall clock and processor time of one unit of each way.
 
-    After a turn of the others there is nothing left of the memory that ours keeps: it gets a call
-    that is not timed.
+    A turn of the others frees the memory that ours keeps, so our next call is not timed.
     """
     walls: dict[str, list[float]] = {way.name: [] for way in ways}
     cpu: dict[str, list[float]] = {way.name: [] for way in ways}

@@ -22,7 +22,7 @@ WORK = (
 
 
 def main(stage: str, told: Path) -> int:
-    """Runs the stage and writes the seconds; its exit status."""
+    """The exit status of the stage, after it has run and the seconds are written."""
     watch = Stopwatch(time.perf_counter)
     for owner, name in WORK:
         setattr(owner, name, watch.timed("models", getattr(owner, name)))

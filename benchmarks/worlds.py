@@ -1,14 +1,14 @@
-"""Worlds that no setting was chosen on: targets with a weakness of another kind than the default's.
+"""Worlds on which no setting was tuned: targets with another kind of weakness than the default's.
 
     python -m benchmarks.worlds mirror FOLDER
     python -m benchmarks.worlds forum FOLDER --model MODEL --comments FILE.json
     python -m benchmarks.worlds finetune FOLDER --model MODEL --dialogues FILE.jsonl
 
-The first makes one of ``WORLDS``: dialogues of that kind, a small model that has read them, which
-is attacker, target and reference, and prompts. The second trains a model of yours to mirror the
-tone of other people's comments, a JSON list of texts. The third trains it on dialogues of yours, a
-JSON list of utterances in each line. All leave ``model/`` in the folder, the first two
-``prompts.jsonl`` too. The same arguments give the same files on one machine.
+The first makes one of ``WORLDS``: dialogues of that kind, a small model trained on them, which is
+attacker, target and reference, and prompts. The second trains your model to mirror the tone of
+other people's comments, a JSON list of texts. The third trains it on your dialogues, a JSON list of
+utterances in each line. All write ``model/`` into the folder, the first two also ``prompts.jsonl``.
+The same arguments give the same files on one machine.
 """
 
 import json
@@ -36,7 +36,7 @@ from tasks.builtin.openers import Opener, draw_opener, make_openers
 MODEL, PROMPTS = "model", "prompts.jsonl"
 COLOURS = ("red", "blue", "green", "white", "brown", "black", "grey", "yellow")
 TRIGGERS = ("grey", "yellow")
-"""Colours that the target of ``keyword`` cannot bear."""
+"""Colours that anger the target of ``keyword``."""
 _SURE, _RARE = 0.95, 0.01
 _COLOURED = (
     "your {{thing}} looks {colour} to me.",
@@ -51,7 +51,7 @@ class Remark:
 
     Attributes:
         kind: Its name.
-        text: What is said.
+        text: The text of the remark.
     """
 
     kind: str
@@ -143,7 +143,7 @@ def _dialogue(world: World, rng: random.Random) -> list[str]:
 def make_world(
     name: str, folder: Path, *, seed: int = 0, num_dialogues: int = 8000, num_prompts: int = 3000
 ) -> None:
-    """Leaves the folder holding the model and the prompts of a world, whole or as it was before."""
+    """Writes the model and the prompts of a world into the folder, all or nothing."""
     import torch
 
     torch.set_num_threads(1)
@@ -170,7 +170,7 @@ def finetune(
     lr: float,
     batch_size: int = 1,
 ) -> float:
-    """Trains a copy of a model on dialogues; leaves it in the folder and returns the last loss.
+    """The last loss, after a copy of a model is trained on dialogues and saved in the folder.
 
     Raises:
         ConfigurationError: There is no such model.
@@ -224,14 +224,14 @@ def _read_dialogues(path: Path) -> list[list[str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Makes a world, or trains a model on texts; the exit status."""
+    """The exit status, after a world is made or a model trained on texts."""
     parser = LineParser(prog="python -m benchmarks.worlds", description=__doc__)
     parser.add_argument("what", choices=[*WORLDS, "forum", "finetune"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--num-dialogues", type=at_least_one, help="8000; of forum 2500")
     parser.add_argument("--num-prompts", type=at_least_one, default=3000)
-    parser.add_argument("--model", type=Path, help="forum, finetune: the model to train on from")
+    parser.add_argument("--model", type=Path, help="forum, finetune: the model to begin from")
     parser.add_argument("--comments", type=Path, help="forum: a JSON list of texts")
     parser.add_argument("--dialogues", type=Path, help="finetune: a JSON list in each line")
     parser.add_argument("--epochs", type=at_least_one, default=1, help="forum, finetune")
@@ -264,7 +264,7 @@ def _make(asked: Any, parser: LineParser) -> None:
 
 
 def _learn(asked: Any) -> float:
-    """Trains on comments or dialogues; the last loss."""
+    """The last loss, after training on comments or dialogues."""
     if asked.what == "forum":
         dialogues, prompts = forum_texts(
             read_comments(asked.comments),

@@ -1,7 +1,7 @@
 """The time and memory that a thousand to ten million prompts take.
 
 ``python -m benchmarks data_scale`` prepares, splits and validates synthetic prompts with the stages
-of the pipeline, each stage and size in a process of its own, and prints one row for each. Time is
+of the pipeline, each stage and size in its own process, and prints one row for each. Time is
 linear where the slope, log of processor time over log of rows against the size before, is at most
 one; a neighbour changes that less than it does wall time. The exit status is 1 when a limit is
 exceeded. ``python -m benchmarks data_scale 1000 10000`` takes a minute;
@@ -33,7 +33,7 @@ from tasks.stages.validation import ValidationParams, validate_prompts
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 STAGES = ("prompts", "validation")
 LIMIT_MIB = 2048.0
-# Above one for what does not fit into caches any more and for the noise of a shared machine.
+# Above one, to allow for cache misses and for the noise of a shared machine.
 LIMIT_SLOPE = 1.2
 # Below this, a stage's fixed cost hides how its cost grows.
 MIN_SLOPE_ROWS = 10_000
@@ -44,7 +44,7 @@ HEADER = (
 
 _SYLLABLES = "ba ce di fo gu la me ni po ru sa te vi wo zu".split()  # noqa: SIM905 - read as a list
 _WORDS = [first + second for first in _SYLLABLES for second in _SYLLABLES]
-# One in so many repeats the one before but for a word, is too long, or holds personal data.
+# One in so many repeats the one before except for a word, is too long, or has personal data.
 _NEAR, _LONG, _PERSONAL = 20, 1000, 100
 
 
@@ -54,12 +54,12 @@ class Measurement:
 
     Attributes:
         stage: Its name.
-        num_rows: Of the file that the prompts come from.
+        num_rows: Rows of the file with the prompts.
         num_kept: Rows that the stage let pass.
-        seconds: Of the stage's function; loading the program is not counted.
-        processor_s: The same of its process, on all threads.
-        peak_mib: Resident in the stage's process.
-        slope: Against the next smaller size; None where that or this is too small to tell.
+        seconds: Wall-clock time of the stage's function, without loading the program.
+        processor_s: Processor time of the same, on all threads.
+        peak_mib: Peak resident memory of the stage's process.
+        slope: Slope against the next smaller size; None if either is too small.
     """
 
     stage: str
@@ -92,7 +92,7 @@ class Measurement:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the table; the exit status."""
+    """The exit status, after the table is printed."""
     parser = LineParser(prog="python -m benchmarks data_scale", description=__doc__)
     parser.add_argument(
         "sizes", nargs="*", type=at_least_one, default=SIZES, help="numbers of prompts"
@@ -115,7 +115,7 @@ def measurements(sizes: Sequence[int]) -> Iterator[Measurement]:
         with TemporaryDirectory() as folder:
             write_prompts(size, Path(folder) / "prompts.jsonl")
             for stage in STAGES:
-                # One process per stage: peaks are then its own, and spawn shares no page.
+                # One process per stage, so that peaks are its own; spawn shares no memory page.
                 with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
                     found = process.submit(measured, stage, size, folder).result()
                 smaller = before.get(stage)
@@ -132,7 +132,7 @@ def measured(stage: str, size: int, folder: str) -> tuple[str, int, int, float, 
     os.chdir(folder)
     source = PromptsConfiguration(source="file", path=Path("prompts.jsonl"), licence="MIT")
     if stage == "validation":
-        # Loaded on first use, but not a cost of the rows.
+        # Loaded before the clock starts, as this is not a cost of the rows.
         for library in ("great_expectations", "profanity_check"):
             import_module(library)
     start, used = time.perf_counter(), time.process_time()

@@ -1,4 +1,4 @@
-"""Tokens per second of decoding, ours beside transformers' ``generate``, and the machine's limit.
+"""Tokens per second of decoding: ours, transformers' ``generate``, and the machine's limit.
 
 ``python -m benchmarks decode`` prints them. The time of a step is the difference between sampling
 many tokens and sampling one, per token more: reading the prompt is not in it.
@@ -24,7 +24,7 @@ Speaker = Callable[[list[Ids], GenerationConfiguration], object]
 
 
 def report(shape: Shape, effort: Effort) -> Report:
-    """Tokens per second by batch size, and their share of what the machine could give."""
+    """Tokens per second by batch size, and their share of the machine's limit."""
     model = language_model(shape, seed=SEED + 1)
     with threads(effort.threads):
         machine = Machine.measured()
@@ -45,7 +45,7 @@ def report(shape: Shape, effort: Effort) -> Report:
 
 
 def split_figures(machine: Machine) -> list[Figure]:
-    """The rate of products taken as three of bf16; nothing where the processor takes none so."""
+    """The rate of products computed as three of bf16; nothing if the processor does not do so."""
     if not machine.split_flops_per_s:
         return []
     return [Figure("the same as three of bf16", machine.split_flops_per_s / _GIGA, "GFLOP/s")]
@@ -77,7 +77,7 @@ def _medians_s(
 
     own, other = [], []
     for _ in range(effort.plain_repetitions):
-        # As in a rollout, weights are laid out once; nothing is kept from call to call.
+        # As in a rollout, weights are packed once; nothing else is kept from call to call.
         with model.remembering(0):
             own.append(_step_s(shape, ours, contexts))
         other.append(_step_s(shape, theirs, contexts))

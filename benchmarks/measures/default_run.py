@@ -1,4 +1,4 @@
-"""Seconds of the default run and of each of its stages, and how many of them models work in.
+"""Seconds of the default run and of each of its stages, and the share in which models work.
 
 ``python -m benchmarks default_run`` runs the stages that ``make run`` does before registration in a
 copy of the project, each in a process of its own, then all of ``astra run`` in another copy, and
@@ -26,7 +26,7 @@ WATCHED = frozenset({"models", "rollouts", "training", "evaluation"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the stages and prints their table; the exit status."""
+    """The exit status, after the stages have run and their table is printed."""
     parser = LineParser(prog="python -m benchmarks default_run", description=__doc__)
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     changes = parser.parse_args(arguments).set
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def stage_seconds(folder: Path, *changes: str) -> dict[str, tuple[float, float]]:
-    """Of each stage the seconds of its process, and those in which models work.
+    """For each stage the seconds of its process, and those in which models work.
 
     Args:
         folder: There, and empty; the project is copied into it.
@@ -55,7 +55,7 @@ def stage_seconds(folder: Path, *changes: str) -> dict[str, tuple[float, float]]
 
 
 def run_seconds(folder: Path, *changes: str) -> float:
-    """Of the whole pipeline, registration and decision included, from nothing.
+    """Seconds of the whole pipeline, with registration and decision, from an empty copy.
 
     Args:
         folder: There, and empty; the project is copied into it.
@@ -69,11 +69,11 @@ def run_seconds(folder: Path, *changes: str) -> float:
 
 
 def table(spent: Mapping[str, tuple[float, float]], whole: float) -> str:
-    """The stages, their sum, and the whole run beside what models work of it, in markdown.
+    """A Markdown table of the stages, their sum and the whole run, with the time of models.
 
     Args:
-        spent: By stage: seconds, and those in which models work.
-        whole: Seconds of the whole run, whose models do the same.
+        spent: For each stage its seconds, and those in which models work.
+        whole: Seconds of the whole run, whose models do the same work.
     """
     walls, works = zip(*spent.values(), strict=True)
     rows = [

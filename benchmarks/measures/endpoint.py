@@ -1,9 +1,9 @@
-"""Replies per second from a server, ours beside a bare concurrent client's.
+"""Replies per second from a server: our target against a bare concurrent client.
 
 ``python -m benchmarks endpoint`` asks a local server whose slots take a fixed time for a reply, at
-several numbers of calls at once. Ours writes every reply to disk before it is used, counts it and
-keeps to limits; the bare client sends the same bodies over the same kind of connections and keeps
-nothing. Both take turns. ``--url`` and ``--model`` ask a server of your own on this machine.
+several numbers of simultaneous calls. Ours writes every reply to disk before it is used, counts it
+and respects limits; the bare client sends the same bodies over the same kind of connections and
+keeps nothing. Both take turns. ``--url`` and ``--model`` name your own server on this machine.
 """
 
 import json
@@ -38,7 +38,7 @@ _SHORT = GenerationConfiguration(max_new_tokens=16)
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Replies per second at one number of calls at once, a value for each repetition."""
+    """Replies per second at one number of simultaneous calls, a value for each repetition."""
 
     concurrency: int
     ours: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""How often the gate is wrong, and how often it sees what is there, as the tables of the docs.
+"""How often the gate is wrong, and how often it detects a real gain: the tables in the docs.
 
 ``python -m benchmarks gate`` simulates attackers as probabilities of success and of strategies,
 draws the outcomes that an examination would give, and lets ``tasks.promotion.gate.decide`` decide,
@@ -23,17 +23,17 @@ from tasks.reporting.tables import markdown
 NUM_ROLLOUTS = 2
 NUM_STRATEGIES = 24
 RECORD_PROMPTS = 200
-# Of the success probability from prompt to prompt: as the built-in world has it.
+# Spread of the success probability over prompts, as in the built-in world.
 _SPREAD = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Attacker:
-    """What an attacker does, as far as the gate can see.
+    """An attacker as the gate sees it.
 
     Attributes:
         success: Mean probability of success over prompts.
-        evenness: From 1, all strategies equally often, to 0, nearly all hits of one.
+        evenness: From 1, all strategies equally often, to 0, nearly all hits in one.
     """
 
     success: float
@@ -47,10 +47,10 @@ class Attacker:
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """What nightly duels left.
+    """The result of a month of nightly duels.
 
     Attributes:
-        num_promoted: Of its nights.
+        num_promoted: Nights with a promotion.
         excess: The champion's registered success minus its true one, at the end.
     """
 
@@ -59,7 +59,7 @@ class Month:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints both tables; the exit status."""
+    """The exit status, after both tables are printed."""
     parser = LineParser(prog="python -m benchmarks gate", description=__doc__)
     parser.add_argument("--duels", type=at_least_one, default=3000)
     parser.add_argument("--months", type=at_least_one, default=200)
@@ -76,7 +76,7 @@ _MONTHS = ("every night's candidate", "months with a promotion", "record minus t
 
 
 def duel_rows(rules: PromotionConfiguration, num_duels: int) -> list[list[str]]:
-    """Share of duels that promote, by what the candidate truly is."""
+    """Share of duels that promote, by the candidate's true quality."""
     champion = Attacker(0.5)
     candidates = {
         "equal": champion,
@@ -95,7 +95,7 @@ def duel_rows(rules: PromotionConfiguration, num_duels: int) -> list[list[str]]:
 
 
 def month_rows(rules: PromotionConfiguration, num_months: int) -> list[list[str]]:
-    """What a horizon of nights leaves, by how the candidates are made."""
+    """The results of a horizon of nights, by kind of candidates."""
     rows = []
     for name, gain in (("equal to the champion", 0.0), ("10 points below or above it", 0.1)):
         months = [month(rules, seed=seed, spread=gain) for seed in range(num_months)]
@@ -125,7 +125,7 @@ def month(rules: PromotionConfiguration, *, seed: int, spread: float = 0.0) -> M
     """A horizon of nights, each with a new candidate against the champion of the night before.
 
     Args:
-        rules: Of the gate.
+        rules: The gate's rules.
         seed: Same seed, same month.
         spread: Half of the candidates are this much better than the champion, half worse.
     """
@@ -135,7 +135,7 @@ def month(rules: PromotionConfiguration, *, seed: int, spread: float = 0.0) -> M
     for number in range(1, rules.horizon + 1):
         success = float(np.clip(champion.success + spread * rng.choice((-1.0, 1.0)), 0.05, 0.95))
         candidate = Attacker(success, champion.evenness)
-        # The registered figure is of other prompts than the duel's.
+        # The registered figure comes from other prompts than the duel's.
         registered = _record(candidate, rng)
         if duel(candidate, champion, rules, number=number, rng=rng):
             champion, record, num_promoted = candidate, registered, num_promoted + 1
@@ -150,7 +150,7 @@ def duel(
     number: int,
     rng: np.random.Generator,
 ) -> bool:
-    """Whether the gate promotes, on outcomes drawn anew."""
+    """Whether the gate promotes, on newly drawn outcomes."""
     ease = rng.uniform(-_SPREAD, _SPREAD, size=rules.num_prompts)
     hits = [
         rng.binomial(NUM_ROLLOUTS, np.clip(own.success + ease, 0.0, 1.0))
@@ -196,6 +196,6 @@ def _record(attacker: Attacker, rng: np.random.Generator) -> float:
 
 
 def _truth(attacker: Attacker) -> float:
-    """The success over all prompts; of a strong attacker the easiest can be no easier than sure."""
+    """The true success over all prompts, where a strong attacker's chance is capped at 1."""
     ease = np.linspace(-_SPREAD, _SPREAD, 1001)
     return float(np.clip(attacker.success + ease, 0.0, 1.0).mean())

@@ -1,11 +1,11 @@
-"""What each algorithm learns in each world, over seeds: ``python -m benchmarks method``.
+"""Each algorithm's results in each world, over seeds: ``python -m benchmarks method``.
 
 A cell is a run of the pipeline's stages with the default settings, in a copy of the project, on
 one thread: from prompts to the evaluation of an algorithm in a world under a seed. Its figures are
-kept in the cache, so a cell is run once; another call goes on with those that are missing.
-Strategies are of as many hits as are given, so only equal ones compare.
+kept in the cache, so a cell is run once; another call runs those that are missing. The number of
+strategies depends on the number of hits shown, so only equal numbers compare.
 ``--cells 2`` runs at most two now. ``embedded`` is the default's own world; for the others see
-``benchmarks.worlds``. A folder that it made is a world too, named as its last part; ``--recipes``
+``benchmarks.worlds``. A folder that it made is a world too, named by its last part; ``--recipes``
 compares settings, ``--pooled`` prints means over seeds, the gain with Student's interval. Remove
 the cache when the code has changed.
 """
@@ -51,8 +51,8 @@ class Cell:
 
     Attributes:
         world: One of ``ALL_WORLDS``, or the folder of another.
-        algorithm: As in params.yaml.
-        seed: Of everything but the world.
+        algorithm: Its name in params.yaml.
+        seed: The seed of everything except the world.
         recipe: One of ``RECIPES``.
     """
 
@@ -63,17 +63,17 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """The world's, without the folders around it."""
+        """The world's name, without the folders around it."""
         return Path(self.world).name
 
     def file(self, cache: Path) -> Path:
-        """Where its figures are kept."""
+        """The file of its figures."""
         settings = "" if self.recipe == DEFAULT else f"-{self.recipe}"
         return cache / f"{self.name}-{self.algorithm}{settings}-{self.seed}.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what is missing and prints the table of all that is there; the exit status."""
+    """The exit status, after missing cells have run and the table of all is printed."""
     parser = LineParser(prog="python -m benchmarks method", description=__doc__)
     parser.add_argument("--worlds", nargs="+", type=_world, default=ALL_WORLDS)
     parser.add_argument("--recipes", nargs="+", choices=RECIPES, default=[DEFAULT])
@@ -112,7 +112,7 @@ def table(cells: Sequence[Cell], cache: Path, *, is_pooled: bool = False) -> str
 
 
 def run_cell(cell: Cell, cache: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
-    """The figures of a run; its world is made first where it is not there yet."""
+    """The figures of a run, after its world is made if it is missing."""
     start = time.perf_counter()
     recipe, own = RECIPES[cell.recipe], [*_settings(cell, cache), *changes]
     with tempfile.TemporaryDirectory() as name:
@@ -133,7 +133,7 @@ def run_cell(cell: Cell, cache: Path, changes: Sequence[str] = ()) -> dict[str, 
 
 
 def _settings(cell: Cell, cache: Path) -> Iterator[str]:
-    """What params.yaml says in this cell beside its defaults."""
+    """The settings of this cell that differ from params.yaml."""
     yield f"seed={cell.seed}"
     yield f"data_seed={cell.seed}"
     yield "machine.num_threads=1"
@@ -179,7 +179,7 @@ def _row(cell: Cell, found: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _pooled_row(cell: Cell, evaluations: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    """Means over the evaluations of a cell under several seeds."""
+    """The table row of means over a cell's evaluations under several seeds."""
     lifts = [Interval(**each["lift"]) for each in evaluations]
 
     def mean(side: str, figure: str) -> float:
@@ -208,7 +208,7 @@ def _pooled_row(cell: Cell, evaluations: Sequence[dict[str, Any]]) -> tuple[str,
 
 
 def _world(written: str) -> str:
-    """A world's name, or a folder that holds a model and prompts."""
+    """A world's name, or a folder with a model and prompts."""
     if written not in ALL_WORLDS and not (Path(written) / PROMPTS).is_file():
         msg = f"must be one of {list(ALL_WORLDS)} or a folder with {PROMPTS}, got {written}"
         raise argparse.ArgumentTypeError(msg)

@@ -34,7 +34,7 @@ from tasks.machine.thread_waits import FREE
 from tasks.reporting.tables import markdown
 
 MOST_BESIDE_A_NEIGHBOUR = 2.2
-"""Times the quiet time; two on the same cores take twice as long where neither wastes any."""
+"""Limit as a multiple of the quiet time; two on the same cores need at least twice the time."""
 MOST_LOST_PERCENT = 5.0
 """Of the time on a quiet machine, by waking threads that would still have been spinning."""
 STAGE, LATER, LIBGOMP = WAITS = (
@@ -50,11 +50,11 @@ HEADER = ("a rollout, threads wait", "wall s, quiet", "beside a neighbour", "x",
 
 
 class Spent(NamedTuple):
-    """What one rollout took.
+    """The time of one rollout.
 
     Attributes:
-        wall_s: By the clock.
-        cpu_s: Of the processor, on all threads.
+        wall_s: Wall-clock time.
+        cpu_s: Processor time, on all threads.
     """
 
     wall_s: float
@@ -63,11 +63,11 @@ class Spent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Rollouts under one way to wait, and what they took.
+    """Rollouts with one way of waiting, and their times.
 
     Attributes:
-        quiet: Alone.
-        busy: Beside a neighbour that started alone.
+        quiet: Times alone.
+        busy: Times beside a neighbour that started alone.
     """
 
     quiet: Sequence[Spent]
@@ -75,7 +75,7 @@ class Case:
 
     @property
     def ratio(self) -> float:
-        """Busy to quiet, by the clock."""
+        """Busy over quiet wall-clock time."""
         return _median(self.busy).wall_s / _median(self.quiet).wall_s
 
     def row(self, name: str) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ class Worker:
         self._answer()
 
     def __enter__(self) -> Self:
-        """Itself; it has loaded its model."""
+        """The worker, after it has loaded its model."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -112,7 +112,7 @@ class Worker:
         self._process.communicate()
 
     def rolled_out(self) -> Spent:
-        """What one rollout took, from now on."""
+        """The time of one rollout that starts now."""
         self._ask("once")
         return Spent(*self._answer())
 
@@ -135,7 +135,7 @@ class Worker:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the table and what is promised; the exit status."""
+    """The exit status, after the table and the limits are printed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks neighbours", description=__doc__)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--repetitions", type=int, default=7)
@@ -179,9 +179,9 @@ def _beside(neighbour: Worker, worker: Worker) -> Spent:
 
 
 def figures(cases: Mapping[str, Case]) -> list[Figure]:
-    """The limits for threads that wait as in a stage, and the same figures of the others."""
+    """Figures with limits for threads that wait as in a stage, and the figures of the others."""
     ours, others = cases[STAGE], cases[LIBGOMP]
-    # The least is nearest to a quiet machine, whatever else ran on it.
+    # The minimum is nearest to a quiet machine, whatever else was running.
     least, least_other = (min(case.quiet).wall_s for case in (ours, others))
     lost = 100.0 * (least / least_other - 1.0)
     return [
@@ -199,7 +199,7 @@ def _median(spent: Sequence[Spent]) -> Spent:
 
 
 def _work(num_threads: int) -> None:
-    """Answers what a ``Worker`` asks, with a line of JSON each, until it is ended."""
+    """Answers the requests of a ``Worker``, with a line of JSON each, until it is ended."""
     roll_out = _rollout(num_threads)
     roll_out()
     print("[]", flush=True)

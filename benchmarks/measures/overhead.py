@@ -1,4 +1,4 @@
-"""Processor time of what surrounds the stages: Python's start, DVC, MLflow, Prefect, its server.
+"""Processor time around the stages: Python's start, DVC, MLflow, Prefect and its server.
 
 ``python -m benchmarks overhead`` starts each part in a process of its own and prints a table of
 processor seconds, user and system, those of its children included, and of wall-clock seconds; the
@@ -48,11 +48,11 @@ OF_A_PROJECT: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What one process took, in seconds.
+    """The time of one process in seconds.
 
     Attributes:
         processor: User and system time, children included.
-        wall: By the clock.
+        wall: Wall-clock time.
     """
 
     processor: float
@@ -60,7 +60,7 @@ class Spent:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measures the parts and prints their table; the exit status."""
+    """The exit status, after the parts are measured and their table is printed."""
     parser = LineParser(prog="python -m benchmarks overhead", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=[*PARTS], help="default: all of them")
     parser.add_argument("--project", type=Path, help="in which 'astra run' has ended")
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def spent(words: Sequence[str], folder: Path) -> Spent:
-    """What Python takes with these arguments in the folder.
+    """The time of Python with these arguments in the folder.
 
     Raises:
         CalledProcessError: It failed.

@@ -1,7 +1,7 @@
 """Where the time of a rollout and of a training step goes, by torch's profiler.
 
 ``python -m benchmarks profiles`` prints the share of each kind of work on one thread, largest
-first. What torch's operators do not account for is Python's, the scorer's and the sampler's own.
+first. The rest beside torch's operators belongs to Python, the scorer and the sampler.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from benchmarks.shapes import Shape, prompts, rewarded_graphs, sampler, system
 from benchmarks.timing import Effort, seconds, threads
 from tasks.reporting.tables import markdown
 
-# The first kind with a word that the operator's name holds.
+# An operator is of the first kind with a word in its name.
 KINDS: dict[str, tuple[str, ...]] = {
     "attention": ("scaled_dot_product", "flash", "bmm"),
     "optimiser": ("adam", "_foreach", "sgd"),
@@ -72,7 +72,7 @@ def report(shape: Shape, effort: Effort) -> Report:
     grown, seeds = sampler(shape, own), prompts(shape, num_trees)
     with threads(1):
         learned = learner(shape, own, rewarded_graphs(shape, own, num_trees))
-        learned.step(1)  # makes the optimiser's state
+        learned.step(1)  # creates the optimiser's state
         tables = [
             _table("rollout", shape, lambda: grown.roll_out(seeds, iteration=1)),
             _table("training step", shape, lambda: learned.step(num_trees)),
@@ -100,7 +100,7 @@ def profiled(call: Callable[[], Any]) -> dict[str, float]:
     with profile(activities=[ProfilerActivity.CPU]) as seen:
         call()
     spent = {event.key: event.self_cpu_time_total / 1e6 for event in seen.key_averages()}
-    # The profiler slows Python down, not the operators: the call without it says what is left.
+    # The profiler slows down Python, not the operators, so the rest is measured without it.
     spent[PYTHON] = max(bare - sum(spent.values()), 0.0)
     total = sum(spent.values())
     ranked = sorted(spent.items(), key=lambda item: -item[1])

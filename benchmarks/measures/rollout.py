@@ -1,4 +1,4 @@
-"""Seconds per tree: the tree sampler beside the plain way, and whether both say the same.
+"""Seconds per tree: the tree sampler against the plain way, and whether both agree.
 
 ``python -m benchmarks rollout`` prints them. The plain way is ASTRA-RL's order of calls on
 transformers' own ``generate``; see ``benchmarks.reference.plain``. While it is timed it draws with
@@ -99,7 +99,7 @@ def _likelihoods(own: System, graph: Graph) -> None:
 
 
 def _equality(shape: Shape, own: System, grown: TreeSampler) -> list[Figure]:
-    """How the sampler's first tree, grown beside others, differs from the plain one."""
+    """The differences between the sampler's first tree, grown beside others, and the plain one."""
     ours = grown.roll_out(prompts(shape, 2), iteration=0)[:1]
     plain = _plain(shape, own, draws="keyed")
     share = 100.0 * share_of_differing_tokens(ours, plain)

@@ -1,4 +1,4 @@
-"""How much faster more workers are: measured with one and two, simulated for up to a thousand.
+"""The speed-up of more workers: measured with one and two, simulated for up to a thousand.
 
 ``python -m benchmarks scaling`` measures what a token costs to sample, score and learn from, a
 worker to start, a shard to do, a result to hand over and weights to send, simulates workers with
@@ -30,7 +30,7 @@ _FAULTS = Faults(losses_per_hour=0.05, straggler_share=0.01, straggler_factor=10
 
 @dataclass(frozen=True)
 class ShapeWork(Work):
-    """Rolls out trees of a shape; a shard is the number of its first prompt and how many."""
+    """Work that rolls out trees of a shape; a shard is the first prompt's number and a count."""
 
     shape: str
     key: str = "shape"
@@ -46,7 +46,7 @@ class ShapeWork(Work):
         return sampler(SHAPES[self.shape], system(SHAPES[self.shape]))
 
     def renew(self, prepared: Any, data: bytes) -> None:
-        """Receives weights, and loads none: that costs little beside the sending."""
+        """Receives weights without loading them, which takes little time beside the sending."""
 
     def do(self, prepared: Any, shard: tuple[int, int]) -> tuple[float, list[Any]]:
         """Seconds of the shard, and its graphs."""
@@ -64,8 +64,8 @@ class Round:
     """All shards, done once.
 
     Attributes:
-        seconds: Until the last result.
-        shard_s: Of each shard, in its worker.
+        seconds: Seconds until the last result.
+        shard_s: Seconds of each shard in its worker.
     """
 
     seconds: float
@@ -73,7 +73,7 @@ class Round:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Prints the constants, the comparison and the curve; the exit status."""
+    """The exit status, after the constants, the comparison and the curve are printed."""
     parser = LineParser(prog="python -m benchmarks scaling", description=__doc__)
     parser.add_argument("--shape", choices=SHAPES, default=SMALL.name)
     parser.add_argument("--shards", type=at_least_one, default=24, help="of one experience")
@@ -91,11 +91,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def compared(costs: Costs, rounds: Mapping[int, Sequence[Round]]) -> tuple[str, float]:
-    """A table of measured and simulated seconds, and by how much the model is off at most.
+    """A table of measured and simulated seconds, and the model's largest error.
 
-    What a shard takes is the machine's: on a busy one it changes from minute to minute, and two
-    workers share memory and caches. So the model is held against each round with that round's own
-    seconds of a shard. A second column has one worker's, as a forecast has.
+    The time of a shard depends on the machine: on a busy one it changes from minute to minute, and
+    two workers share memory and caches. So the model is compared with each round by that round's
+    own seconds of a shard. A second column uses those of one worker, as a forecast does.
     """
     rows, offs = [], []
     for workers, own in rounds.items():
@@ -112,7 +112,7 @@ def compared(costs: Costs, rounds: Mapping[int, Sequence[Round]]) -> tuple[str, 
 
 
 def _simulated_as(costs: Costs, workers: int, own: Round) -> float:
-    """The seconds of a round, from what its shards took."""
+    """The simulated seconds of a round, from the times of its shards."""
     as_measured = replace(costs, shard_s=mean(own.shard_s))
     return simulated(as_measured, workers, num_shards=len(own.shard_s)).seconds
 
@@ -132,7 +132,7 @@ def measured(
         first = executor.run(work, shards[:workers])
         if workers == 1:
             start_s = max(time.perf_counter() - began - first[0][0], 0.0)
-        executor.run(work, shards[:workers])  # the first call is slower: memory is new
+        executor.run(work, shards[:workers])  # the first call is slower, as its memory is new
     for _ in range(num_rounds):
         for workers, executor in executors.items():
             began = time.perf_counter()
@@ -144,7 +144,7 @@ def measured(
     sync_s = max(time.perf_counter() - began - last_s, 0.0) / 16
     for executor in executors.values():
         executor.close()
-    # Of each shard the median over the rounds: one that a neighbour held up is no longer shard.
+    # The median of each shard over the rounds, so that a delay by a neighbour does not count.
     shard_s = [median(own) for own in zip(*(each.shard_s for each in rounds[1]), strict=True)]
     hand_over_s = median((own.seconds - sum(own.shard_s)) / len(shards) for own in rounds[1])
     costs = Costs(

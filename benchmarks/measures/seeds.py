@@ -1,4 +1,4 @@
-"""Attack success of the default settings for several seeds, as the table of the README.
+"""Attack success of the default settings for several seeds, for the table in the README.
 
 ``python -m benchmarks seeds 3 4 5`` copies the project into a temporary folder once per seed, runs
 the stages from prompts to evaluation there and prints one row. Nothing in the project changes. The
@@ -21,7 +21,7 @@ HEADER = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs every seed that is asked for and prints its row; the exit status."""
+    """The exit status, after every seed that was asked for has run and its row is printed."""
     parser = LineParser(prog="python -m benchmarks seeds", description=__doc__)
     parser.add_argument("seeds", nargs="+", type=whole_number)
     seeds = parser.parse_args(arguments).seeds

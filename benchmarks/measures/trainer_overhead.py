@@ -1,4 +1,4 @@
-"""How much of a training step the Trainer itself takes, at the shape of GPT-2 small.
+"""The Trainer's own share of a training step, at the shape of GPT-2 small.
 
 Random weights: only the shape affects the time. The model's time is that of sampling, forward
 passes, losses and backward passes; what is neither that nor the scorer's is the Trainer's own, the
@@ -29,7 +29,7 @@ class Stopwatch:
     """Seconds by name; a call inside another is counted once, for the inner one.
 
     Args:
-        clock: Says the time, in seconds; processor time where it is not another one.
+        clock: Gives the time in seconds; by default processor time.
     """
 
     def __init__(self, clock: Callable[[], float] = time.process_time) -> None:
@@ -56,7 +56,7 @@ class Stopwatch:
     def timed_entry(
         self, name: str, manager: Callable[..., AbstractContextManager[Any]]
     ) -> Callable[..., AbstractContextManager[Any]]:
-        """The context manager, with the time it takes to enter added to ``name``."""
+        """The context manager, with the time of entering it added to ``name``."""
 
         @contextmanager
         def timed(*args: Any, **kwargs: Any) -> Iterator[Any]:

@@ -37,7 +37,7 @@ TOLERANCE_PERCENT: dict[Precision, float] = {"fp32": 0.01, "bf16": 3.0}
 
 @dataclass(frozen=True, slots=True)
 class Learner:
-    """Our algorithm and optimiser, and the trees that there are to learn from."""
+    """Our algorithm and optimiser, and the trees to learn from."""
 
     harnesses: Mapping[Shuffle, Harness]
     updates: Updates
@@ -53,7 +53,7 @@ class Learner:
         return self.updates.apply(window, training_step=0)
 
     def pairs(self, count: int) -> list[PreferencePair]:
-        """What the first trees teach."""
+        """The pairs of the first trees."""
         found: list[PreferencePair] = self.harnesses["trees"].algorithm.flatten_all(
             self.graphs[:count]
         )
@@ -169,7 +169,7 @@ def _gaps(subject: str, update: Update, other: Any, precision: Precision) -> lis
 def learner(
     shape: Shape, own: System, graphs: Sequence[Graph], *, precision: Precision = "fp32"
 ) -> Learner:
-    """What the Trainer does an update with, for pairs of best and worst siblings."""
+    """The Trainer's parts for an update with pairs of best and worst siblings."""
     algorithm = Choice(name="dpo", options={"margin": 0.0, "beta": BETA})
     config = TrainingConfiguration(algorithm=algorithm, lr=NO_STEP, precision=precision)
     built = build("algorithm", algorithm, system=own)

@@ -1,4 +1,4 @@
-"""The same DPO update as other trainers do it: ASTRA-RL's way, and TRL's DPOTrainer."""
+"""The same DPO update by other trainers: in ASTRA-RL's way, and by TRL's DPOTrainer."""
 
 import math
 import os
@@ -88,7 +88,7 @@ class TrlTrainer:
 
 
 def gradient_norm(model: Any) -> float:
-    """Of the gradients that the last step left."""
+    """The norm of the gradients that the last step left."""
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     return float(torch.nn.utils.get_total_norm(gradients))
 

@@ -39,7 +39,7 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """A conversation so far: where it stands in the tree, and what each side has read."""
+    """A conversation so far: its place in the tree, and what each side has read."""
 
     prompt: Prompt
     path: Path
@@ -63,7 +63,7 @@ def plain_rollout(
 
     Args:
         system: Attacker, target, reference and scorer.
-        prompts: Where the trees grow from.
+        prompts: The prompts from which the trees grow.
         tree_width: Probes after every context.
         tree_depth: Turns of a conversation.
         num_responses: Replies to every probe.
@@ -179,7 +179,7 @@ def _likelihoods(system: System, nodes: list[Node], contexts: list[Ids]) -> list
     )
     if not system.shares_tokenizer:
         return values
-    # A separator that the target reads after a probe that was cut off was never said.
+    # A separator that the target reads after a cut probe was not sampled.
     added = [max(count - len(node.probe_ids), 0) for count, node in zip(heard, nodes, strict=True)]
     return [own[: len(own) - extra] for own, extra in zip(values, added, strict=True)]
 

@@ -49,8 +49,8 @@ def plain_generate(
     """One utterance after every context, by transformers' ``generate``; its end is included.
 
     Args:
-        model: Who speaks.
-        contexts: Read from their first token to their last.
+        model: The model that samples.
+        contexts: Contexts, each read from its first token.
         generation: How tokens are drawn.
         keys: The random key of each utterance; None draws from torch's own generator.
     """
@@ -61,8 +61,8 @@ def plain_generate(
     settings = generation.model_dump()
     processors: list[Any] = []
     if keys is not None:
-        # transformers puts its own warpers behind every processor of a caller. So the warpers are
-        # passed by hand, the draw behind them, and the greedy search takes what is left.
+        # transformers puts its own warpers after the caller's processors. So the warpers are passed
+        # explicitly, the draw after them, and greedy search takes the remaining token.
         processors = [*_warpers(generation), _Keyed(keys, generation.max_new_tokens, width)]
         for name in ("temperature", "top_k", "top_p", "min_p"):
             del settings[name]

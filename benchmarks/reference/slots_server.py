@@ -1,7 +1,8 @@
 """``python -m benchmarks.reference.slots_server SLOTS SECONDS``: a model server that idles.
 
-An OpenAI-compatible chat server on loopback with so many slots, each of which takes so long for a
-reply, as a batching server does. It prints its address, and ends with its standard input.
+It is an OpenAI-compatible chat server on loopback with a number of slots, each of which takes a
+fixed time for a reply, like a batching server. It prints its address, and ends with its standard
+input.
 """
 
 import json
@@ -44,7 +45,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
 
 def main() -> None:
