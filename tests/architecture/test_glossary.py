@@ -1,12 +1,20 @@
 """The glossary has the project's words: each is in use, and none that the pages use is missing."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import yaml
 from pages import PAGES, ROOT, prose
 
 GLOSSARY = ROOT / "docs/glossary.md"
 PACKAGES = ("astra_core", "tasks", "flows", "benchmarks", "plugins")
+# Words that are used here as everywhere in the field, so that they need no row.
+STANDARD = {
+    *("activation", "builtin", "cache", "distribution", "head", "kl", "mask", "model"),
+    *("optimizer", "option", "schedule", "timeout", "validation"),
+}
 
 
 def test_a_term_has_one_row():
@@ -31,6 +39,16 @@ def test_an_engine_word_of_the_performance_page_has_a_row():
 
     assert {" plan ", " machine ", " split product "} <= spoken
     assert [] == sorted(missing)
+
+
+def test_every_name_of_the_engine_and_of_a_section_has_its_words_in_the_glossary():
+    terms = {word for term in _terms(GLOSSARY.read_text("utf-8")) for word in _words(term).split()}
+    # A beginning is enough: a module `packing` is explained by `packed`.
+    known = {word[:4] for word in terms | STANDARD}
+    named = {word for name in _engine_names() | _section_names() for word in name.split()}
+
+    assert {"carrier", "packing", "staleness", "executor"} <= named
+    assert [] == sorted(word for word in named if word[:4] not in known)
 
 
 def test_the_other_system_is_named_in_full():
@@ -66,6 +84,18 @@ def _engine_names() -> set[str]:
     files = list((ROOT / "astra_core/engine").rglob("*.py"))
     names = {path.stem for path in files} | {path.parent.name for path in files}
     return {_words(name) for name in names - {"__init__", "engine"}}
+
+
+def _section_names() -> set[str]:
+    """Names of the sections of params.yaml at any depth, as words."""
+    return {_words(name) for name in _sections(yaml.safe_load((ROOT / "params.yaml").read_text()))}
+
+
+def _sections(record: dict[str, Any]) -> Iterator[str]:
+    for name, value in record.items():
+        if isinstance(value, dict):
+            yield name
+            yield from _sections(value)
 
 
 def _code() -> list[Path]:
