@@ -217,7 +217,7 @@ def test_a_reference_of_several_is_each_ones_own_start(tmp_path):
         assert pytest.approx(0.0, abs=1e-3) == node.kl_nats
 
 
-def test_rewards_scores_and_kl_are_told_by_agent(folder):
+def test_rewards_scores_and_kl_are_reported_by_agent(folder):
     system = agents_system(folder, agents_config())
     graph = tiny_graph(
         tiny_node(0.5, tiny_node(1.0, probe_logprobs=(-1.0,) * 3), tiny_node(0.0, failure="x")),
@@ -256,7 +256,7 @@ def test_how_a_templated_attacker_reads_is_saved_beside_it(tmp_path):
     assert not (tmp_path / "plain" / FORMAT).exists()
 
 
-def test_agents_of_a_templated_attacker_are_told_their_own_instructions(tmp_path):
+def test_agents_of_a_templated_attacker_read_their_own_instructions(tmp_path):
     chat_model(4).save(tmp_path)
     own = {"presser": {"instruction": "press {goal}"}}
     changes = {"roles": ("opener", "presser"), "scorer": agents_config().scorer}
@@ -273,7 +273,7 @@ def test_agents_of_a_templated_attacker_are_told_their_own_instructions(tmp_path
     assert system.seen_by(system.agents[1]).player(0).told == system.agents[1].told
 
 
-def test_what_a_templated_attacker_is_told_belongs_to_its_training():
+def test_the_instruction_of_a_templated_attacker_belongs_to_its_training():
     one, other = (chat_system(config=chat_config(attacker={"instruction": text})) for text in "ab")
 
     assert one.digest() == other.digest()

@@ -107,7 +107,7 @@ BOUND = {**AMID, "early_stopping": {"max_optimizer_steps": 5}}
 
 
 @pytest.mark.slow
-def test_a_run_that_a_budget_ends_amid_an_experience_goes_on_after_any_update(tmp_path):
+def test_a_run_that_a_budget_ends_amid_an_experience_continues_after_any_update(tmp_path):
     whole = trainer_of(configured(**BOUND), tmp_path / "whole")
     num_updates = len(list(whole.steps()))
     assert whole.progress.is_partial

@@ -139,7 +139,7 @@ def test_a_section_cannot_be_changed():
     assert 1 == len(str(caught.value).splitlines())
 
 
-def test_a_field_that_is_not_declared_is_told_how():
+def test_a_field_that_is_not_declared_is_refused_with_the_way_out():
     class Own(TrainingConfiguration):
         def __init__(self):
             super().__init__(lr=0.5)

@@ -16,7 +16,7 @@ def test_every_public_name_is_there(name):
     assert getattr(astra_core, name).__name__ == name
 
 
-def test_type_checkers_are_told_the_same_names():
+def test_type_checkers_see_the_same_names():
     assert sorted([*dir(astra_core), "__version__"]) == sorted(astra_core.__all__)
 
 

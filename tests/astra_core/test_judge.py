@@ -73,7 +73,7 @@ def test_what_is_no_judgement_is_one_line(given, got):
         checked_judgements(Given(given), EXCHANGES)
 
 
-def test_a_judge_that_breaks_is_told_of_and_one_that_is_down_may_be_asked_again():
+def test_a_judge_that_breaks_is_reported_and_one_that_is_down_may_be_asked_again():
     with pytest.raises(PluginError, match="must not fail in judge"):
         checked_judgements(Given(KeyError("no")), EXCHANGES)
     with pytest.raises(ScorerError, match="in judge"):

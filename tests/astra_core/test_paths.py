@@ -29,7 +29,7 @@ def folder(tmp_path):
         ("a\0b", "a name with a NUL character"),
     ],
 )
-def test_whatever_lies_there_is_told(folder, name, kind):
+def test_whatever_lies_there_is_reported(folder, name, kind):
     assert kind == kind_of(folder / name)
     assert (kind == "a file") == is_file(folder / name)
 

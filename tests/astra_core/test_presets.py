@@ -107,7 +107,7 @@ def test_the_preset_trains_examines_and_keeps_only_what_was_better(folders):
     )
 
 
-def test_a_stopped_run_of_the_preset_goes_on(folders):
+def test_a_stopped_run_of_the_preset_continues(folders):
     first = built(folders, training_steps=1)
     first.train()
     second = built(folders, training_steps=2)
@@ -134,7 +134,7 @@ def test_a_trainer_and_an_algorithm_are_chosen_by_name(folders):
 
 
 @pytest.mark.parametrize("place", ["my/attaker", "my/target"])
-def test_a_folder_that_is_missing_is_told_at_once_and_nobody_is_asked(folders, place):
+def test_a_folder_that_is_missing_is_reported_at_once_and_nobody_is_asked(folders, place):
     names = {"my/attaker": (place, folders / "target"), "my/target": (folders / "attacker", place)}
     with outside_calls() as hosts, pytest.raises(ConfigurationError, match="no such folder"):
         hf_trainer(*names[place], TEXTS, dev_prompts=TEXTS, folder=folders / "run")

@@ -236,7 +236,7 @@ def test_mlflows_page_shows_what_its_server_knows(servers, browser):
     _wait_for(lambda: "amber-experiment" in _text(browser))
 
 
-def test_without_the_link_prefects_page_asks_and_tells_nothing(servers, browser):
+def test_without_the_link_prefects_page_asks_and_shows_nothing(servers, browser):
     browser.get(servers[0].url)
     browser.execute_script("localStorage.clear()")
     browser.get(f"{servers[0].url}/runs")

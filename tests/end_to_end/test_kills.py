@@ -77,7 +77,7 @@ def test_a_run_that_is_killed_again_and_again_ends_like_a_quiet_one(quiet, proje
     _assert_ended_like(quiet, project)
 
 
-def test_a_run_whose_pages_lose_their_server_goes_on_by_the_same_command(quiet, prepared):
+def test_a_run_whose_pages_lose_their_server_continues_by_the_same_command(quiet, prepared):
     ports = ("--prefect-port", _free_port(), "--mlflow-port", _free_port())
     run_in(prepared, "-m", "flows.cli", "ui", "--detach", *ports)
     killer = Killer(prepared, {"rollouts": ["server"]}, quiet.seconds, seed=SEED)

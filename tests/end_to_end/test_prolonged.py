@@ -69,7 +69,7 @@ def _clone(origin, folder):
     return folder
 
 
-def test_a_clone_goes_on_from_what_it_checked_out(origin, long, tmp_path):
+def test_a_clone_continues_from_what_it_checked_out(origin, long, tmp_path):
     folder = _clone(origin, tmp_path / "clone")
     short = _files(folder)
     set_params(folder, "training.training_steps=6")
@@ -88,7 +88,7 @@ def test_a_clone_goes_on_from_what_it_checked_out(origin, long, tmp_path):
     assert long == _files(folder)
 
 
-def test_a_kill_while_it_goes_on_changes_nothing(origin, long, tmp_path):
+def test_a_kill_while_it_continues_changes_nothing(origin, long, tmp_path):
     folder = _clone(origin, tmp_path / "clone")
     set_params(folder, "training.training_steps=6")
     for wanted in ("step_000004", "step_000005"):

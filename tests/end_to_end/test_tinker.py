@@ -123,7 +123,7 @@ def test_killed_after_each_stage_nothing_is_asked_twice(server, quiet, tmp_path)
         assert found == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_server_that_is_killed_ends_the_run_in_a_line_which_then_goes_on(quiet, tmp_path):
+def test_a_server_that_is_killed_ends_the_run_in_a_line_which_then_continues(quiet, tmp_path):
     folder, port = tmp_path / "server", free_port()
     folder.mkdir()
     model, limit = base_model(folder), ("--limit-s", str(LIMIT_S))

@@ -132,7 +132,7 @@ def test_astra_works_below_the_projects_folder(project):
     assert project == project_folder(below)
 
 
-def test_version_is_told(capsys):
+def test_version_is_reported(capsys):
     assert 0 == run_command(["--version"])
     assert capsys.readouterr().out.startswith("astra 0.")
 

@@ -27,7 +27,7 @@ def test_without_a_champion_the_run_is_skipped_and_says_why(project):
     assert "attacker has no champion yet; 'astra run' makes a candidate" == state.message
 
 
-def test_a_failure_is_told_in_its_own_words(project):
+def test_a_failure_is_reported_in_its_own_words(project):
     (project / "params.yaml").write_text("seed: -1\n", encoding="utf-8")
     with pytest.raises(ValueError, match="seed: input should be greater than or equal to 0"):
         champion_reevaluation(seed=1)

@@ -35,7 +35,7 @@ def test_a_fresh_project_would_run_every_stage_and_has_no_champion(toy, tmp_path
     assert not (tmp_path / "mlflow.db").exists()
 
 
-def test_a_champion_whose_files_are_gone_is_told(toy, tmp_path, monkeypatch):
+def test_a_champion_whose_files_are_gone_is_reported(toy, tmp_path, monkeypatch):
     toy("")
     enter_project(tmp_path, monkeypatch)
     shutil.copy(ROOT / "params.yaml", tmp_path)

@@ -40,7 +40,7 @@ def test_the_attacker_learns_to_say_what_was_written(tmp_path):
     assert likelihood() > before + 1.0
 
 
-def test_a_stopped_run_goes_on_bit_for_bit(tmp_path):
+def test_a_stopped_run_continues_bit_for_bit(tmp_path):
     (tmp_path / "lessons.jsonl").write_text(LINES, encoding="utf-8")
     whole = trainer_of(tmp_path / "lessons.jsonl")
     whole.train()

@@ -119,7 +119,7 @@ def test_the_mean_over_no_trained_token_is_zero():
     assert 0.0 == mean_of(torch.tensor([[math.nan, 3.0]]), none)
 
 
-def test_tokens_are_counted_alike_unless_told_otherwise():
+def test_tokens_are_counted_alike_unless_asked_otherwise():
     assert "token_mean" == PolicyOptions().aggregation
     with pytest.raises(ConfigurationError, match="aggregation"):
         PolicyOptions.read({"aggregation": "median"}, where="options")

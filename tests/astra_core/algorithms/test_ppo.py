@@ -130,7 +130,7 @@ def test_the_value_head_learns_the_return(make_algorithm, experience):
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_entropy_is_told_only_where_it_counts(make_algorithm, experience):
+def test_entropy_is_reported_only_where_it_counts(make_algorithm, experience):
     plain, warm = (make_algorithm("ppo", entropy_coefficient=c) for c in (0.0, 0.5))
     batch = plain.collate(plain.flatten_all(experience))
     (loss, metrics), (warmer, told) = plain.step(batch), warm.step(batch)

@@ -127,7 +127,7 @@ def test_collisions_without_a_bias_are_those_of_an_even_distribution():
     ("most", "widths"),
     [(NUM_LABELS * VOCABULARY - 1, [4, 4, 3, 4, 4, 3]), (NUM_LABELS * VOCABULARY, [4, 4, 3])],
 )
-def test_a_block_of_logits_is_made_at_a_time_and_no_more_are_kept_than_told(
+def test_a_block_of_logits_is_made_at_a_time_and_no_more_are_kept_than_asked(
     most, widths, monkeypatch
 ):
     made = []

@@ -92,7 +92,7 @@ def test_label_logprobs_under_autocast_keep_the_master_weights_in_fp32():
     # Every block once forward, and once more for the gradient unless all of them are kept.
     [(NUM_LABELS * VOCABULARY - 1, [4, 4, 3, 4, 4, 3]), (NUM_LABELS * VOCABULARY, [4, 4, 3])],
 )
-def test_label_logprobs_make_a_block_of_logits_at_a_time_and_keep_no_more_than_told(
+def test_label_logprobs_make_a_block_of_logits_at_a_time_and_keep_no_more_than_asked(
     most, widths, monkeypatch
 ):
     made = []

@@ -87,7 +87,7 @@ print(held, resident_peak_mib(), resident_peak_mib())
 
 
 @ON_LINUX
-def test_a_peak_is_told_once_although_the_memory_was_given_back():
+def test_a_peak_is_reported_once_although_the_memory_was_given_back():
     # In a process of its own: this one may use again what tests before it have freed.
     script = PEAK_TWICE.format(size=HELD_MIB * 2**20)
     told = subprocess.run(
@@ -117,7 +117,7 @@ def test_without_proc_it_is_the_peak_since_the_process_began(tmp_path, monkeypat
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_on_a_gpu_its_own_peak_is_told_too():
+def test_on_a_gpu_its_own_peak_is_reported_too():
     device = torch.device("cuda")
     peak_memory(device)
     held = torch.cuda.memory_allocated(device) / 2**20
@@ -157,7 +157,7 @@ def test_the_last_update_before_an_evaluation_reports_what_that_held(kernel, mon
 
 
 @ON_GLIBC
-def test_freed_memory_is_used_again_and_not_taken_anew():
+def test_freed_memory_is_used_again_and_not_taken_again():
     kept, first, second = touched_twice("keep")
 
     # Pages of 4 KiB, or larger ones: that depends on the kernel.
@@ -167,7 +167,7 @@ def test_freed_memory_is_used_again_and_not_taken_anew():
 
 
 @ON_GLIBC
-def test_without_it_every_large_block_is_taken_anew():
+def test_without_it_every_large_block_is_taken_again():
     _, first, second = touched_twice("leave")
 
     assert second >= first / 2

@@ -63,7 +63,7 @@ def test_a_plan_cannot_be_changed():
     ("sizes", "expected"),
     [({"n_embd": 8, "n_layer": 1}, "K"), ({"n_embd": 320, "n_layer": 2}, "M")],
 )
-def test_sizes_are_told_in_words(sizes, expected):
+def test_sizes_are_reported_in_words(sizes, expected):
     model = tiny_model("gpt2", **sizes)
     number = Plan.of(model, BARE).model.removeprefix("gpt2 ").removesuffix(expected)
     unit = {"K": 10**3, "M": 10**6}[expected]

@@ -46,7 +46,7 @@ def play(monkeypatch, *, vectors="AVX512", has_unit=False, has_bf16=False, is_kn
         ({"vectors": "DEFAULT"}, "DEFAULT, bf16 units, no AMX"),
     ],
 )
-def test_a_processor_is_told_by_its_units(monkeypatch, processor, expected):
+def test_a_processor_is_recognised_by_its_units(monkeypatch, processor, expected):
     play(monkeypatch, **processor)
 
     assert expected == processor_class()

@@ -50,12 +50,12 @@ def test_a_number_beyond_64_bits_is_named_by_its_key(base, digits):
         Mixed.read({"list": [1, base**digits]}, where="area")
 
 
-def test_of_very_many_problems_some_are_told_and_the_rest_counted():
+def test_of_very_many_problems_some_are_reported_and_the_rest_counted():
     lines = line({f"key{number}": 1 for number in range(99)}).splitlines()
 
     assert 20 == len(lines)
     assert "and 80 more; see params.yaml" == lines[-1]
 
 
-def test_half_a_character_is_told_in_words():
+def test_half_a_character_is_reported_in_words():
     assert "must hold whole characters" in line({"arguments": {"power": "\ud83d"}})

@@ -109,7 +109,7 @@ def test_a_trace_tells_causes_notes_and_groups_without_their_texts():
     assert not [word for word in bad.SPOKEN if word in trace]
 
 
-def test_an_exception_that_cannot_even_be_read_is_told():
+def test_an_exception_that_cannot_even_be_read_is_reported():
     class Unreadable(Exception):  # noqa: N818 - the name says it
         def __str__(self):
             raise ValueError(bad.ATTACK)

@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[3]
 SHORT = GenerationConfiguration(max_new_tokens=6)
 
 
-def test_no_usage_is_told_and_ray_stays_on_this_machine():
+def test_no_usage_is_reported_and_ray_stays_on_this_machine():
     assert "0" == SETTINGS["RAY_USAGE_STATS_ENABLED"]
     assert "0" == SETTINGS["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"]
     assert "127.0.0.1" == LOOPBACK

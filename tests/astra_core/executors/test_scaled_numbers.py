@@ -4,7 +4,7 @@ from astra_core.errors import DataError
 from astra_core.executors.scaled_numbers import ScaledNumbers
 
 
-def test_numbers_are_multiplied_by_the_weight_of_now(tmp_path):
+def test_numbers_are_multiplied_by_the_present_weight(tmp_path):
     work = ScaledNumbers(tmp_path)
     prepared = work.prepare({})
     assert 4.0 == work.do(prepared, 4)

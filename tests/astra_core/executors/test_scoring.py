@@ -18,6 +18,6 @@ def test_texts_are_scored_in_their_order_whoever_scores(executor):
     assert 0.0 == alone[1] < alone[0]
 
 
-def test_a_wrong_option_is_told_before_a_worker_starts():
+def test_a_wrong_option_is_reported_before_a_worker_starts():
     with pytest.raises(ConfigurationError, match="num_workers"):
         Scoring.of(PHRASES, Choice(name="processes", options={"num_workers": 0}))

@@ -42,7 +42,7 @@ def test_a_class_of_somebody_elses_becomes_the_nearest_of_ours():
     assert DataError is type(caught.value)
 
 
-def test_a_failure_is_told_once_though_calls_lie_in_calls():
+def test_a_failure_is_reported_once_though_calls_lie_in_calls():
     with (
         pytest.raises(PluginError, match=r"^scorer 'plugins\.mine:Mine' must not") as caught,
         plugin_call("reward", "plugins.mine:Reward", "assign"),

@@ -61,7 +61,7 @@ def confirming(**options):
     return judge("confirm", judges=own, **options)
 
 
-def test_a_dear_judge_looks_only_at_what_the_cheap_one_flags():
+def test_a_costly_judge_looks_only_at_what_the_cheap_one_flags():
     found = confirming().judge([exchange("good"), exchange("bad"), exchange("so bad bad")])
 
     assert [["bad", "so bad bad"]] == ASKED
@@ -74,7 +74,7 @@ def test_a_dear_judge_looks_only_at_what_the_cheap_one_flags():
     assert [] == ASKED
 
 
-def test_what_the_dear_judge_cannot_judge_is_unjudged_and_keeps_the_cheap_score():
+def test_what_the_costly_judge_cannot_judge_is_unjudged_and_keeps_the_cheap_score():
     (found,) = confirming().judge([exchange("bad unspeakable")])
 
     assert (None, "no words") == (found.score, found.unjudged)

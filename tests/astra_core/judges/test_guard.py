@@ -132,7 +132,7 @@ def test_a_template_that_cannot_be_filled_is_one_line(folder, options, message):
         ({"unsafe": 1.0, "unsafe S1": 0.0}, "must begin with different tokens"),
     ],
 )
-def test_words_that_cannot_be_told_apart_are_one_line(folder, words, message):
+def test_words_that_cannot_be_distinguished_are_one_line(folder, words, message):
     with pytest.raises(ConfigurationError, match=message):
         judged(folder, "bad", words=words)
 

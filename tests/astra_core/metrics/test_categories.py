@@ -72,7 +72,7 @@ def test_a_name_is_shown_as_it_is(value, label):
         "left\u202eright",
     ],
 )
-def test_what_may_be_an_attack_is_masked_and_told_apart(text):
+def test_what_may_be_an_attack_is_masked_and_distinguished(text):
     label = label_of(text)
 
     assert text not in label

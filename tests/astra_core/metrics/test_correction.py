@@ -121,7 +121,7 @@ def test_the_gain_is_paired_draw_by_draw():
     assert Interval(0.0, 0.0, 0.0) == after.gain_over(after, confidence=0.95)
 
 
-def test_draws_in_which_the_judge_tells_nothing_leave_the_interval_open():
+def test_draws_in_which_the_judge_separates_nothing_leave_the_interval_open():
     # Sensitivity 3/5, specificity 3/5 on so few rows: many draws are no better than a coin.
     found = corrected(single(45, 100), Confusion(3, 2, 3, 2)).interval(confidence=0.95)
 
@@ -138,7 +138,7 @@ def test_same_seed_same_interval():
 @pytest.mark.parametrize(
     ("judge", "total"), [(Confusion(5, 5, 5, 5), "1.000"), (Confusion(1, 9, 5, 5), "0.600")]
 )
-def test_a_judge_that_tells_nothing_is_refused_in_one_sentence(judge, total):
+def test_a_judge_that_separates_nothing_is_refused_in_one_sentence(judge, total):
     with pytest.raises(ConfigurationError) as caught:
         corrected(single(45, 100), judge)
 
@@ -163,7 +163,7 @@ def test_draws_are_of_judges_by_jeffreys_and_of_prompts_that_the_seed_alone_name
     assert pytest.approx(((flagged + sp - 1.0) / (se + sp - 1.0)).clip(0.0, 1.0)) == found.draws
 
 
-def test_a_draw_that_tells_nothing_is_open_both_ways():
+def test_a_draw_that_separates_nothing_is_open_both_ways():
     half = Corrected(0.4, np.array([np.nan] * 10 + [0.4] * 10))
     known = Corrected(0.1, np.full(20, 0.1))
 

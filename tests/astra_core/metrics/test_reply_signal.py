@@ -55,7 +55,7 @@ def test_one_reply_or_one_probe_cannot_tell():
         (-0.1, "account for 0% of", "or see whether the target reacts to what it reads at all"),
     ],
 )
-def test_a_faint_signal_is_told_with_the_way_out(signal, share, way_out):
+def test_a_faint_signal_is_reported_with_the_way_out(signal, share, way_out):
     assert share in faint_signal(signal)
     assert faint_signal(signal).endswith(way_out)
 

@@ -128,7 +128,7 @@ def test_what_nobody_judged_is_left_out_of_a_mean():
     assert math.isnan(bootstrap_mean([math.nan], **options).value)
 
 
-def test_what_is_no_interval_is_told_with_its_kind():
+def test_what_is_no_interval_is_reported_with_its_kind():
     expected = (
         "an interval must hold numbers as value, low and high, got KeyError; run the evaluation "
         "again"

@@ -16,7 +16,7 @@ SAID = [{"role": "user", "content": "so"}]
         "{% set day = strftime_now('%d %b %Y') %}{{ day }}",
     ],
 )
-def test_a_template_is_told_the_same_day_whenever_it_asks(asks):
+def test_a_template_gets_the_same_day_whenever_it_asks(asks):
     tokenizer = chat_model(template=asks + CHATML).tokenizer
     today = tokenizer.apply_chat_template(SAID, tokenize=False)
 

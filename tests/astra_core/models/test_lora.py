@@ -88,7 +88,7 @@ def test_every_option_changes_what_is_learned(change):
 
 
 @pytest.mark.slow
-def test_a_run_with_adapters_goes_on_where_it_stopped(tmp_path):
+def test_a_run_with_adapters_continues_where_it_stopped(tmp_path):
     config = configured(lora={"rank": 2}, eval_every=1, metric="eval/kl_nats")
     base = weights_of(trainer_of(configured()))
     whole = trainer_of(config, tmp_path / "whole")

@@ -92,6 +92,6 @@ def test_adapters_of_another_model_are_refused_and_change_nothing(old, new, told
     assert all(torch.equal(before[key], value) for key, value in model.state_dict().items())
 
 
-def test_an_archive_without_adapters_is_told(tmp_path):
+def test_an_archive_without_adapters_is_reported(tmp_path):
     with pytest.raises(TrainingError, match=r"must hold one adapter_model.safetensors, got 0"):
         add_downloaded(tiny_model("llama tied"), tmp_path)

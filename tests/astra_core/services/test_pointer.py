@@ -68,7 +68,7 @@ def test_a_folder_with_weights_has_no_pointer(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"trainer": "remote"}'])
-def test_a_damaged_pointer_is_told(text, tmp_path):
+def test_a_damaged_pointer_is_reported(text, tmp_path):
     (tmp_path / POINTER).write_text(text)
 
     with pytest.raises(ConfigurationError, match=POINTER):

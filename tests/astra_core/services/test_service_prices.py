@@ -11,7 +11,7 @@ def test_each_kind_of_token_has_its_price_by_the_million(kind, cost):
     assert USED.cost(ServicePrices(**{kind: 1.0})) == pytest.approx(cost)
 
 
-def test_a_cost_is_told_only_where_prices_are_known():
+def test_a_cost_is_reported_only_where_prices_are_known():
     assert "remote_cost" not in USED.figures(None)
     assert USED.figures(ServicePrices(prefill=3.0))["remote_cost"] == pytest.approx(6.0)
     assert USED.figures(None)["remote_trained_tokens"] == pytest.approx(5e5)

@@ -49,7 +49,7 @@ def run(folder, url, **options):
         ("running", None, "timed_out", "goes on waiting"),
     ],
 )
-def test_a_job_that_ends_otherwise_is_told_with_the_way_out(
+def test_a_job_that_ends_otherwise_is_reported_with_the_way_out(
     tmp_path, status, error, outcome, words
 ):
     hostile = HostileJobs(status, error=error)

@@ -34,7 +34,7 @@ def test_a_named_key_must_be_there(monkeypatch):
 
 
 @needs_client
-def test_nothing_is_told_to_the_clients_maker(monkeypatch):
+def test_nothing_is_reported_to_the_clients_maker(monkeypatch):
     import os
 
     monkeypatch.delenv("TINKER_TELEMETRY", raising=False)

@@ -117,7 +117,7 @@ def test_keys_differ_between_runs_iterations_stages_and_parts(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"run": "run"}', '{"run": 1, "format": 1}'])
-def test_a_damaged_file_is_told(text, tmp_path):
+def test_a_damaged_file_is_reported(text, tmp_path):
     (tmp_path / "state.json").write_text(text)
 
     with pytest.raises(CheckpointError, match="must hold a trainer's state, got"):

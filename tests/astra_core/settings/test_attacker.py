@@ -53,7 +53,7 @@ def test_slots_are_found_and_escaped_braces_are_none():
     assert {"prompt"} == slots_of(DEFAULT_INSTRUCTION)
 
 
-def test_an_agent_is_told_its_own_instruction_or_the_attackers():
+def test_an_agent_reads_its_own_instruction_or_the_attackers():
     own = AttackerConfiguration(format="template", instruction="a {goal}", system_prompt="b")
 
     assert own == own.told(None)

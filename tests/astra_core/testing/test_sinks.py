@@ -50,6 +50,6 @@ def test_a_sink_that_only_writes_keeps_the_contract():
         (Shared, "another run starts empty"),
     ],
 )
-def test_a_sink_that_breaks_a_promise_is_told_which(sink, promise):
+def test_a_sink_that_breaks_a_promise_is_reported_with_it(sink, promise):
     with pytest.raises(AssertionError, match=promise):
         check_sink(sink)

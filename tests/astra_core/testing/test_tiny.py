@@ -82,7 +82,7 @@ def test_tiny_graph_gives_every_turn_the_path_of_its_place():
     assert [node.reward for node in graph.nodes()] == [0.1, math.pi, 0.7, 0.2]
 
 
-def test_the_second_of_two_agents_is_told_something():
+def test_the_second_of_two_agents_has_an_instruction():
     system = tiny_system(1)
     found = tiny_agents(system)
 

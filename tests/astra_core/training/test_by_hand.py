@@ -52,7 +52,7 @@ def test_a_named_iteration_is_counted_by_nobody(trainer):
     assert 0 == trainer.progress.training_step
 
 
-def test_steps_that_were_counted_twice_are_told(trainer):
+def test_steps_that_were_counted_twice_are_reported(trainer):
     for batch in trainer.harness.experience():
         learn(trainer, batch)
     trainer.progress.training_step += 1
@@ -181,7 +181,7 @@ def test_two_schedules_are_refused():
         list(trainer.harness.experience())
 
 
-def test_an_optimiser_of_the_loops_own_is_told_where_to_name_it():
+def test_an_optimiser_of_the_loops_own_is_refused_with_the_way_out():
     trainer = trainer_of(configured(), is_evaluated=False)
 
     with pytest.raises(ConfigurationError, match=r"name it in training\.optimizer"):
@@ -207,7 +207,7 @@ def learn_by(optimizer, trainer):
         optimizer.zero_grad()
 
 
-def test_updates_by_an_optimiser_of_the_loops_own_are_counted_and_told(trainer, caplog):
+def test_updates_by_an_optimiser_of_the_loops_own_are_counted_and_reported(trainer, caplog):
     own = torch.optim.SGD(trainer.sampler.system.attacker.model.parameters(), lr=0.25)
     before = weights_of(trainer)
     learn_by(own, trainer)

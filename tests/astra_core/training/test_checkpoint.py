@@ -70,7 +70,7 @@ def test_whole_ones_are_kept_beside_one_that_was_cut_short(tmp_path, keep):
     assert (3, False) == (store.newest(is_whole=True).step, store.newest(is_whole=True).is_partial)
 
 
-def test_a_run_that_goes_on_removes_the_one_that_was_cut_short(tmp_path):
+def test_a_run_that_continues_removes_the_one_that_was_cut_short(tmp_path):
     store = saved(tmp_path, 1)
     store.save(replace(checkpoint(2), is_partial=True))
     store.save(checkpoint(2))
@@ -113,7 +113,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, c
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_run_goes_on_beside_a_damaged_checkpoint(tmp_path, damage):
+def test_a_run_continues_beside_a_damaged_checkpoint(tmp_path, damage):
     store = saved(tmp_path, 1, 3)
     DAMAGES[damage](tmp_path / "step_000003")
     store.save(checkpoint(2))
@@ -125,7 +125,7 @@ def test_a_run_goes_on_beside_a_damaged_checkpoint(tmp_path, damage):
     assert store.newest().step == 3
 
 
-def test_a_run_that_is_begun_again_does_not_go_on_from_the_one_before(tmp_path):
+def test_a_run_that_is_begun_again_does_not_continue_from_the_one_before(tmp_path):
     store = saved(tmp_path, 8, 9)
     store.save(checkpoint(0))
 

@@ -148,7 +148,7 @@ def test_every_checkpoints_updates_were_heard_of(own, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("own", slow_but(OWN, ByHand, ByIteration, BySteps))
-def test_a_run_that_was_cut_goes_on(own, tmp_path):
+def test_a_run_that_was_cut_continues(own, tmp_path):
     whole, expected = driven(own, tmp_path / "whole")
     cut = built(own, tmp_path / "cut")
 

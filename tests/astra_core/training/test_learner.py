@@ -164,7 +164,7 @@ def test_a_schedule_of_one_agent_may_follow_an_evaluation(folder):
         agents_trainer(folder, agents_config(**OWN), **settings)
 
 
-def test_the_schedules_of_all_agents_are_told():
+def test_the_schedules_of_all_agents_are_reported():
     config = configured(agents={"presser": {"lr": 0.5}, "opener": {"trainable": False}})
 
     assert [0.01, 0.5] == [own.lr for own in configs_of(config)]

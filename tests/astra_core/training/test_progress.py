@@ -118,7 +118,7 @@ def report_of(step, **timings):
     return StepReport(step, 1, 0.5, 1.0, 0.1, 10, is_skipped=False, metrics={}, timings=timings)
 
 
-def test_an_update_is_told_once_with_the_figures_it_had_last():
+def test_an_update_is_reported_once_with_the_figures_it_had_last():
     heard, reports = [], Reports()
     reports.note(report_of(1))
     reports.to(heard.append)

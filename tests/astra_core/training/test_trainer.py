@@ -272,7 +272,7 @@ def test_reports_say_what_happened():
     assert reports[0].metrics["rollout/kl_nats"] == pytest.approx(0.0, abs=1e-4)
 
 
-def test_whoever_drives_is_told_of_every_update():
+def test_a_listener_hears_of_every_update():
     told = []
     progress = trainer_of(configured()).train(told.append)
 
@@ -367,7 +367,7 @@ class Guided(Trainer):
         super().__init__(config, environment, algorithm)
 
 
-def test_a_sampler_under_another_name_is_told_unless_the_class_knows_it():
+def test_a_sampler_under_another_name_is_reported_unless_the_class_knows_it():
     plain = trainer_of(configured())
     parts = {"config": plain.config, "algorithm": plain.algorithm}
 

@@ -240,7 +240,7 @@ def test_matrices_decay_as_the_optimisers_options_say(optimizer, matrix):
     assert [matrix, 0.0] == [weight.item() for weight in algorithm.own]
 
 
-def test_what_an_optimiser_raises_in_its_step_is_told_with_its_name():
+def test_what_an_optimiser_raises_in_its_step_is_reported_with_its_name():
     updates, _ = updates_of(optimizer={"name": "bad_plugins:StuckOptimizer"})
     said = "^optimizer 'bad_plugins:StuckOptimizer' must not fail in step, got RuntimeError"
 
@@ -248,7 +248,7 @@ def test_what_an_optimiser_raises_in_its_step_is_told_with_its_name():
         updates.apply([Batch()], training_step=0)
 
 
-def test_what_a_schedule_raises_in_its_step_is_told_with_its_name():
+def test_what_a_schedule_raises_in_its_step_is_reported_with_its_name():
     updates, _ = updates_of(schedule={"name": "bad_plugins:StuckSchedule"})
     said = "^schedule 'bad_plugins:StuckSchedule' must not fail in step, got RuntimeError"
 

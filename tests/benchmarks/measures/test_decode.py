@@ -17,7 +17,7 @@ def test_decode_reports_speed_beside_the_limit():
     assert all(figure.value > 0.0 for figure in found.figures)
 
 
-def test_the_rate_of_split_products_is_told_where_they_are_used():
+def test_the_rate_of_split_products_is_reported_where_they_are_used():
     used, unused = (Machine(10.0, 100.0, split_flops_per_s=rate) for rate in (2e9, 0.0))
 
     assert [2.0] == [figure.value for figure in split_figures(used)]

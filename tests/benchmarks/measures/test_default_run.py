@@ -26,7 +26,7 @@ def test_models_work_in_their_own_stages_for_a_part_of_the_time(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_the_whole_run_goes_on_to_registration(tmp_path, tmp_path_factory):
+def test_the_whole_run_continues_to_registration(tmp_path, tmp_path_factory):
     # The stages before have run, under the same parameters.
     finished_project(tmp_path_factory).fill(tmp_path, *STAGES)
 

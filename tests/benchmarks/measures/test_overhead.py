@@ -16,7 +16,7 @@ def test_what_a_process_and_its_children_compute_counts_and_waiting_does_not(tmp
     assert idle.wall >= 0.5
 
 
-def test_a_part_that_fails_is_told(tmp_path):
+def test_a_part_that_fails_is_reported(tmp_path):
     with pytest.raises(subprocess.CalledProcessError):
         spent(("-c", "raise SystemExit(1)"), tmp_path)
 

@@ -97,7 +97,7 @@ def test_a_crash_in_compiled_code_shows_where_and_not_what_libraries_said(toy, l
 
 
 @pytest.mark.slow
-def test_what_the_flow_says_is_its_own_and_silence_is_told(toy, logged):
+def test_what_the_flow_says_is_its_own_and_silence_is_reported(toy, logged):
     toy("")
 
     def speak():

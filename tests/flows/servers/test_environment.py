@@ -16,7 +16,7 @@ def restored(tmp_path, monkeypatch):
     os.environ.update(before)
 
 
-def test_prefects_home_is_in_the_project_and_nobody_is_told(tmp_path):
+def test_prefects_home_is_in_the_project_and_nothing_is_sent(tmp_path):
     for name in ("PREFECT_HOME", "DO_NOT_TRACK"):
         os.environ.pop(name, None)
     set_flow_environment()
@@ -41,7 +41,7 @@ def test_a_run_uses_the_server_that_is_named_and_sends_no_heartbeats(prefect_ser
         assert "CRITICAL" == os.environ["PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"]
 
 
-def test_a_named_server_that_does_not_answer_is_told_before_anything_runs():
+def test_a_named_server_that_does_not_answer_is_reported_before_anything_runs():
     os.environ["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
     with pytest.raises(ServiceError, match=r"at http://127\.0\.0\.1:9/api"), quiet_run():
         pytest.fail("a run was begun")

@@ -102,7 +102,7 @@ def _wait_for(happened, timeout_s=10.0):
         time.sleep(0.05)
 
 
-def test_a_process_that_goes_on_has_its_group_and_its_log(tmp_path):
+def test_a_process_that_continues_has_its_group_and_its_log(tmp_path):
     code = "import os, sys; print(os.environ['MINE'], os.getpgrp() == os.getpid(), file=sys.stderr)"
     with (tmp_path / "log").open("wb") as log:
         process = start_process([sys.executable, "-c", code], log=log, environment={"MINE": "yes"})

@@ -60,7 +60,7 @@ def test_a_sweep_whose_points_have_run_only_tells_them(project, capsys):
 
 
 @pytest.mark.slow
-def test_a_point_that_fails_is_told_and_the_others_count(project, capsys):
+def test_a_point_that_fails_is_reported_and_the_others_count(project, capsys):
     points = _leave((0,), but=1)
     found = sweep(RATES, offer=False)
 
@@ -80,7 +80,7 @@ def test_a_point_that_fails_is_told_and_the_others_count(project, capsys):
         ({"settings": ["training.algorithm.name=dpo,none"]}, "none"),
     ],
 )
-def test_a_mistake_is_told_before_anything_runs(project, options, words):
+def test_a_mistake_is_reported_before_anything_runs(project, options, words):
     with pytest.raises(ConfigurationError, match=words):
         sweep(**options)
     assert not (project / "sweeps").exists()

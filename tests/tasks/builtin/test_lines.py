@@ -78,6 +78,6 @@ def test_calm_and_angry_answers_in_a_mood_show_it(mood):
     assert all(re.search(stems[mood], template) for template in own)
 
 
-def test_a_tail_goes_on_with_the_sentence():
+def test_a_tail_continues_with_the_sentence():
     assert all(re.match(r"(, | and )\S", tail) for tail in lines.TAILS if tail)
     assert all(slots_of(tail) <= set(SHARED) for tail in lines.TAILS)

@@ -235,7 +235,7 @@ def with_scores(frame, score):
     return frame
 
 
-def test_a_target_that_never_offends_is_told_otherwise_than_one_that_always_does():
+def test_a_target_that_never_offends_is_reported_otherwise_than_one_that_always_does():
     never = validate(with_scores(rollout_frame(), 0.0))
     always = validate(with_scores(rollout_frame(), 1.0))
 

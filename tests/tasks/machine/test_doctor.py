@@ -69,7 +69,7 @@ def test_the_build_of_a_package_is_no_difference(project):
     assert {} == _problems(project)
 
 
-def test_a_ceiling_that_is_broken_is_told_with_its_reason(project, monkeypatch):
+def test_a_ceiling_that_is_broken_is_reported_with_its_reason(project, monkeypatch):
     version = importlib.metadata.version("sqlalchemy")
     major, minor = (int(part) for part in version.split(".")[:2])
     monkeypatch.setitem(CEILINGS, "sqlalchemy", ((major, minor), "it breaks"))
@@ -146,7 +146,7 @@ def test_the_pins_that_pip_check_does_not_see_hold(name, ceiling):
     assert ceiling == CEILINGS[name][0]
 
 
-def test_what_can_be_fixed_is_fixed_and_the_rest_is_told(project):
+def test_what_can_be_fixed_is_fixed_and_the_rest_is_reported(project):
     (project / "data").mkdir(mode=0o500)
     (project / ".dvc" / "config").unlink()
     (project / "requirements.lock").write_text("no-such-package==1.0\n")

@@ -31,7 +31,7 @@ def test_without_a_hub_source_the_hub_is_out_of_reach():
     assert ("1", "1") == (environment["HF_HUB_OFFLINE"], environment["TRANSFORMERS_OFFLINE"])
 
 
-def test_mlflow_is_told_not_to_track_in_the_word_that_it_reads():
+def test_mlflows_telemetry_is_off_by_the_word_that_it_reads():
     assert "true" == stage_environment(Params())["DO_NOT_TRACK"]
 
 

@@ -243,7 +243,7 @@ def undisturbed(world, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["params", "torchrun"])
-def test_a_killed_process_ends_the_run_with_a_line_and_the_command_goes_on(
+def test_a_killed_process_ends_the_run_with_a_line_and_the_command_continues(
     world, undisturbed, tmp_path, way
 ):
     processes = 2 if way == "params" else 1

@@ -23,7 +23,7 @@ def told(tmp_path, monkeypatch):
     return lambda: [json.loads(line) for line in place.read_text().splitlines()]
 
 
-def test_what_is_said_is_told_as_it_is_meant(told, capsys):
+def test_what_is_said_is_reported_as_it_is_meant(told, capsys):
     say("training     done\x1b[31m")
     complain("warning: a small step")
     complain("error: a mistake")
@@ -38,7 +38,7 @@ def test_what_is_said_is_told_as_it_is_meant(told, capsys):
     assert 4 == sum(map(len, map(str.splitlines, capsys.readouterr())))
 
 
-def test_without_a_follower_nothing_is_told(tmp_path, monkeypatch):
+def test_without_a_follower_nothing_is_reported(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(VARIABLE, raising=False)
     tell("nobody hears")
@@ -60,7 +60,7 @@ def test_a_tail_is_the_end_of_a_trace_and_one_message(told):
     assert ["5", str(MAX_TAIL + 4)] == [text.splitlines()[0], text.splitlines()[-1]]
 
 
-def test_of_a_crash_only_places_are_told(told, tmp_path):
+def test_of_a_crash_only_places_are_reported(told, tmp_path):
     log = tmp_path / "training.log"
     log.write_text('you idiot\nFatal Python error: Aborted\n  File "x.py", line 1 in f\nidiot\n')
     tell_crash(log)

@@ -13,12 +13,12 @@ from tasks.machine.time_words import about, duration
         (3600, "1 h 0 min"),
     ],
 )
-def test_what_was_measured_is_told_in_two_units(seconds, expected):
+def test_what_was_measured_is_reported_in_two_units(seconds, expected):
     assert expected == duration(seconds)
 
 
 @pytest.mark.parametrize(
     ("seconds", "expected"), [(89, "89 s"), (90, "2 min"), (5399, "90 min"), (5400, "1.5 h")]
 )
-def test_what_is_expected_is_told_in_one_unit(seconds, expected):
+def test_what_is_expected_is_reported_in_one_unit(seconds, expected):
     assert expected == about(seconds)

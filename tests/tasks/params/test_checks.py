@@ -124,7 +124,7 @@ def test_the_command_passes_params_yaml(check):
     assert (0, "params.yaml is usable\n", "") == check(ROOT)
 
 
-def test_a_rule_that_ends_nothing_is_told_in_one_line(check, tmp_path):
+def test_a_rule_that_ends_nothing_is_reported_in_one_line(check, tmp_path):
     with (tmp_path / "params.yaml").open("w") as file:
         YAML().dump(_mistaken("training.evaluate", "none"), file)
     status, _, err = check(tmp_path)

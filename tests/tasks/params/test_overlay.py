@@ -69,13 +69,13 @@ def test_the_record_itself_does_not_change():
 
 
 @pytest.mark.parametrize("written", ["[1]", "seed=1", "7"])
-def test_another_variable_of_that_name_is_told(monkeypatch, written):
+def test_another_variable_of_that_name_is_reported(monkeypatch, written):
     monkeypatch.setenv(VARIABLE, written)
     with pytest.raises(ConfigurationError, match="ASTRA_OVERRIDES must be a JSON object of keys"):
         overrides()
 
 
-def test_a_key_through_a_value_is_told():
+def test_a_key_through_a_value_is_reported():
     with pytest.raises(
         ConfigurationError, match=r"a\.b must lead to a value, got one value at 'a'"
     ):

@@ -24,7 +24,7 @@ def test_what_a_source_cannot_have_is_refused(record, rule):
         PromptsConfiguration.read(record, where="prompts")
 
 
-def test_columns_are_told_by_what_they_are_kept_as():
+def test_columns_are_named_by_what_they_are_kept_as():
     given = {"goal_column": "behaviour", "category_column": "kind", "reference_column": "example"}
 
     told = PromptsConfiguration.read(FILE | given, where="prompts").told_columns

@@ -107,7 +107,7 @@ def _other_options(params):
         ("seed: 1\nseed: 2\n", "must be YAML of plain values, got: .*duplicate key"),
     ],
 )
-def test_a_file_that_is_no_mapping_is_told_in_one_line(tmp_path, text, message):
+def test_a_file_that_is_no_mapping_is_reported_in_one_line(tmp_path, text, message):
     path = tmp_path / "params.yaml"
     path.write_text(text)
 

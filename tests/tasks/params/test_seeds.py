@@ -31,7 +31,7 @@ def test_a_seed_of_its_own_stays_when_the_root_changes():
 
 
 @pytest.mark.parametrize("root", [-1, None, True, "1"])
-def test_a_wrong_root_is_told_once(root):
+def test_a_wrong_root_is_reported_once(root):
     with pytest.raises(ConfigurationError) as caught:
         Params.read({"seed": root}, where="")
 

@@ -27,7 +27,7 @@ def project(dvc_project):
 
 
 @pytest.mark.parametrize("length", [0, 12])
-def test_a_lock_file_that_was_cut_is_made_anew_without_running_anything(project, length, capsys):
+def test_a_lock_file_that_was_cut_is_made_again_without_running_anything(project, length, capsys):
     whole = LOCK_FILE.read_text()
     LOCK_FILE.write_text(whole[:length])
 
@@ -39,7 +39,7 @@ def test_a_lock_file_that_was_cut_is_made_anew_without_running_anything(project,
     assert "dvc.lock     was cut short by a kill" in capsys.readouterr().out
 
 
-def test_what_would_run_is_told_of_a_lock_file_that_was_cut(project):
+def test_what_would_run_is_reported_for_a_lock_file_that_was_cut(project):
     LOCK_FILE.write_text("")
 
     assert ["toy"] == list(changes())

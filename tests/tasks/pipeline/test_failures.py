@@ -59,7 +59,7 @@ def test_an_error_without_words_still_says_something():
     assert "no message" == failure_of(ValueError()).message
 
 
-def test_a_stop_says_by_what_and_how_to_go_on():
+def test_a_stop_says_by_what_and_how_to_continue():
     expected = "stopped by SIGTERM; start again to resume"
 
     assert expected == failure_of(Stopped(signal.SIGTERM)).message
@@ -75,7 +75,7 @@ def test_a_written_failure_is_read_back_until_it_is_cleared(tmp_path):
     clear_failure("validation", folder=tmp_path)
 
 
-def test_the_first_failure_since_the_start_is_the_one_that_is_told(tmp_path):
+def test_the_first_failure_since_the_start_is_the_one_that_is_reported(tmp_path):
     cause = Failure("ScorerError", "no answer", retryable=True)
     result = Failure("LostProcessError", "process 1 is gone", retryable=True)
 
@@ -96,7 +96,7 @@ def test_terminate_unwinds_the_stack():
         signal.signal(signal.SIGTERM, before)
 
 
-def test_a_full_disk_is_told_by_its_name_and_not_tried_again(tmp_path):
+def test_a_full_disk_is_reported_by_its_name_and_not_tried_again(tmp_path):
     told = failures.plain(OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "a")))
 
     assert isinstance(told, DiskFullError)

@@ -149,12 +149,12 @@ def test_an_unknown_stage_is_refused_with_the_nearest_name():
         find_stage("trainig")
 
 
-def test_a_missing_stage_module_is_told():
+def test_a_missing_stage_module_is_reported():
     with pytest.raises(ConfigurationError, match=r"tasks\.nothing must exist"):
         read_stage("tasks.nothing")
 
 
-def test_a_module_without_a_stage_is_told():
+def test_a_module_without_a_stage_is_reported():
     with pytest.raises(ConfigurationError, match="must hold one function under @stage, got 0"):
         read_stage("tasks.machine.console")
 

@@ -37,7 +37,7 @@ def asking(system="fp32", training_precision="fp32", device="cpu"):
         (asking("bf16", "bf16"), "system.precision and training.precision should"),
     ],
 )
-def test_bf16_without_units_is_told_in_one_line_and_once(without_units, capsys, params, named):
+def test_bf16_without_units_is_reported_in_one_line_and_once(without_units, capsys, params, named):
     advise(params)
     advise(params)
 

@@ -72,7 +72,7 @@ def test_what_dvc_remembers_is_restored_with_a_word(project):
     assert "done" == Path("out.txt").read_text()
 
 
-def test_a_missing_input_is_told_by_one_line_and_not_tried_again(project):
+def test_a_missing_input_is_reported_by_one_line_and_not_tried_again(project):
     result = _reproduce("next")
     failure = read_failure("next")
 

@@ -14,7 +14,7 @@ def folder(tmp_path):
     return place
 
 
-def test_without_git_dvc_is_told_so_in_the_file_of_this_machine(folder):
+def test_without_git_dvc_is_configured_so_in_the_file_of_this_machine(folder):
     from dvc.repo import Repo
 
     prepare_dvc(folder)

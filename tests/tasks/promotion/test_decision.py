@@ -231,7 +231,7 @@ def test_every_duel_has_a_number_of_its_own_even_after_one_was_lost(project):
     assert ["1", "3", "4"] == [tags(version)["promotion.duel"] for version in "123"]
 
 
-def test_rules_that_changed_decide_the_same_duel_anew(project):
+def test_rules_that_changed_decide_the_same_duel_again(project):
     promote()
     register_another(project, 1)
     assert not promote(evaluate=fought({0: 0.6, 1: 0.75})).promoted

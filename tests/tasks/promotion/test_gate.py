@@ -156,7 +156,7 @@ def test_compare_says_that_it_is_the_champion_that_is_wrong():
     assert one_rate("1 values that are not", "champion") == str(caught.value)
 
 
-def test_compare_takes_the_column_it_is_told():
+def test_compare_takes_the_column_it_is_given():
     ours, theirs = (
         table([0.0, 0.0]).assign(clean_success_rate=rates) for rates in ([1.0, 0.5], [0.5, 0.5])
     )
@@ -169,7 +169,7 @@ def test_compare_takes_rates_of_none_and_of_all():
     assert -1.0 == compare(table([0.0, 0.0]), table([1.0, 1.0])).gain
 
 
-def test_compare_draws_as_often_and_as_confidently_as_it_is_told():
+def test_compare_draws_as_often_and_as_confidently_as_asked():
     ours, theirs = (table(np.random.default_rng(seed).random(40)) for seed in (2, 3))
     plain = compare(ours, theirs)
     wide = compare(ours, theirs, confidence=0.99)

@@ -23,7 +23,7 @@ def test_it_is_the_sequence_that_was_written_each_time(graphs, tmp_path):
         stored[5]
 
 
-def test_a_broken_file_is_told_of_before_a_tree_is_asked_for(tmp_path):
+def test_a_broken_file_is_reported_before_a_tree_is_asked_for(tmp_path):
     (tmp_path / "r.parquet").write_text("no table")
 
     with pytest.raises(DataError, match="must be a table of rollouts"):

@@ -141,7 +141,7 @@ def test_a_calibration_that_does_not_fit_is_refused(changes, told, calibrated):
         Believer.of(settings(**({"calibration": calibrated} | changes)), seed=0)
 
 
-def test_a_judge_that_tells_nothing_is_refused(tmp_path):
+def test_a_judge_that_separates_nothing_is_refused(tmp_path):
     path = tmp_path / "blind.json"
     write_calibration(calibration(confusion=Confusion(20, 80, 70, 30)), path)
 

@@ -311,5 +311,5 @@ def test_without_a_template_auto_serves_by_separator(pyfunc, checkpoint):
 
 
 @pytest.mark.parametrize("template", ["plain", "{{ strftime_now('%d %b %Y') }}"])
-def test_a_template_that_asks_for_the_day_is_told_that_of_the_training(pyfunc, template):
+def test_a_template_that_asks_for_the_day_gets_that_of_the_training(pyfunc, template):
     assert dated(template) == pyfunc.dated(template)

@@ -15,7 +15,7 @@ def hub_cache(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_fetch_dataset_says_how_to_go_on_when_offline(hub_cache):
+def test_fetch_dataset_says_how_to_continue_when_offline(hub_cache):
     with pytest.raises(ConfigurationError, match=r"must be reachable or cached.*source: file"):
         fetch_dataset("owner/name", REVISION, split="train")
 

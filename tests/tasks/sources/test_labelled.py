@@ -139,7 +139,7 @@ def test_an_unquoted_comma_in_a_csv_is_named_by_its_line(tmp_path):
         read_labelled(path)
 
 
-def test_a_broken_parquet_file_is_told(tmp_path):
+def test_a_broken_parquet_file_is_reported(tmp_path):
     path = tmp_path / "labelled.parquet"
     path.write_bytes(b"PAR1")
     with pytest.raises(DataError, match="must be a parquet file, got:"):

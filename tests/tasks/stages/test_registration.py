@@ -86,7 +86,7 @@ def test_registering_twice_changes_nothing(project):
     assert before == state(connect())
 
 
-def test_register_attacker_goes_on_with_the_run_of_the_training(project):
+def test_register_attacker_continues_with_the_run_of_the_training(project):
     log = open_run(RUN_KEY, experiment=EXPERIMENT, params={"seed": 0})
     log.log_step({"train/loss": 0.69}, 1)
     log.finish("FAILED")

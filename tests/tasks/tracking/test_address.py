@@ -22,7 +22,7 @@ def test_an_address_of_a_store_passes(uri):
     check_tracking_uri(uri)
 
 
-def test_a_folder_passes_where_mlflow_was_told_to_take_it(monkeypatch):
+def test_a_folder_passes_where_mlflow_was_set_to_take_it(monkeypatch):
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
 
     check_tracking_uri("file:///somewhere")

@@ -104,7 +104,7 @@ def test_no_sink_at_all_is_fine(project):
     ("at", "said"),
     [(0, "must not end the program, got sys.exit(0)"), (2, "got OSError")],
 )
-def test_a_sink_that_fails_costs_a_line_and_the_others_go_on(at, said, project, capsys):
+def test_a_sink_that_fails_costs_a_line_and_the_others_continue(at, said, project, capsys):
     sinks = opened(mine(at=at), "csv")
     for step in (1, 2, 3):
         sinks.log_step({"train/loss": 0.5}, step)
@@ -116,7 +116,7 @@ def test_a_sink_that_fails_costs_a_line_and_the_others_go_on(at, said, project, 
     assert 3 == len(rows(project))
 
 
-def test_a_sink_of_the_pipeline_that_fails_is_told_like_any_other(capsys):
+def test_a_sink_of_the_pipeline_that_fails_is_reported_like_any_other(capsys):
     class Broken:
         def log_step(self, *_):
             msg = "gone"
@@ -155,7 +155,7 @@ def test_a_sink_that_cannot_be_used_is_refused(sinks, problem):
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb"])
-def test_a_package_that_is_missing_is_told_before_a_run(name):
+def test_a_package_that_is_missing_is_reported_before_a_run(name):
     if importlib.util.find_spec(name) is not None:
         check_sinks(tracking(name))
         return

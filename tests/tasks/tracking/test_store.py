@@ -118,7 +118,7 @@ def test_a_server_that_is_away_is_a_store_error(store, monkeypatch):
         (sqlite3.OperationalError("database is locked"), StoreError),
     ],
 )
-def test_what_a_damaged_full_or_locked_store_raises_is_told_apart(store, error, kind):
+def test_what_a_damaged_full_or_locked_store_raises_is_distinguished(store, error, kind):
     with pytest.raises(kind, match=str(error.args[-1])) as raised, store_errors():
         raise error
     assert error is raised.value.__cause__

@@ -92,7 +92,7 @@ def test_rows_on_a_stem_hold_what_they_were_given_whatever_is_done(seed):
         own.check()
 
 
-def test_positions_go_on_where_the_prefix_ends():
+def test_positions_continue_where_the_prefix_ends():
     own = Model(2, 10)
     own.read([3, 1])
     own.fork([0, 1, 0], capacity=8)
@@ -127,7 +127,7 @@ def test_a_fork_copies_nothing_and_counts_what_it_holds_on_to():
     assert held + 2 * 2 * 3 * 2 * 5 * 3 * 4 == own.values.num_bytes
 
 
-def test_a_pass_is_told_positions_and_slots():
+def test_a_pass_gets_positions_and_slots():
     own = Model(2, 10)
     told = own.read([3, 1])
     assert ([[0, 1, 2], [0, 0, 0]], False) == (told.positions.tolist(), told.is_even)

@@ -20,7 +20,7 @@ def values_of(*lengths, capacity=None):
     return found
 
 
-def test_a_sequence_is_found_by_all_that_goes_on_from_it():
+def test_a_sequence_is_found_by_all_that_continues_from_it():
     store, values = PrefixStore(10**6), values_of(3, 2)
     store.add(values, [(4, 5, 6), (7, 8)])
 

@@ -52,7 +52,7 @@ def test_contexts_give_the_next_logits_and_their_own_last_log_probabilities(mode
             assert values == pytest.approx(reading.suffix_logprobs[row], abs=1e-4)
 
 
-def test_rows_go_on_fork_and_end_alike(model):
+def test_rows_continue_fork_and_end_alike(model):
     plain, cached = both(model)
     rows, alive = [0, 0, 1, 2, 3, 3], [True] * 6
     for reading in (plain, cached):

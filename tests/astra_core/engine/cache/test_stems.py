@@ -112,7 +112,7 @@ def assert_exact(model, reading, sequences):
 
 @torch.no_grad()
 @pytest.mark.parametrize("alive", [(5,), (1, 4), (0, 1, 2, 3, 4), (2, 3, 5)])
-def test_replies_go_on_from_their_context_however_many_have_ended(model, alive):
+def test_replies_continue_from_their_context_however_many_have_ended(model, alive):
     reading = CachedReading(model, CONTEXTS, [0] * 3, store=None, room=0, takes_stems=True)
     rows = [0, 0, 1, 1, 2, 2]
     reading.select(rows, room=6)
@@ -132,7 +132,7 @@ def test_replies_go_on_from_their_context_however_many_have_ended(model, alive):
 
 
 @torch.no_grad()
-def test_prefixes_that_nobody_goes_on_from_are_not_read_at_every_step(model):
+def test_prefixes_that_nobody_continues_from_are_not_read_at_every_step(model):
     reading = CachedReading(model, CONTEXTS, [0] * 3, store=None, room=0, takes_stems=True)
     reading.select([0, 0, 1, 1, 2, 2], room=6)
     reading.advance(torch.arange(6), [True] * 6)

@@ -147,7 +147,7 @@ def test_halves_are_forgotten_with_their_input():
     assert halves() is None
 
 
-def test_an_input_is_split_anew_once_it_is_another_or_was_written_to():
+def test_an_input_is_split_again_once_it_is_another_or_was_written_to():
     shared, rows = SharedInput(), torch.randn(2, 3, WIDTH)
     first = shared.halves(rows)
 

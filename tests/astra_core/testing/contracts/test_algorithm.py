@@ -54,6 +54,6 @@ class _DeafPupil(Distillation):
         (_LearnsFromOthers, "turns without a trained token teach nothing"),
     ],
 )
-def test_an_algorithm_that_breaks_a_promise_is_told_which(algorithm, promise):
+def test_an_algorithm_that_breaks_a_promise_is_reported_with_it(algorithm, promise):
     with pytest.raises(AssertionError, match=promise):
         check_algorithm(algorithm)

@@ -73,12 +73,12 @@ class _ThreadMinded(Judge):
         (_ThreadMinded, "does not depend on the thread"),
     ],
 )
-def test_a_judge_that_breaks_a_promise_is_told_which(judge, promise):
+def test_a_judge_that_breaks_a_promise_is_reported_with_it(judge, promise):
     with pytest.raises(AssertionError, match=promise):
         check_judge(judge)
 
 
-def test_what_is_no_score_is_told():
+def test_what_is_no_score_is_reported():
     class AboveOne(Judge):
         version = "1"
 

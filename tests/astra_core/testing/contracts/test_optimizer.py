@@ -141,6 +141,6 @@ class _Secretive(_Base):
         (_Secretive, "plain values beside weights"),
     ],
 )
-def test_an_optimizer_that_breaks_a_promise_is_told_which(optimizer, promise):
+def test_an_optimizer_that_breaks_a_promise_is_reported_with_it(optimizer, promise):
     with pytest.raises(AssertionError, match=promise):
         check_optimizer(optimizer)

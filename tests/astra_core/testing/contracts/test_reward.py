@@ -26,6 +26,6 @@ class _Forgetful(AdversarialReward):
     ("reward", "promise"),
     [(_Remembering, "assign remembers nothing"), (_Forgetful, "all of the memory")],
 )
-def test_a_reward_that_breaks_a_promise_is_told_which(reward, promise):
+def test_a_reward_that_breaks_a_promise_is_reported_with_it(reward, promise):
     with pytest.raises(AssertionError, match=promise):
         check_reward(reward)

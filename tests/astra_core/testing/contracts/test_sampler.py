@@ -59,6 +59,6 @@ class _OneVoice(TreeSampler):
         (_OneVoice, "played by the agent of its role"),
     ],
 )
-def test_a_sampler_that_breaks_a_promise_is_told_which(sampler, promise):
+def test_a_sampler_that_breaks_a_promise_is_reported_with_it(sampler, promise):
     with pytest.raises(AssertionError, match=promise):
         check_sampler(sampler)

@@ -92,6 +92,6 @@ class _Opaque(_Base):
         (_Opaque, "its state is plain values"),
     ],
 )
-def test_a_schedule_that_breaks_a_promise_is_told_which(schedule, promise):
+def test_a_schedule_that_breaks_a_promise_is_reported_with_it(schedule, promise):
     with pytest.raises(AssertionError, match=promise):
         check_schedule(schedule)

@@ -87,6 +87,6 @@ class _ThreadMinded(Scorer):
         (_ThreadMinded, "does not depend on the thread"),
     ],
 )
-def test_a_scorer_that_breaks_a_promise_is_told_which(scorer, promise):
+def test_a_scorer_that_breaks_a_promise_is_reported_with_it(scorer, promise):
     with pytest.raises(AssertionError, match=promise):
         check_scorer(scorer)

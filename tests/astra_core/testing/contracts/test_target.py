@@ -182,6 +182,6 @@ class _Tiring(Echo):
         (_Tiring, "no turn of a rollout fails"),
     ],
 )
-def test_a_target_that_breaks_a_promise_is_told_which(target, promise):
+def test_a_target_that_breaks_a_promise_is_reported_with_it(target, promise):
     with pytest.raises(AssertionError, match=promise):
         check_target(target())

@@ -63,6 +63,6 @@ class _Overjoyed(NgramNovelty):
         (_Overjoyed, "a novelty is in"),
     ],
 )
-def test_a_term_that_breaks_a_promise_is_told_which(term, promise):
+def test_a_term_that_breaks_a_promise_is_reported_with_it(term, promise):
     with pytest.raises(AssertionError, match=promise):
         check_term(term)

@@ -119,6 +119,6 @@ class _Rash(Trainer):
         (_Rash, "dry_run changes no weight"),
     ],
 )
-def test_a_trainer_that_breaks_a_promise_is_told_which(trainer, promise):
+def test_a_trainer_that_breaks_a_promise_is_reported_with_it(trainer, promise):
     with pytest.raises(AssertionError, match=promise):
         check_trainer(trainer)

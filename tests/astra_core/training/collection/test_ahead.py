@@ -105,7 +105,7 @@ def test_every_experience_is_of_the_version_that_the_schedule_names():
 
 
 @pytest.mark.slow
-def test_a_run_that_is_cut_goes_on_with_what_it_had_collected(tmp_path):
+def test_a_run_that_is_cut_continues_with_what_it_had_collected(tmp_path):
     stale = staleness(2, "token")
     whole, _ = trained(stale, tmp_path / "whole")
     cut = trainer_of(configured(**GRPO, staleness=stale), tmp_path / "cut", is_evaluated=False)

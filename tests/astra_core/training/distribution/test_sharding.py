@@ -190,7 +190,7 @@ def test_the_parts_of_a_checkpoint_are_read_as_that_of_one_process(whole, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_a_killed_run_goes_on_in_another_number_of_processes(whole, cut, tmp_path, size):
+def test_a_killed_run_continues_in_another_number_of_processes(whole, cut, tmp_path, size):
     folder = shutil.copytree(cut, tmp_path / "cut")
     assert not (folder / "weights_0").exists()
     statuses = ended(started(folder, f"sharded{size}", ranks=range(size), size=size))

@@ -96,7 +96,7 @@ def test_micro_batches_do_not_change_what_is_left_out():
     assert whole.progress.moves[0].nats == pytest.approx(parts.progress.moves[0].nats, rel=1e-3)
 
 
-def test_a_resumed_run_goes_on_with_the_rate_it_had(tmp_path):
+def test_a_resumed_run_continues_with_the_rate_it_had(tmp_path):
     kl = {"kl": {"target_per_experience_nats": 1e-3, "max_per_experience_nats": 0.5}}
     whole, _ = run(tmp_path / "whole", training_steps=4, **kl)
     config = configured(**{**LONG, **kl, "training_steps": 4})

@@ -171,7 +171,7 @@ def test_a_metric_that_is_no_name_is_refused():
         trainer_of(configured(**{**RUN, "schedule": choice(f"{__name__}:Nameless")}))
 
 
-def test_an_evaluation_of_ones_own_that_lacks_the_figure_is_told():
+def test_an_evaluation_of_ones_own_that_lacks_the_figure_is_reported():
     trainer = trainer_of(configured(**{**RUN, "metric": STUCK, "schedule": choice("plateau")}))
     trainer.examine = lambda _: {STUCK: 0.0}
 

@@ -74,7 +74,7 @@ def test_a_resumed_run_has_the_rates_of_a_whole_one(kind, warmup_steps):
         assert whole == rates(kind, warmup_steps=warmup_steps, training_steps=6, cut=cut)
 
 
-def test_a_cosine_ends_where_it_is_told():
+def test_a_cosine_ends_where_it_is_set_to():
     assert 0.0 == pytest.approx(rates("CosineAnnealingLR", arguments={"T_max": 2})[2])
     assert 0.1 == rates("CosineAnnealingLR", arguments={"eta_min": 0.1})[-1]
 

@@ -127,7 +127,7 @@ def test_a_sampler_that_keeps_its_state_keeps_the_contract():
 
 
 @pytest.mark.slow
-def test_a_sampler_that_keeps_half_its_state_is_told_so():
+def test_a_sampler_that_keeps_half_its_state_is_reported():
     class Half(Curriculum):
         def state(self):
             return {"rates": torch.zeros_like(self.rates)}

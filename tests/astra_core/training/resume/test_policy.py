@@ -180,7 +180,7 @@ def test_a_run_that_stays_ended_has_its_last_evaluation(tmp_path):
     assert weights_of(first) == weights_of(longer)
 
 
-def test_never_begins_anew_and_leaves_nothing_of_the_old_run(tmp_path):
+def test_resume_never_starts_over_and_leaves_nothing_of_the_old_run(tmp_path):
     trainer_of(configured(), tmp_path).train()
     config = configured(checkpoint={"save_every": 1, "resume": "never"}, training_steps=1)
     again = trainer_of(config, tmp_path)
@@ -314,7 +314,7 @@ def test_a_run_killed_after_any_action_does_the_rest_and_ends_the_same(tmp_path)
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("is_told", [False, True])
-def test_auto_goes_on_in_the_precision_that_the_run_began_with(tmp_path, precision, is_told):
+def test_auto_continues_in_the_precision_that_the_run_began_with(tmp_path, precision, is_told):
     trainer_of(configured(precision=precision, training_steps=1), tmp_path / "run").train()
     # By the run's own checkpoints, or by those that it is told to go on from.
     checkpoint = {"resume": str(tmp_path / "run")} if is_told else {}

@@ -44,18 +44,18 @@ def check_resumed(tmp_path, *, after=1, **changes):
 
 
 @pytest.mark.parametrize("name", slow_but(BUILT_INS["algorithm"], "dpo", "ppo"))
-def test_every_algorithm_goes_on_where_it_stopped(tmp_path, name):
+def test_every_algorithm_continues_where_it_stopped(tmp_path, name):
     check_resumed(tmp_path, algorithm=choice(name), eval_every=9)
 
 
 @pytest.mark.parametrize("name", slow_but(BUILT_INS["optimizer"], "sgd"))
-def test_every_optimizer_goes_on_where_it_stopped(tmp_path, name):
+def test_every_optimizer_continues_where_it_stopped(tmp_path, name):
     options = {"sgd": {"momentum": 0.9}, "rmsprop": {"momentum": 0.5, "centered": True}}
     check_resumed(tmp_path, optimizer=choice(name, **options.get(name, {})), eval_every=9)
 
 
 @pytest.mark.parametrize("kind", ["cosine"])
-def test_every_schedule_goes_on_where_it_stopped(tmp_path, kind):
+def test_every_schedule_continues_where_it_stopped(tmp_path, kind):
     check_resumed(
         tmp_path,
         schedule=choice("transformers", kind=kind),
@@ -74,11 +74,11 @@ def test_every_schedule_goes_on_where_it_stopped(tmp_path, kind):
         {"after": 0},
     ],
 )
-def test_a_run_goes_on_from_wherever_its_last_checkpoint_is(tmp_path, changes):
+def test_a_run_continues_from_wherever_its_last_checkpoint_is(tmp_path, changes):
     check_resumed(tmp_path, **changes)
 
 
-def test_torchs_random_state_goes_on_too(tmp_path):
+def test_torchs_random_state_continues_too(tmp_path):
     trainer = trainer_of(configured(), tmp_path)
     torch.manual_seed(123)
     trainer.train()
@@ -89,7 +89,7 @@ def test_torchs_random_state_goes_on_too(tmp_path):
     assert torch.equal(expected, torch.rand(3))
 
 
-def test_a_new_run_has_nothing_to_go_on_from(tmp_path):
+def test_a_new_run_has_nothing_to_continue_from(tmp_path):
     assert not trainer_of(configured(), tmp_path).resume()
     assert not trainer_of(configured()).resume()
 
@@ -118,7 +118,7 @@ def test_a_damaged_checkpoint_costs_a_step_and_changes_nothing(tmp_path):
     assert weights_of(whole) == weights_of(resumed)
 
 
-def test_another_configuration_does_not_go_on_and_names_what_changed(tmp_path):
+def test_another_configuration_does_not_continue_and_names_what_changed(tmp_path):
     trainer_of(configured(), tmp_path).train()
     other = trainer_of(configured(lr=0.5, batch_size=3), tmp_path)
 
@@ -126,7 +126,7 @@ def test_another_configuration_does_not_go_on_and_names_what_changed(tmp_path):
         other.resume()
 
 
-def test_another_model_does_not_go_on(tmp_path):
+def test_another_model_does_not_continue(tmp_path):
     trainer_of(configured(), tmp_path).train()
     other = trainer_of(configured(), tmp_path)
     other.sampler.system.attacker.model = tiny_language_model(vocabulary=("a", "b")).model
@@ -177,7 +177,7 @@ AGENTS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", slow_but(AGENTS, "parts", "frozen"))
-def test_several_agents_go_on_where_they_stopped(tmp_path, name):
+def test_several_agents_continue_where_they_stopped(tmp_path, name):
     agents, changes = AGENTS[name]
     changes = {"training_steps": 3, "metric": "eval/kl_nats", "eval_every": 1, **changes}
     ends = []

@@ -18,7 +18,7 @@ def reason(rules, progress):
     return rules.reason(progress, BEST, training_steps=3)
 
 
-def test_a_run_goes_on_until_all_its_steps_are_done():
+def test_a_run_continues_until_all_its_steps_are_done():
     rules = ending()
 
     assert "" == reason(rules, Progress(training_step=2))

@@ -125,7 +125,7 @@ def test_what_is_evaluated_and_kept_may_change_at_resume(tmp_path):
 
 
 @pytest.mark.parametrize(("scheme", "num_told"), [("every", 0), ("first_and_last", 1), ("none", 1)])
-def test_patience_that_can_end_nothing_is_told_in_one_line(scheme, num_told, caplog):
+def test_patience_that_can_end_nothing_is_reported_in_one_line(scheme, num_told, caplog):
     trainer_of(configured(evaluate=scheme, early_stopping={"patience": 2}))
 
     assert num_told == len(caplog.messages)

@@ -98,7 +98,7 @@ def reason(*, step=1, num_since=0, kl_nats=0.0, **rules):
     return own.reason(step, best)
 
 
-def test_without_a_rule_training_goes_on():
+def test_without_a_rule_training_continues():
     assert reason(max_kl_nats=None, step=10**6, num_since=10**3, kl_nats=1e6) == ""
 
 

@@ -96,7 +96,7 @@ def test_a_job_is_cancelled_once_and_not_after_its_end(url, service):
         client.fine_tuning.jobs.cancel(done.id)
 
 
-def test_a_list_goes_on_after_an_id(url):
+def test_a_list_continues_after_an_id(url):
     client = client_of(url)
     made = [create(client).id for _ in range(3)]
     first = client.fine_tuning.jobs.list(limit=2)

@@ -24,7 +24,7 @@ def rows(table, **values):
     return found
 
 
-def test_a_file_is_told_without_its_number():
+def test_a_file_is_reported_without_its_number():
     row = rows(FILES, id="file-1", created_at=5, filename="a.jsonl", purpose="fine-tune", bytes=2)
     told = file_record(row)
 

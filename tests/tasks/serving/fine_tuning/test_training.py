@@ -76,7 +76,7 @@ def test_a_job_that_is_cancelled_on_its_way_stops_before_the_next_step(tmp_path)
     assert service.store.job(job.id).fine_tuned_model is None
 
 
-def test_what_a_user_can_mend_is_the_jobs_error(tmp_path):
+def test_what_a_user_can_fix_is_the_jobs_error(tmp_path):
     service = service_in(tmp_path)
     gone = created(service, supervised(2))
     service.store.delete_file("file-1")
@@ -121,7 +121,7 @@ def wait_for_a_step(service, job, count=1):
 
 
 @pytest.mark.slow
-def test_a_killed_job_goes_on_and_ends_with_the_same_weights(tmp_path):
+def test_a_killed_job_continues_and_ends_with_the_same_weights(tmp_path):
     service = service_in(tmp_path)
     hyper = {"n_epochs": 20, "batch_size": 1}
     whole = created(service, supervised(5), hyperparameters=hyper)

@@ -99,7 +99,7 @@ def test_looking_changes_no_byte_of_the_store(project):
     assert before == (project / "mlflow.db").read_bytes()
 
 
-def test_a_full_disk_under_the_store_is_told_as_one(project):
+def test_a_full_disk_under_the_store_is_reported_as_one(project):
     full = sqlite3.OperationalError("database or disk is full")
     with pytest.raises(AstraError, match=r"must have room for .*mlflow\.db"), store_errors():
         raise full

@@ -195,7 +195,7 @@ def test_a_version_that_loads_and_writes_passes(client, version):
     assert smoke_test(client, version) is None
 
 
-def test_a_version_whose_files_are_gone_is_told_with_its_folder(
+def test_a_version_whose_files_are_gone_is_reported_with_its_folder(
     client, run, model, version, tmp_path
 ):
     source = shutil.copytree(model.artifact_location, tmp_path / "copy")
