@@ -8,7 +8,7 @@ import pytest
 import torch
 from guide_scripts import preset, sampler_of, weights_of
 from hostile_jobs import HostileJobs
-from job_service import served
+from job_service import Worker, app_of, served, service_in
 from tiny_training import configured
 from tiny_training import sampler_of as tiny_sampler_of
 
@@ -229,6 +229,31 @@ def test_fine_tune_jobs_are_created_and_awaited(tmp_path):
 
     assert ["tiny", "tiny", "ft:1"] == [job["model"] for job in service.jobs]
     assert "ft:2" == trainer.speaker.model
+
+
+@pytest.mark.row(77)
+def test_the_stage_learns_by_jobs_of_the_own_service(pipeline, tmp_path):
+    service = service_in(tmp_path)
+    with served(app_of(service)) as url, Worker(service):
+        attacker = {"base_url": url, "model": "tiny", "replies": str(tmp_path / "replies")}
+        options = {"attacker": attacker, "min_examples": 1, "poll_s": 0.02}
+        algorithm = {"name": "expert_iteration", "options": {"k": 2}}
+        ran = pipeline(
+            training={
+                "trainer": {"name": "text", "options": options},
+                "algorithm": algorithm,
+                "training_steps": 2,
+                "keep": "last",
+            }
+        )
+    jobs = service.store.jobs()
+
+    assert (0, 2) == (ran.status, ran.report["training_steps"]), ran.said
+    assert ["succeeded"] * 2 == [job.status for job in jobs]
+    made = service.folders()[jobs[-1].fine_tuned_model]
+    own, exported = (LanguageModel.load(place).model for place in (made, "models/attacker"))
+    weights = exported.state_dict()
+    assert all(torch.equal(weights[name], own) for name, own in own.state_dict().items())
 
 
 class OwnRollouts(TreeSampler):

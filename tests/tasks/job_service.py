@@ -11,6 +11,7 @@ import uvicorn
 from astra_core.testing import tiny_language_model
 from tasks.serving.fine_tuning.api import JobService, add_fine_tuning
 from tasks.serving.fine_tuning.store import JobStore
+from tasks.serving.fine_tuning.training import run_job
 from tasks.serving.inference import Speakers, add_inference
 from tasks.serving.wire import make_app
 
@@ -39,9 +40,9 @@ def app_of(service, *, token=None):
 
 
 @contextmanager
-def served(app):
+def served(app, *, port=0):
     """The address of a server that runs in a thread."""
-    config = uvicorn.Config(app, port=0, log_level="critical", lifespan="off", access_log=False)
+    config = uvicorn.Config(app, port=port, log_level="critical", lifespan="off", access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -75,3 +76,24 @@ def preferences(count=9):
 
 def uploaded(client, content):
     return client.files.create(file=("examples.jsonl", content), purpose="fine-tune").id
+
+
+class Worker:
+    """Trains the jobs of a service, as its keeper would have it done."""
+
+    def __init__(self, service):
+        self.service = service
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.work, daemon=True)
+
+    def __enter__(self):
+        self.thread.start()
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        self.thread.join()
+
+    def work(self):
+        while not self.is_over.wait(0.02):
+            for job in self.service.store.jobs("queued", "running"):
+                run_job(self.service.store.folder, job.id)

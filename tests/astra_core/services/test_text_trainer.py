@@ -4,38 +4,12 @@ import time
 import pytest
 import torch
 from hostile_jobs import HostileJobs
-from job_service import app_of, served, service_in
-from tiny_training import configured, sampler_of
+from job_service import Worker, app_of, client_of, served, service_in
+from text_training import IMITATION, run
 
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.models.language_model import LanguageModel
-from astra_core.registry import build
-from astra_core.services.text_trainer import TextTrainer
 from astra_core.testing import tiny_system
-from astra_core.training.checkpoint import CheckpointStore
-from tasks.serving.fine_tuning.training import run_job
-
-IMITATION = {"name": "expert_iteration", "options": {"selection": "top_k", "k": 2}}
-
-
-def trainer_of(folder, url, *, algorithm=IMITATION, **options):
-    """A trainer as a new process would build it."""
-    torch.manual_seed(0)
-    attacker = {"base_url": url, "model": "tiny", "replies": str(folder / "replies")}
-    own = {"min_examples": 2, "poll_s": 0.02, "job_limit_s": 60.0, "export": False}
-    choice = {"name": "text", "options": {**own, **options, "attacker": attacker}}
-    config = configured(trainer=choice, algorithm=algorithm, training_steps=2)
-    system = tiny_system(0)
-    algorithm = build("algorithm", config.algorithm, system=system)
-    store = CheckpointStore(folder / "run", keep=5)
-    return TextTrainer(config, sampler_of(system), algorithm, store=store)
-
-
-def run(folder, url, **options):
-    trainer = trainer_of(folder, url, **options)
-    trainer.resume()
-    trainer.train()
-    return trainer
 
 
 @pytest.mark.slow
@@ -126,27 +100,6 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_sent(tmp_path):
     assert not hostile.asked
 
 
-class Worker:
-    """Trains the jobs of a service, as its keeper would have it done."""
-
-    def __init__(self, service):
-        self.service = service
-        self.is_over = threading.Event()
-        self.thread = threading.Thread(target=self.work, daemon=True)
-
-    def __enter__(self):
-        self.thread.start()
-
-    def __exit__(self, *_):
-        self.is_over.set()
-        self.thread.join()
-
-    def work(self):
-        while not self.is_over.wait(0.02):
-            for job in self.service.store.jobs("queued", "running"):
-                run_job(self.service.store.folder, job.id)
-
-
 @pytest.mark.parametrize(
     "algorithm",
     [
@@ -211,28 +164,50 @@ def test_a_run_that_is_killed_after_any_change_of_its_state_pays_nothing_twice(
             assert hostile.bodies == killed.bodies
 
 
+def expired(service, _):
+    return service.store.expire(-1.0)
+
+
+def cancelled(service, url):
+    jobs = client_of(url).fine_tuning.jobs
+    return [jobs.cancel(job.id).id for job in service.store.jobs("queued")]
+
+
+def failed(service, _):
+    # As where a worker dies again and again.
+    jobs = service.store.jobs("queued")
+    return [job.id for job in jobs if service.store.fail(job.id, "lost", code="worker_lost")]
+
+
 @pytest.mark.slow
-def test_a_job_that_never_ends_expires_at_the_service_and_another_is_made(tmp_path):
+@pytest.mark.parametrize(
+    ("ends", "status", "code"),
+    [
+        (expired, "failed", "job_expired"),
+        (cancelled, "cancelled", None),
+        (failed, "failed", "worker_lost"),
+    ],
+)
+def test_a_job_that_ends_otherwise_at_the_own_service_is_made_again(tmp_path, ends, status, code):
     service = service_in(tmp_path)
-
-    def expire():
-        while not service.store.expire(-1.0):
-            time.sleep(0.02)
-
-    thread = threading.Thread(target=expire, daemon=True)
-    thread.start()
     with served(app_of(service)) as url:
+
+        def end():
+            while not ends(service, url):
+                time.sleep(0.02)
+
+        thread = threading.Thread(target=end, daemon=True)
+        thread.start()
         # What a service says is masked.
-        with pytest.raises(
-            TrainingError, match=r"must succeed, got expired .*; the same command creates another"
-        ):
+        told = f"must succeed, got {ends.__name__} .*; the same command creates another"
+        with pytest.raises(TrainingError, match=told):
             run(tmp_path, url, export=True, min_examples=1)
         thread.join()
         with Worker(service):
             trainer = run(tmp_path, url, export=True, min_examples=1)
 
-    expired, *made = service.store.jobs()
-    assert ("failed", "job_expired") == (expired.status, expired.error["code"])
+    ended, *made = service.store.jobs()
+    assert (status, code) == (ended.status, (ended.error or {}).get("code"))
     assert {"succeeded"} == {job.status for job in made}
     assert made[-1].fine_tuned_model == trainer.speaker.model
-    assert expired.request["model"] == made[0].request["model"]
+    assert ended.request["model"] == made[0].request["model"]
