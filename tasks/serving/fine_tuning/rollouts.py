@@ -41,7 +41,6 @@ class ExampleSampler(Sampler):
     gives: ClassVar[frozenset[Literal["siblings", "reference", "roles"]]] = frozenset(
         {"siblings", "reference"}
     )
-    has_siblings = False
 
     def __init__(
         self, system: System, examples: Sequence[Example], *, seed: int, num_passes: int
@@ -55,6 +54,11 @@ class ExampleSampler(Sampler):
         super().__init__(options, system=system, prompts=tuple(own), reward=reward, seed=seed)
         for example in examples:
             self._turns(example)
+
+    @property
+    def has_siblings(self) -> bool:
+        """Whether the examples are preferences: two answers after each context."""
+        return all(example.worse is not None for example in self._examples.values())
 
     def episodes(self, iteration: int, count: int) -> tuple[Prompt, ...]:
         """The examples of one update; the last update has the rest of the last pass."""

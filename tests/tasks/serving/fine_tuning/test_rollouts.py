@@ -39,6 +39,11 @@ def test_a_preference_is_two_turns_and_the_reward_says_which_is_better():
     assert sampler.system.attacker.closed(sampler.system.attacker.encode(WORSE)) == worse.probe_ids
 
 
+def test_preferences_alone_are_siblings():
+    assert sampler_of(PAIR, PAIR).has_siblings
+    assert not sampler_of(GOOD).has_siblings
+
+
 def test_every_example_comes_in_every_pass_and_then_no_more():
     sampler = sampler_of(*[GOOD] * 5)
     updates = [sampler.episodes(number, 3) for number in range(4)]
