@@ -1,5 +1,10 @@
+import json
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,6 +15,8 @@ from text_training import IMITATION, run
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.models.language_model import LanguageModel
 from astra_core.testing import tiny_system
+
+TESTS = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
@@ -211,3 +218,28 @@ def test_a_job_that_ends_otherwise_at_the_own_service_is_made_again(tmp_path, en
     assert {"succeeded"} == {job.status for job in made}
     assert made[-1].fine_tuned_model == trainer.speaker.model
     assert ended.request["model"] == made[0].request["model"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_processes_killed_after_each_stage_cost_nothing_twice(tmp_path):
+    places = [TESTS.parent, TESTS / "astra_core", TESTS / "tasks"]
+    done = subprocess.run(
+        [sys.executable, TESTS / "astra_core" / "killed_text_training.py", tmp_path],
+        check=False,
+        capture_output=True,
+        text=True,
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(map(str, places)),
+            "OMP_NUM_THREADS": "1",
+        },
+    )
+    assert 0 == done.returncode, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    quiet = found["quiet"]
+
+    assert ["succeeded"] * 2 == quiet["jobs"]
+    assert 2 == quiet["paid"]["/v1/fine_tuning/jobs"] == quiet["paid"]["/v1/files"]
+    assert quiet["paid"]["/v1/chat/completions"] > 0
+    assert quiet == found["killed"]
