@@ -56,6 +56,7 @@ def fresh_prompts(
         valid=valid,
         report=folder / "validation.json",
         page=folder / "validation.md",
+        docs=folder / "prompts.html",
     )
     validate_prompts(ValidationParams(rules, params.system, params.executor), files)
     paths = [valid / f"{split}.parquet" for split in SPLITS]

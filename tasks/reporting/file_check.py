@@ -169,6 +169,7 @@ def _validated(
         valid=folder / "valid",
         report=folder / "validation.json",
         page=folder / "validation.md",
+        docs=folder / "prompts.html",
     )
     gate = ""
     try:

@@ -43,6 +43,8 @@ WHOLE = {
     "reports/examples.md": "# Highest-scored turns\n",
     "reports/validation.json": {"success": True},
     "reports/rollouts.json": {"num_prompts": 1},
+    "reports/data_docs/prompts.html": "<p>all accepted</p>",
+    "reports/data_docs/rollouts.html": "<p>all accepted</p>",
 }
 COLUMNS = ("prompt_id", "text", "split", "source", "licence", "family")
 AGAIN = "run the stages before"

@@ -41,6 +41,8 @@ def test_fresh_prompts_are_repeatable_and_follow_the_seed(params):
     assert 20 == len(set(first))
     assert first == drawn(params, seed=7)[0]
     assert first != drawn(params, seed=8)[0]
+    # The reports of the last run stay as they were.
+    assert not Path("reports").exists()
 
 
 @pytest.mark.parametrize("change", [str, str.upper, lambda text: f"\u200b {text}  "])
