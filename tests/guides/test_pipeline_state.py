@@ -171,9 +171,9 @@ def test_a_champion_is_trained_on_and_then_further_in_another_clone(
             digests[name] = file_digest(Path("models/attacker/model.safetensors"))
 
     lines = {
-        name: [line for line in each.said if "goes on from" in line] for name, each in ran.items()
+        name: [line for line in each.said if "continues from" in line] for name, each in ran.items()
     }
-    goes_on = ["training     goes on from models/checkpoint, training step 2"]
+    goes_on = ["training     continues from models/checkpoint, training step 2"]
     assert goes_on == lines["further"], ran["further"].said
     assert [] == lines["from the start"]
     assert digests["further"] == digests["from the start"]
