@@ -27,7 +27,7 @@ TESTS = Path(__file__).parents[2]
         ("failed", {"code": "x", "message": "out of memory"}, "failed", "creates another job"),
         ("expired", None, "expired", "creates another job"),
         ("failed", {"code": "moderation", "message": ""}, "refused", "astra serve-jobs"),
-        ("running", None, "timed_out", "goes on waiting"),
+        ("running", None, "timed_out", "continues to wait"),
     ],
 )
 def test_a_job_that_ends_otherwise_is_reported_with_the_way_out(
