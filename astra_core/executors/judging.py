@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from astra_core.config import Choice
 from astra_core.executor import Executor, Work
-from astra_core.executors.shared import executor_of
+from astra_core.executors.shared import all_done, executor_of
 from astra_core.files import record_digest
 from astra_core.judge import Exchange, Judge, Judgement, as_judge, checked_judgements
 from astra_core.registry import build
@@ -59,7 +59,4 @@ class Judging:
 
     def judgements(self, batches: Sequence[Sequence[Exchange]]) -> list[Judgement]:
         """One judgement per exchange, in order; the batches are the same for every executor."""
-        if self.executor.is_here:
-            return [each for own in batches for each in checked_judgements(self.own, own)]
-        found = self.executor.run(self._work, batches, title="second judge")
-        return [each for own in found for each in own]
+        return all_done(self.executor, self._work, batches, own=self.own, title="second judge")

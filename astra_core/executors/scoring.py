@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from astra_core.config import Choice
 from astra_core.executor import Executor, Work
-from astra_core.executors.shared import executor_of
+from astra_core.executors.shared import all_done, executor_of
 from astra_core.files import record_digest
 from astra_core.registry import build
 from astra_core.scorer import Scorer, checked_scores, version_of
@@ -71,7 +71,4 @@ class Scoring:
             at_once: Number of texts in a batch.
         """
         batches = [texts[first : first + at_once] for first in range(0, len(texts), at_once)]
-        if self.executor.is_here:
-            return [score for own in batches for score in checked_scores(self._own, own)]
-        found = self.executor.run(self._work, batches, title="scoring")
-        return [score for own in found for score in own]
+        return all_done(self.executor, self._work, batches, own=self._own, title="scoring")

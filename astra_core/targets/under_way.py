@@ -25,7 +25,7 @@ class Owner:
 
     Attributes:
         name: Of no other owner.
-        lock: An open file; whoever has inherited it keeps the owner alive.
+        lock: An open file; a process that inherited it keeps the owner alive.
     """
 
     def __init__(self, database: Path) -> None:

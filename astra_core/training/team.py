@@ -1,7 +1,7 @@
 """Several agents learn in one loop: each step belongs to the agent that played its turn.
 
 Every agent has its own algorithm, which sees whole trees: later turns count for earlier ones,
-whoever played them. The tokens of others' turns are masked, so it learns only from its own.
+also those of other agents. The tokens of others' turns are masked, so it learns only from its own.
 The loss of a window is the sum over the steps of all agents divided by their weight, as for one.
 """
 

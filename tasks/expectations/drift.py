@@ -2,10 +2,10 @@
 
 The distance is the population stability index, ``sum((p - q) * ln(p / q))`` over the shares ``p``
 and ``q`` of the bins: below 0.1 two sets are alike, above 0.25 the shift is large by the usual
-reading.
-Of two samples of one population it is about ``(1/m + 1/n)`` times a chi-squared variable with one
-degree of freedom less than there are bins (Yurdakul and Naranjo, 2020), so small samples differ by
-chance alone. A drift is called one only if it exceeds both the limit and what chance explains.
+reading. Of two samples of one population it is about ``(1/m + 1/n)`` times a chi-squared variable
+with one degree of freedom less than there are bins (Yurdakul and Naranjo, 2020), so small samples
+differ by chance alone. A drift is called one only if it exceeds both the limit and what chance
+explains.
 """
 
 from dataclasses import asdict, dataclass
