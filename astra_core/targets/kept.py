@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -252,13 +252,22 @@ def _whole_text(text: str) -> str:
 
 def _open(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # SQLite gives its other files the mode of this one.
-    os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    _create(path)
     database = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
     database.execute("PRAGMA journal_mode = WAL")
     database.execute("PRAGMA synchronous = NORMAL")
     database.executescript(_TABLES)
     return database
+
+
+def _create(path: Path) -> None:
+    """Creates an empty file for its owner alone; SQLite gives its other files the same mode.
+
+    One that is there is not opened: closing it would end the locks of every other connection of
+    this process, and another process would remove the journal that those still write.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 @contextmanager
@@ -268,6 +277,8 @@ def _whole(database: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        database.execute("ROLLBACK")
+        # After some errors, SQLite has rolled back by itself.
+        if database.in_transaction:
+            database.execute("ROLLBACK")
         raise
     database.execute("COMMIT")

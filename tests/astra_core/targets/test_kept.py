@@ -22,6 +22,30 @@ def test_what_is_kept_is_found_by_another_process(tmp_path):
     assert [ONE] == again.used("another")
 
 
+def test_a_second_user_in_a_process_leaves_the_locks_of_the_first(tmp_path):
+    path = tmp_path / "kept.sqlite"
+    first, second = KeptReplies(path), KeptReplies(path)
+    for each in (first, second):
+        each.use(["k"], account="run")
+    # A process that took itself for the last user would remove the journal.
+    program = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).execute('SELECT * FROM uses')"
+    subprocess.run([sys.executable, "-c", program, path], check=True)
+
+    assert path.with_name("kept.sqlite-wal").is_file()
+    first.keep("k", ONE, account="run", budget="b")
+    assert [ONE] == second.used("run")
+
+
+def test_an_error_that_rolled_back_by_itself_is_the_one_that_is_told(tmp_path):
+    replies = KeptReplies(tmp_path / "kept.sqlite")
+    replies.use(["k"], account="run")
+    database = replies._database
+    database.execute("CREATE TRIGGER t BEFORE INSERT ON uses BEGIN SELECT RAISE(ROLLBACK, 'no'); END")
+
+    with pytest.raises(ConfigurationError, match="got: no;"):
+        replies.use(["other"], account="run")
+
+
 def test_more_keys_than_a_statement_takes_are_found(tmp_path):
     replies = KeptReplies(tmp_path / "kept.sqlite")
     keys = [f"k{n}" for n in range(1203)]

@@ -136,9 +136,12 @@ def test_every_checkpoints_updates_were_heard_of(own, tmp_path, monkeypatch):
     heard, kept = [], []
     trainer = built(own, tmp_path)
     write = trainer.store.save
-    monkeypatch.setattr(
-        trainer.store, "save", lambda it: (kept.append((it.record["step"], len(heard))), write(it))
-    )
+
+    def save(checkpoint, **options):
+        kept.append((checkpoint.record["step"], len(heard)))
+        return write(checkpoint, **options)
+
+    monkeypatch.setattr(trainer.store, "save", save)
     drive(trainer, heard.append)
 
     assert kept
