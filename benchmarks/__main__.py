@@ -3,9 +3,9 @@
 The exit status is 1 if a limit is exceeded, of time or of the difference between two results that
 should be equal. Of the measures, ``trainer_overhead``, ``rollout``, ``update``, ``decode``
 and ``profiles`` are those of speed and share the options below. ``overhead`` takes a minute,
-``default_run``, ``neighbours``, ``data_scale``, ``scaling``, ``seeds``, ``method``, ``gate``,
-``credit`` and ``endpoint`` take minutes and run only when they are named; each has options of its
-own, as in ``python -m benchmarks seeds 3 4 5``.
+``default_run``, ``neighbours``, ``data_scale``, ``scaling``, ``seeds``, ``staleness``, ``nodes``,
+``method``, ``gate``, ``credit`` and ``endpoint`` take minutes and run only when they are named;
+each has options of its own, as in ``python -m benchmarks seeds 3 4 5``.
 """
 
 import argparse
@@ -27,11 +27,13 @@ from benchmarks.measures import (
     gate,
     method,
     neighbours,
+    nodes,
     overhead,
     profiles,
     rollout,
     scaling,
     seeds,
+    staleness,
     trainer_overhead,
     update,
 )
@@ -54,6 +56,8 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "data_scale": data_scale.main,
     "scaling": scaling.main,
     "seeds": seeds.main,
+    "staleness": staleness.main,
+    "nodes": nodes.main,
     "method": method.main,
     "gate": gate.main,
     "credit": credit.main,

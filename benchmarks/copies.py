@@ -21,11 +21,16 @@ def copy_project(folder: Path, *changes: str, preset: str | None = None) -> None
     """
     workspace.copy_project(ROOT, folder)
     if changes or preset:
-        code = (
-            "import sys; from flows.settings import change_params; "
-            "change_params(sys.argv[2:], preset=sys.argv[1] or None)"
-        )
-        run_python(folder, "-c", code, preset or "", *changes)
+        change_copy(folder, *changes, preset=preset)
+
+
+def change_copy(folder: Path, *changes: str, preset: str | None = None) -> None:
+    """Changes params.yaml of a copy, by ``key=value``, after a preset where one is named."""
+    code = (
+        "import sys; from flows.settings import change_params; "
+        "change_params(sys.argv[2:], preset=sys.argv[1] or None)"
+    )
+    run_python(folder, "-c", code, preset or "", *changes)
 
 
 def run_python(folder: Path, *arguments: str) -> None:

@@ -1,9 +1,6 @@
 import importlib.util
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import psutil
 import pytest
@@ -24,9 +21,9 @@ from astra_core.executors.shared import close_executors
 from astra_core.registry import read_options
 from astra_core.sampler import rolled_out
 from astra_core.testing import check_executor, tiny_language_model, tiny_prompts
+from benchmarks.ray_nodes import Nodes
 
 pytestmark = pytest.mark.filterwarnings("default")
-ROOT = Path(__file__).parents[3]
 SHORT = GenerationConfiguration(max_new_tokens=6)
 
 
@@ -48,38 +45,14 @@ def test_an_unknown_option_is_refused():
         read_options("executor", Choice(name="ray", options={"addres": "a:1"}))
 
 
-class Nodes:
-    """A process that holds two nodes."""
-
-    def __init__(self):
-        command = [sys.executable, ROOT / "tests" / "astra_core" / "ray_nodes.py"]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.process = subprocess.Popen(command, cwd=ROOT, env=None, **pipes)
-        self.address = self._said(":")
-
-    def kill_one(self):
-        self.process.stdin.write("kill\n")
-        self.process.stdin.flush()
-        self._said("killed")
-
-    def _said(self, word):
-        for line in self.process.stdout:
-            if word in line:
-                return line.strip()
-        raise AssertionError(word)
-
-
 @pytest.fixture
 def nodes():
     """Two real Ray nodes of one core each."""
     # Not imported: its settings must be in the environment first.
     if importlib.util.find_spec("ray") is None:
         pytest.skip("needs the extra ray")
-    found = Nodes()
-    yield found
-    found.process.stdin.close()
-    found.process.stdout.close()
-    found.process.wait(60)
+    with Nodes() as found:
+        yield found
 
 
 def executor_on(nodes, **options):
@@ -92,7 +65,7 @@ def test_the_contract_is_kept_and_nothing_listens_beyond_this_machine(nodes):
     check_executor("ray", num_workers=1, address=nodes.address)
     listening = {
         own.laddr.ip.removeprefix("::ffff:")
-        for process in psutil.Process(nodes.process.pid).children(recursive=True)
+        for process in nodes.processes()
         for own in process.net_connections("inet")
         if own.status == psutil.CONN_LISTEN
     }
