@@ -52,7 +52,7 @@ def evaluation_page(record: EvaluationRecord) -> str:
 
 
 def _spelled(figure: object) -> str:
-    return f"{figure:.2f}" if isinstance(figure, int | float) else "not told"
+    return f"{figure:.2f}" if isinstance(figure, int | float) else "unknown"
 
 
 def comparison_table(compared: "Comparison") -> str:

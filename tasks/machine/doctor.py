@@ -49,19 +49,19 @@ class Finding:
     subject: str
     ok: bool
     problem: str = ""
-    mend: str = ""
+    advice: str = ""
     fix: Callable[[], None] | None = None
 
     def line(self) -> str:
         """The finding as a person reads it."""
         if self.ok:
             return f"ok       {self.subject}"
-        return f"problem  {self.subject}: {self.problem}; fix it with: {self.mend}"
+        return f"problem  {self.subject}: {self.problem}; fix it with: {self.advice}"
 
     def record(self, fixed: Iterable[str] = ()) -> dict[str, Any]:
         """The same as JSON; ``fixed`` names the subjects that ``--fix`` has dealt with."""
         told = {"subject": self.subject, "ok": self.ok, "fixed": self.subject in fixed}
-        return told if self.ok else {**told, "problem": self.problem, "mend": self.mend}
+        return told if self.ok else {**told, "problem": self.problem, "advice": self.advice}
 
 
 def diagnose(*, root: Path = Path(), lock: Path = LOCK_FILE) -> list[Finding]:
@@ -104,7 +104,7 @@ def _python() -> Finding:
         f"Python {version}",
         ok=version in PYTHONS,
         problem=f"must be {', '.join(PYTHONS)}, got {version}",
-        mend="make setup PYTHON=python3.11",
+        advice="make setup PYTHON=python3.11",
     )
 
 
@@ -112,7 +112,7 @@ def _packages(lock: Path) -> Iterator[Finding]:
     """One finding if all packages of the lock are installed, else one for each that is not."""
     if not lock.is_file():
         yield Finding(
-            str(lock), ok=False, problem="must exist, got none", mend=f"git restore {lock}"
+            str(lock), ok=False, problem="must exist, got none", advice=f"git restore {lock}"
         )
         return
     pins = _pins(lock) | _pins(lock.with_name(TORCH_LOCK))
@@ -123,7 +123,7 @@ def _packages(lock: Path) -> Iterator[Finding]:
     }
     for name, got in wrong.items():
         problem = f"must be {pins[name]}, got {got or 'none'}"
-        yield Finding(name, ok=False, problem=problem, mend=INSTALL)
+        yield Finding(name, ok=False, problem=problem, advice=INSTALL)
     if not wrong:
         yield Finding(f"{len(pins)} packages as in {lock.name}", ok=True)
 
@@ -159,7 +159,7 @@ def _ceilings() -> Iterator[Finding]:
             f"{name} < {shown}",
             ok=got != "none" and below < ceiling,
             problem=f"must be below {shown}, got {got}: {reason}",
-            mend=INSTALL,
+            advice=INSTALL,
         )
 
 
@@ -169,7 +169,7 @@ def _torch() -> Finding:
         import torch
     except (ImportError, OSError) as error:
         problem = f"must be importable, got {error}"
-        return Finding("torch", ok=False, problem=problem, mend=INSTALL)
+        return Finding("torch", ok=False, problem=problem, advice=INSTALL)
     from astra_core.engine.processor import processor_class
 
     device = "CUDA" if torch.cuda.is_available() else f"CPU ({processor_class()})"
@@ -184,21 +184,21 @@ def _engine(root: Path) -> Iterator[Finding]:
 
 def _git() -> Finding:
     found = shutil.which("git") is not None
-    mend = "install git, for example apt-get install git"
-    return Finding("git", ok=found, problem="must be on the PATH, got none", mend=mend)
+    advice = "install git, for example apt-get install git"
+    return Finding("git", ok=found, problem="must be on the PATH, got none", advice=advice)
 
 
 def _dvc(root: Path) -> Finding:
     """DVC is asked for its status: a folder can have a configuration that DVC cannot read."""
-    subject, mend = "DVC repository", "git restore .dvc, or dvc init --no-scm"
+    subject, advice = "DVC repository", "git restore .dvc, or dvc init --no-scm"
     if not (root / ".dvc" / "config").is_file():
         problem = "must have .dvc/config, got none"
-        return Finding(subject, ok=False, problem=problem, mend=mend, fix=_restore_dvc(root))
+        return Finding(subject, ok=False, problem=problem, advice=advice, fix=_restore_dvc(root))
     try:
         with chdir(root):
             changes()
     except AstraError as error:
-        return Finding(subject, ok=False, problem=str(error), mend="what the problem names")
+        return Finding(subject, ok=False, problem=str(error), advice="what the problem names")
     return Finding(subject, ok=True)
 
 
@@ -219,7 +219,7 @@ def _versions() -> Iterator[Finding]:
             f"files of {name} version {version} ({alias})",
             ok=False,
             problem="must be where the store says, got none there",
-            mend="restore mlruns from a copy; 'astra run' registers the last run's again",
+            advice="restore mlruns from a copy; 'astra run' registers the last run's again",
         )
 
 
@@ -227,8 +227,8 @@ def _store() -> Finding:
     try:
         check_store()
     except AstraError as error:
-        mend = "the file or address that the problem names"
-        return Finding("MLflow's store", ok=False, problem=str(error), mend=mend)
+        advice = "the file or address that the problem names"
+        return Finding("MLflow's store", ok=False, problem=str(error), advice=advice)
     return Finding("MLflow's store" if has_store() else "MLflow's store, not made yet", ok=True)
 
 
@@ -239,9 +239,9 @@ def _writable(root: Path) -> Iterator[Finding]:
             folder = folder.parent
         writable = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
         problem = "must be a folder that can be written to, got one that cannot"
-        mend = f"chmod u+rwx {folder}"
+        advice = f"chmod u+rwx {folder}"
         fix = _open(folder) if folder.is_dir() else None
-        yield Finding(f"folder {name}", ok=writable, problem=problem, mend=mend, fix=fix)
+        yield Finding(f"folder {name}", ok=writable, problem=problem, advice=advice, fix=fix)
 
 
 def _open(folder: Path) -> Callable[[], None]:
@@ -254,7 +254,7 @@ def _disk(root: Path) -> Finding:
         f"{MIN_FREE_GB:g} GB of free disk",
         ok=free >= MIN_FREE_GB,
         problem=f"must have {MIN_FREE_GB:g} GB, got {free:.1f} GB",
-        mend="dvc gc -w, which drops what the working folder does not use",
+        advice="dvc gc -w, which drops what the working folder does not use",
     )
 
 
@@ -265,4 +265,4 @@ def _port() -> Finding:
             return Finding("a local port", ok=True)
     except OSError as error:
         problem = f"127.0.0.1 must accept a server, got {error}"
-        return Finding("a local port", ok=False, problem=problem, mend="ip link set lo up")
+        return Finding("a local port", ok=False, problem=problem, advice="ip link set lo up")

@@ -8,7 +8,7 @@ from tasks.machine.time_words import duration
 from tasks.records.evaluation import EvaluationRecord
 from tasks.report.material import Material
 
-_UNKNOWN = "not told"
+_UNKNOWN = "unknown"
 _SHORT = 16
 
 

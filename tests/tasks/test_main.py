@@ -66,7 +66,7 @@ def test_the_doctor_exits_with_a_problem(run_main, capfd):
     assert "problem  requirements.lock: must exist" in capfd.readouterr().out
     assert 2 == run_main(["--doctor", "--json"])
     found = {each["subject"]: each for each in json.loads(capfd.readouterr().out)}
-    assert "git restore requirements.lock" == found["requirements.lock"]["mend"]
+    assert "git restore requirements.lock" == found["requirements.lock"]["advice"]
     assert found["git"]["ok"]
 
 

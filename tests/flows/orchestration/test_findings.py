@@ -46,7 +46,7 @@ def test_the_page_of_an_evaluation_has_both_attackers_with_intervals():
 
     assert "**+0.200 [+0.100, +0.300]**" in page
     assert f"| attack success | {GAIN.spelled()} | {SPAN.spelled()} |" in page
-    assert "| unique probes | not told | 0.88 |" in page
+    assert "| unique probes | unknown | 0.88 |" in page
     assert "| fraud | 9 |" in page
 
 

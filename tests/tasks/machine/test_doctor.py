@@ -46,7 +46,7 @@ def test_a_package_that_is_not_as_locked_is_a_problem(project, line, subject, pr
     finding = _problems(project)[subject]
 
     assert finding.problem.startswith(problem)
-    assert "make setup" == finding.mend
+    assert "make setup" == finding.advice
 
 
 def test_only_the_pins_for_this_machine_count(project):
@@ -116,7 +116,7 @@ def test_a_machine_without_git_is_a_problem(project, monkeypatch):
 
 def test_a_problem_has_the_command_that_fixes_it():
     finding = Finding(
-        "git", ok=False, problem="must be there, got none", mend="apt-get install git"
+        "git", ok=False, problem="must be there, got none", advice="apt-get install git"
     )
 
     expected = "problem  git: must be there, got none; fix it with: apt-get install git"
