@@ -98,11 +98,16 @@ class CheckpointStore:
             CheckpointError: There are checkpoints and every one is damaged.
         """
         paths = [path for path in self._checkpoints() if not (is_whole and _is_part(path))]
+        damaged: list[CheckpointError] = []
         for path in reversed(paths):
             try:
-                return load_checkpoint(path)
+                found = load_checkpoint(path)
             except CheckpointError as error:
-                _LOG.warning("%s; trying the previous one", error)
+                damaged.append(error)
+                continue
+            for problem in damaged:
+                _LOG.warning("%s; the previous one is used", problem)
+            return found
         if paths:
             msg = (
                 f"{self.folder} must hold an undamaged checkpoint, got {len(paths)} damaged; "
