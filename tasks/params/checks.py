@@ -1,4 +1,4 @@
-"""The whole check of params.yaml before any weights load; imports no torch.
+"""The whole check of params.yaml before any weights load.
 
 It covers plug-in names and options, what one section asks of another, and the files that are named.
 """
@@ -15,6 +15,7 @@ from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import FlowConfiguration, Params
 from tasks.params.templates import check_templates
+from tasks.params.verdicts import is_known, remember, verdict_key
 from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 from tasks.tracking.sinks import check_sinks
 
@@ -25,6 +26,15 @@ def check_params(params: Params) -> None:
     Raises:
         ConfigurationError: Says what cannot be used, and the way out.
     """
+    key = verdict_key(params)
+    if key is not None and is_known(key):
+        return
+    _check_all(params)
+    if key is not None:
+        remember(key)
+
+
+def _check_all(params: Params) -> None:
     _check_executor(params)
     read_options("sampler", params.rollouts.sampler)
     read_options("target", params.system.target)

@@ -114,7 +114,9 @@ def _contents(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if name.startswith((".astra/logs", ".astra/failures")) or name == ".astra":
+        if name in {".astra", ".astra/usable.json"}:
+            continue
+        if name.startswith((".astra/logs", ".astra/failures")):
             continue
         is_file = not path.is_symlink() and path.is_file()
         found[name] = hashlib.sha256(path.read_bytes()).hexdigest() if is_file else "no file"

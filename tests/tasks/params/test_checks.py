@@ -223,10 +223,12 @@ def test_a_reward_that_asks_for_goals_looks_into_the_file(tmp_path, header, colu
 
 @pytest.mark.parametrize(("can_score", "weight"), [(True, 0.1), (False, 0.0), (False, 0.1)])
 def test_a_target_that_gives_no_log_probabilities_is_refused_before_anything_runs(
-    monkeypatch, can_score, weight
+    monkeypatch, tmp_path, can_score, weight
 ):
     from astra_core.targets.causal_lm import CausalLM
 
+    # Where nothing has been checked before.
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(CausalLM, "can_score", can_score)
     params = Params.read(
         {"reward": {"name": "adversarial", "options": {"nll_weight": weight}}}, where=""

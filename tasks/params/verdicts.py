@@ -1,0 +1,81 @@
+"""Parameters that were checked before, by the same code, are not checked again.
+
+To check them all, the classes of plug-ins are imported, and torch with them: seconds in each stage
+and command. Only what parameters and code decide by themselves is remembered: not where params.yaml
+names a file, an address, a class of one's own or a device.
+"""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from astra_core.errors import DiskFullError
+from astra_core.files import folder_digest, read_json, record_digest, write_json
+from tasks.params.schema import Params
+
+FILE = Path(".astra/usable.json")
+_MOST = 50
+_CODE = Path(__file__).parents[2]
+_PACKAGES = ("astra_core", "tasks")
+_LIBRARIES = ("torch", "transformers", "pydantic")
+
+
+def verdict_key(params: Params) -> str | None:
+    """The digest of all that decides whether these can be used; None where more than that does."""
+    record = params.model_dump(mode="json")
+    if not _is_alone(params) or any(map(_names_more, _texts(record))):
+        return None
+    code = [
+        folder_digest(_CODE / name, keep=lambda path: path.suffix == ".py") for name in _PACKAGES
+    ]
+    return record_digest([record, code, sys.version, [version(name) for name in _LIBRARIES]])
+
+
+def is_known(key: str) -> bool:
+    """Whether parameters with this key have passed the check before, in this working folder."""
+    return key in _known()
+
+
+def remember(key: str) -> None:
+    """Writes down that they pass; where nothing can be written, they are checked again."""
+    known = [key, *(other for other in _known() if other != key)]
+    with suppress(OSError, DiskFullError):
+        FILE.parent.mkdir(mode=0o700, exist_ok=True)
+        write_json(known[:_MOST], FILE)
+
+
+def _known() -> list[str]:
+    try:
+        found = read_json(FILE)
+    except (OSError, ValueError):
+        return []
+    return [key for key in found if isinstance(key, str)] if isinstance(found, list) else []
+
+
+def _is_alone(params: Params) -> bool:
+    """Whether all that is used comes with the project."""
+    sources = {params.models.attacker.source, params.models.target.source}
+    return (
+        sources == {"builtin"}
+        and params.prompts.source == "builtin"
+        and params.system.target.name == "causal_lm"
+        and params.machine.device != "cuda"
+        and [sink.name for sink in params.tracking.sinks] == ["mlflow"]
+    )
+
+
+def _names_more(text: str) -> bool:
+    """Whether it names a class, an address or a file, which may be another one tomorrow."""
+    return ":" in text or (bool(text) and os.path.exists(text))  # noqa: PTH110 - of any text
+
+
+def _texts(record: Any) -> Iterator[str]:
+    if isinstance(record, str):
+        yield record
+    elif isinstance(record, dict | list):
+        for value in record.values() if isinstance(record, dict) else record:
+            yield from _texts(value)
