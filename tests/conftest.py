@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import signal
+import sys
 import threading
 from pathlib import Path
 
@@ -28,6 +29,28 @@ def pytest_collection_modifyitems(items):
 def _rank(item):
     folder = item.path.relative_to(HERE).parts[0]
     return FIRST.index(folder) if folder in FIRST else len(FIRST)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Branches are counted in quick tests alone: counting makes the slow ones slower by half."""
+    measure = _measure() if item.get_closest_marker("slow") else None
+    if measure is None:
+        return (yield)
+    measure.stop()
+    try:
+        return (yield)
+    finally:
+        measure.start()
+
+
+def _measure():
+    """What counts branches in this process, if anything does."""
+    if "coverage" not in sys.modules:
+        return None
+    from coverage import Coverage
+
+    return Coverage.current()
 
 
 @pytest.fixture(scope="module", autouse=True)
