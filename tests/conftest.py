@@ -4,8 +4,10 @@ import gc
 import os
 import shutil
 import signal
+import sqlite3
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -42,6 +44,46 @@ def pytest_runtest_protocol(item):
         return (yield)
     finally:
         measure.start()
+
+
+@pytest.fixture(autouse=True)
+def _tables_copied(_tables):
+    """MLflow makes a database by all its migrations, for seconds; the next ones are copies."""
+    utils = sys.modules.get("mlflow.store.db.utils")
+    if utils is None or utils._initialize_tables is _tables:
+        return
+    _tables.make = utils._initialize_tables
+    for module in (utils, sys.modules.get("mlflow.store.model_registry.sqlalchemy_store")):
+        if module is not None:
+            module._initialize_tables = _tables
+
+
+@pytest.fixture(scope="session")
+def _tables(tmp_path_factory):
+    return _Tables(tmp_path_factory.mktemp("tables") / "empty.db")
+
+
+class _Tables:
+    """Fills a new SQLite file: the first one by MLflow itself, which ``make`` is."""
+
+    def __init__(self, kept):
+        self.kept = kept
+        self.make = None
+
+    def __call__(self, engine):
+        path = engine.url.database
+        if engine.url.get_backend_name() != "sqlite" or not path or path == ":memory:":
+            self.make(engine)
+        elif self.kept.exists():
+            _copy_database(self.kept, path)
+        else:
+            self.make(engine)
+            _copy_database(path, self.kept)
+
+
+def _copy_database(source, path):
+    with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(path)) as new:
+        old.backup(new)
 
 
 def _measure():

@@ -33,7 +33,7 @@ def usable_params() -> Params:
     set_environment(params)
     quiet_libraries()
     try:
-        check_params(params)
+        check_params(params, is_kept=True)
     except AstraError as error:
         # The cause can quote an attack, and Prefect logs the whole chain unmasked.
         raise ConfigurationError(shown_text(error)) from None

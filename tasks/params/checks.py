@@ -20,8 +20,12 @@ from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 from tasks.tracking.sinks import check_sinks
 
 
-def check_params(params: Params) -> None:
+def check_params(params: Params, *, is_kept: bool = False) -> None:
     """Returns if plug-ins, options, metric, device and named files can be used; loads no weights.
+
+    Args:
+        params: The whole of params.yaml.
+        is_kept: True to remember that they can, for the next one who asks.
 
     Raises:
         ConfigurationError: Says what cannot be used, and the way out.
@@ -30,7 +34,7 @@ def check_params(params: Params) -> None:
     if key is not None and is_known(key):
         return
     _check_all(params)
-    if key is not None:
+    if key is not None and is_kept:
         remember(key)
 
 

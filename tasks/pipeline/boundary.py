@@ -156,7 +156,7 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
     if "machine" in stage.params:
         set_thread_waits(params.machine.num_threads)
     quiet_libraries()
-    check_params(params)
+    check_params(params, is_kept=True)
     if "system" in stage.params:
         advise(params)
     if "DVC_STAGE" in os.environ:

@@ -27,7 +27,7 @@ def params_with(**changes):
 
 
 def test_what_passed_is_not_checked_again(monkeypatch):
-    check_params(params_with())
+    check_params(params_with(), is_kept=True)
     monkeypatch.setattr(checks, "_check_all", lambda params: pytest.fail("checked again"))
 
     check_params(params_with())
@@ -35,10 +35,16 @@ def test_what_passed_is_not_checked_again(monkeypatch):
         check_params(params_with(**{"training.lr": 1e-5}))
 
 
+def test_who_only_asks_changes_nothing():
+    check_params(params_with())
+
+    assert not FILE.exists()
+
+
 def test_a_second_check_loads_no_torch():
     program = (
         "import sys; from tasks.params.checks import check_params as check; "
-        "from tasks.params.schema import read_params as read; check(read()); "
+        "from tasks.params.schema import read_params as read; check(read(), is_kept=True); "
         "print('torch' in sys.modules)"
     )
     loaded = [
@@ -59,7 +65,7 @@ def test_what_is_refused_is_not_remembered():
     wrong = params_with(**{"system.scorer.name": "profanty"})
     for _ in range(2):
         with pytest.raises(ConfigurationError, match="Did you mean"):
-            check_params(wrong)
+            check_params(wrong, is_kept=True)
 
     assert not FILE.exists()
 
@@ -119,6 +125,6 @@ def test_the_file_stays_small_and_may_be_damaged():
 
 def test_where_nothing_can_be_written_nothing_is_lost():
     FILE.parent.write_text("a file in its place")
-    check_params(params_with())
+    check_params(params_with(), is_kept=True)
 
     assert FILE.parent.is_file()
