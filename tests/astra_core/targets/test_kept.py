@@ -40,7 +40,9 @@ def test_an_error_that_rolled_back_by_itself_is_the_one_that_is_told(tmp_path):
     replies = KeptReplies(tmp_path / "kept.sqlite")
     replies.use(["k"], account="run")
     database = replies._database
-    database.execute("CREATE TRIGGER t BEFORE INSERT ON uses BEGIN SELECT RAISE(ROLLBACK, 'no'); END")
+    database.execute(
+        "CREATE TRIGGER t BEFORE INSERT ON uses BEGIN SELECT RAISE(ROLLBACK, 'no'); END"
+    )
 
     with pytest.raises(ConfigurationError, match="got: no;"):
         replies.use(["other"], account="run")

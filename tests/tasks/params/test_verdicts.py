@@ -28,7 +28,7 @@ def params_with(**changes):
 
 def test_what_passed_is_not_checked_again(monkeypatch):
     check_params(params_with(), is_kept=True)
-    monkeypatch.setattr(checks, "_check_all", lambda params: pytest.fail("checked again"))
+    monkeypatch.setattr(checks, "_check_all", lambda _: pytest.fail("checked again"))
 
     check_params(params_with())
     with pytest.raises(pytest.fail.Exception, match="checked again"):
