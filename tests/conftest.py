@@ -87,7 +87,9 @@ class _Tables:
 
 def _copy_database(source, path):
     with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(path)) as new:
+        mode = new.execute("PRAGMA journal_mode").fetchone()[0]
         old.backup(new)
+        new.execute(f"PRAGMA journal_mode = {mode}")
 
 
 def _measure():
