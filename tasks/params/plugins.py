@@ -36,7 +36,7 @@ def plugin_names(record: Any) -> Iterator[str]:
     """
     if isinstance(record, Mapping):
         if set(record) == {"name", "options"}:
-            yield from (text for text in _texts(record) if _NAME.fullmatch(text))
+            yield from (text for text in texts_of(record) if _NAME.fullmatch(text))
         else:
             for value in record.values():
                 yield from plugin_names(value)
@@ -81,12 +81,13 @@ def _named(options: Mapping[str, Any]) -> Iterator[str]:
         yield from (text for text in given if isinstance(text, str) and text)
 
 
-def _texts(record: Any) -> Iterator[str]:
+def texts_of(record: Any) -> Iterator[str]:
+    """Every text of a plain record, but for its keys."""
     if isinstance(record, str):
         yield record
     elif isinstance(record, Mapping | list):
         for value in record.values() if isinstance(record, Mapping) else record:
-            yield from _texts(value)
+            yield from texts_of(value)
 
 
 def plugin_sources(record: Any) -> tuple[Path, ...]:

@@ -7,14 +7,13 @@ names a file, an address, a class of one's own or a device.
 
 import os
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 from astra_core.errors import DiskFullError
 from astra_core.files import folder_digest, read_json, record_digest, write_json
+from tasks.params.plugins import texts_of
 from tasks.params.schema import Params
 
 FILE = Path(".astra/usable.json")
@@ -27,7 +26,7 @@ _LIBRARIES = ("torch", "transformers", "pydantic")
 def verdict_key(params: Params) -> str | None:
     """The digest of all that decides whether these can be used; None where more than that does."""
     record = params.model_dump(mode="json")
-    if not _is_alone(params) or any(map(_names_more, _texts(record))):
+    if not _is_alone(params) or any(map(_names_more, texts_of(record))):
         return None
     code = [
         folder_digest(_CODE / name, keep=lambda path: path.suffix == ".py") for name in _PACKAGES
@@ -71,11 +70,3 @@ def _is_alone(params: Params) -> bool:
 def _names_more(text: str) -> bool:
     """Whether it names a class, an address or a file, which may be another one tomorrow."""
     return ":" in text or (bool(text) and os.path.exists(text))  # noqa: PTH110 - of any text
-
-
-def _texts(record: Any) -> Iterator[str]:
-    if isinstance(record, str):
-        yield record
-    elif isinstance(record, dict | list):
-        for value in record.values() if isinstance(record, dict) else record:
-            yield from _texts(value)
