@@ -57,9 +57,8 @@ def _known() -> list[str]:
 
 def _is_alone(params: Params) -> bool:
     """Whether all that is used comes with the project."""
-    sources = {params.models.attacker.source, params.models.target.source}
     return (
-        sources == {"builtin"}
+        {model.source for model in params.models.sources.values()} == {"builtin"}
         and params.prompts.source == "builtin"
         and params.system.target.name == "causal_lm"
         and params.machine.device != "cuda"

@@ -76,6 +76,7 @@ def test_what_is_refused_is_not_remembered():
         {"system.scorer.name": "plugins.example_scorer:OwnScorer"},
         {"prompts.source": "file", "prompts.path": "mine.txt"},
         {"models.attacker.source": "folder", "models.attacker.path": "my/attacker"},
+        {"models.reference": {"source": "version", "version": "champion"}},
         {"system.target": {"name": "scripted", "options": {}}},
         {"machine.device": "cuda"},
         {"tracking.sinks": ["mlflow", "csv"]},
