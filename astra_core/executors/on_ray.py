@@ -31,7 +31,7 @@ SETTINGS: Mapping[str, str] = MappingProxyType(
         "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     }
 )
-"""Variables to set before Ray is imported, unless they are set already."""
+"""Variables that Ray is to find, unless they are set already."""
 _POLL_S = 0.5
 _STORE_BYTES = 256 << 20
 
@@ -222,7 +222,11 @@ def _imported() -> Any:
         os.environ.setdefault(name, value)
     require_package("ray", subject="executor 'ray'", extra="ray")
     import ray
+    from ray._private import ray_constants
 
+    if os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0":
+        # Ray reads the variable once: whoever imported it before this line did so without it.
+        ray_constants.ENABLE_RAY_CLUSTER = False
     return ray
 
 

@@ -1,6 +1,9 @@
 import importlib.util
+import os
+import subprocess
+import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
@@ -48,7 +51,6 @@ def test_an_unknown_option_is_refused():
 @pytest.fixture
 def nodes():
     """Two real Ray nodes of one core each."""
-    # Not imported: its settings must be in the environment first.
     if importlib.util.find_spec("ray") is None:
         pytest.skip("needs the extra ray")
     with Nodes() as found:
@@ -60,17 +62,44 @@ def executor_on(nodes, **options):
     return RayExecutor(RayExecutor.Options(**settings))
 
 
+def addresses(processes):
+    """Where they listen."""
+    found = set()
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            for own in process.net_connections("inet"):
+                if own.status == psutil.CONN_LISTEN:
+                    found.add(own.laddr.ip.removeprefix("::ffff:"))
+    return found
+
+
 @pytest.mark.slow
 def test_the_contract_is_kept_and_nothing_listens_beyond_this_machine(nodes):
     check_executor("ray", num_workers=1, address=nodes.address)
-    listening = {
-        own.laddr.ip.removeprefix("::ffff:")
-        for process in nodes.processes()
-        for own in process.net_connections("inet")
-        if own.status == psutil.CONN_LISTEN
-    }
 
-    assert {LOOPBACK} == listening
+    assert {LOOPBACK} == addresses(nodes.processes())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_joined", [False, True], ids=["started", "joined"])
+def test_where_ray_was_imported_before_it_stays_on_this_machine_too(nodes, is_joined):
+    address = nodes.address if is_joined else None
+    code = f"""
+import ray
+from astra_core.testing import check_executor
+check_executor("ray", num_workers=1, address={address!r})
+"""
+    others = {name: value for name, value in os.environ.items() if name not in SETTINGS}
+    command = [sys.executable, "-c", code]
+    process = subprocess.Popen(command, env=others)
+    listening = set()
+    while process.poll() is None:
+        listening |= addresses(psutil.Process(process.pid).children(recursive=True))
+        time.sleep(0.2)
+
+    assert 0 == process.returncode
+    assert listening <= {LOOPBACK}
+    assert is_joined or listening
 
 
 @pytest.mark.slow
