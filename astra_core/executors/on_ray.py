@@ -224,9 +224,9 @@ def _imported() -> Any:
     import ray
     from ray._private import ray_constants
 
-    if os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] == "0":
-        # Ray reads the variable once: whoever imported it before this line did so without it.
-        ray_constants.ENABLE_RAY_CLUSTER = False
+    # Ray reads this variable when it is imported, and a plug-in may have imported it before.
+    name = ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR
+    ray_constants.ENABLE_RAY_CLUSTER = ray_constants.env_bool(name, False)
     return ray
 
 

@@ -19,7 +19,7 @@ def relays():
     """Those of this process, other tests' included."""
     found = set()
     for each in psutil.Process().children():
-        with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+        with suppress(psutil.NoSuchProcess):
             if "astra_core.targets.relay_process" in each.cmdline():
                 found.add(each)
     return found

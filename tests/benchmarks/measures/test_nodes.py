@@ -6,8 +6,6 @@ import pytest
 
 from benchmarks.measures.nodes import Killed, Round, cost_of_the_kill, efficiency
 
-pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
-
 
 def rows(text):
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]
@@ -48,7 +46,7 @@ def test_a_kill_costs_what_the_other_node_does_not_need():
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray")
 def test_two_nodes_give_what_one_process_gives_though_one_is_killed():
-    # In a process of its own, as users run it: a driver of a killed cluster may not outlive it.
+    # In a process of its own, as users run it.
     options = ["--shape", "small", "--shards", "8", "--prompts", "2", "--rounds", "1"]
     command = [sys.executable, "-m", "benchmarks", "nodes", *options]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=500)
