@@ -6,7 +6,6 @@ weight, so the result does not depend on the size and order of micro-batches or 
 window. A window never spans two policies.
 """
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +32,7 @@ from astra_core.training.by_hand import HandLoop
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.distribution.distributed import World
 from astra_core.training.harness import Experience, Harness
-from astra_core.training.learner import configs_of, make_trainable
+from astra_core.training.learner import make_trainable
 from astra_core.training.optimization.kl_control import closed_move, present_factor
 from astra_core.training.progress import (
     EvaluationPoint,
@@ -46,11 +45,7 @@ from astra_core.training.resume.policy import as_begun
 from astra_core.training.resume.resuming import resume
 from astra_core.training.resume.state import RunState
 from astra_core.training.selection.ending import Ending
-from astra_core.training.selection.evaluation_scheme import (
-    EvaluationScheme,
-    check_schedule,
-    idle_rule,
-)
+from astra_core.training.selection.evaluation_scheme import EvaluationScheme, check_evaluations
 from astra_core.training.selection.kept_models import KeptModels
 from astra_core.training.selection.stopping import Best
 from astra_core.training.team import build_algorithm, check_team
@@ -58,8 +53,6 @@ from astra_core.training.trial import Trial, tried
 from astra_core.training.update import Update, Updates, learning_plan, refuse_many_nonfinite
 
 __all__ = ["EvaluationPoint", "Progress", "StepReport", "Trainer"]
-
-_LOG = logging.getLogger(__name__)
 
 
 class Trainer:
@@ -99,12 +92,8 @@ class Trainer:
         first_graphs: Sequence[Graph] | None = None,
         world: World | None = None,
     ) -> None:
-        if config.dump_steps and store is None:
-            msg = "training.dump_steps must be empty without a store; give the Trainer one"
-            raise ConfigurationError(msg)
-        for own in configs_of(config):
-            check_schedule(own, is_evaluated=evaluator is not None, trainer=type(self))
         self.world = world or World()
+        check_evaluations(config, type(self), is_evaluated=evaluator is not None, world=self.world)
         check_team(config, sampler, algorithm, world=self.world)
         model = sampler.system.attacker.model
         config = self.config = as_begun(config, model, store=store, world=self.world)
@@ -113,8 +102,6 @@ class Trainer:
         self.sampler = sampler
         self.algorithm = algorithm
         self.scheme = EvaluationScheme(config)
-        if (idle := idle_rule(config)) and self.world.is_first:
-            _LOG.warning(idle)
         self.evaluator = None if config.evaluate == "none" else evaluator
         self.store = store
         self.progress = Progress()
@@ -229,7 +216,8 @@ class Trainer:
         if is_new:
             self.begin()
         while not self.progress.stopped_because:
-            yield from self.ending.within_budget(self._training_step())
+            updates = walk(self.place, self.stages(), self.progress.training_step)
+            yield from self.ending.within_budget(updates)
             spent = self.ending.spent(self.progress)
             self.progress.stopped_because = spent or self.world.first_says(self.end())
             is_due = self.progress.training_step % self.config.checkpoint.save_every == 0
@@ -258,10 +246,6 @@ class Trainer:
             Stage("save", lambda _: None),
         )
 
-    def _training_step(self) -> Iterator[StepReport]:
-        """The updates of one experience; the last is reported once its evaluation is done."""
-        yield from walk(self.place, self.stages(), self.progress.training_step)
-
     def _sample(self, iteration: int) -> None:
         graphs = self._first_graphs if iteration == 0 else None
         self._experience = self.harness.experience(iteration, graphs=graphs)
@@ -269,9 +253,8 @@ class Trainer:
             self.world.check_equal(self._experience.digest(), "the experience of a training step")
         self._note(self._experience)
 
-    def _train(self, iteration: int) -> Iterator[StepReport]:
+    def _train(self, _: int) -> Iterator[StepReport]:
         """The updates but the last, which waits for the evaluation."""
-        del iteration
         self._last: StepReport | None = None
         for window in self.windows(self._experience):
             if self.ending.spent(self.progress):
@@ -285,8 +268,7 @@ class Trainer:
                 break
 
     def _end_iteration(self, iteration: int) -> Iterator[StepReport]:
-        last = self._last
-        if last is not None:
+        if (last := self._last) is not None:
             self._close(self._experience)
         if last is not None or not self.progress.is_partial:
             self.updates.move_schedule()

@@ -14,6 +14,7 @@ PAGE = ROOT / "docs" / "coming-from.md"
 MODULES = (
     "test_astra_rl",
     "test_astra_rl_parts",
+    "test_astra_rl_trainers",
     "test_nexrl",
     "test_nexrl_rewards",
     "test_nip",

@@ -39,7 +39,7 @@ from typing import Any, Literal
 
 from astra_core.config import TrainingConfiguration
 from astra_core.engine.products.precision import faster_precision
-from astra_core.errors import CheckpointError
+from astra_core.errors import CheckpointError, ConfigurationError
 from astra_core.training.checkpoint import Checkpoint, CheckpointStore, load_checkpoint
 from astra_core.training.distribution.distributed import World
 from astra_core.training.progress import Progress
@@ -155,7 +155,11 @@ def as_begun(
 
     Raises:
         CheckpointError: ``config.checkpoint.resume`` names something that cannot be resumed.
+        ConfigurationError: There are dumps to write, and no store to write them to.
     """
+    if config.dump_steps and store is None:
+        msg = "training.dump_steps must be empty without a store; give the Trainer one"
+        raise ConfigurationError(msg)
     if config.precision != "auto":
         return config
     resume = config.checkpoint.resume

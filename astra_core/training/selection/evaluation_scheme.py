@@ -1,5 +1,6 @@
 """The scheme of a run's evaluations: which attackers are evaluated, and which one is kept."""
 
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,12 @@ from astra_core.errors import CheckpointError, ConfigurationError
 from astra_core.evaluator import require_metric
 from astra_core.extensions.promises import followed
 from astra_core.registry import build, resolve
+from astra_core.training.distribution.distributed import World
+from astra_core.training.learner import configs_of
 from astra_core.training.progress import Progress
 from astra_core.training.selection.stopping import Best
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,20 @@ def idle_rule(config: TrainingConfiguration) -> str:
         f"training.early_stopping.patience of {patience} ends nothing where training.evaluate is "
         f"'{config.evaluate}', which evaluates nothing on the way; 'every' does"
     )
+
+
+def check_evaluations(
+    config: TrainingConfiguration, trainer: type[Any], *, is_evaluated: bool, world: World
+) -> None:
+    """Returns if the schedules of all agents can be followed; warns of patience that is idle.
+
+    Raises:
+        ConfigurationError: See ``check_schedule``.
+    """
+    for own in configs_of(config):
+        check_schedule(own, is_evaluated=is_evaluated, trainer=trainer)
+    if (idle := idle_rule(config)) and world.is_first:
+        _LOG.warning(idle)
 
 
 def check_schedule(
