@@ -57,7 +57,8 @@ class ModelEntry:
     """One model.
 
     Attributes:
-        path: Its folder, below that of the manifest unless it is outside.
+        path: Its folder, below that of the manifest; if it is outside, below the project or, where
+            it is not in the project either, from the root.
         is_outside: True where the weights stay where a person put them.
         digest: The digest of its weights.
         source: ``builtin``, ``folder``, ``hub`` or ``version``.

@@ -98,7 +98,7 @@ def prepare_models(params: ModelsParams, files: ModelsFiles = ModelsFiles()) -> 
             is_outside = not path.is_relative_to(draft)
             counts[role] = _proved(path, source).num_parameters()
             entries[role] = ModelEntry(
-                path=str(path if is_outside else path.relative_to(draft)),
+                path=str(_below(Path.cwd(), path) if is_outside else path.relative_to(draft)),
                 is_outside=is_outside,
                 digest=weights_digest(path),
                 source=source.source,
@@ -172,6 +172,11 @@ def _located(source: ModelSource, draft: Path, *, model_name: str) -> tuple[Path
     from astra_core.models.folders import hub_folder
 
     return hub_folder(str(source.repository), str(source.revision)), None
+
+
+def _below(project: Path, path: Path) -> Path:
+    """Without the project's own path where it is inside, so that the project can be moved."""
+    return path.relative_to(project) if path.is_relative_to(project) else path
 
 
 def _exported(folder: Path) -> Parent | None:

@@ -80,3 +80,18 @@ def test_no_mark_of_a_template_is_in_what_was_said(attacked):
 
     assert texts
     assert [text for text in texts if any(mark in text for mark in MARKS)] == []
+
+
+def test_a_moved_project_takes_its_models_along(attacked):
+    folder, _ = attacked
+    moved = folder.rename(folder.parent / "elsewhere")
+    try:
+        status = run_in(moved, "-m", "dvc", "status").stdout
+        again = run_in(moved, "-m", "dvc", "repro", "--force", "--single-item", "rollouts").stdout
+        after = run_in(moved, "-m", "dvc", "status").stdout
+    finally:
+        moved.rename(folder)
+
+    assert "up to date" in status
+    assert "Running stage 'rollouts'" in again
+    assert "up to date" in after

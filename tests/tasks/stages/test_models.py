@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,23 @@ def test_folders_stay_where_they_are_and_are_named_by_digest(tmp_path):
     assert weights_digest(tmp_path / "target") == manifest["target"]["digest"]
     assert manifest["target"]["digest"] != manifest["attacker"]["digest"]
     assert "attacker folder" in summary.summary()
+
+
+def test_a_folder_in_the_project_is_named_from_there_and_moves_along(tmp_path, monkeypatch):
+    before, after = tmp_path / "before", tmp_path / "after"
+    tiny_language_model(seed=0).save(before / "my/attacker")
+    tiny_language_model(seed=1).save(tmp_path / "target")
+    monkeypatch.chdir(before)
+    prepare(0, configured("my/attacker", tmp_path / "target"), Path("models/base"))
+    monkeypatch.chdir(before.rename(after))
+    manifest = json.loads(Path("models/base/manifest.json").read_text())
+    paths = read_model_paths(Path("models/base"))
+
+    assert ("my/attacker", str(tmp_path / "target")) == (
+        manifest["attacker"]["path"],
+        manifest["target"]["path"],
+    )
+    assert weights_digest(paths["attacker"]) == manifest["attacker"]["digest"]
 
 
 def test_a_reference_of_its_own_is_used(tmp_path):
