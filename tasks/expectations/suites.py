@@ -80,14 +80,40 @@ def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
     from great_expectations import expectations as gx
     from great_expectations.expectations.row_conditions import Column
 
-    from tasks.expectations.custom import ExpectNoLeakage
-
-    columns = ("prompt_id", "text", "split", "family")
     filled = [
         named(gx.ExpectColumnValuesToNotBeNull, f"{name}_present", "critical", column=name)
-        for name in columns
+        for name in ("prompt_id", "text", "split", "family")
     ]
-    whole = [
+    enough = [
+        named(
+            gx.ExpectTableRowCountToBeBetween,
+            f"{split}_rows",
+            "critical",
+            min_value=validation.min_prompts,
+            row_condition=(Column("split") == split) & (Column("rejected") == 0.0),
+        )
+        for split in SPLITS
+    ]
+    return _suite("prompts", [*filled, *_of_the_whole(validation), *enough])
+
+
+def _of_the_whole(validation: ValidationConfiguration) -> list[Any]:
+    """What holds of ids, texts, splits, families and licences."""
+    from great_expectations import expectations as gx
+
+    from tasks.expectations.custom import ExpectNoLeakage
+
+    leaks = [
+        named(
+            ExpectNoLeakage,
+            check,
+            "critical",
+            key=key,
+            description=f"All rows of one {key} must be in one split.",
+        )
+        for check, key in (("id_leakage", "prompt_id"), ("family_leakage", "family"))
+    ]
+    return [
         holds("id_matches_text", "id_matches"),
         named(gx.ExpectColumnValuesToBeUnique, "id_unique", "critical", column="prompt_id"),
         named(
@@ -104,16 +130,7 @@ def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
             column="split",
             value_set=list(SPLITS),
         ),
-        *(
-            named(
-                ExpectNoLeakage,
-                check,
-                "critical",
-                key=key,
-                description=f"All rows of one {key} must be in one split.",
-            )
-            for check, key in (("id_leakage", "prompt_id"), ("family_leakage", "family"))
-        ),
+        *leaks,
         named(
             gx.ExpectColumnMeanToBeBetween,
             "rejected_fraction",
@@ -129,17 +146,6 @@ def prompt_suite(validation: ValidationConfiguration) -> "ExpectationSuite":
             value_set=["unknown", ""],
         ),
     ]
-    enough = [
-        named(
-            gx.ExpectTableRowCountToBeBetween,
-            f"{split}_rows",
-            "critical",
-            min_value=validation.min_prompts,
-            row_condition=(Column("split") == split) & (Column("rejected") == 0.0),
-        )
-        for split in SPLITS
-    ]
-    return _suite("prompts", [*filled, *whole, *enough])
 
 
 def rollout_suite(
