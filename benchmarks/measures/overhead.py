@@ -11,8 +11,9 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from astra_core.errors.arguments import LineParser, at_least_one
@@ -87,7 +88,20 @@ def spent(words: Sequence[str], folder: Path) -> Spent:
     Raises:
         CalledProcessError: It failed.
     """
+    return spent_by(partial(_run, words, folder))
+
+
+def spent_by(start_and_wait: Callable[[], object]) -> Spent:
+    """The time of all processes that a call starts and waits for; not that of this process."""
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    start_and_wait()
+    wall = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    processor = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return Spent(processor=processor, wall=wall)
+
+
+def _run(words: Sequence[str], folder: Path) -> None:
     subprocess.run(  # noqa: S603 - this interpreter
         [sys.executable, *words],
         cwd=folder,
@@ -96,7 +110,3 @@ def spent(words: Sequence[str], folder: Path) -> Spent:
         stdout=subprocess.DEVNULL,
         check=True,
     )
-    wall = time.perf_counter() - started
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    processor = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
-    return Spent(processor=processor, wall=wall)
