@@ -21,7 +21,7 @@ DEFAULT = "default"
 _TERMS = "reward.options.terms"
 RECIPES: Mapping[str, Recipe] = {
     DEFAULT: Recipe(),
-    "turns": Recipe(None, ("training.algorithm.options={backup: mean, turn_weights: visits}",)),
+    "turns": Recipe("turns"),
     "untuned": Recipe("untuned"),
     "three_replies": Recipe("untuned", ("rollouts.sampler.options.num_responses=3",)),
     "rude_costs": Recipe("untuned", (f"{_TERMS}.probe_score={{weight: -0.3}}",)),

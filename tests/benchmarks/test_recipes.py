@@ -42,6 +42,15 @@ def test_a_recipe_takes_one_part_back(name, number, has_penalty, floor):
     assert floor == terms["likelihood"]["options"]["floor"]
 
 
+@pytest.mark.parametrize("algorithm", ["dpo", "grpo"])
+def test_the_recipe_of_turns_gives_any_algorithm_its_two_options(algorithm):
+    changes = (f"training.algorithm.name={algorithm}",)
+    _, params = planned_params(changes, PARAMS, preset=RECIPES["turns"].preset)
+
+    assert algorithm == params.training.algorithm.name
+    assert {"backup": "mean", "turn_weights": "visits"} == dict(params.training.algorithm.options)
+
+
 @pytest.mark.parametrize(
     ("name", "left_out"),
     [
