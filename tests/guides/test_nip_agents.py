@@ -111,7 +111,4 @@ def test_an_earlier_attacker_is_where_training_begins(pipeline, world, tmp_path,
     begun = read_manifest(Path("models/base")).attacker
     weights = "model.safetensors"
     assert begun.parent is not None
-    assert (
-        Path("earlier", weights).read_bytes()
-        == Path(begun.path, weights).read_bytes()
-    )
+    assert Path("earlier", weights).read_bytes() == Path(begun.path, weights).read_bytes()
