@@ -43,7 +43,7 @@ def test_a_recipe_takes_one_part_back(name, number, has_penalty, floor):
 
 
 @pytest.mark.parametrize("algorithm", ["dpo", "grpo"])
-def test_the_recipe_of_turns_gives_any_algorithm_its_two_options(algorithm):
+def test_the_recipe_of_turns_gives_an_algorithm_its_two_options(algorithm):
     changes = (f"training.algorithm.name={algorithm}",)
     _, params = planned_params(changes, PARAMS, preset=RECIPES["turns"].preset)
 
