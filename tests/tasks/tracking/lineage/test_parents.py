@@ -123,7 +123,7 @@ def test_the_reference_of_a_version_is_its_frozen_copy_or_one_of_its_own(project
     assert not own.attacker.is_outside
     assert ("version", "folder") == (its.attacker.source, its.reference.source)
     assert weights_digest(other) == its.reference.digest != its.attacker.digest
-    assert other == read_model_paths(project / "set")["reference"]
+    assert Path("my") == read_model_paths(project / "set")["reference"]
 
 
 def test_an_earlier_attacker_in_a_folder_is_a_parent_too(project, registered):
