@@ -20,8 +20,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # and servers that they have started: a third worker has something to do meanwhile.
 FILES := --dist loadfile --no-loadscope-reorder
 
-# The folders of these tests: collecting all others would take a minute, three times.
-ROUTES := tests/astra_core tests/benchmarks
+# The files of these tests: collecting all others would take a minute, three times.
+ROUTES = $(shell grep -rl --include='test_*.py' '^pytestmark = .*mark.routes' tests)
 
 # The pins of requirements.lock stay; `make lock UPGRADE=--upgrade` renews them all. What torch brings
 # differs between its builds, so it comes with torch.

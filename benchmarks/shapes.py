@@ -20,6 +20,8 @@ from astra_core.scorer import Scorer
 from astra_core.system import System
 
 SEED = 0
+POSITIONS = 1024
+"""Of every model, as in GPT-2."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,14 @@ class Shape:
         return GenerationConfiguration(
             max_new_tokens=self.new_tokens, min_new_tokens=self.new_tokens, top_k=50, top_p=0.9
         )
+
+    @property
+    def weights_mib(self) -> float:
+        """MiB of one model's weights in float32; the head is the embedding."""
+        width = self.hidden_size
+        embeddings = (self.vocabulary_size + POSITIONS) * width
+        layers = self.num_layers * (12 * width + 13) * width
+        return (embeddings + layers + 2 * width) * 4 / (1 << 20)
 
 
 GPT2_SMALL = Shape("gpt2-small", 12, 768, 12, 50257, prompt_tokens=64, new_tokens=32)
@@ -93,6 +103,7 @@ def language_model(
     torch.manual_seed(seed)
     config = GPT2Config(
         vocab_size=shape.vocabulary_size,
+        n_positions=POSITIONS,
         n_embd=shape.hidden_size,
         n_layer=shape.num_layers,
         n_head=shape.num_heads,

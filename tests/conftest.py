@@ -35,11 +35,13 @@ def _rank(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Branches are not counted in slow tests, but for those of the stages.
+    """Branches are counted in the core's quick tests and in those of the stages, slow ones too.
 
-    Counting makes them slower by half, and all but the stages are met in the quick ones.
+    Counting makes a test slower by half, and what others would add has a test of its own there.
     """
-    is_counted = HERE / "tasks" in item.path.parents or not item.get_closest_marker("slow")
+    is_core = HERE / "astra_core" in item.path.parents
+    is_quick = item.get_closest_marker("slow") is None
+    is_counted = HERE / "tasks" in item.path.parents or (is_core and is_quick)
     measure = None if is_counted else _measure()
     if measure is None:
         return (yield)

@@ -86,6 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(costs_table(costs), end="\n\n")
     text, most_off = compared(costs, rounds)
     print(text, end="\n\n")
+    costs = replace(costs, mib=SHAPES[asked.shape].weights_mib)
+    print(f"each worker gets {costs.mib:.1f} MiB of weights, then 16 shards\n")
     print(curve(costs, prompts_per_shard=asked.prompts))
     return int(most_off > MOST_OFF)
 
@@ -169,13 +171,16 @@ def costs_table(costs: Costs) -> str:
     return markdown(["constant", "measured"], rows)
 
 
-def curve(costs: Costs, *, prompts_per_shard: int, mib: float = 500.0) -> str:
-    """Efficiency by the number of workers, with and without faults, and hours of 10^8 prompts."""
+def curve(costs: Costs, *, prompts_per_shard: int) -> str:
+    """Efficiency by the number of workers, with and without faults, and hours of 10^8 prompts.
+
+    Each worker gets the weights once and has 16 shards on average.
+    """
     rows = []
     for workers in WORKERS:
         num_shards = 16 * workers
-        plain = simulated(replace(costs, mib=mib), workers, num_shards=num_shards)
-        faulty = simulated(replace(costs, mib=mib), workers, num_shards=num_shards, faults=_FAULTS)
+        plain = simulated(costs, workers, num_shards=num_shards)
+        faulty = simulated(costs, workers, num_shards=num_shards, faults=_FAULTS)
         per_prompt = faulty.seconds / num_shards / prompts_per_shard
         ideal = 16 * costs.shard_s
         rows.append(

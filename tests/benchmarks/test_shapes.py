@@ -1,7 +1,16 @@
 import pytest
 from tiny_benchmark import TINY
 
-from benchmarks.shapes import GPT2_SMALL, DigestScorer, prompts, rewarded_graphs, sampler, system
+from benchmarks.shapes import (
+    GPT2_SMALL,
+    SMALL,
+    DigestScorer,
+    language_model,
+    prompts,
+    rewarded_graphs,
+    sampler,
+    system,
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,3 +60,10 @@ def test_the_judge_knows_the_text_alone():
 
     assert scorer.score(["a", "b", "a"]) == [*scorer.score(["a", "b"]), *scorer.score(["a"])]
     assert all(0.0 <= score < 1.0 for score in scorer.score(["a", "b", ""]))
+
+
+@pytest.mark.parametrize("shape", [TINY, SMALL], ids=lambda shape: shape.name)
+def test_the_weights_are_as_large_as_the_models(shape):
+    model = language_model(shape).model
+
+    assert shape.weights_mib == sum(own.nbytes for own in model.parameters()) / (1 << 20)

@@ -32,7 +32,7 @@ def test_a_trainer_of_ones_own_trains_under_astra_run_and_dvc_repro(tmp_path, tm
         subprocess.run(command, cwd=folder, env=bare, check=True, capture_output=True, timeout=600)
         return json.loads((folder / "reports" / "training.json").read_text("utf-8"))
 
-    ran = trained(str(Path(sys.executable).with_name("astra")), "run")
+    ran = trained(str(Path(sys.executable).with_name("astra")), "run", "--to", "training")
     # Trained anew, from the same prompts, models and rollouts.
     shutil.rmtree(folder / "runs")
     shutil.rmtree(folder / "models/checkpoint")
