@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -52,9 +51,6 @@ from tasks.records.prompt_table import (
     rejected_rows,
     rejected_schema,
 )
-
-if TYPE_CHECKING:
-    pass
 
 # Texts in one call of the scorer.
 _SCORED_AT_ONCE = 4096

@@ -1,7 +1,7 @@
 """One of several processes that train together: ``python distributed_training.py FOLDER [WHAT]``.
 
-With ``sharded``, layers are divided; ``sharded-die`` is both. With ``ahead``, experiences are
-collected one ahead.
+With ``sharded``, layers are divided; ``sharded-die`` is both, ``cuda-sharded`` on a device for each
+process. With ``ahead``, experiences are collected one ahead.
 
 torchrun's variables say which. With ``die``, process 1 leaves without a word in its second update.
 With ``late``, the hour is over by the clock of process 0 alone, amid the updates of an experience.
@@ -41,15 +41,16 @@ WIDE = {
 def main():
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
-    world = World.join(timeout_s=20.0)
     what = "".join(sys.argv[2:])
+    device = f"cuda:{os.environ['RANK']}" if "cuda" in what else "cpu"
+    world = World.join(device=device, timeout_s=20.0)
     changes = LATE if what == "late" else {}
     if what == "ahead":
         changes = AHEAD
     if "sharded" in what:
         changes = {**WIDE, "sharding": "full"}
     config = configured(batch_size=2, **{**CONFIG, **changes})
-    trainer = trainer_of(config, folder / "run", world=world)
+    trainer = trainer_of(config, folder / "run", world=world, device=device)
     trainer.resume()
 
     reports, examined, grow = [], [], TreeSampler.grow
