@@ -145,7 +145,15 @@ def _decision(
         return decision
     from flows.servers.environment import quiet_run
 
-    with quiet_run():
+    def prepare() -> None:
+        import flows.training  # noqa: F401 - takes seconds, as the check of parameters does
+        from flows.runs.preparation import check_early
+
+        # What a version to begin from changes is known only to the flow.
+        if warm_start is None:
+            check_early(request.values)
+
+    with quiet_run(prepare):
         from flows.training import red_team_training
 
         return red_team_training(

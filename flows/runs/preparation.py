@@ -1,6 +1,9 @@
 """Preparation of a run with either engine: params.yaml is checked and dvc.yaml matches it."""
 
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from astra_core.errors import AstraError, ConfigurationError
 from astra_core.errors.exception_text import shown_text
@@ -10,6 +13,7 @@ from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.privacy import keep_private
 from tasks.params.checks import check_params
+from tasks.params.overlay import laid_over
 from tasks.params.schema import Params, read_params
 from tasks.pipeline.order import PIPELINE_FILE, read_pipeline, render
 from tasks.pipeline.precision import advise
@@ -40,6 +44,21 @@ def usable_params() -> Params:
     advise(params)
     write_json({"digest": _digest(params)}, CHECKED)
     return params
+
+
+def check_early(values: Mapping[str, Any]) -> None:
+    """Makes the check of ``usable_params`` while this process waits for something else.
+
+    It loads torch, unless these parameters have passed before. An error is left to
+    ``usable_params``, which makes the check again.
+
+    Args:
+        values: By dotted key, laid over params.yaml.
+    """
+    with suppress(AstraError), laid_over(values):
+        params = read_params()
+        set_environment(params)
+        check_params(params, is_kept=True)
 
 
 def params_checked_before() -> Params | None:

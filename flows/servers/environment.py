@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,11 +33,14 @@ def set_flow_environment() -> None:
 
 
 @contextmanager
-def quiet_run() -> Iterator[None]:
+def quiet_run(meanwhile: Callable[[], None] | None = None) -> Iterator[None]:
     """A context for a flow run on a terminal: Prefect logs to its pages, not to the screen.
 
     It uses the server of ``astra ui`` if it is running, otherwise a temporary one. If a server on
     this machine ends during the run, so does this process.
+
+    Args:
+        meanwhile: Called while a temporary server starts, for what the run needs later.
 
     Raises:
         ConfigurationError: A variable of Prefect's is invalid.
@@ -55,7 +58,7 @@ def quiet_run() -> Iterator[None]:
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     _check_prefect_settings()
     if api_url() is None:
-        watch(_start_temporary_server())
+        watch(_start_temporary_server(meanwhile))
     else:
         os.environ |= client_environment()
         server = own_server(os.environ["PREFECT_API_URL"])
@@ -95,7 +98,7 @@ def _check_prefect_settings() -> None:
         raise ConfigurationError(msg) from None
 
 
-def _start_temporary_server() -> "Service":
+def _start_temporary_server(meanwhile: Callable[[], None] | None) -> "Service":
     """The server, once it is ready; meanwhile this process imports what the run needs."""
     from flows.servers.services import wait_until_ready
     from flows.servers.temporary_server import start_temporary_server

@@ -6,9 +6,15 @@ from pathlib import Path
 import pytest
 
 from astra_core.errors import ConfigurationError
-from flows.runs.preparation import params_checked_before, renew_pipeline, usable_params
+from flows.runs.preparation import (
+    check_early,
+    params_checked_before,
+    renew_pipeline,
+    usable_params,
+)
 from tasks.params.overlay import laid_over
-from tasks.params.schema import Params
+from tasks.params.schema import Params, read_params
+from tasks.params.verdicts import is_known, verdict_key
 from tasks.pipeline.order import render
 
 ROOT = Path(__file__).parents[3]
@@ -55,3 +61,20 @@ def test_parameters_that_were_found_usable_are_known_until_they_change(
         assert params_checked_before() is None
     Path(".astra/checked.json").write_text("{", "utf-8")
     assert params_checked_before() is None
+
+
+def test_an_early_check_spares_the_next_one_and_tells_no_error(tmp_path, monkeypatch, restored):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(ROOT / "params.yaml", tmp_path)
+    values = {"training.lr": 1e-5}
+    check_early(values)
+    with laid_over(values):
+        assert is_known(verdict_key(read_params()))
+    assert not is_known(verdict_key(read_params()))
+
+    check_early({"promotion.require_confirmation": True})
+    with (
+        laid_over({"promotion.require_confirmation": True}),
+        pytest.raises(ConfigurationError, match="require_confirmation must have"),
+    ):
+        usable_params()
