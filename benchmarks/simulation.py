@@ -92,7 +92,7 @@ def simulated(
     Raises:
         ConfigurationError: SimPy is not installed.
     """
-    require_package("simpy", subject="the simulation", extra="dev")
+    require_package("simpy", subject="the simulation", extra="scaling")
     import simpy
 
     world: Any = simpy.Environment()

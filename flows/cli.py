@@ -40,8 +40,10 @@ app = typer.Typer(
 def main() -> None:
     """Runs the command line and ends the process with its status."""
     from tasks.machine.console import complain, show_trace
+    from tasks.machine.garbage import collect_rarely
     from tasks.pipeline.failures import Stopped, exit_status, stop_on_terminate
 
+    collect_rarely()
     sys.excepthook = show_trace
     stop_on_terminate()
     try:

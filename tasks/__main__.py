@@ -15,6 +15,7 @@ from astra_core.errors import AstraError, ConfigurationError
 from astra_core.files import write_text
 from tasks.machine.console import Parser, complain, quiet_libraries, say
 from tasks.machine.environment import set_environment
+from tasks.machine.garbage import collect_rarely
 from tasks.machine.parents import end_with_dvc
 from tasks.machine.privacy import keep_private
 from tasks.params.checks import check_params, tell_idle
@@ -28,6 +29,7 @@ from tasks.pipeline.precision import advise
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status, after what the command line asks for is done."""
+    collect_rarely()
     parser = _parser()
     asked = parser.parse_args(arguments)
     # Writes to descriptor 2, the log while a stage runs, which so shows a crash in compiled code.

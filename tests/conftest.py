@@ -14,6 +14,8 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+# Ten thousand tests are millions of objects that stay; see tasks/machine/garbage.py.
+gc.set_threshold(5_000, *gc.get_threshold()[1:])
 # What is flushed survives a power cut, which no test has; killed processes need no flush. Where
 # it is called, test_files tells.
 os.fsync = lambda _: None

@@ -12,6 +12,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
 from tasks.machine.console import quiet_libraries
+from tasks.machine.garbage import collect_rarely
 from tasks.serving.fine_tuning.training import run_job
 
 
@@ -31,6 +32,7 @@ def fine_tuning(folder: str, job: str) -> State[None]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status of the flow: 0 if the job has ended, however it ended."""
+    collect_rarely()
     folder, job = sys.argv[1:] if arguments is None else arguments
     quiet_libraries()
     fine_tuning(folder, job, return_state=True)

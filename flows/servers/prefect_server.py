@@ -20,6 +20,7 @@ from starlette.routing import Route
 from flows.servers.access import HOST, LOGIN
 from flows.servers.guard import guard
 from flows.servers.lifeline import at_end_of_lifeline
+from tasks.machine.garbage import collect_rarely
 
 GRACE_S = 3
 # Prefect's pages store the input of their login form under this name.
@@ -34,6 +35,7 @@ location.replace("/");
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the server until it is asked to end."""
+    collect_rarely()
     parser = argparse.ArgumentParser(prog="python -m flows.servers.prefect_server")
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("--port", type=int)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tasks.machine.console import Parser
+from tasks.machine.garbage import collect_rarely
 from tasks.machine.parents import end_group_with_parent
 from tasks.machine.privacy import keep_private
 from tasks.pipeline.order import check_name
@@ -55,6 +56,7 @@ def _turn(lock: Path | None) -> Iterator[None]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status, after what the command line asks for is done."""
+    collect_rarely()
     parser = Parser(prog="python -m tasks.pipeline.point")
     parser.add_argument("turns", nargs="+", metavar="STAGE[=FILE]")
     turns = parser.parse_args(arguments).turns

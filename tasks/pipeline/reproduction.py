@@ -19,6 +19,7 @@ from typing import Any
 
 from astra_core.errors import ConfigurationError, DiskFullError
 from tasks.machine.console import Parser, complain, say
+from tasks.machine.garbage import collect_rarely
 from tasks.machine.parents import end_group_with_parent
 from tasks.machine.privacy import keep_private
 from tasks.machine.telling import tell_crash
@@ -169,6 +170,7 @@ def _blocker(error: BaseException) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status, after what the command line asks for is done."""
+    collect_rarely()
     parser = Parser(prog="python -m tasks.pipeline.reproduction")
     parser.add_argument("stage")
     parser.add_argument("--force", action="store_true", help="run it even if it is up to date")

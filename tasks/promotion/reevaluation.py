@@ -20,6 +20,7 @@ from astra_core.metrics.statistics import Interval
 from astra_core.rollout import Prompt
 from tasks.machine.console import Parser, complain, quiet_libraries, say
 from tasks.machine.environment import set_environment
+from tasks.machine.garbage import collect_rarely
 from tasks.machine.parents import end_group_with_parent
 from tasks.machine.privacy import keep_private
 from tasks.machine.scratch import scratch_folder
@@ -208,6 +209,7 @@ def _tell(known: KnownPrompts, num_met: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status, after the examination that the command line asks for is left as JSON."""
+    collect_rarely()
     parser = Parser(prog="python -m tasks.promotion.reevaluation")
     parser.add_argument("--seed", type=whole_number, required=True)
     parser.add_argument("--file", type=Path)

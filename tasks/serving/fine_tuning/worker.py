@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tasks.machine.console import quiet_libraries
+from tasks.machine.garbage import collect_rarely
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Trains the job that the arguments name."""
+    collect_rarely()
     folder, job_id = sys.argv[1:] if arguments is None else arguments
     quiet_libraries()
     from tasks.serving.fine_tuning.training import run_job
