@@ -106,5 +106,7 @@ def _start_temporary_server(meanwhile: Callable[[], None] | None) -> "Service":
     server = start_temporary_server()
     import mlflow  # noqa: F401 - takes seconds, which promotion then need not wait for
 
+    if meanwhile is not None:
+        meanwhile()
     wait_until_ready(server, "/api/health")
     return server
