@@ -1,7 +1,8 @@
 """How often Python looks for garbage: less often, and not once more as a process ends.
 
-Torch, transformers, MLflow and Great Expectations leave a million objects that stay. To look through
-them again and again takes a quarter of their import, and one to two seconds at a process's end.
+Torch, transformers, MLflow and Great Expectations leave a million objects that stay. To look
+through them again and again takes a quarter of their import, and one to two seconds at a process's
+end.
 """
 
 import atexit
