@@ -1,7 +1,7 @@
 """REINFORCE: every probe becomes likelier in proportion to its return minus a baseline.
 
 Williams, Machine Learning 8 (1992), 229-256. The return of a probe is the reward-to-go over turns.
-The simplest policy gradient, and besides PPO the only one here that needs no siblings.
+The simplest policy gradient; it needs no siblings.
 """
 
 from collections.abc import Mapping, Sequence

@@ -46,7 +46,14 @@ DEFAULTS = {"GOMP_SPINCOUNT": "300000"}
 """libgomp's default; see its manual."""
 TOPICS = ("sea", "house", "war", "city", "dog", "law", "game", "king")
 TREES = {"tree_width": 4, "tree_depth": 2, "num_responses": 3}
-HEADER = ("a rollout, threads wait", "wall s, quiet", "beside a neighbour", "x", "CPU s", "CPU s")
+HEADER = (
+    "a rollout, threads wait",
+    "wall s, quiet",
+    "beside a neighbour",
+    "x",
+    "CPU s, quiet",
+    "CPU s, beside",
+)
 
 
 class Spent(NamedTuple):

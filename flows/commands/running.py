@@ -88,7 +88,14 @@ def run(
         from flows.runs.planning import show_plan
 
         pairs, _ = overrides_of(assignments or [], preset=preset)
-        show_plan(replace(asked, overrides=pairs), as_json=as_json)
+        asked = replace(asked, overrides=pairs)
+        if warm_start is not None:
+            from flows.runs.warm_start import begun_from
+
+            asked, line = begun_from(warm_start, asked)
+            if not as_json:
+                say(line)
+        show_plan(asked, as_json=as_json)
         return
     say(BANNER)
     if save:

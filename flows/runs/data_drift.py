@@ -1,4 +1,4 @@
-"""How the present data differ from those of the champion, as a run, a page and a command tell it."""
+"""How the present data differ from those of the champion, as a run, a page and a command say it."""
 
 import json
 from dataclasses import dataclass

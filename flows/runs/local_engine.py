@@ -8,13 +8,13 @@ import time
 from typing import TYPE_CHECKING
 
 from astra_core.errors import AstraError
-from flows.runs.attempts import FAILED, SKIPPED, TIMED_OUT, StageOutcome, try_stage
 from flows.errors import PassingStageError, StageError, StageTimeoutError
+from flows.registry import is_registered
+from flows.runs.attempts import FAILED, SKIPPED, TIMED_OUT, StageOutcome, try_stage
 from flows.runs.data_drift import told_drift
 from flows.runs.last_request import noted
 from flows.runs.limits import limit_of, time_limit
 from flows.runs.preparation import params_checked_before, renew_pipeline, usable_params
-from flows.registry import is_registered
 from flows.runs.requests import STEPS, RunRequest
 from flows.runs.steps import StageRunner, run_stages, values_of
 from flows.runs.warm_start import begin_from

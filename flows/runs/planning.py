@@ -13,9 +13,9 @@ from flows.runs.requests import RunRequest
 from flows.status import first_reasons
 from tasks.machine.console import quiet_libraries, say
 from tasks.machine.environment import set_environment
+from tasks.machine.time_words import duration
 from tasks.params.overlay import laid_over
 from tasks.params.schema import Params, read_params
-from tasks.machine.time_words import duration
 from tasks.pipeline.durations import expected_seconds
 from tasks.pipeline.names import PROMOTION
 from tasks.pipeline.order import read_pipeline, render, stages

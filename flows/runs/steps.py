@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from astra_core.errors import ConfigurationError
+from flows.registry import why_unregistered
 from flows.runs.attempts import StageOutcome
 from flows.runs.preparation import renew_pipeline
-from flows.registry import why_unregistered
 from flows.runs.requests import RunRequest
 from tasks.machine.console import say
 from tasks.params.overlay import laid_over

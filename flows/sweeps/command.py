@@ -1,6 +1,7 @@
 """``astra sweep`` compares settings and seeds, and offers the best as the candidate."""
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,6 +55,7 @@ def _list_points(
 ) -> None:
     from flows.sweeps.flow import plan
     from flows.sweeps.running import kept_result
+    from flows.sweeps.space import read_seeds
     from tasks.machine.console import say
 
     points = plan(settings, seeds, sampler, count=count, jobs=0).next_points()
@@ -67,7 +69,10 @@ def _list_points(
         return
     for point, state in zip(points, states, strict=True):
         say(f"{state:<13}{point.name}")
-    say(f"{len(points)} points; nothing has run")
+    total = count * len(read_seeds(seeds))
+    # Optuna chooses a few settings at a time, by the results of those before.
+    later = f", the first of {total}" if sampler == "optuna" and len(points) < total else ""
+    say(f"{len(points)} points{later}; nothing has run")
 
 
 def _tell(found: "SweepResult", *, as_json: bool) -> None:
@@ -85,8 +90,8 @@ def _tell(found: "SweepResult", *, as_json: bool) -> None:
     best = best_of(found.rows)
     say("")
     if best is not None:
-        changes = " ".join(f"--set {text}" for text in best.setting)
-        say(f"{'best':<13}{best.name}; adopt it with: astra run {changes}".rstrip())
+        changes = shlex.join(word for text in best.setting for word in ("--set", text))
+        say(f"{'best':<13}{best.name}; adopt it with: astra run --save {changes}".rstrip())
     if found.candidate is not None:
         version = f"{found.candidate.model_name} version {found.candidate.version}"
         say(f"{'candidate':<13}{version}; decide about it with: astra promote")

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from flows.runs.attempts import StageOutcome, run_command, try_stage
 from flows.errors import PassingStageError, StageError, StageTimeoutError
+from flows.runs.attempts import StageOutcome, run_command, try_stage
 
 FAIL = """\
 import sys

@@ -56,5 +56,16 @@ def test_json_belongs_to_a_dry_run(project, capsys):
     assert "error: --json must come with --dry-run" in capsys.readouterr().err
 
 
+def test_a_plan_with_a_warm_start_says_what_it_begins_from(project, capsys, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
+    only = ["--only", "training"]
+    assert 0 == run_command(["run", "--dry-run", "--warm-start", "champion", *only])
+    assert capsys.readouterr().out.startswith("warm start   there is no champion yet: begins from")
+    assert 0 == run_command(["run", "--dry-run", "--warm-start", "champion", *only, "--json"])
+    assert json.loads(capsys.readouterr().out)["steps"]
+    assert 2 == run_command(["run", "--dry-run", "--warm-start", "9", *only])
+    assert "error: warm start must name a version of 'attacker'" in capsys.readouterr().err
+
+
 def _replies(plan, name):
     return next(step.replies for step in plan.steps if step.name == name) or 1.0

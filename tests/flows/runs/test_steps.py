@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from astra_core.errors import ConfigurationError
-from flows.runs.attempts import StageOutcome
 from flows.errors import StageError
+from flows.runs.attempts import StageOutcome
 from flows.runs.requests import RunRequest
 from flows.runs.steps import run_stages, values_of
 from tasks.params.schema import read_params

@@ -40,6 +40,15 @@ def test_a_dry_run_lists_the_points_and_runs_none(project, capsys):
     assert ["finished", "would run"] == states
 
 
+def test_of_a_sampler_that_learns_a_dry_run_lists_the_first(project, capsys):
+    pytest.importorskip("optuna", reason="needs optuna, of the extra sweep")
+    drawn = ["sweep", "--sampler", "optuna", "--count", "6", "--seeds", "0..1", "--dry-run"]
+    assert 0 == run_command([*drawn, "--set", "training.lr=log:1e-5..1e-3"])
+    lines = capsys.readouterr().out.splitlines()
+
+    assert f"{len(lines) - 1} points, the first of 12; nothing has run" == lines[-1]
+
+
 def test_a_mistake_is_one_line(project, capsys):
     assert 2 == run_command(["sweep", "--set", "training.lr", "--dry-run"])
     (line,) = capsys.readouterr().err.splitlines()
