@@ -8,6 +8,7 @@ that a run's figures are the same however often it was killed.
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -235,6 +236,8 @@ class KeptReplies:
             try:
                 if self._database is None:
                     self._database = _open(self.path)
+                    # At the end of a process too, where nothing is collected.
+                    weakref.finalize(self, self._database.close)
                 yield self._database
             except (sqlite3.Error, OSError) as error:
                 if is_disk_full(error):

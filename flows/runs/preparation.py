@@ -15,6 +15,7 @@ from tasks.machine.privacy import keep_private
 from tasks.params.checks import check_params
 from tasks.params.overlay import laid_over
 from tasks.params.schema import Params, read_params
+from tasks.params.verdicts import verdict_key
 from tasks.pipeline.order import PIPELINE_FILE, read_pipeline, render
 from tasks.pipeline.precision import advise
 from tasks.tracking.address import check_tracking_uri
@@ -50,15 +51,17 @@ def check_early(values: Mapping[str, Any]) -> None:
     """Makes the check of ``usable_params`` while this process waits for something else.
 
     It loads torch, unless these parameters have passed before. An error is left to
-    ``usable_params``, which makes the check again.
+    ``usable_params``, which makes the check again. Where more than the parameters decide, such as a
+    plug-in or a file, the check is left to it altogether, so that nothing is done twice.
 
     Args:
         values: By dotted key, laid over params.yaml.
     """
     with suppress(AstraError), laid_over(values):
         params = read_params()
-        set_environment(params)
-        check_params(params, is_kept=True)
+        if verdict_key(params) is not None:
+            set_environment(params)
+            check_params(params, is_kept=True)
 
 
 def params_checked_before() -> Params | None:

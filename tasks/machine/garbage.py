@@ -9,11 +9,12 @@ import atexit
 import gc
 
 YOUNG = 5_000
-"""New objects after which the youngest are looked through; Python's own number is 700."""
+"""New objects after which the youngest are looked through; Python 3.11's own number is 700."""
 
 
 def collect_rarely() -> None:
     """Sets both for the rest of this process, before it imports what is large."""
     gc.set_threshold(YOUNG, *gc.get_threshold()[1:])
-    # Handlers run in the reverse order: whatever else has to end has ended by then.
+    # Handlers run in the reverse order, so this is the last. What it spares is collected no more:
+    # what must be closed at the end, such as a database, needs a handler or finalizer of its own.
     atexit.register(gc.freeze)

@@ -1,5 +1,6 @@
 """The store of runs and models: its address, client, experiments, and the server's command."""
 
+import atexit
 import fcntl
 import logging
 import os
@@ -92,6 +93,9 @@ def connect() -> "MlflowClient":
     database = sqlite_file(uri)
     if database is not None:
         _prepare(database)
+    # Once, however often this is called.
+    atexit.unregister(_close_stores)
+    atexit.register(_close_stores)
     from mlflow import MlflowClient
 
     # A problem arrives as an exception; the store would also print its traceback.
@@ -101,6 +105,18 @@ def connect() -> "MlflowClient":
         client = MlflowClient(uri)
         client.search_experiments(max_results=1)
     return client
+
+
+def _close_stores() -> None:
+    """Closes the connections that MLflow keeps for the life of a process.
+
+    The last to close takes the write-ahead log into the database, which is then one file again.
+    """
+    for name in ("tracking", "model_registry"):
+        module = sys.modules.get(f"mlflow.store.{name}.sqlalchemy_store")
+        if module is not None:
+            for engine in module.SqlAlchemyStore._engine_map.values():  # noqa: SLF001 - no other way
+                engine.dispose()
 
 
 def _prepare(database: Path) -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-pytest.importorskip("simpy", reason="needs simpy, of the extra dev")
+pytest.importorskip("simpy", reason="needs simpy, of the extra scaling")
 
 from benchmarks.simulation import Costs, Faults, simulated
 

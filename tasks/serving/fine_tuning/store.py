@@ -6,6 +6,7 @@ transaction, so each process can be killed at any moment.
 
 import json
 import time
+import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +46,8 @@ class JobStore:
         self.folder = folder
         url = sa.URL.create("sqlite", database=str(folder / DATABASE))
         self._engine = sa.create_engine(url, connect_args={"timeout": _WAIT_S})
+        # At the end of a process too, where nothing is collected.
+        weakref.finalize(self, self._engine.dispose)
         sa.event.listen(self._engine, "connect", _prepare)
         TABLES.create_all(self._engine)
         (folder / DATABASE).chmod(0o600)

@@ -72,6 +72,10 @@ def test_an_early_check_spares_the_next_one_and_tells_no_error(tmp_path, monkeyp
         assert is_known(verdict_key(read_params()))
     assert not is_known(verdict_key(read_params()))
 
+    # A plug-in's file would be run twice.
+    Path("mine.py").write_text("open('ran', 'w').close()\n", encoding="utf-8")
+    check_early({"system.scorer.name": "./mine.py:Mine"})
+    assert not Path("ran").exists()
     check_early({"promotion.require_confirmation": True})
     with (
         laid_over({"promotion.require_confirmation": True}),
