@@ -25,6 +25,7 @@ import numpy as np
 from astra_core.config import Choice, SystemConfiguration
 from astra_core.engine.memory import resident_peak_mib
 from astra_core.errors.arguments import LineParser, at_least_one
+from tasks.machine.garbage import collect_rarely
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import ValidationConfiguration
 from tasks.stages.prompts import PromptsParams, prepare_prompts
@@ -130,6 +131,7 @@ def measured(stage: str, size: int, folder: str) -> tuple[str, int, int, float, 
         The first six attributes of a ``Measurement``.
     """
     os.chdir(folder)
+    collect_rarely()  # as the stage's own process does
     source = PromptsConfiguration(source="file", path=Path("prompts.jsonl"), licence="MIT")
     if stage == "validation":
         # Loaded before the clock starts, as this is not a cost of the rows.
