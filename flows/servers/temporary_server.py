@@ -82,7 +82,18 @@ def end_leftovers() -> int:
             stop_group(server.pid, HURRIED)
             ended += 1
         path.unlink(missing_ok=True)
+    _remove_drafts()
     return ended
+
+
+def _remove_drafts() -> None:
+    """Removes the drafts of entries whose runs were killed while they wrote them."""
+    import psutil
+
+    for path in FOLDER.glob(".*.json.partial"):
+        number = path.name.split(".")[1]
+        if not (number.isdecimal() and psutil.pid_exists(int(number))):
+            path.unlink(missing_ok=True)
 
 
 def _remember(server: Service) -> None:

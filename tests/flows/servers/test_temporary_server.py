@@ -53,6 +53,17 @@ def test_a_damaged_entry_is_dropped():
     assert [] == list(FOLDER.iterdir())
 
 
+def test_the_draft_of_an_entry_goes_with_its_run():
+    FOLDER.mkdir(parents=True)
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    for number in (gone.pid, os.getpid()):
+        (FOLDER / f".{number}.json.partial").touch()
+    end_leftovers()
+
+    assert [f".{os.getpid()}.json.partial"] == [path.name for path in FOLDER.iterdir()]
+
+
 def test_a_server_is_asked_by_its_pipe_and_then_ended():
     deaf = ["sh", "-c", "trap '' TERM; read line; exit 3"]
     server = services.start("temporary-server", deaf, {}, stdin=subprocess.PIPE)
