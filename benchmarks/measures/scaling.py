@@ -176,7 +176,7 @@ def _sent(
     weights = Weights(f"number {version}", bytes(round(mib * (1 << 20))))
     began = time.perf_counter()
     ((shard_s, _),) = executor.run(work, [shard], weights=weights)
-    return time.perf_counter() - began - shard_s
+    return time.perf_counter() - began - float(shard_s)
 
 
 def costs_table(costs: Costs) -> str:
@@ -216,4 +216,4 @@ def curve(costs: Costs, *, prompts_per_shard: int) -> str:
             ]
         )
     header = ["workers", "efficiency", "driver busy"]
-    return markdown([*header, "efficiency with faults", "hours of 10^8 prompts"], rows)
+    return markdown([*header, "efficiency with faults", "hours of 10^8 prompts, with faults"], rows)
