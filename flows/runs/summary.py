@@ -9,6 +9,9 @@ from tasks.records.evaluation import EVALUATION, EvaluationRecord, read_evaluati
 from tasks.records.receipt import RECEIPT, RegistrationReceipt
 from tasks.records.reports import read_record
 from tasks.report.provocation import provocation_note
+from tasks.tracking.lineage.provenance import is_uncommitted
+
+LOCK = Path("dvc.lock")
 
 if TYPE_CHECKING:
     from tasks.promotion.decision import PromotionDecision
@@ -20,6 +23,7 @@ def run_summary(
     seconds: float,
     evaluation: Path = EVALUATION,
     receipt: Path = RECEIPT,
+    lock: Path = LOCK,
 ) -> list[str]:
     """The last lines of ``astra run``; only one for a run of some steps without a decision."""
     if decision is None:
@@ -32,6 +36,10 @@ def run_summary(
         lines.append(f"registered     {found.model_name} version {found.version}")
     lines.append(f"promotion      {decision.summary()}")
     lines.append(f"wall time      {duration(seconds)}")
+    if is_uncommitted(lock):
+        lines.append(
+            f"commit         {lock.name}, by which git finds this run's data and models again"
+        )
     lines.append("look           astra ui")
     return lines
 

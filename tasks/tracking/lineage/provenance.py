@@ -116,6 +116,11 @@ def _installed_version(package: str) -> str:
         return UNKNOWN
 
 
+def is_uncommitted(path: Path) -> bool:
+    """True if the file is in a git repository of which no commit has it as it is now."""
+    return bool(_git(path.absolute().parent, "status", "--porcelain", "--", path.name))
+
+
 def _git(folder: Path, *arguments: str) -> str | None:
     """The output of git; None without git, a repository or a commit."""
     command = ["git", "-C", str(folder.absolute()), *arguments]

@@ -1,3 +1,4 @@
+import subprocess
 from dataclasses import replace
 
 from astra_core.metrics.statistics import Interval
@@ -90,7 +91,11 @@ def test_evaluation_lines_say_what_is_left_without_the_judges_errors():
 
 def test_a_summary_without_reports_still_tells_the_decision(tmp_path):
     lines = run_summary(
-        DECISION, seconds=75, evaluation=tmp_path / "none", receipt=tmp_path / "none"
+        DECISION,
+        seconds=75,
+        evaluation=tmp_path / "none",
+        receipt=tmp_path / "none",
+        lock=tmp_path / "none",
     )
 
     assert [
@@ -99,3 +104,23 @@ def test_a_summary_without_reports_still_tells_the_decision(tmp_path):
         "wall time      1 min 15 s",
         "look           astra ui",
     ] == lines
+
+
+def test_a_lock_that_no_commit_has_is_named(tmp_path):
+    lock = tmp_path / "dvc.lock"
+    lock.write_text("stages: {}\n", encoding="utf-8")
+    places = dict.fromkeys(("evaluation", "receipt"), tmp_path / "none")
+    told = "commit         dvc.lock, by which git finds this run's data and models again"
+
+    def git(*arguments):
+        own = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        subprocess.run(["git", *own, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    assert told not in run_summary(DECISION, seconds=1, lock=lock, **places)
+    git("init", "-q")
+    assert told == run_summary(DECISION, seconds=1, lock=lock, **places)[-2]
+    git("add", "dvc.lock")
+    git("commit", "-qm", "lock")
+    assert told not in run_summary(DECISION, seconds=1, lock=lock, **places)
+    lock.write_text("stages: {a: {}}\n", encoding="utf-8")
+    assert told in run_summary(DECISION, seconds=1, lock=lock, **places)
