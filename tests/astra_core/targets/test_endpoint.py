@@ -217,7 +217,8 @@ def test_a_server_that_misbehaves_once_fails_one_node_and_nothing_is_lost(folder
 )
 def test_a_server_that_keeps_no_connection_loses_nothing(folder, behave):
     with hostile_server(behave) as server:
-        outcomes = ask(endpoint(server.url, folder, concurrency=2, retries=1))
+        # A call can meet a connection that has just been closed, as often as others leave one.
+        outcomes = ask(endpoint(server.url, folder, concurrency=2, retries=4))
 
         assert not any(isinstance(each, Failure) for each in outcomes)
 
