@@ -85,17 +85,8 @@ def run(
         msg = "--json must come with --dry-run, got it alone; see 'astra status --json'"
         raise ConfigurationError(msg)
     if dry_run:
-        from flows.runs.planning import show_plan
-
         pairs, _ = overrides_of(assignments or [], preset=preset)
-        asked = replace(asked, overrides=pairs)
-        if warm_start is not None:
-            from flows.runs.warm_start import begun_from
-
-            asked, line = begun_from(warm_start, asked)
-            if not as_json:
-                say(line)
-        show_plan(asked, as_json=as_json)
+        _show_plan(replace(asked, overrides=pairs), warm_start=warm_start, as_json=as_json)
         return
     say(BANNER)
     if save:
@@ -107,6 +98,18 @@ def run(
             say(f"this run       {line}")
         asked = replace(asked, overrides=pairs)
     finish(asked, warm_start=warm_start, engine=engine, started=started)
+
+
+def _show_plan(request: "RunRequest", *, warm_start: str | None, as_json: bool) -> None:
+    from flows.runs.planning import show_plan
+    from flows.runs.warm_start import begun_from
+    from tasks.machine.console import say
+
+    if warm_start is not None:
+        request, line = begun_from(warm_start, request)
+        if not as_json:
+            say(line)
+    show_plan(request, as_json=as_json)
 
 
 def resume(

@@ -55,10 +55,10 @@ def _list_points(
 ) -> None:
     from flows.sweeps.flow import plan
     from flows.sweeps.running import kept_result
-    from flows.sweeps.space import read_seeds
     from tasks.machine.console import say
 
-    points = plan(settings, seeds, sampler, count=count, jobs=0).next_points()
+    planned = plan(settings, seeds, sampler, count=count, jobs=0)
+    points = planned.next_points()
     states = ["would run" if kept_result(point) is None else "finished" for point in points]
     if as_json:
         listed = [
@@ -69,7 +69,7 @@ def _list_points(
         return
     for point, state in zip(points, states, strict=True):
         say(f"{state:<13}{point.name}")
-    total = count * len(read_seeds(seeds))
+    total = count * len(planned.seeds)
     # Optuna chooses a few settings at a time, by the results of those before.
     later = f", the first of {total}" if sampler == "optuna" and len(points) < total else ""
     say(f"{len(points)} points{later}; nothing has run")

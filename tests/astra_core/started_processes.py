@@ -1,5 +1,6 @@
 """Starts the processes of a run on this machine, as torchrun would."""
 
+import json
 import os
 import socket
 import subprocess
@@ -48,6 +49,12 @@ def ended(processes, timeout=120):
     """What each said last, and its exit status."""
     said = [process.communicate(timeout=timeout)[1] for process in processes]
     return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]
+
+
+def left_in(folder):
+    """What each process of a run has said, and its weights."""
+    said = [json.loads((folder / f"said_{rank}").read_text()) for rank in range(SIZE)]
+    return said, [(folder / f"weights_{rank}").read_bytes() for rank in range(SIZE)]
 
 
 def as_numbers(weights):

@@ -1,14 +1,11 @@
 """Training on a device other than the CPU: nothing that meets there may have stayed behind."""
 
-import json
-
 import numpy as np
 import pytest
 import torch
 from distributed_training import WIDE
 from other_device import NAME, OtherTensor, other_device
-from started_processes import SIZE, ended, started
-from started_processes import as_numbers as numbers_in
+from started_processes import SIZE, as_numbers, ended, left_in, started
 from tiny_training import choice, configured, trainer_of, weights_of
 
 from astra_core.registry import BUILT_INS
@@ -29,10 +26,6 @@ CONFIG = {
 def device():
     with other_device() as found:
         yield found
-
-
-def as_numbers(trainer):
-    return np.frombuffer(weights_of(trainer), dtype=np.float32)
 
 
 def test_the_other_device_computes_and_refuses_what_a_gpu_refuses(device):
@@ -63,9 +56,9 @@ def test_training_there_gives_the_weights_of_the_cpu(tmp_path, name):
         found.train()
 
         assert isinstance(next(found.sampler.system.attacker.model.parameters()), OtherTensor)
-        gap = np.abs(as_numbers(found) - as_numbers(expected))
+        gap = np.abs(as_numbers(weights_of(found)) - as_numbers(weights_of(expected)))
     assert 1e-6 >= gap.max()
-    assert as_numbers(expected).shape == gap.shape
+    assert as_numbers(weights_of(expected)).shape == gap.shape
     assert expected.best.training_step == found.best.training_step
 
 
@@ -130,7 +123,7 @@ def test_training_on_cuda_in_fp32_gives_the_weights_of_the_cpu(tmp_path, determi
     expected.train()
     found.train()
 
-    assert 1e-4 >= np.abs(as_numbers(found) - as_numbers(expected)).max()
+    assert 1e-4 >= np.abs(as_numbers(weights_of(found)) - as_numbers(weights_of(expected))).max()
 
 
 needs_two = pytest.mark.skipif(
@@ -172,9 +165,8 @@ def test_two_devices_learn_what_one_process_learns_on_the_cpu(tmp_path):
     assert [0, 0] == [status for status, _ in statuses], statuses
     alone = trainer_of(configured(batch_size=4, **WIDE), tmp_path / "alone")
     losses = [report.loss for report in alone.steps()]
-    said = [json.loads((tmp_path / f"said_{rank}").read_text()) for rank in range(SIZE)]
-    weights = [(tmp_path / f"weights_{rank}").read_bytes() for rank in range(SIZE)]
+    said, weights = left_in(tmp_path)
 
     assert weights[0] == weights[1]
     assert said[0]["losses"] == said[1]["losses"] == pytest.approx(losses, abs=1e-3)
-    assert 1e-3 >= np.abs(numbers_in(weights[0]) - numbers_in(weights_of(alone))).max()
+    assert 1e-3 >= np.abs(as_numbers(weights[0]) - as_numbers(weights_of(alone))).max()

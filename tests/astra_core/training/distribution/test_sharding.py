@@ -1,6 +1,5 @@
 """One process in this one; two and three over gloo, as torchrun starts them."""
 
-import json
 import shutil
 from contextlib import nullcontext
 
@@ -9,7 +8,7 @@ import pytest
 import torch
 from distributed_training import WIDE
 from safetensors.torch import load_file
-from started_processes import SIZE, as_numbers, ended, started
+from started_processes import SIZE, as_numbers, ended, left_in, started
 from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.config import Choice, TrainingConfiguration
@@ -153,8 +152,7 @@ def gap(some, others):
 def test_two_processes_learn_what_one_learns_and_each_holds_a_part(whole, tmp_path):
     alone = trainer_of(configured(batch_size=4, **WIDE), tmp_path / "alone")
     losses = [report.loss for report in alone.steps()]
-    said = [json.loads((whole / f"said_{rank}").read_text()) for rank in range(SIZE)]
-    weights = [(whole / f"weights_{rank}").read_bytes() for rank in range(SIZE)]
+    said, weights = left_in(whole)
 
     assert weights[0] == weights[1]
     assert said[0]["losses"] == said[1]["losses"] == pytest.approx(losses, abs=1e-5)
