@@ -3,6 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Protocol
 
 from jaxtyping import Float
@@ -61,6 +62,9 @@ class Algorithm(Plugin):
 
     needs: ClassVar[frozenset[Need]] = frozenset()
     """Under any options; see ``needs_with``."""
+
+    options_for_turns: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Options that have another default where ``training.algorithm.defaults`` is ``turns``."""
 
     weighs_probes: bool = False
     """Whether its loss multiplies by ``Node.probe_weights``, and reads how likely a probe was from

@@ -21,6 +21,7 @@ from astra_core.settings.sections import (
 )
 from astra_core.settings.training import (
     AgentTraining,
+    AlgorithmChoice,
     CheckpointConfiguration,
     EarlyStopping,
     KLConfiguration,
@@ -34,6 +35,7 @@ from astra_core.settings.training import (
 __all__ = [
     "AgentConfiguration",
     "AgentTraining",
+    "AlgorithmChoice",
     "AttackerConfiguration",
     "CheckpointConfiguration",
     "Choice",

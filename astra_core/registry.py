@@ -229,7 +229,7 @@ def read_options(kind: str, choice: Choice) -> Section:
     plugin = resolve(kind, choice.name)
     options: type[Section] = getattr(plugin, "Options", NoOptions)
     with plugin_call(kind, choice.name, "reading its options"):
-        return options.read(choice.options, where=f"{kind} '{choice.name}' options")
+        return options.read(choice.options_for(plugin), where=f"{kind} '{choice.name}' options")
 
 
 def build(kind: str, choice: Choice, **parts: Any) -> Any:

@@ -21,7 +21,7 @@ DEFAULT = "default"
 _TERMS = "reward.options.terms"
 RECIPES: Mapping[str, Recipe] = {
     DEFAULT: Recipe(),
-    "turns": Recipe("turns"),
+    "published": Recipe(changes=("training.algorithm.defaults=published",)),
     "untuned": Recipe("untuned"),
     "three_replies": Recipe("untuned", ("rollouts.sampler.options.num_responses=3",)),
     "rude_costs": Recipe("untuned", (f"{_TERMS}.probe_score={{weight: -0.3}}",)),
@@ -40,6 +40,6 @@ RECIPES: Mapping[str, Recipe] = {
         )
     ),
 }
-"""``default`` is params.yaml as it is; ``turns`` gives first turns credit for what follows (not of
-ppo, which has an option of its own); the others after ``untuned`` change one part of it, and the
-last four leave terms of the default reward out."""
+"""``default`` is params.yaml as it is; ``published`` has an algorithm's options as its paper or its
+best-known implementation has them; the others after ``untuned`` change one part of it, and the last
+four leave terms of the default reward out."""

@@ -5,7 +5,8 @@ without a value network, and a margin filters out the scorer's noise.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
@@ -21,6 +22,10 @@ class DPO(Algorithm):
     """One loss over pairs of siblings, the sigmoid by default, or a weighted sum of several."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings", "reference"})
+    # The pairs of first turns are noisier and count more: twice the pull keeps them fluent.
+    options_for_turns: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"backup": "mean", "turn_weights": "visits", "beta": 0.2}
+    )
 
     class Options(PairLossOptions):
         """Which pairs, and which loss over them."""

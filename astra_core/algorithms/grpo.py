@@ -7,7 +7,8 @@ GSPO (arXiv:2507.18071), whose clips are of the order 3e-4.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from jaxtyping import Float
@@ -41,6 +42,7 @@ class GRPO(Algorithm):
     """Advantages standardised within each group, of siblings by default; clipped surrogate."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"siblings"})
+    options_for_turns: ClassVar[Mapping[str, Any]] = MappingProxyType({"turn_weights": "visits"})
     weighs_probes = True
 
     class Options(PolicyOptions, SurrogateOptions):

@@ -9,7 +9,8 @@ siblings, so it works on a single path.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -59,6 +60,11 @@ class PPO(Algorithm):
     """Clipped surrogate with a value head of its own on the attacker."""
 
     needs: ClassVar[frozenset[Need]] = frozenset({"value_head"})
+    # With the published lambda of 0.95 per token, little of what a second turn earns reaches the
+    # first words of the first one before the value head has learned to predict it.
+    options_for_turns: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"decay": 1.0, "turn_weights": "visits", "final_turn": "terminated"}
+    )
     weighs_probes = True
 
     class Options(KLOptions, SurrogateOptions):

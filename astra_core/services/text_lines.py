@@ -86,7 +86,13 @@ def lines_of(
     """
     if method == "dpo":
         pairs = [step for step in steps if isinstance(step, PreferencePair)]
-        records = [_preference(model, pair) for pair in pairs if _differ(pair)]
+        counts = _counts([pair.weight for pair in pairs], seed=seed, iteration=iteration)
+        records = [
+            _preference(model, pair)
+            for pair, count in zip(pairs, counts, strict=True)
+            for _ in range(count)
+            if _differ(pair)
+        ]
     else:
         copies = [step for step in steps if isinstance(step, PolicyStep)]
         counts = _counts([step.advantage for step in copies], seed=seed, iteration=iteration)

@@ -31,12 +31,13 @@ class _SectionType(ModelMetaclass):
         fields = {key: field for base in bases for key, field in _fields_of(base).items()}
         for key in fields.keys() & namespace.keys():
             kind, rules = fields[key].annotation, fields[key].metadata
-            is_word = kind is Choice and declared.get(key) in {str, "str"}
+            choice = kind if isinstance(kind, type) and issubclass(kind, Choice) else None
+            is_word = choice and declared.get(key) in {str, "str"}
             is_default = key not in declared and not hasattr(namespace[key], "__get__")
             if is_word or is_default:
                 declared[key] = Annotated[(kind, *rules)] if rules else kind
-            if kind is Choice and isinstance(namespace[key], str):
-                namespace[key] = Choice(name=namespace[key])
+            if choice and isinstance(namespace[key], str):
+                namespace[key] = choice(name=namespace[key])
         return super().__new__(mcs, name, bases, namespace, **more)
 
     def __call__(cls, *given: Any, **values: Any) -> Any:
@@ -156,3 +157,8 @@ class Choice(Section):
     @classmethod
     def _of_a_word(cls, given: Any) -> Any:
         return in_our_words(given)
+
+    def options_for(self, plugin: type[Any]) -> Mapping[str, Any]:
+        """The options that this plug-in's class is to read."""
+        del plugin
+        return self.options

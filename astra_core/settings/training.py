@@ -1,6 +1,7 @@
 """The section ``training``: the loop, its end, its checkpoints; algorithms have own options."""
 
-from typing import Literal, Self
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,6 +19,7 @@ from astra_core.settings.staleness import StalenessConfiguration
 
 __all__ = [
     "AgentTraining",
+    "AlgorithmChoice",
     "CheckpointConfiguration",
     "EarlyStopping",
     "KLConfiguration",
@@ -92,11 +94,35 @@ Shuffle = Literal["trees", "steps"]
 """What is shuffled before an experience is divided into micro-batches."""
 
 
+class AlgorithmChoice(Choice):
+    """An algorithm, and which defaults its options have."""
+
+    defaults: Literal["published", "turns"] = Field(
+        default="published",
+        description="Of the options left out: as its paper or its best-known implementation has "
+        "them, or those under which early turns also learn from what later ones earn. An algorithm "
+        "without such a set has one set of defaults.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_any_choice(cls, given: Any) -> Any:
+        return dict(given) if isinstance(given, Choice) and not isinstance(given, cls) else given
+
+    def options_for(self, plugin: type[Any]) -> Mapping[str, Any]:
+        """The options given, over those that the class has for turns if these are asked for."""
+        if self.defaults == "published":
+            return self.options
+        known = plugin.Options.model_fields
+        own = {key: value for key, value in plugin.options_for_turns.items() if key in known}
+        return own | self.options
+
+
 class TrainingConfiguration(Section):
     """Settings of the Trainer; the algorithm has its own options."""
 
     trainer: Choice = Choice(name="trainer")
-    algorithm: Choice = Choice(name="dpo")
+    algorithm: AlgorithmChoice = AlgorithmChoice(name="dpo")
     training_steps: Count = Field(
         default=1024, description="Experiences collected and learned from."
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from astra_core.config import Choice, TrainingConfiguration
+from astra_core.config import AlgorithmChoice, TrainingConfiguration
 from astra_core.registry import build
 from astra_core.training.trainer import Trainer
 from benchmarks.figures import Figure, Report
@@ -133,7 +133,7 @@ def _trainer(shape: Shape) -> Trainer:
     own = system(shape)
     grown = sampler(shape, own)
     grown.prompts = tuple(prompts(shape, 8))
-    algorithm = Choice(name="dpo")
+    algorithm = AlgorithmChoice(name="dpo")
     training = TrainingConfiguration(
         algorithm=algorithm, training_steps=2, num_episodes_per_experience=4, lr=1e-6
     )

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from astra_core.algorithms.pairs import PreferencePair
-from astra_core.config import Choice, Shuffle, TrainingConfiguration
+from astra_core.config import AlgorithmChoice, Shuffle, TrainingConfiguration
 from astra_core.registry import build
 from astra_core.rollout import Graph
 from astra_core.system import System
@@ -170,7 +170,7 @@ def learner(
     shape: Shape, own: System, graphs: Sequence[Graph], *, precision: Precision = "fp32"
 ) -> Learner:
     """The Trainer's parts for an update with pairs of best and worst siblings."""
-    algorithm = Choice(name="dpo", options={"margin": 0.0, "beta": BETA})
+    algorithm = AlgorithmChoice(name="dpo", options={"margin": 0.0, "beta": BETA})
     config = TrainingConfiguration(algorithm=algorithm, lr=NO_STEP, precision=precision)
     built = build("algorithm", algorithm, system=own)
     updates = Updates(config, built, own.attacker, world=World())

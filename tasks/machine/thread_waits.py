@@ -35,6 +35,8 @@ def thread_waits(num_threads: int) -> Mapping[str, str]:
 
 def set_thread_waits(num_threads: int) -> None:
     """Sets those of the variables that are not set yet; see ``thread_waits``."""
+    if os.environ.keys() >= FREE.keys():
+        return
     for name, value in thread_waits(num_threads).items():
         os.environ.setdefault(name, value)
 

@@ -42,13 +42,15 @@ def test_a_recipe_takes_one_part_back(name, number, has_penalty, floor):
     assert floor == terms["likelihood"]["options"]["floor"]
 
 
-@pytest.mark.parametrize("algorithm", ["dpo", "grpo"])
-def test_the_recipe_of_turns_gives_an_algorithm_its_two_options(algorithm):
-    changes = (f"training.algorithm.name={algorithm}",)
-    _, params = planned_params(changes, PARAMS, preset=RECIPES["turns"].preset)
+def test_only_the_recipe_of_that_name_has_published_options():
+    found = {
+        name: planned_params(recipe.changes, PARAMS, preset=recipe.preset)[1]
+        for name, recipe in RECIPES.items()
+    }
 
-    assert algorithm == params.training.algorithm.name
-    assert {"backup": "mean", "turn_weights": "visits"} == dict(params.training.algorithm.options)
+    assert ["published"] == [
+        name for name, own in found.items() if own.training.algorithm.defaults == "published"
+    ]
 
 
 @pytest.mark.parametrize(

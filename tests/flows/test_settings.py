@@ -232,7 +232,6 @@ def test_the_presets_are_those_of_the_folder(with_presets, tmp_path):
         "endpoint",
         "guard",
         "local_chat",
-        "turns",
         "untuned",
     } == set(PRESETS)
     assert () == presets(tmp_path / "elsewhere/params.yaml")

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from astra_core.config import (
+    AlgorithmChoice,
     CheckpointConfiguration,
     Choice,
     EvaluationConfiguration,
@@ -63,7 +64,7 @@ def check_trainer(
     options_of("trainer", found, options)
     config = TrainingConfiguration(
         trainer=Choice(name=path_of(found), options=options),
-        algorithm=Choice(name=algorithm),
+        algorithm=AlgorithmChoice(name=algorithm),
         training_steps=3,
         num_episodes_per_experience=2,
         batch_size=4,

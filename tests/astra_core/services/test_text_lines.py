@@ -100,6 +100,18 @@ def test_a_fraction_of_a_copy_is_drawn_with_its_expectation():
     assert len(set(counts)) > 1
 
 
+def test_a_preference_is_there_as_often_as_its_pair_counts():
+    graph = tree({"level1_own_reward": [0.0, 1.0], "level2_rewards": [[0.0, 1.0], [0.0, 1.0]]})
+    pairs = DPO(DPO.Options(turn_weights="visits"), system=SYSTEM).flatten(graph)
+    drawn = [lines_of(MODEL, pairs, method="dpo", seed=1, iteration=i).records for i in range(200)]
+    of_first = [sum(len(own["input"]["messages"]) == 1 for own in each) for each in drawn]
+
+    assert [1.5, 0.75, 0.75] == [pair.weight for pair in pairs]
+    assert 1.5 == pytest.approx(sum(of_first) / 200, abs=0.1)
+    assert 3.0 == pytest.approx(sum(map(len, drawn)) / 200, abs=0.15)
+    assert {1, 2} == set(of_first)
+
+
 def test_an_earlier_answer_is_read_and_not_learned():
     (graph,) = [tree(MALT[1])]
     found = lines(ExpertIteration, graph, selection="top_k", k=1)

@@ -21,20 +21,27 @@ def test_the_configuration_publishes_it():
     assert Published is Section
 
 
+class Tuned(Choice):
+    grade: Count = 1
+
+
 class Parent(Section):
     rate: Positive = 3e-3
     steps: tuple[Count, ...] = ()
     place: Path | None = None
     plugin: Choice = Choice(name="adamw")
+    tuned: Tuned = Tuned(name="adamw")
 
 
 class Child(Parent):
     rate = 1e-5
     plugin: str = "sgd"
+    tuned: str = "rmsprop"
 
 
 def test_a_derived_section_says_only_what_it_changes():
     assert (1e-5, Choice(name="sgd")) == (Child().rate, Child().plugin)
+    assert Tuned(name="rmsprop") == Child().tuned
     assert 1e-5 == Child.read({}, where="child").rate
     with pytest.raises(ConfigurationError, match=r"^Child\.rate: .* greater than 0, got -1"):
         Child(rate=-1.0)

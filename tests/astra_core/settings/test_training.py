@@ -9,12 +9,16 @@ from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.algorithms.dpo import DPO
 from astra_core.config import (
+    AlgorithmChoice,
+    Choice,
     LoraConfiguration,
     Part,
     Section,
     TrainingConfiguration,
 )
-from astra_core.errors import TrainingError
+from astra_core.errors import ConfigurationError, TrainingError
+from astra_core.registry import BUILT_INS, build, read_options, resolve
+from astra_core.testing import tiny_system
 
 PERIODIC = {"pattern": "mlp", "active": "periodic", "period": 3, "start": 1, "stop": 2}
 KL = {"metric": "eval/kl_nats", "eval_every": 1}
@@ -45,6 +49,10 @@ EFFECTS = {
     "kl.target_per_experience_nats": ({}, {"kl": {"target_per_experience_nats": 1e-3}}),
     "early_stopping.min_delta": (KL, {**KL, "early_stopping": {"min_delta": 1e6}}),
     "dump_steps": ({}, {"dump_steps": [1]}),
+    "algorithm.defaults": (
+        {"algorithm": {"name": "grpo"}},
+        {"algorithm": {"name": "grpo", "defaults": "turns"}},
+    ),
 }
 """What each setting is changed from and to."""
 
@@ -88,12 +96,16 @@ ELSEWHERE = {
 
 
 def leaves(section, prefix=""):
-    """The dotted names of a section's settings; a plug-in's choice is one setting."""
+    """The dotted names of a section's settings; name and options of a plug-in are one setting."""
     nested = {"parts": Part, "lora": LoraConfiguration}
     for name, field in section.model_fields.items():
         inner = nested.get(name, field.annotation)
         is_section = isinstance(inner, type) and issubclass(inner, Section)
-        if is_section and inner.__name__ != "Choice":
+        if is_section and issubclass(inner, Choice):
+            yield f"{prefix}{name}"
+            more = inner.model_fields.keys() - Choice.model_fields.keys()
+            yield from (f"{prefix}{name}.{key}" for key in more)
+        elif is_section:
             yield from leaves(inner, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
@@ -153,3 +165,56 @@ def test_max_nonfinite_steps_says_how_many_updates_may_be_skipped(limit, num_upd
 
     with pytest.raises(TrainingError, match="max_nonfinite_steps"):
         next(reports)
+
+
+OF_TURNS = {
+    "dpo": {"backup": "mean", "turn_weights": "visits", "beta": 0.2},
+    "grpo": {"turn_weights": "visits"},
+    "ppo": {"decay": 1.0, "turn_weights": "visits", "final_turn": "terminated"},
+}
+
+
+@pytest.mark.parametrize("name", sorted(BUILT_INS["algorithm"]))
+def test_defaults_for_turns_are_those_of_the_class_and_differ_from_the_published(name):
+    published = read_options("algorithm", AlgorithmChoice(name=name)).model_dump()
+    of_turns = read_options("algorithm", AlgorithmChoice(name=name, defaults="turns")).model_dump()
+
+    assert published == resolve("algorithm", name).Options().model_dump()
+    assert OF_TURNS.get(name, {}) == {
+        key: value for key, value in of_turns.items() if value != published[key]
+    }
+
+
+def test_an_option_that_is_given_comes_before_either_default():
+    given = {"beta": 0.7, "backup": "none"}
+    found = read_options("algorithm", AlgorithmChoice(name="dpo", defaults="turns", options=given))
+
+    assert (0.7, "none", "visits") == (found.beta, found.backup, found.turn_weights)
+
+
+def test_an_option_that_does_not_go_with_the_defaults_for_turns_is_refused_in_one_line():
+    choice = AlgorithmChoice(name="dpo", defaults="turns", options={"loss": "aot"})
+
+    with pytest.raises(ConfigurationError, match="turn_weights") as refused:
+        read_options("algorithm", choice)
+    assert 1 == len(str(refused.value).splitlines())
+
+
+def test_a_plain_choice_is_an_algorithm_with_published_defaults():
+    config = TrainingConfiguration(algorithm=Choice(name="grpo", options={"scale": "none"}))
+
+    expected = AlgorithmChoice(name="grpo", options={"scale": "none"}, defaults="published")
+    assert expected == config.algorithm
+    built = build("algorithm", config.algorithm, system=tiny_system())
+    assert ("none", "equal") == (built.options.scale, built.options.turn_weights)
+
+
+class OwnOptions(DPO):
+    class Options(Section):
+        beta: float = 0.5
+
+
+def test_a_class_derived_with_options_of_its_own_gets_those_it_has():
+    choice = AlgorithmChoice(name="own", defaults="turns")
+
+    assert {"beta": 0.2} == choice.options_for(OwnOptions)
