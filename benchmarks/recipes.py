@@ -22,6 +22,7 @@ _TERMS = "reward.options.terms"
 RECIPES: Mapping[str, Recipe] = {
     DEFAULT: Recipe(),
     "published": Recipe(changes=("training.algorithm.defaults=published",)),
+    "refilled": Recipe(changes=("rollouts.sampler.options.refills=4",)),
     "untuned": Recipe("untuned"),
     "three_replies": Recipe("untuned", ("rollouts.sampler.options.num_responses=3",)),
     "rude_costs": Recipe("untuned", (f"{_TERMS}.probe_score={{weight: -0.3}}",)),
@@ -41,5 +42,5 @@ RECIPES: Mapping[str, Recipe] = {
     ),
 }
 """``default`` is params.yaml as it is; ``published`` has an algorithm's options as its paper or its
-best-known implementation has them; the others after ``untuned`` change one part of it, and the last
-four leave terms of the default reward out."""
+best-known implementation has them; ``refilled`` samples poor probes again; the others after
+``untuned`` change one part of it, and the last four leave terms of the default reward out."""

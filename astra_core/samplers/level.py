@@ -6,6 +6,7 @@ place and returns complete turns, each with the place that it leads to.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import TargetError
@@ -120,9 +121,9 @@ def opening(prompt: Prompt) -> Place:
     return Place((), Conversation(prompt))
 
 
-def grown_level(growth: Growth, places: Sequence[Place], width: int) -> Level:
-    """``width`` turns after each place, in the order of the places."""
-    asked = probed(growth, places, width)
+def grown_level(growth: Growth, places: Sequence[Place], width: int, *, refills: int = 0) -> Level:
+    """``width`` turns after each place, in the order of the places; see ``probed``."""
+    asked = probed(growth, places, width, refills=refills)
     found = responded(growth, asked)
     references = reference_logprobs(growth.system, asked, found.outcomes)
     columns = (asked, found.outcomes, found.recorded, references, found.probe_scores)
@@ -136,28 +137,78 @@ def grown_level(growth: Growth, places: Sequence[Place], width: int) -> Level:
     return Level(turns, found.waited_s)
 
 
-def probed(growth: Growth, places: Sequence[Place], width: int) -> list[Asked]:
-    """``width`` probes at each place."""
+def probed(growth: Growth, places: Sequence[Place], width: int, *, refills: int = 0) -> list[Asked]:
+    """``width`` probes at each place.
+
+    Args:
+        growth: What all levels share.
+        places: All of one turn.
+        width: The number of siblings.
+        refills: How often the poor ones are sampled again, with random numbers of their own; see
+            ``poor_probes``. What is poor after the last time stays.
+    """
+    paths = [[(*place.path, index) for index in range(width)] for place in places]
+    asked = _sampled(growth, list(zip(places, paths, strict=True)), role="probe")
+    poor = poor_probes(asked, range(len(asked)))
+    for number in range(1, refills + 1):
+        if not poor:
+            break
+        wanted = [
+            (places[at], [asked[index].path for index in own])
+            for at, own in groupby(poor, key=lambda index: index // width)
+        ]
+        again = _sampled(growth, wanted, role=f"probe, refill {number}")
+        for index, new in zip(poor, again, strict=True):
+            asked[index] = new
+        poor = poor_probes(asked, poor)
+    return asked
+
+
+def poor_probes(asked: Sequence[Asked], among: Sequence[int]) -> list[int]:
+    """Which of these probes teach nothing: empty ones, cut ones, and repetitions of a sibling.
+
+    Args:
+        asked: All probes of a level.
+        among: The places in ``asked`` that are looked at; of equal siblings the first of these is
+            a repetition only if another one, that is not looked at, says the same.
+    """
+    looked_at = {*among}
+    said = {(id(own.place), _words(own)) for at, own in enumerate(asked) if at not in looked_at}
+    poor = []
+    for index in among:
+        own = asked[index]
+        words = (id(own.place), _words(own))
+        if not own.utterance.has_ended or not words[1] or words in said:
+            poor.append(index)
+        said.add(words)
+    return poor
+
+
+def _words(own: Asked) -> str:
+    """What is compared: words, whatever their case."""
+    return " ".join(own.heard.casefold().split())
+
+
+def _sampled(
+    growth: Growth, wanted: Sequence[tuple[Place, Sequence[Path]]], *, role: str
+) -> list[Asked]:
+    """A probe for each path, place by place."""
     system, generation = growth.system, growth.system.config.probe
+    places = [place for place, _ in wanted]
     # All places of a level belong to the same turn, so one agent speaks at all of them.
     player = system.player(len(places[0].path) if places else 0)
     limit = system.context_limit(player.model, generation.max_new_tokens)
     contexts = player.contexts([place.conversation for place in places], limit)
-    paths = [[(*place.path, index) for index in range(width)] for place in places]
-    keys = [
-        [growth.key("probe", place.prompt, path) for path in own]
-        for place, own in zip(places, paths, strict=True)
-    ]
     sampled = player.model.continuations(
         [context.token_ids for context in contexts],
-        keys,
+        [[growth.key(role, place.prompt, path) for path in paths] for place, paths in wanted],
         generation,
         tokens_per_batch=system.config.tokens_per_batch,
     )
     return [
         _asked(player.format, place, path, context=context, utterance=utterance)
-        for place, own, context, found in zip(places, paths, contexts, sampled, strict=True)
-        for path, utterance in zip(own, found.utterances, strict=True)
+        for (place, paths), context, found in zip(wanted, contexts, sampled, strict=True)
+        for path, utterance in zip(paths, found.utterances, strict=True)
     ]
 
 

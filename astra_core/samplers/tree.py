@@ -28,6 +28,12 @@ class TreeSampler(Sampler):
         num_responses: Count = Field(
             default=3, description="Replies drawn for each probe; their scores are averaged."
         )
+        refills: int = Field(
+            default=0,
+            ge=0,
+            description="How often a probe that is empty, cut by the token limit or equal to a "
+            "sibling is sampled again, before the target is asked; 0 keeps the first.",
+        )
 
     options: Options
 
@@ -45,6 +51,7 @@ class TreeSampler(Sampler):
             purpose="training",
             iteration=iteration,
             num_responses=self.options.num_responses,
+            refills=self.options.refills,
         )
 
     def grow(
@@ -55,8 +62,9 @@ class TreeSampler(Sampler):
         purpose: str,
         iteration: int,
         num_responses: int,
+        refills: int = 0,
     ) -> list[Graph]:
-        """Trees with ``widths[d]`` probes after every context of depth ``d``."""
+        """Trees with ``widths[d]`` probes after every context of depth ``d``; see ``probed``."""
         growth = Growth(self.system, self.seed, purpose, iteration, num_responses)
         places = [opening(prompt) for prompt in prompts]
         levels: list[Level] = []
@@ -64,7 +72,7 @@ class TreeSampler(Sampler):
             if widths[0] > 1:
                 _read_once(self.system, places)
             for width in widths:
-                levels.append(grown_level(growth, places, width))
+                levels.append(grown_level(growth, places, width, refills=refills))
                 places = [turn.after for turn in levels[-1].turns if turn.after is not None]
         self.score_s += sum(level.waited_s for level in levels)
         graphs = [

@@ -60,11 +60,22 @@ def make_project(folder: Path) -> Path:
     return folder
 
 
+# The first stage checks plug-ins and files; to do so at each change would take seconds.
+SET = """
+import sys
+from astra_core.files import write_text
+from flows.settings import planned_params
+from tasks.params.schema import PARAMS_FILE
+from tasks.pipeline.order import PIPELINE_FILE, render
+text, params = planned_params(sys.argv[1:])
+write_text(text, PARAMS_FILE, is_shared=True)
+write_text(render(params=params), PIPELINE_FILE, is_shared=True)
+"""
+
+
 def set_params(folder: Path, *assignments: str) -> None:
     """Changes params.yaml as ``astra run --set`` does, and renders dvc.yaml."""
-    code = "import sys; from flows.settings import change_params; change_params(sys.argv[1:])"
-    run_in(folder, "-c", code, *assignments)
-    run_in(folder, "-m", "tasks", "--render")
+    run_in(folder, "-c", SET, *assignments)
 
 
 def run_in(folder: Path, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from tiny_chats import OPENED, chat_system
 
-from astra_core.conversation import Conversation
+from astra_core.conversation import Conversation, Message
 from astra_core.errors import TargetError
 from astra_core.models.utterances import Utterance
 from astra_core.rewards.adversarial import AdversarialReward
@@ -15,6 +15,7 @@ from astra_core.samplers.level import (
     Growth,
     grown_level,
     opening,
+    poor_probes,
     probed,
     reference_logprobs,
     responded,
@@ -64,6 +65,50 @@ def test_a_level_is_probed_without_a_word_to_the_target():
         (said,) = found.conversation.messages
         assert ("user", found.utterance.text) == (said.role, said.text)
         assert found.utterance.token_ids == said.ids_for(own.system.attacker.vocabulary)
+
+
+def asked_of(place, text, *, has_ended=True):
+    said = Utterance(text, (7, 0), (-1.0, -1.0), has_ended=has_ended)
+    conversation = place.conversation.said(Message("user", text))
+    return Asked(place, (0,), Context((4, 5)), said, conversation)
+
+
+def test_probes_that_are_empty_cut_or_repeat_a_sibling_are_poor():
+    here, there = places()
+    asked = [
+        asked_of(here, "you cat"),
+        asked_of(here, " "),
+        asked_of(here, "why you", has_ended=False),
+        asked_of(here, "You  CAT"),
+        asked_of(there, "you cat"),
+    ]
+
+    assert [1, 2, 3] == poor_probes(asked, range(5))
+    # Only the first is looked at, and a sibling says the same.
+    assert [0] == poor_probes(asked, [0])
+    assert [] == poor_probes(asked, [4])
+
+
+def test_poor_probes_are_sampled_again_and_the_others_stay():
+    own = growth()
+    first, once, often = (probed(own, places(), 8, refills=count) for count in (0, 1, 30))
+    poor = [poor_probes(asked, range(16)) for asked in (first, once, often)]
+
+    assert len(poor[0]) > len(poor[1]) > 0 == len(poor[2])
+    assert {*range(16)} - {*poor[0]} == {at for at in range(16) if first[at] == often[at]}
+    assert [each.path for each in first] == [each.path for each in often]
+    assert often == probed(own, places(), 8, refills=30)
+
+
+def test_the_target_hears_only_what_stays():
+    own = growth()
+    level = grown_level(own, places(), 8, refills=30)
+
+    assert [turn.node.probe_text for turn in level.turns] == [
+        asked.heard for asked in probed(own, places(), 8, refills=30)
+    ]
+    for turn in level.turns:
+        assert turn.node.probe_text == turn.after.conversation.messages[0].text
 
 
 def test_what_came_of_a_probe_is_replies_or_a_failure():

@@ -116,6 +116,25 @@ def test_every_turn_has_as_many_children_as_the_tree_is_wide(width, depth, num_n
         )
 
 
+def test_refills_are_of_training_and_replace_what_is_cut_or_repeated():
+    own = sampler(tree_width=6, refills=40)
+    plain = sampler(tree_width=6).roll_out(PROMPTS, iteration=0)
+    graphs = own.roll_out(PROMPTS, iteration=0)
+    end = own.system.attacker.separator_ids
+
+    def poor(graphs):
+        groups = [group for graph in graphs for group in graph.groups()]
+        ended = [{n.probe_text for n in own if n.probe_ids[-len(end) :] == end} for own in groups]
+        return sum(len(group) - len(texts) for group, texts in zip(groups, ended, strict=True))
+
+    assert poor(plain) > 0 == poor(graphs)
+    fixed, same = (
+        each.grow(PROMPTS[:1], (6,), purpose="evaluation", iteration=0, num_responses=1)
+        for each in (own, sampler())
+    )
+    assert fixed == same
+
+
 def test_a_tree_may_be_as_wide_as_it_likes_at_each_depth():
     (graph,) = sampler().grow(
         PROMPTS[:1], (2, 1, 3), purpose="evaluation", iteration=0, num_responses=1
