@@ -4,6 +4,8 @@ A few lines of YAML can expand to gigabytes: an alias repeats what its anchor ho
 hold aliases. The events are counted first, aliases at their full size, before anything is built.
 """
 
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +62,8 @@ def check_yaml(text: str, *, subject: str, way_out: str) -> None:
         ConfigurationError: It is not; the message begins with ``subject`` and ends with
             ``way_out``.
     """
-    from ruamel.yaml import YAML
-
-    size = _Size()
     try:
-        for event in YAML(typ="safe", pure=True).parse(text):
-            size.count(event)
+        _count(text)
     except Exception as error:  # noqa: BLE001 - the boundary to the parser
         msg = f"{subject} must be YAML, got: {reason_of(error)}; {way_out}"
         raise ConfigurationError(msg) from None
@@ -77,13 +75,28 @@ def load_yaml(text: str, *, subject: str, way_out: str) -> Any:
     Raises:
         ConfigurationError: It holds tags, repeated keys or values that cannot be built.
     """
-    from ruamel.yaml import YAML
-
     try:
-        return YAML(typ="safe", pure=True).load(text)
+        return deepcopy(_built(text))
     except Exception as error:  # noqa: BLE001 - the boundary to the parser
         msg = f"{subject} must be YAML of plain values, got: {reason_of(error)}; {way_out}"
         raise ConfigurationError(msg) from None
+
+
+# A command reads the same text again and again, and a parser in Python needs 20 ms for ours.
+@lru_cache(maxsize=16)
+def _count(text: str) -> None:
+    from ruamel.yaml import YAML
+
+    size = _Size()
+    for event in YAML(typ="safe", pure=True).parse(text):
+        size.count(event)
+
+
+@lru_cache(maxsize=16)
+def _built(text: str) -> Any:
+    from ruamel.yaml import YAML
+
+    return YAML(typ="safe", pure=True).load(text)
 
 
 def reason_of(error: Exception) -> str:

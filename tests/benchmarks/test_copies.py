@@ -43,6 +43,7 @@ def test_a_copy_without_changes_is_the_project(tmp_path):
     assert (ROOT / "params.yaml").read_bytes() == (tmp_path / "params.yaml").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_change_that_params_refuse_is_an_error(copy):
     before = (copy / "params.yaml").read_bytes()
     change = "from flows.settings import change_params; change_params(['training.lr=-1'])"

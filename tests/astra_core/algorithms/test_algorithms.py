@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from hostile_server import hostile_server
+from slow_rows import slow_but
 from tiny_training import configured, sampler_of, weights_of
 
 from astra_core.algorithms.functional import aggregation
@@ -205,7 +206,7 @@ def test_a_baseline_that_compares_no_siblings_calls_no_group_flat(
     assert not {"groups", "flat_groups"} & set(figures)
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize("name", slow_but(ALGORITHMS, "dpo", "grpo"))
 def test_every_algorithm_learns_from_a_target_behind_a_server(name, tmp_path):
     local = tiny_system(1)
     reward = AdversarialReward(AdversarialReward.Options(nll_weight=0.0))

@@ -81,6 +81,7 @@ def test_the_votes_do_not_depend_on_the_address(tmp_path):
     assert asked[0] == asked[1]
 
 
+@pytest.mark.slow
 def test_the_seed_changes_what_is_drawn(tmp_path):
     with hostile_server(by_seed) as server:
         shares = {

@@ -111,10 +111,13 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_sent(tmp_path):
     "algorithm",
     [
         IMITATION,
-        {
-            "name": "dpo",
-            "options": {"backup": "leaf_mean", "midpoint": 0.2, "margin": 0.0, "discount": 1.0},
-        },
+        pytest.param(
+            {
+                "name": "dpo",
+                "options": {"backup": "leaf_mean", "midpoint": 0.2, "margin": 0.0, "discount": 1.0},
+            },
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_attackers_learn_at_a_real_service_and_come_home(tmp_path, algorithm):

@@ -154,6 +154,7 @@ def default():
 
 
 @pytest.mark.timeout(1800)  # to train it is a minute on two quiet cores
+@pytest.mark.slow
 def test_the_default_model_answers_in_a_tone_that_follows_from_the_context(default):
     from profanity_check import predict_prob
 

@@ -65,6 +65,7 @@ del held, opened
     ],
     ids=["runs", "replies", "jobs"],
 )
+@pytest.mark.slow
 def test_a_process_ends_with_its_databases_in_one_file_each(tmp_path, monkeypatch, opened):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     done = _run(OPEN.format(opened=opened), folder=tmp_path)

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
 from astra_core.registry import read_options
 from tasks.machine.environment import needs_hub
@@ -93,7 +92,9 @@ def _other_options(params):
     found = {}
     for kind, choice in choices.items():
         own = read_options(kind, choice).model_dump(mode="json")
-        plain = read_options(kind, Choice(name=choice.name)).model_dump(mode="json")
+        plain = read_options(kind, choice.model_copy(update={"options": {}})).model_dump(
+            mode="json"
+        )
         found |= {name: plain[name] for name in plain if own[name] != plain[name]}
     return found
 

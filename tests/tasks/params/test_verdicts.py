@@ -41,6 +41,7 @@ def test_who_only_asks_changes_nothing():
     assert not FILE.exists()
 
 
+@pytest.mark.slow
 def test_a_second_check_loads_no_torch():
     program = (
         "import sys; from tasks.params.checks import check_params as check; "

@@ -50,3 +50,10 @@ def test_an_alias_counts_as_what_it_stands_for():
 
     with pytest.raises(ConfigurationError, match="more than 20000 values, aliases written out"):
         check_yaml(f"[{first}{', *a' * 10}]", subject="it", way_out="")
+
+
+def test_what_was_built_may_be_changed():
+    built = checked("a: [1, 2]")
+    built["a"].append(3)
+
+    assert {"a": [1, 2]} == checked("a: [1, 2]")

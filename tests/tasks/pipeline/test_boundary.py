@@ -261,8 +261,9 @@ sys.exit(run_stage("toy", find=lambda _: stage_of(sleep)))
 
 @pytest.mark.parametrize(
     ("number", "status"),
-    [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)],
+    [(signal.SIGTERM, 143), (signal.SIGINT, 130)],
 )
+@pytest.mark.slow
 def test_a_signal_ends_a_stage_with_a_line_and_its_status(tmp_path, number, status):
     with subprocess.Popen(
         [sys.executable, "-c", SLEEPER], cwd=tmp_path, stderr=subprocess.PIPE, text=True
