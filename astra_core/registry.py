@@ -229,7 +229,16 @@ def read_options(kind: str, choice: Choice) -> Section:
     plugin = resolve(kind, choice.name)
     options: type[Section] = getattr(plugin, "Options", NoOptions)
     with plugin_call(kind, choice.name, "reading its options"):
-        return options.read(choice.options_for(plugin), where=f"{kind} '{choice.name}' options")
+        where, given = f"{kind} '{choice.name}' options", choice.options_for(plugin)
+        try:
+            return options.read(given, where=where)
+        except ConfigurationError as error:
+            if given == choice.options:
+                raise
+            options.read(choice.options, where=where)  # a mistake of one's own is told alone
+            added = {key: own for key, own in given.items() if key not in choice.options}
+            msg = f"{error}; the choice's defaults add {added}: set 'defaults: published'"
+            raise ConfigurationError(msg) from None
 
 
 def build(kind: str, choice: Choice, **parts: Any) -> Any:

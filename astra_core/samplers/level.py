@@ -169,8 +169,8 @@ def poor_probes(asked: Sequence[Asked], among: Sequence[int]) -> list[int]:
 
     Args:
         asked: All probes of a level.
-        among: The places in ``asked`` that are looked at; of equal siblings the first of these is
-            a repetition only if another one, that is not looked at, says the same.
+        among: Indices that are looked at. The first of equal siblings among them is a repetition
+            only if a sibling outside says the same.
     """
     looked_at = {*among}
     said = {(id(own.place), _words(own)) for at, own in enumerate(asked) if at not in looked_at}
@@ -180,7 +180,8 @@ def poor_probes(asked: Sequence[Asked], among: Sequence[int]) -> list[int]:
         words = (id(own.place), _words(own))
         if not own.utterance.has_ended or not words[1] or words in said:
             poor.append(index)
-        said.add(words)
+        else:
+            said.add(words)
     return poor
 
 

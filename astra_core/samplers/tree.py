@@ -44,14 +44,16 @@ class TreeSampler(Sampler):
 
     def roll_out(self, prompts: Sequence[Prompt], *, iteration: int) -> list[Graph]:
         """One tree per prompt; see ``Sampler.roll_out``."""
-        widths = (self.options.tree_width,) * self.options.tree_depth
+        options = self.options
+        # Only where it is asked for: a derived class may have a ``grow`` that does not know it.
+        more = {"refills": options.refills} if getattr(options, "refills", 0) else {}
         return self.grow(
             prompts,
-            widths,
+            (options.tree_width,) * options.tree_depth,
             purpose="training",
             iteration=iteration,
-            num_responses=self.options.num_responses,
-            refills=self.options.refills,
+            num_responses=options.num_responses,
+            **more,
         )
 
     def grow(

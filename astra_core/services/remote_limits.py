@@ -4,7 +4,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from astra_core.config import TrainingConfiguration
+from astra_core.config import Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.services.training_service import AdamStep
 
@@ -52,6 +52,21 @@ def adam_of(
     if decay and config.optimizer.name != "adamw":
         _refuse("optimizer.options.weight_decay", 0.0, decay)
     return AdamStep(lr, beta1, beta2, group["eps"], decay, config.max_grad_norm or 0.0)
+
+
+def check_refills(sampler_options: Section, *, on_error: str) -> None:
+    """Returns unless poor probes are sampled again where a draw may fail, which looks the same.
+
+    Raises:
+        ConfigurationError: They are.
+    """
+    refills = getattr(sampler_options, "refills", 0)
+    if refills and on_error == "min_group":
+        msg = (
+            "rollouts.sampler.options.refills must be 0 for trainer 'remote' with on_error "
+            f"'min_group', got {refills}: a draw that failed would be refilled"
+        )
+        raise ConfigurationError(msg)
 
 
 def _refuse(name: str, wanted: object, value: object) -> NoReturn:

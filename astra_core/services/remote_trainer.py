@@ -18,7 +18,7 @@ from astra_core.models.language_model import LanguageModel
 from astra_core.services.adapters import add_from
 from astra_core.services.pointer import ServicePointer, leave_pointer, parameters_digest
 from astra_core.services.records import Record
-from astra_core.services.remote_limits import adam_of, check_settings
+from astra_core.services.remote_limits import adam_of, check_refills, check_settings
 from astra_core.services.remote_options import RemoteOptions
 from astra_core.services.service_losses import service_loss
 from astra_core.services.service_prices import TokensUsed, counted
@@ -53,6 +53,7 @@ class RemoteTrainer(ServiceTrainer):
         super().__init__(config, *arguments, **parts)
         system = self.sampler.system
         check_plain(system.config.probe)
+        check_refills(self.sampler.options, on_error=self.options.on_error)
         if self.options.stream_minibatches is not None:
             check_stream(self.config, self.options.stream_minibatches)
         self._loss = service_loss(self.algorithm)

@@ -38,6 +38,7 @@ class _SectionType(ModelMetaclass):
                 declared[key] = Annotated[(kind, *rules)] if rules else kind
             if choice and isinstance(namespace[key], str):
                 namespace[key] = choice(name=namespace[key])
+            namespace[key] = _taken(namespace[key], kind)
         return super().__new__(mcs, name, bases, namespace, **more)
 
     def __call__(cls, *given: Any, **values: Any) -> Any:
@@ -65,8 +66,12 @@ def _fields_of(section: type) -> Mapping[str, FieldInfo]:
 
 
 def _taken(value: Any, annotation: Any) -> Any:
-    """The value in a type that JSON lacks, if the field has such a type."""
+    """The value in a type that JSON lacks, or a plain choice in one with more fields."""
     kinds = {get_origin(each) or each for each in (annotation, *get_args(annotation))}
+    for kind in kinds:
+        is_choice = type(value) is Choice and isinstance(kind, type) and issubclass(kind, Choice)
+        if is_choice and kind is not Choice:
+            return kind(**dict(value))
     if isinstance(value, list) and tuple in kinds:
         return tuple(value)
     return Path(value) if isinstance(value, str) and Path in kinds and str not in kinds else value
@@ -102,7 +107,11 @@ class Section(BaseModel, metaclass=_SectionType):
             hint = f"Did you mean '{near}'?" if near else "see its class"
             msg = f"{type(self).__qualname__}.{key} is not a known key; {hint}"
             raise ConfigurationError(msg)
-        return super().model_copy(update=update, deep=deep)
+        taken = {
+            key: _taken(value, type(self).model_fields[key].annotation)
+            for key, value in (update or {}).items()
+        }
+        return super().model_copy(update=taken, deep=deep)
 
     @classmethod
     def read(cls, record: Any, *, where: str) -> Self:

@@ -99,23 +99,27 @@ class AlgorithmChoice(Choice):
 
     defaults: Literal["published", "turns"] = Field(
         default="published",
-        description="Of the options left out: as its paper or its best-known implementation has "
-        "them, or those under which early turns also learn from what later ones earn. An algorithm "
-        "without such a set has one set of defaults.",
+        description="Which values options have that are left out: published, those of the paper or "
+        "the best-known implementation; turns, those by which early turns also learn from what "
+        "later ones earn. An algorithm without the second set has the first.",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _of_any_choice(cls, given: Any) -> Any:
-        return dict(given) if isinstance(given, Choice) and not isinstance(given, cls) else given
-
     def options_for(self, plugin: type[Any]) -> Mapping[str, Any]:
-        """The options given, over those that the class has for turns if these are asked for."""
+        """The options given, over those that the class has for turns if these are asked for.
+
+        A class that only inherits these keeps the defaults that it has changed itself.
+        """
         if self.defaults == "published":
             return self.options
-        known = plugin.Options.model_fields
-        own = {key: value for key, value in plugin.options_for_turns.items() if key in known}
-        return own | self.options
+        owner: Any = next(each for each in plugin.__mro__ if "options_for_turns" in vars(each))
+        own, theirs = plugin.Options.model_fields, owner.Options.model_fields
+        is_kept = {key: key in own and own[key].default == theirs[key].default for key in theirs}
+        found = {
+            key: value
+            for key, value in plugin.options_for_turns.items()
+            if owner is plugin or is_kept.get(key, False)
+        }
+        return found | self.options
 
 
 class TrainingConfiguration(Section):

@@ -21,7 +21,7 @@ from statistics import fmean
 from typing import Any
 
 from astra_core.errors.arguments import LineParser, whole_number
-from astra_core.files import write_json
+from astra_core.files import record_digest, write_json
 from astra_core.metrics.statistics import Interval
 from benchmarks.copies import STAGES, copy_project, run_python
 from benchmarks.recipes import DEFAULT, RECIPES
@@ -54,12 +54,14 @@ class Cell:
         algorithm: Its name in params.yaml.
         seed: The seed of everything except the world.
         recipe: One of ``RECIPES``.
+        changes: Further changes of params.yaml, each as ``key=value``.
     """
 
     world: str
     algorithm: str
     seed: int
     recipe: str = DEFAULT
+    changes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -69,6 +71,7 @@ class Cell:
     def file(self, cache: Path) -> Path:
         """The file of its figures."""
         settings = "" if self.recipe == DEFAULT else f"-{self.recipe}"
+        settings += f"-{record_digest(self.changes)[:8]}" if self.changes else ""
         return cache / f"{self.name}-{self.algorithm}{settings}-{self.seed}.json"
 
 
@@ -85,7 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cache", type=Path, default=CACHE)
     asked = parser.parse_args(arguments)
     cells = [
-        Cell(world, algorithm, seed, recipe)
+        Cell(world, algorithm, seed, recipe, tuple(asked.set))
         for seed in asked.seeds
         for world in asked.worlds
         for recipe in asked.recipes
@@ -93,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     missing = [cell for cell in cells if not cell.file(asked.cache).is_file()]
     for cell in missing[: asked.cells]:
-        write_json(run_cell(cell, asked.cache, asked.set), cell.file(asked.cache))
+        write_json(run_cell(cell, asked.cache), cell.file(asked.cache))
     print(table(cells, asked.cache, is_pooled=asked.pooled))
     return 0
 
@@ -111,10 +114,10 @@ def table(cells: Sequence[Cell], cache: Path, *, is_pooled: bool = False) -> str
     return f"{text}\n\n{len(found)} of {len(cells)} cells"
 
 
-def run_cell(cell: Cell, cache: Path, changes: Sequence[str] = ()) -> dict[str, Any]:
+def run_cell(cell: Cell, cache: Path) -> dict[str, Any]:
     """The figures of a run, after its world is made if it is missing."""
     start = time.perf_counter()
-    recipe, own = RECIPES[cell.recipe], [*_settings(cell, cache), *changes]
+    recipe, own = RECIPES[cell.recipe], [*_settings(cell, cache), *cell.changes]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         copy_project(folder, *recipe.changes, *own, preset=recipe.preset)

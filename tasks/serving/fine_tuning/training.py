@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from astra_core.config import Choice, SystemConfiguration, TrainingConfiguration
+from astra_core.config import AlgorithmChoice, Choice, SystemConfiguration, TrainingConfiguration
 from astra_core.errors import AstraError
 from astra_core.errors.exception_text import shown_text
 from astra_core.files import draft_folder_of
@@ -203,7 +203,7 @@ def training_of(settings: Mapping[str, Any], examples: list[Example]) -> Trainin
     return base.model_copy(update=changes)
 
 
-def _algorithm(hyper: Mapping[str, Any]) -> Choice:
+def _algorithm(hyper: Mapping[str, Any]) -> AlgorithmChoice:
     if "beta" in hyper:
-        return Choice(name="dpo", options={"beta": hyper["beta"]})
-    return Choice(name="expert_iteration", options={"selection": "threshold"})
+        return AlgorithmChoice(name="dpo", options={"beta": hyper["beta"]})
+    return AlgorithmChoice(name="expert_iteration", options={"selection": "threshold"})

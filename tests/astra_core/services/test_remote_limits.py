@@ -3,7 +3,8 @@ import torch
 from tiny_training import configured
 
 from astra_core.errors import ConfigurationError
-from astra_core.services.remote_limits import adam_of, check_settings
+from astra_core.samplers.tree import TreeSampler
+from astra_core.services.remote_limits import adam_of, check_refills, check_settings
 
 FREE = {"max_grad_norm": None, "kl": {"max_per_experience_nats": None}}
 
@@ -35,3 +36,12 @@ def test_adams_decay_is_not_the_services():
 
     with pytest.raises(ConfigurationError, match=r"optimizer.options.weight_decay must be 0.0"):
         adam_of(own, lr=0.5, config=config)
+
+
+def test_a_draw_that_may_fail_is_not_refilled():
+    refilled, plain = TreeSampler.Options(refills=2), TreeSampler.Options()
+
+    check_refills(refilled, on_error="retry")
+    check_refills(plain, on_error="min_group")
+    with pytest.raises(ConfigurationError, match=r"refills must be 0 .* got 2"):
+        check_refills(refilled, on_error="min_group")

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+from typing import ClassVar
 
 import pytest
 from tiny_training import configured, trainer_of, weights_of
@@ -197,7 +198,13 @@ def test_an_option_that_does_not_go_with_the_defaults_for_turns_is_refused_in_on
 
     with pytest.raises(ConfigurationError, match="turn_weights") as refused:
         read_options("algorithm", choice)
+    assert str(refused.value).endswith(
+        "'turn_weights': 'visits', 'beta': 0.2}: set 'defaults: published'"
+    )
     assert 1 == len(str(refused.value).splitlines())
+    with pytest.raises(ConfigurationError, match="is not a known key") as refused:
+        read_options("algorithm", choice.model_copy(update={"options": {"betta": 1.0}}))
+    assert "published" not in str(refused.value)
 
 
 def test_a_plain_choice_is_an_algorithm_with_published_defaults():
@@ -214,7 +221,19 @@ class OwnOptions(DPO):
         beta: float = 0.5
 
 
-def test_a_class_derived_with_options_of_its_own_gets_those_it_has():
+class OwnBeta(DPO):
+    class Options(DPO.Options):
+        beta: float = 0.5
+
+
+class OwnSet(DPO):
+    options_for_turns: ClassVar = {"betta": 1.0}
+
+
+def test_a_derived_class_keeps_the_defaults_that_it_has_changed():
     choice = AlgorithmChoice(name="own", defaults="turns")
 
-    assert {"beta": 0.2} == choice.options_for(OwnOptions)
+    assert {} == choice.options_for(OwnOptions)
+    assert {"backup": "mean", "turn_weights": "visits"} == choice.options_for(OwnBeta)
+    # Its own set is not sifted: a wrong key is refused like any other.
+    assert {"betta": 1.0} == choice.options_for(OwnSet)

@@ -46,6 +46,10 @@ def test_a_finished_cell_is_not_run_again(tmp_path, monkeypatch, capsys):
 
     assert [Cell("mirror", "dpo", 1), Cell("mirror", "dpo", 2)] == ran
     assert "2 of 2 cells" in capsys.readouterr().out
+    main([*arguments, "--seeds", "1", "--set", "training.lr=1e-5"])
+
+    assert Cell("mirror", "dpo", 1, changes=("training.lr=1e-5",)) == ran[-1]
+    assert "1 of 1 cells" in capsys.readouterr().out
 
 
 def test_the_table_has_intervals_and_the_farthest_movement(tmp_path):

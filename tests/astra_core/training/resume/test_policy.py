@@ -5,7 +5,7 @@ import pytest
 import torch
 from tiny_training import choice, configured, trainer_of, weights_of
 
-from astra_core.config import TrainingConfiguration
+from astra_core.config import AlgorithmChoice, Choice, TrainingConfiguration
 from astra_core.errors import CheckpointError
 from astra_core.files import read_json
 from astra_core.training.distribution.distributed import World
@@ -106,6 +106,21 @@ def test_a_field_of_a_later_version_counts_as_its_default():
 
     assert {} == changed_fields(before, now)
     assert ["precision"] == list(changed_fields(before, {**now, "precision": "bf16"}))
+
+
+class Own(TrainingConfiguration):
+    algorithm = Choice(name="grpo")
+
+
+@pytest.mark.parametrize(
+    "config",
+    [Own(), TrainingConfiguration().model_copy(update={"algorithm": Choice(name="grpo")})],
+)
+def test_a_plain_choice_of_an_algorithm_is_one_with_published_defaults(config):
+    own = identity(config=config.model_dump(mode="json"))
+
+    assert AlgorithmChoice(name="grpo") == config.algorithm
+    assert {} == check_resumable(own, own, subject="it")
 
 
 def test_a_run_that_is_prolonged_ends_like_one_that_was_planned_so_long(tmp_path):
