@@ -17,7 +17,7 @@ HASHED := --no-deps --require-hashes -r requirements.lock
 unexport PYTHONDONTWRITEBYTECODE
 
 # Distributed by file, the slowest first; see tests/conftest.py. Slow tests wait a lot, for stages
-# and servers that they have started: two more workers have something to do meanwhile.
+# and servers that they have started: a third worker has something to do meanwhile.
 FILES := --dist loadfile --no-loadscope-reorder
 
 # The files of these tests: collecting all others would take a minute, three times.
@@ -53,7 +53,7 @@ test: setup
 # Fails, too, where these tests take fewer branches of the core and the stages than pyproject.toml
 # asks for. What runs in processes that they start is not counted.
 test-all: setup
-	$(BIN)/python -m pytest -n 4 $(FILES) -m "not gpu" --cov --cov-report=term
+	$(BIN)/python -m pytest -n 3 $(FILES) -m "not gpu" --cov --cov-report=term
 
 # Tests that depend on how a processor multiplies, with one library's fast instructions disabled at a
 # time. Each of the three libraries has its own switch.
