@@ -23,6 +23,11 @@ os.fsync = lambda _: None
 HERE = Path(__file__).parent
 # With workers, what takes minutes starts first: it would else be waited for by all others.
 FIRST = ("end_to_end", "benchmarks", "flows", "tasks", "guides", "architecture", "bad_input")
+# Files that take a minute or two in a folder of quick ones: the last would be waited for, too.
+LONG = frozenset(
+    f"test_{name}.py"
+    for name in ("state", "other_device", "text_trainer", "distributed", "sharding", "on_ray")
+)
 
 
 def pytest_collection_modifyitems(items):
@@ -31,6 +36,8 @@ def pytest_collection_modifyitems(items):
 
 
 def _rank(item):
+    if item.path.name in LONG:
+        return FIRST.index("benchmarks")
     folder = item.path.relative_to(HERE).parts[0]
     return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
