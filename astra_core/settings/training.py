@@ -113,13 +113,11 @@ class AlgorithmChoice(Choice):
             return self.options
         owner: Any = next(each for each in plugin.__mro__ if "options_for_turns" in vars(each))
         own, theirs = plugin.Options.model_fields, owner.Options.model_fields
-        is_kept = {key: key in own and own[key].default == theirs[key].default for key in theirs}
-        found = {
-            key: value
-            for key, value in plugin.options_for_turns.items()
-            if owner is plugin or is_kept.get(key, False)
+        alike = {
+            key for key in own.keys() & theirs.keys() if own[key].default == theirs[key].default
         }
-        return found | self.options
+        of_turns = plugin.options_for_turns.items()
+        return {k: v for k, v in of_turns if owner is plugin or k in alike} | self.options
 
 
 class TrainingConfiguration(Section):
