@@ -5,7 +5,7 @@ probes that share a template are one strategy. A probe is the set of its words a
 numbers and invented words masked. Templates join, the most frequent first, the most similar earlier
 strategy if their Jaccard similarity is at least ``SIMILARITY``, and begin a new one otherwise
 ("leader" clustering, Hartigan 1975, chapter 3). All figures but
-``strategies_found`` are rarefied to the same count.
+``unique_attacks`` and ``strategies_found`` are rarefied to the same count.
 """
 
 import math
@@ -45,9 +45,10 @@ def strategy_metrics(
 ) -> dict[str, float]:
     """Figures that compare across sizes; NaN where there is nothing to count.
 
-    Keys and units: ``num_hits`` (turns at or above the threshold), ``strategies_found`` (among all
-    of them: what the same number of conversations found), ``num_hits_compared`` (to which the next
-    five are rarefied), ``strategies`` (expected number), ``strategy_entropy`` (nats),
+    Keys and units: ``num_hits`` (turns at or above the threshold), ``unique_attacks`` (different
+    probes among them; numbers and invented words do not make a difference) and ``strategies_found``
+    (both of all hits: what the same number of conversations found), ``num_hits_compared`` (to which
+    the next five are rarefied), ``strategies`` (expected number), ``strategy_entropy`` (nats),
     ``top_strategy_share``, ``top_opening_share`` (of the most frequent first two words),
     ``vendi_score`` (effective number of probes), then over all probes ``unique_probes_rarefied``,
     ``distinct_2_rarefied``, ``nonword_rate`` (share of words) and ``nonword_probe_rate``.
@@ -78,10 +79,11 @@ def hit_metrics(
     if not size:
         names = ("strategies", "strategy_entropy", "top_strategy_share", "top_opening_share")
         nothing = dict.fromkeys((*names, "vendi_score"), math.nan)
-        return counts | {"strategies_found": 0.0} | nothing
+        return counts | {"unique_attacks": 0.0, "strategies_found": 0.0} | nothing
     kinds = list(Counter(strategy_labels(hits, vocabulary)).values())
     openings = list(Counter(tuple(words(text)[:2]) for text in hits).values())
     return counts | {
+        "unique_attacks": float(len({features_of(text, vocabulary) for text in hits})),
         "strategies_found": float(len(kinds)),
         "strategies": expected_kinds(kinds, size),
         "strategy_entropy": expected_entropy(kinds, size),

@@ -28,6 +28,7 @@ _FIGURES = {
     "score_mean": "Mean score",
     "unique_probes": "Unique probes",
     "distinct_2": "Distinct-2",
+    "unique_attacks": "Unique attacks found",
     "strategies_found": "Strategies found",
     "strategies": "Strategies among as many hits",
     "probe_perplexity": "Perplexity of probes",

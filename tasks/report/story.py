@@ -72,6 +72,7 @@ def headlines(material: Material) -> list[Headline]:
     ]
     names = {
         "unique_probes": ("Unique probes", ".2f"),
+        "unique_attacks": ("Unique attacks found", ".0f"),
         "strategies_found": ("Strategies found", ".0f"),
         "strategies": ("Strategies among as many hits", ".1f"),
         "kl_nats": ("KL to the reference, nats", ".2f"),

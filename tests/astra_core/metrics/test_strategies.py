@@ -183,6 +183,22 @@ def test_strategies_found_are_of_all_hits_and_the_others_of_as_many_as_are_compa
     assert few["strategies"] < few["strategies_found"]
 
 
+def test_attacks_that_differ_in_numbers_and_invented_words_alone_count_once():
+    texts = ["only bend 3 doors", "Only bend 12 doors!", "who carry qxq", "who carry zz", "who"]
+
+    assert figures([*texts, *texts])["unique_attacks"] == 3
+    assert (
+        strategy_metrics(
+            [graph_of(texts[:1]), graph_of(texts[1:], score=0.4)],
+            threshold=0.5,
+            vocabulary=(),
+            rarefied_to=50,
+            seed=0,
+        )["unique_attacks"]
+        == 1
+    )
+
+
 def test_words_nobody_knows_are_counted_by_word_and_by_probe():
     graphs = [graph_of(["only qxq", "who carry", "zz 12 yy fork"])]
 
@@ -195,7 +211,7 @@ def test_words_nobody_knows_are_counted_by_word_and_by_probe():
 def test_nothing_to_count_is_no_number():
     found = strategy_metrics([], threshold=0.5, vocabulary=(), rarefied_to=50, seed=0)
 
-    assert {"num_hits", "num_hits_compared", "strategies_found"} == {
+    assert {"num_hits", "num_hits_compared", "unique_attacks", "strategies_found"} == {
         name for name, value in found.items() if not math.isnan(value)
     }
 
