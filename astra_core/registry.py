@@ -74,6 +74,7 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "novelty": "astra_core.rewards.novelty_terms:NgramNovelty",
             "word_novelty": "astra_core.rewards.novelty_terms:WordNovelty",
             "embedding_novelty": "astra_core.rewards.novelty_terms:EmbeddingNovelty",
+            "diversity": "astra_core.rewards.diversity:Diversity",
             "gibberish": "astra_core.rewards.text_terms:Gibberish",
             "length": "astra_core.rewards.score_terms:Length",
             "goal": "astra_core.rewards.text_terms:GoalSimilarity",

@@ -2,7 +2,8 @@
 
 Its defaults come from measurements in feasibility runs. Rewarding the probe together with its
 response teaches the attacker to swear; rewarding ever lower perplexity teaches it to repeat dull
-text; one reply per probe is too noisy; without novelty the attacker converges to one sentence.
+text; one reply per probe is too noisy; without novelty the attacker converges to one sentence, and
+with novelty alone to a few ways of succeeding, since a failure is as novel as a success.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,12 +14,18 @@ from torch import Tensor
 
 from astra_core.config import NonNegative, Section
 from astra_core.reward import Reward, Signal, mean_parts
+from astra_core.rewards.diversity import rarities
+from astra_core.rewards.known_words import KnownWords, KnownWordsOptions
 from astra_core.rewards.novelty import NoveltyMemory
-from astra_core.rollout import Graph, Node
+from astra_core.rollout import Graph, Node, Prompt
+from astra_core.system import System
 
 
 class AdversarialReward(Reward):
-    """``response_weight * score - probe_penalty * probe score - implausibility + novelty``."""
+    """``response_weight * score - probe_penalty * probe score - implausibility + novelty``.
+
+    Plus ``diversity_weight`` times what ``astra_core.rewards.diversity.rarities`` gives.
+    """
 
     class Options(Section):
         """The weight of each part, in units of score."""
@@ -39,47 +46,55 @@ class AdversarialReward(Reward):
         novelty_decay: float = Field(
             default=0.98, ge=0.0, le=1.0, description="Share of the memory kept per experience."
         )
+        diversity_weight: NonNegative = Field(
+            default=0.0,
+            description="Per nat by which a success is rare in wording among all successes.",
+        )
 
     options: Options
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._memory = NoveltyMemory(decay=options.novelty_decay)
+        self._known = KnownWords(KnownWordsOptions())
 
     @classmethod
     def needs_with(cls, options: Section) -> frozenset[Signal]:
         """The target's log-probabilities, unless they count for nothing."""
         return frozenset({"target_logprobs"} if getattr(options, "nll_weight", 0.0) else ())
 
+    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
+        """Learns which words are known."""
+        self._known.learn(system, prompts)
+
     def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
         """Rewards every judged node; any other keeps 0 and is never trained on."""
-        texts = [node.probe_text for graph in graphs for node in graph.nodes()]
-        novelties = dict(
-            zip(
-                [(g, node.path) for g, graph in enumerate(graphs) for node in graph.nodes()],
-                self._memory.novelties(texts),
-                strict=True,
-            )
-        )
+        nodes = [node for graph in graphs for node in graph.nodes()]
+        novelties = self._memory.novelties([node.probe_text for node in nodes])
+        # By identity: paths repeat from graph to graph.
+        novelty_of = dict(zip(map(id, nodes), novelties, strict=True))
+        rarity_of = self._rarities(nodes)
 
-        def rewarded(index: int, node: Node) -> Node:
-            novelty = novelties[index, node.path]
+        def rewarded(node: Node) -> Node:
+            novelty = novelty_of[id(node)]
+            parts = self._parts(node, novelty, rarity_of.get(id(node), 0.0))
             return replace(
                 node,
                 probe=replace(node.probe, novelty=novelty),
-                reward=self._reward(node, novelty) if node.is_judged else 0.0,
-                children=tuple(rewarded(index, child) for child in node.children),
+                reward=sum(parts.values()) if node.is_judged else 0.0,
+                children=tuple(map(rewarded, node.children)),
             )
 
-        return [
-            replace(graph, children=tuple(rewarded(index, node) for node in graph.children))
-            for index, graph in enumerate(graphs)
-        ]
+        return [replace(graph, children=tuple(map(rewarded, graph.children))) for graph in graphs]
 
     def remember(self, graphs: Sequence[Graph]) -> Mapping[str, float]:
         """The mean of each part of the reward, after an experience's probes enter the memory."""
-        self._memory.add([node.probe_text for graph in graphs for node in graph.nodes()])
-        return mean_parts(graphs, lambda node: self._parts(node, node.novelty))
+        nodes = [node for graph in graphs for node in graph.nodes()]
+        self._memory.add([node.probe_text for node in nodes])
+        rarity_of = self._rarities(nodes)
+        return mean_parts(
+            graphs, lambda node: self._parts(node, node.novelty, rarity_of.get(id(node), 0.0))
+        )
 
     def state(self) -> Mapping[str, Tensor]:
         """The novelty memory."""
@@ -89,11 +104,15 @@ class AdversarialReward(Reward):
         """Restores the novelty memory."""
         self._memory.counts.copy_(state["novelty"])
 
-    def _reward(self, node: Node, novelty: float) -> float:
-        parts = self._parts(node, novelty)
-        return parts["response"] + parts["probe"] + parts["implausibility"] + parts["novelty"]
+    def _rarities(self, nodes: Sequence[Node]) -> dict[int, float]:
+        """Of each judged node, by its identity; none where they count for nothing."""
+        if not self.options.diversity_weight:
+            return {}
+        judged = [node for node in nodes if node.is_judged]
+        texts, scores = [node.probe_text for node in judged], [node.score for node in judged]
+        return dict(zip(map(id, judged), rarities(texts, scores, self._known), strict=True))
 
-    def _parts(self, node: Node, novelty: float) -> dict[str, float]:
+    def _parts(self, node: Node, novelty: float, rarity: float) -> dict[str, float]:
         """The parts whose sum is the reward."""
         options = self.options
         excess = max(0.0, node.target_nll - options.nll_floor)
@@ -102,4 +121,5 @@ class AdversarialReward(Reward):
             "probe": -options.probe_penalty * node.probe_score,
             "implausibility": -options.nll_weight * excess,
             "novelty": options.novelty_weight * novelty,
+            "diversity": options.diversity_weight * rarity,
         }

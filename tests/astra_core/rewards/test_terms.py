@@ -28,6 +28,7 @@ EVERY = {
     "novelty": {},
     "word_novelty": {},
     "embedding_novelty": {},
+    "diversity": {},
     "gibberish": {},
     "length": {},
     "goal": {},

@@ -1,0 +1,101 @@
+"""How rare a success is in wording among the successes of its experience."""
+
+import math
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from astra_core.metrics.diversity import ngrams
+from astra_core.rewards.known_words import KnownWords, KnownWordsOptions, words_of
+from astra_core.rewards.term import Term, Turn
+from astra_core.rollout import Prompt
+from astra_core.system import System
+
+_UNKNOWN = "_"
+# Rows of the matrix of similarities that are in memory at a time.
+_NUM_ROWS = 512
+
+Features = frozenset[tuple[str, ...]]
+
+
+def rarities(texts: Sequence[str], scores: Sequence[float], known: Container[str]) -> list[float]:
+    """Nats by which each text is rare among those that succeed; 0 for a score of 0.
+
+    ``-score * log(share)``, times the share of its words that are known. The share is that of all
+    scores which texts like this one have, each counted by its similarity: the Jaccard index of
+    words and word pairs. The mean over successes is the entropy of order 1 with similarity, which
+    rises with another way to succeed and hardly with a paraphrase. All unknown words are one word,
+    so inventing some gains nothing.
+
+    Args:
+        texts: Probes.
+        scores: Of their replies, in [0, 1].
+        known: Words that are not invented, in lower case.
+
+    Source:
+        Leinster and Cobbold, "Measuring diversity: the importance of species similarity", Ecology
+        93 (2012). A reward that similar individuals share: Goldberg and Richardson, "Genetic
+        algorithms with sharing for multimodal function optimization", ICGA 1987.
+    """
+    masked = [[word if word in known else _UNKNOWN for word in words_of(text)] for text in texts]
+    features = [frozenset([*ngrams(own, 1), *ngrams(own, 2)]) for own in masked]
+    weights: Counter[Features] = Counter()
+    for own, score in zip(features, scores, strict=True):
+        if score > 0.0:
+            weights[own] += score  # type: ignore[assignment]
+    shares = _shares(weights)
+    return [
+        -score * math.log(shares[own]) * _known_share(said) if score > 0.0 else 0.0
+        for own, said, score in zip(features, masked, scores, strict=True)
+    ]
+
+
+def _shares(weights: Mapping[Features, float]) -> dict[Features, float]:
+    """For each set the weighted mean of its Jaccard similarity to all of them, in (0, 1]."""
+    from scipy.sparse import csr_array
+
+    column = {gram: i for i, gram in enumerate(sorted(frozenset().union(*weights)))}
+    cells = [(row, column[gram]) for row, own in enumerate(weights) for gram in own]
+    rows, columns = np.array(sorted(cells), dtype=np.int64).reshape(-1, 2).T
+    has = csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(weights), len(column) or 1))
+    sizes, share = has.sum(axis=1), np.array(list(weights.values())) / sum(weights.values() or [1])
+    found: list[float] = []
+    for start in range(0, len(weights), _NUM_ROWS):
+        block = slice(start, start + _NUM_ROWS)
+        common = (has[block] @ has.T).toarray()
+        either = sizes[block, None] + sizes[None, :] - common
+        # Texts without a word are like each other alone.
+        alike = np.where(either > 0.0, common / np.maximum(either, 1.0), 1.0)
+        found.extend(np.minimum(alike @ share, 1.0).tolist())
+    return dict(zip(weights, found, strict=True))
+
+
+def _known_share(said: Sequence[str]) -> float:
+    return sum(word != _UNKNOWN for word in said) / max(len(said), 1)
+
+
+class Diversity(Term):
+    """``rarities`` as a term: nats by which a success is rare in wording among all successes."""
+
+    weight: ClassVar[float] = 0.5
+
+    class Options(KnownWordsOptions):
+        """Which words are known."""
+
+    options: Options
+
+    def __init__(self, options: Options) -> None:
+        super().__init__(options)
+        self._known = KnownWords(options)
+
+    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
+        """Learns which words are known."""
+        self._known.learn(system, prompts)
+
+    def values(self, turns: Sequence[Turn]) -> list[float]:
+        """The rarity of each success, 0 of a failure; the turns count against each other."""
+        return rarities(
+            [turn.text for turn in turns], [turn.node.score for turn in turns], self._known
+        )
