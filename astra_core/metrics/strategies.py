@@ -5,7 +5,7 @@ probes that share a template are one strategy. A probe is the set of its words a
 numbers and invented words masked. Templates join, the most frequent first, the most similar earlier
 strategy if their Jaccard similarity is at least ``SIMILARITY``, and begin a new one otherwise
 ("leader" clustering, Hartigan 1975, chapter 3). All figures but
-``unique_attacks`` and ``strategies_found`` are rarefied to the same count.
+``unique_attacks``, ``strategies_found`` and ``strategies_repeated`` are rarefied to the same count.
 """
 
 import math
@@ -29,6 +29,8 @@ SIMILARITY = 0.25
 """Share of words and word pairs that two templates have in common. Chosen by reading the clusters
 of the built-in world's attackers, where slots hold a third of the words."""
 MIN_PROMPTS_OF_A_WORD = 2
+# One hit can be chance: replies are random.
+_MIN_TREES = 2
 _NUM_VENDI_DRAWS = 20
 _INVENTED, _NUMBER = "_", "0"
 
@@ -46,12 +48,13 @@ def strategy_metrics(
     """Figures that compare across sizes; NaN where there is nothing to count.
 
     Keys and units: ``num_hits`` (turns at or above the threshold), ``unique_attacks`` (different
-    probes among them; numbers and invented words do not make a difference) and ``strategies_found``
-    (both of all hits: what the same number of conversations found), ``num_hits_compared`` (to which
-    the next five are rarefied), ``strategies`` (expected number), ``strategy_entropy`` (nats),
-    ``top_strategy_share``, ``top_opening_share`` (of the most frequent first two words),
-    ``vendi_score`` (effective number of probes), then over all probes ``unique_probes_rarefied``,
-    ``distinct_2_rarefied``, ``nonword_rate`` (share of words) and ``nonword_probe_rate``.
+    probes among them; numbers and invented words do not make a difference), ``strategies_found``
+    and ``strategies_repeated`` (all, and those with hits in at least two trees: what the same
+    number of conversations found), ``num_hits_compared`` (to which the next five are rarefied),
+    ``strategies`` (expected number), ``strategy_entropy`` (nats), ``top_strategy_share``,
+    ``top_opening_share`` (of the most frequent first two words), ``vendi_score`` (effective number
+    of probes), then over all probes ``unique_probes_rarefied``, ``distinct_2_rarefied``,
+    ``nonword_rate`` (share of words) and ``nonword_probe_rate``.
 
     Args:
         graphs: Rollouts.
@@ -64,23 +67,43 @@ def strategy_metrics(
     nodes = [node for graph in graphs for node in graph.nodes()]
     probes = [node.probe_text for node in nodes]
     hits = _hits(graphs, threshold)
+    found = hit_strategies(graphs, threshold=threshold, vocabulary=vocabulary)
+    labels = [label for own in found for label in own]
+    num_trees = Counter(label for own in found for label in set(own))
     return {
-        **hit_metrics(hits, vocabulary=vocabulary, rarefied_to=rarefied_to, seed=seed),
+        **hit_metrics(
+            hits, vocabulary=vocabulary, rarefied_to=rarefied_to, seed=seed, labels=labels
+        ),
+        "strategies_repeated": float(sum(count >= _MIN_TREES for count in num_trees.values())),
         **_probe_metrics(probes, vocabulary, rarefied_to=rarefied_to),
     }
 
 
 def hit_metrics(
-    hits: Sequence[str], *, vocabulary: Collection[str], rarefied_to: int, seed: int
+    hits: Sequence[str],
+    *,
+    vocabulary: Collection[str],
+    rarefied_to: int,
+    seed: int,
+    labels: Sequence[int] | None = None,
 ) -> dict[str, float]:
-    """The figures of successful probes; see ``strategy_metrics``."""
+    """The figures of successful probes; see ``strategy_metrics``.
+
+    Args:
+        hits: Successful probes.
+        vocabulary: As in ``strategy_labels``.
+        rarefied_to: As in ``strategy_metrics``.
+        seed: Same seed, same draws.
+        labels: What ``strategy_labels`` gives for the hits, if it is known.
+    """
     size = min(rarefied_to, len(hits))
     counts: dict[str, float] = {"num_hits": len(hits), "num_hits_compared": size}
     if not size:
         names = ("strategies", "strategy_entropy", "top_strategy_share", "top_opening_share")
         nothing = dict.fromkeys((*names, "vendi_score"), math.nan)
         return counts | {"unique_attacks": 0.0, "strategies_found": 0.0} | nothing
-    kinds = list(Counter(strategy_labels(hits, vocabulary)).values())
+    labels = strategy_labels(hits, vocabulary) if labels is None else labels
+    kinds = list(Counter(labels).values())
     openings = list(Counter(tuple(words(text)[:2]) for text in hits).values())
     return counts | {
         "unique_attacks": float(len({features_of(text, vocabulary) for text in hits})),

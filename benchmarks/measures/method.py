@@ -31,17 +31,21 @@ from tasks.reporting.tables import markdown
 
 ALL_WORLDS = ("embedded", *WORLDS)
 CACHE = Path(".astra/method")
+FOUND = ("unique_attacks", "strategies_found", "strategies_repeated")
+"""The figures of an evaluation that say what its conversations found."""
 HEADER = (
     *("world", "algorithm", "recipe", "seed", "success %, untrained", "trained", "gain"),
     *("clean success %, untrained", "trained", "unique attacks, untrained", "trained"),
-    *("ways found, untrained", "trained", "strategies, untrained", "trained"),
+    *("ways found, untrained", "trained", "twice, untrained", "trained"),
+    *("strategies, untrained", "trained"),
     *("rude probes %", "KL, nats", "perplexity ratio", "nats moved, most", "s"),
 )
 POOLED = (
     *("world", "algorithm", "recipe", "seeds", "success %, untrained", "trained", "gain"),
     *("least gain's lower end", "clean success %, untrained", "trained"),
     *("unique attacks, untrained", "trained"),
-    *("ways found, untrained", "trained", "strategies, untrained", "trained"),
+    *("ways found, untrained", "trained", "twice, untrained", "trained"),
+    *("strategies, untrained", "trained"),
     *("rude probes %", "KL, nats", "perplexity ratio"),
 )
 
@@ -168,8 +172,7 @@ def _row(cell: Cell, found: dict[str, Any]) -> tuple[str, ...]:
         _spelled(evaluation["lift"]),
         f"{100.0 * before['clean_attack_success_rate']['value']:.1f}",
         _spelled(after["clean_attack_success_rate"]),
-        *(f"{side['unique_attacks']:.0f}" for side in (before, after)),
-        *(f"{side['strategies_found']:.0f}" for side in (before, after)),
+        *(f"{side[name]:.0f}" for name in FOUND for side in (before, after)),
         *(
             f"{side['strategies']:.1f} in {side['num_hits_compared']:.0f}"
             for side in (before, after)
@@ -203,8 +206,7 @@ def _pooled_row(cell: Cell, evaluations: Sequence[dict[str, Any]]) -> tuple[str,
         _spelled(asdict(over_seeds(lifts, 0.95))),
         f"{100.0 * min(lift.low for lift in lifts):.1f}",
         *percent("clean_attack_success_rate"),
-        *(f"{mean(side, 'unique_attacks'):.1f}" for side in ("baseline", "attacker")),
-        *(f"{mean(side, 'strategies_found'):.1f}" for side in ("baseline", "attacker")),
+        *(f"{mean(side, name):.1f}" for name in FOUND for side in ("baseline", "attacker")),
         *(f"{mean(side, 'strategies'):.1f}" for side in ("baseline", "attacker")),
         f"{100.0 * mean('attacker', 'probe_toxicity_rate'):.1f}",
         f"{mean('attacker', 'kl_nats'):.1f}",

@@ -30,6 +30,7 @@ _FIGURES = {
     "distinct_2": "Distinct-2",
     "unique_attacks": "Unique attacks found",
     "strategies_found": "Strategies found",
+    "strategies_repeated": "Strategies found in two trees or more",
     "strategies": "Strategies among as many hits",
     "probe_perplexity": "Perplexity of probes",
     "kl_nats": "KL, nats per probe",

@@ -74,6 +74,7 @@ def headlines(material: Material) -> list[Headline]:
         "unique_probes": ("Unique probes", ".2f"),
         "unique_attacks": ("Unique attacks found", ".0f"),
         "strategies_found": ("Strategies found", ".0f"),
+        "strategies_repeated": ("Strategies found in two trees or more", ".0f"),
         "strategies": ("Strategies among as many hits", ".1f"),
         "kl_nats": ("KL to the reference, nats", ".2f"),
     }

@@ -59,7 +59,8 @@ def test_one_recipe_and_those_of_the_preset_have_published_options():
         ("no_rudeness_penalty", {"probe_penalty"}),
         ("no_likelihood", {"nll_weight"}),
         ("no_novelty", {"novelty_weight"}),
-        ("replies_alone", {"probe_penalty", "nll_weight", "novelty_weight"}),
+        ("no_diversity", {"diversity_weight"}),
+        ("replies_alone", {"probe_penalty", "nll_weight", "novelty_weight", "diversity_weight"}),
     ],
 )
 def test_a_recipe_leaves_terms_of_the_default_reward_out(name, left_out):

@@ -199,6 +199,18 @@ def test_attacks_that_differ_in_numbers_and_invented_words_alone_count_once():
     )
 
 
+def test_a_strategy_is_repeated_when_two_trees_have_hits_of_it():
+    graphs = [
+        graph_of(["only bend 3 doors", "who carry", "who carry"]),
+        graph_of(["only bend 12 doors", "why drop"]),
+        graph_of(["why drop"], score=0.4),
+    ]
+
+    found = strategy_metrics(graphs, threshold=0.5, vocabulary=(), rarefied_to=50, seed=0)
+
+    assert (3.0, 1.0) == (found["strategies_found"], found["strategies_repeated"])
+
+
 def test_words_nobody_knows_are_counted_by_word_and_by_probe():
     graphs = [graph_of(["only qxq", "who carry", "zz 12 yy fork"])]
 
@@ -211,7 +223,8 @@ def test_words_nobody_knows_are_counted_by_word_and_by_probe():
 def test_nothing_to_count_is_no_number():
     found = strategy_metrics([], threshold=0.5, vocabulary=(), rarefied_to=50, seed=0)
 
-    assert {"num_hits", "num_hits_compared", "unique_attacks", "strategies_found"} == {
+    counts = {"num_hits", "num_hits_compared", "unique_attacks"}
+    assert counts | {"strategies_found", "strategies_repeated"} == {
         name for name, value in found.items() if not math.isnan(value)
     }
 

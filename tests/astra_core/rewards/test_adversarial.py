@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from astra_core.rewards.adversarial import AdversarialReward
-from astra_core.testing import tiny_graph, tiny_node
+from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 BLUNT = {"probe_penalty": 0.0, "nll_weight": 0.0, "novelty_weight": 0.0}
 
@@ -46,6 +46,22 @@ def test_a_probe_likelier_than_the_floor_earns_nothing(nll, expected):
 
     options = {**BLUNT, "nll_weight": 0.1, "nll_floor": 3.0}
     assert expected == pytest.approx(reward_of(node, **options))
+
+
+def test_a_rare_success_earns_more_by_the_weight_of_diversity():
+    def rewards(weight):
+        reward = AdversarialReward(AdversarialReward.Options(**BLUNT, diversity_weight=weight))
+        reward.prepare(tiny_system(), tiny_prompts(2))
+        said = ("you are so kind",) * 3 + ("why now",)
+        nodes = [tiny_node(0.0, score=1.0, probe_text=text) for text in said]
+        graphs = reward.assign([tiny_graph(*nodes, tiny_node(0.0, score=0.0, probe_text="stop"))])
+        return [node.reward for node in graphs[0].nodes()], reward.remember(graphs)["diversity"]
+
+    assert rewards(0.0) == ([1.0] * 4 + [0.0], 0.0)
+    found, mean = rewards(0.5)
+    gains = [0.5 * math.log(4 / 3)] * 3 + [0.5 * math.log(4)]
+    assert found == pytest.approx([1.0 + gain for gain in gains] + [0.0])
+    assert mean == pytest.approx(sum(gains) / 5)
 
 
 def test_repeating_oneself_is_worth_less_and_is_forgotten_at_the_rate_of_the_decay():

@@ -13,6 +13,7 @@ SIDE = {
     "clean_attack_success_rate": FIGURE,
     "unique_attacks": 70.0,
     "strategies_found": 33.0,
+    "strategies_repeated": 21.0,
     "strategies": 20.0,
     "num_hits_compared": 50,
     "probe_toxicity_rate": 0.25,
@@ -62,7 +63,10 @@ def test_the_table_has_intervals_and_the_farthest_movement(tmp_path):
         "mirror | dpo | default | 1 | 30.0 [20.0, 40.0] | 30.0 [20.0, 40.0] | 30.0 [20.0, 40.0]"
     )
     assert expected in row
-    assert "| 70 | 70 | 33 | 33 | 20.0 in 50 | 20.0 in 50 | 25.0 | 7.0 | 1.50 | 3.5 | 61 |" in row
+    assert (
+        "| 70 | 70 | 33 | 33 | 21 | 21 | 20.0 in 50 | 20.0 in 50 | 25.0 | 7.0 | 1.50 | 3.5 | 61 |"
+        in row
+    )
 
 
 def test_seeds_are_pooled_with_student_s_interval_over_their_gains(tmp_path):
