@@ -1,11 +1,12 @@
 """How varied a set of probes is; the figures depend on its size, so compare equal sizes."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-_WORD = re.compile(r"\w+")
+from astra_core.metrics.words import words
+
+__all__ = ["distinct_n", "ngrams", "self_bleu", "unique_fraction", "words"]
 
 
 def unique_fraction(texts: Sequence[str]) -> float:
@@ -38,11 +39,6 @@ def self_bleu(texts: Sequence[str], *, max_n: int = 4) -> float:
     peaks = [_two_highest(tokens, n) for n in range(1, max_n + 1)]
     lengths = Counter(len(own) for own in tokens)
     return math.fsum(_bleu(own, peaks, lengths) for own in tokens) / len(tokens)
-
-
-def words(text: str) -> list[str]:
-    """Lower-cased words of a text, punctuation left out."""
-    return _WORD.findall(text.lower())
 
 
 def ngrams(tokens: Sequence[str], n: int) -> Iterator[tuple[str, ...]]:

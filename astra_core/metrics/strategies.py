@@ -71,9 +71,7 @@ def strategy_metrics(
     labels = [label for own in found for label in own]
     num_trees = Counter(label for own in found for label in set(own))
     return {
-        **hit_metrics(
-            hits, vocabulary=vocabulary, rarefied_to=rarefied_to, seed=seed, labels=labels
-        ),
+        **hit_metrics(hits, labels, vocabulary=vocabulary, rarefied_to=rarefied_to, seed=seed),
         "strategies_repeated": float(sum(count >= _MIN_TREES for count in num_trees.values())),
         **_probe_metrics(probes, vocabulary, rarefied_to=rarefied_to),
     }
@@ -81,20 +79,20 @@ def strategy_metrics(
 
 def hit_metrics(
     hits: Sequence[str],
+    labels: Sequence[int],
     *,
     vocabulary: Collection[str],
     rarefied_to: int,
     seed: int,
-    labels: Sequence[int] | None = None,
 ) -> dict[str, float]:
     """The figures of successful probes; see ``strategy_metrics``.
 
     Args:
         hits: Successful probes.
+        labels: Their strategies, as ``strategy_labels`` gives them.
         vocabulary: As in ``strategy_labels``.
         rarefied_to: As in ``strategy_metrics``.
         seed: Same seed, same draws.
-        labels: What ``strategy_labels`` gives for the hits, if it is known.
     """
     size = min(rarefied_to, len(hits))
     counts: dict[str, float] = {"num_hits": len(hits), "num_hits_compared": size}
@@ -102,7 +100,6 @@ def hit_metrics(
         names = ("strategies", "strategy_entropy", "top_strategy_share", "top_opening_share")
         nothing = dict.fromkeys((*names, "vendi_score"), math.nan)
         return counts | {"unique_attacks": 0.0, "strategies_found": 0.0} | nothing
-    labels = strategy_labels(hits, vocabulary) if labels is None else labels
     kinds = list(Counter(labels).values())
     openings = list(Counter(tuple(words(text)[:2]) for text in hits).values())
     return counts | {

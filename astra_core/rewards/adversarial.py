@@ -48,7 +48,7 @@ class AdversarialReward(Reward):
         )
         diversity_weight: NonNegative = Field(
             default=0.0,
-            description="Per nat by which a success is rare in wording among all successes.",
+            description="Per nat by which a probe is rare in wording among those that score.",
         )
 
     options: Options
@@ -64,8 +64,9 @@ class AdversarialReward(Reward):
         return frozenset({"target_logprobs"} if getattr(options, "nll_weight", 0.0) else ())
 
     def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
-        """Learns which words are known."""
-        self._known.learn(system, prompts)
+        """Learns which words are known, unless they count for nothing."""
+        if self.options.diversity_weight:
+            self._known.learn(system, prompts)
 
     def assign(self, graphs: Sequence[Graph]) -> list[Graph]:
         """Rewards every judged node; any other keeps 0 and is never trained on."""

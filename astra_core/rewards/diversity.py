@@ -1,11 +1,13 @@
-"""How rare a success is in wording among the successes of its experience."""
+"""How rare the wording of a probe is among those that succeed in the same experience."""
 
 import math
-from collections import Counter
+import sys
+import zlib
 from collections.abc import Container, Mapping, Sequence
 from typing import ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from astra_core.metrics.diversity import ngrams
 from astra_core.rewards.known_words import KnownWords, KnownWordsOptions, words_of
@@ -14,20 +16,23 @@ from astra_core.rollout import Prompt
 from astra_core.system import System
 
 _UNKNOWN = "_"
-# Rows of the matrix of similarities that are in memory at a time.
-_NUM_ROWS = 512
+# Different texts that each is compared with; beyond, a sample of them stands for all.
+_MAX_COMPARED = 4096
+# Similarities that are in memory at a time.
+_NUM_CELLS = 1 << 21
 
 Features = frozenset[tuple[str, ...]]
 
 
 def rarities(texts: Sequence[str], scores: Sequence[float], known: Container[str]) -> list[float]:
-    """Nats by which each text is rare among those that succeed; 0 for a score of 0.
+    """Nats by which each text is rare among those that score; 0 for a score of 0.
 
     ``-score * log(share)``, times the share of its words that are known. The share is that of all
     scores which texts like this one have, each counted by its similarity: the Jaccard index of
-    words and word pairs. The mean over successes is the entropy of order 1 with similarity, which
-    rises with another way to succeed and hardly with a paraphrase. All unknown words are one word,
-    so inventing some gains nothing.
+    words and word pairs. The mean over scores is the entropy of order 1 with similarity, which
+    rises most with another way to succeed, less with a paraphrase. All unknown words are one word,
+    so inventing some gains nothing. A longer text is rarer; the likelihood of a probe is the
+    counterweight.
 
     Args:
         texts: Probes.
@@ -41,10 +46,10 @@ def rarities(texts: Sequence[str], scores: Sequence[float], known: Container[str
     """
     masked = [[word if word in known else _UNKNOWN for word in words_of(text)] for text in texts]
     features = [frozenset([*ngrams(own, 1), *ngrams(own, 2)]) for own in masked]
-    weights: Counter[Features] = Counter()
+    weights: dict[Features, float] = {}
     for own, score in zip(features, scores, strict=True):
         if score > 0.0:
-            weights[own] += score  # type: ignore[assignment]
+            weights[own] = weights.get(own, 0.0) + score
     shares = _shares(weights)
     return [
         -score * math.log(shares[own]) * _known_share(said) if score > 0.0 else 0.0
@@ -56,20 +61,34 @@ def _shares(weights: Mapping[Features, float]) -> dict[Features, float]:
     """For each set the weighted mean of its Jaccard similarity to all of them, in (0, 1]."""
     from scipy.sparse import csr_array
 
+    if not weights:
+        return {}
     column = {gram: i for i, gram in enumerate(sorted(frozenset().union(*weights)))}
     cells = [(row, column[gram]) for row, own in enumerate(weights) for gram in own]
     rows, columns = np.array(sorted(cells), dtype=np.int64).reshape(-1, 2).T
     has = csr_array((np.ones(len(rows)), (rows, columns)), shape=(len(weights), len(column) or 1))
-    sizes, share = has.sum(axis=1), np.array(list(weights.values())) / sum(weights.values() or [1])
+    sizes, weight = has.sum(axis=1), np.array(list(weights.values()))
+    chosen = _compared(list(weights))
+    num_rows = max(1, _NUM_CELLS // len(chosen))
     found: list[float] = []
-    for start in range(0, len(weights), _NUM_ROWS):
-        block = slice(start, start + _NUM_ROWS)
-        common = (has[block] @ has.T).toarray()
-        either = sizes[block, None] + sizes[None, :] - common
+    for start in range(0, len(weights), num_rows):
+        block = np.arange(start, min(start + num_rows, len(weights)))
+        common = (has[block] @ has[chosen].T).toarray()
+        either = sizes[block, None] + sizes[None, chosen] - common
         # Texts without a word are like each other alone.
         alike = np.where(either > 0.0, common / np.maximum(either, 1.0), 1.0)
-        found.extend(np.minimum(alike @ share, 1.0).tolist())
+        own = np.where(np.isin(block, chosen), 0.0, weight[block])
+        share = (alike @ weight[chosen] + own) / (weight[chosen].sum() + own)
+        found.extend(np.clip(share, sys.float_info.min, 1.0).tolist())
     return dict(zip(weights, found, strict=True))
+
+
+def _compared(features: Sequence[Features]) -> NDArray[np.int64]:
+    """The places of all sets, or of a sample that depends on nothing but the sets."""
+    if len(features) <= _MAX_COMPARED:
+        return np.arange(len(features))
+    digests = [zlib.crc32(repr(sorted(own)).encode()) for own in features]
+    return np.sort(np.argsort(digests, kind="stable")[:_MAX_COMPARED])
 
 
 def _known_share(said: Sequence[str]) -> float:
@@ -77,7 +96,7 @@ def _known_share(said: Sequence[str]) -> float:
 
 
 class Diversity(Term):
-    """``rarities`` as a term: nats by which a success is rare in wording among all successes."""
+    """``rarities`` as a term: nats by which a probe that scores is rare among those that do."""
 
     weight: ClassVar[float] = 0.5
 
@@ -95,7 +114,7 @@ class Diversity(Term):
         self._known.learn(system, prompts)
 
     def values(self, turns: Sequence[Turn]) -> list[float]:
-        """The rarity of each success, 0 of a failure; the turns count against each other."""
+        """The rarity of each probe, 0 for a score of 0; the turns count against each other."""
         return rarities(
             [turn.text for turn in turns], [turn.node.score for turn in turns], self._known
         )

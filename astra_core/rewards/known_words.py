@@ -1,15 +1,24 @@
 """Words that are not invented: those of the prompts, the built-in grammar and the options."""
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+import regex
+from tokenizers.decoders import ByteLevel
+
 from astra_core.config import Section
+from astra_core.metrics.words import UNSPACED
 from astra_core.rewards.grammar_words import GRAMMAR_WORDS
 from astra_core.rollout import Prompt
 from astra_core.system import System
 
-_WORD = re.compile(r"[^\W\d_]+(?:['\N{RIGHT SINGLE QUOTATION MARK}][^\W\d_]+)*")
+_LETTERS = rf"[\p{{L}}\p{{M}}--[{UNSPACED}]]+"
+_WORD = regex.compile(
+    rf"[{UNSPACED}]\p{{M}}*|{_LETTERS}(?:['\N{{RIGHT SINGLE QUOTATION MARK}}]{_LETTERS})*",
+    regex.VERSION1,
+)
+_ONLY_UNSPACED = regex.compile(rf"[{UNSPACED}\p{{M}}]+", regex.VERSION1)
+_BYTE_LEVEL, _SENTENCEPIECE = "\u0120", "\u2581"  # Ġ and ▁, which begin a word
 # From this size on, vocabulary entries that begin a word are mostly words rather than syllables.
 _LARGE_VOCABULARY = 16_000
 
@@ -31,11 +40,12 @@ class KnownWords:
 
     def __init__(self, options: KnownWordsOptions) -> None:
         self._options = options
-        self._words = set(GRAMMAR_WORDS)
-        self._add(options.extra_words)
+        self._words: set[str] = set()
+        self._begin()
 
     def learn(self, system: System, prompts: Sequence[Prompt]) -> None:
-        """Adds the words of the prompts and of the vocabulary."""
+        """Knows the words of these prompts and of the vocabulary, beside those of the options."""
+        self._begin()
         self._add(prompt.text for prompt in prompts)
         self._add(str(prompt.metadata.get("goal") or "") for prompt in prompts)
         reference = system.player(0).reference
@@ -44,8 +54,12 @@ class KnownWords:
         if use == "used" or (use == "auto" and is_large):
             self._add(whole_words(reference.tokenizer))
 
-    def __contains__(self, word: str) -> bool:
+    def __contains__(self, word: object) -> bool:
         return word in self._words
+
+    def _begin(self) -> None:
+        self._words = set(GRAMMAR_WORDS)
+        self._add(self._options.extra_words)
 
     def _add(self, texts: Iterable[str]) -> None:
         for text in texts:
@@ -54,11 +68,27 @@ class KnownWords:
 
 def words_of(text: str) -> list[str]:
     """The words of a text, made of letters, in lower case."""
-    return _WORD.findall(text.lower())
+    found: list[str] = _WORD.findall(text.lower())
+    return found
 
 
 def whole_words(tokenizer: object) -> list[str]:
-    """Entries of a vocabulary that are a word of letters, and for subwords, begin one."""
-    pieces: Iterable[str] = tokenizer.get_vocab()  # type: ignore[attr-defined]
-    marked = [piece[1:] for piece in pieces if piece[:1] in {"\u0120", "\u2581"}]  # Ġ and ▁
-    return [piece for piece in (marked or pieces) if _WORD.fullmatch(piece)]
+    """Entries of a vocabulary that are a word of letters, and for subwords, begin one.
+
+    Also entries in scripts without spaces, where a word begins anywhere.
+    """
+    pieces: list[str] = list(tokenizer.get_vocab())  # type: ignore[attr-defined]
+    if any(piece.startswith(_BYTE_LEVEL) for piece in pieces):
+        decoder = ByteLevel()
+        pieces = [decoder.decode([piece]) for piece in pieces]
+    pieces = [piece.replace(_SENTENCEPIECE, " ", 1) for piece in pieces]
+    begun = [
+        piece.removeprefix(" ")
+        for piece in pieces
+        if piece.startswith(" ") or _ONLY_UNSPACED.fullmatch(piece)
+    ]
+    return [
+        piece
+        for piece in (begun or pieces)
+        if _WORD.fullmatch(piece) or _ONLY_UNSPACED.fullmatch(piece)
+    ]

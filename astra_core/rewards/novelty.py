@@ -1,14 +1,13 @@
 """A memory of earlier probes, as counts of hashed word n-grams in bounded size."""
 
 import math
-import re
 import zlib
 from collections import Counter
 from collections.abc import Sequence
 
 import torch
 
-_WORD = re.compile(r"\w+")
+from astra_core.metrics.words import words
 
 
 class NoveltyMemory:
@@ -55,5 +54,5 @@ class NoveltyMemory:
 
 def ngrams_of(text: str) -> list[str]:
     """Every word 2- and 3-gram of a text, its beginning ``^`` and end ``$`` included."""
-    words = ["^", *_WORD.findall(text.lower()), "$"]
-    return [" ".join(words[i : i + n]) for n in (2, 3) for i in range(len(words) - n + 1)]
+    said = ["^", *words(text), "$"]
+    return [" ".join(said[i : i + n]) for n in (2, 3) for i in range(len(said) - n + 1)]

@@ -11,7 +11,9 @@ from typing import Any
 from astra_core.errors import DataError
 from tasks.params.schema import PromotionConfiguration
 
-_DULL = "the attacker repeats itself, strengthen the novelty reward or the KL penalty"
+_DULL = (
+    "the attacker repeats itself, strengthen novelty and diversity in the reward or the KL penalty"
+)
 _BROKEN = "success is bought with broken text, strengthen the likelihood reward or the KL penalty"
 
 

@@ -61,7 +61,8 @@ def noisy(count, seed=0):
 
 
 def figures(texts, *, rarefied_to=50):
-    return hit_metrics(texts, vocabulary=VOCABULARY, rarefied_to=rarefied_to, seed=0)
+    labels = strategy_labels(texts, VOCABULARY)
+    return hit_metrics(texts, labels, vocabulary=VOCABULARY, rarefied_to=rarefied_to, seed=0)
 
 
 def test_attackers_rank_as_a_person_would_rank_them():

@@ -92,6 +92,25 @@ def test_many_different_successes_are_compared_in_blocks():
         assert whole[place] == pytest.approx(-math.log(share))
 
 
+def test_beyond_a_limit_a_sample_stands_for_all():
+    rng = random.Random(0)
+    vocabulary = sorted(KNOWN)
+    texts = [" ".join(rng.choices(vocabulary, k=8)) for _ in range(4500)] + ["loud boat"] * 300
+
+    found = rarities(texts, [1.0] * len(texts), KNOWN)
+
+    sets = [{*text.split(), *pairwise(text.split())} for text in texts]
+    assert len(set(texts)) > 4096
+    for place in (0, 1000, 4499, 4500):
+        own = sets[place]
+        share = sum(len(own & other) / len(own | other) for other in sets) / len(sets)
+        assert found[place] == pytest.approx(-math.log(share), rel=0.05)
+
+
+def test_a_score_next_to_nothing_is_no_error():
+    assert rarities(["you", "why"], [5e-324, 1.0], KNOWN) == pytest.approx([0.0, 0.0], abs=1e-9)
+
+
 def test_no_text_has_no_rarity():
     assert [] == rarities([], [], KNOWN)
 

@@ -1,4 +1,5 @@
 import pytest
+from tokenizers import ByteLevelBPETokenizer
 
 from astra_core.rewards.known_words import KnownWords, KnownWordsOptions, whole_words, words_of
 from astra_core.rollout import Prompt
@@ -37,6 +38,33 @@ def test_of_subwords_only_those_that_begin_a_word_and_are_letters_count():
 
     assert ["kind", "warm"] == whole_words(Subwords())
     assert "kind" in whole_words(tiny_language_model().tokenizer)
+
+
+def test_a_vocabulary_of_bytes_is_read_as_text():
+    texts = ["so kind sch\u00f6n \u043f\u0440\u0438\u0432\u0435\u0442 \u4f60\u597d"] * 4
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(texts, vocab_size=400, min_frequency=2)
+
+    found = whole_words(tokenizer)
+
+    assert {"kind", "sch\u00f6n", "\u043f\u0440\u0438\u0432\u0435\u0442"} <= set(found)
+    assert {"\u4f60", "\u597d"} <= set(words_of(" ".join(found)))
+
+
+def test_letters_with_marks_are_one_word_and_letters_without_spaces_are_words():
+    assert ["\u0928\u092e\u0938\u094d\u0924\u0947"] == words_of(
+        "\u0928\u092e\u0938\u094d\u0924\u0947!"
+    )
+    assert ["\u4f60", "\u597d", "hi"] == words_of("\u4f60\u597d, hi 3")
+
+
+def test_other_prompts_replace_the_words_of_earlier_ones():
+    words = KnownWords(KnownWordsOptions(extra_words=("quux",)))
+    words.learn(SYSTEM, [Prompt.of("zebras fly")])
+    words.learn(SYSTEM, [Prompt.of("quaggas run")])
+
+    assert "zebras" not in words
+    assert all(word in words for word in ("quaggas", "quux", "garden"))
 
 
 def test_words_are_letters_in_lower_case():

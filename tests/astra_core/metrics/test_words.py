@@ -1,0 +1,24 @@
+import pytest
+
+from astra_core.metrics.words import words
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("You don't SAY 42_x!", ["you", "don", "t", "say", "42_x"]),
+        (
+            "na\u00efve \u041f\u0440\u0438\u0432\u0435\u0442",
+            ["na\u00efve", "\u043f\u0440\u0438\u0432\u0435\u0442"],
+        ),
+        ("\u4f60\u597d\uff0cGPT4", ["\u4f60", "\u597d", "gpt4"]),
+        ("\u3053\u308c \u30c6", ["\u3053", "\u308c", "\u30c6"]),
+        ("\u0e17\u0e35\u0e48", ["\u0e17\u0e35\u0e48"]),
+        ("\u0928\u092e\u0938\u094d\u0924\u0947", ["\u0928\u092e\u0938\u094d\u0924\u0947"]),
+        ("\uc548\ub155 \uc138\uc0c1", ["\uc548\ub155", "\uc138\uc0c1"]),
+        ("", []),
+        ("?!", []),
+    ],
+)
+def test_words_of_scripts_with_and_without_spaces(text, expected):
+    assert expected == words(text)
