@@ -65,7 +65,7 @@ def test_a_rare_success_earns_more_by_the_weight_of_diversity():
 
 
 def test_it_keeps_its_promises_with_diversity():
-    check_reward("adversarial", {"diversity_weight": 0.3})
+    check_reward("adversarial", options={"diversity_weight": 0.3})
 
 
 def test_repeating_oneself_is_worth_less_and_is_forgotten_at_the_rate_of_the_decay():
