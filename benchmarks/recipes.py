@@ -22,6 +22,7 @@ _TERMS = "reward.options.terms"
 RECIPES: Mapping[str, Recipe] = {
     DEFAULT: Recipe(),
     "published": Recipe(changes=("training.algorithm.defaults=published",)),
+    "diverse": Recipe(changes=("reward.options.diversity_weight=0.15",)),
     "refilled": Recipe(changes=("rollouts.sampler.options.refills=4",)),
     "untuned": Recipe("untuned"),
     "three_replies": Recipe("untuned", ("rollouts.sampler.options.num_responses=3",)),
@@ -33,16 +34,15 @@ RECIPES: Mapping[str, Recipe] = {
     "no_rudeness_penalty": Recipe(changes=("reward.options.probe_penalty=0.0",)),
     "no_likelihood": Recipe(changes=("reward.options.nll_weight=0.0",)),
     "no_novelty": Recipe(changes=("reward.options.novelty_weight=0.0",)),
-    "no_diversity": Recipe(changes=("reward.options.diversity_weight=0.0",)),
     "replies_alone": Recipe(
         changes=(
             "reward.options.probe_penalty=0.0",
             "reward.options.nll_weight=0.0",
             "reward.options.novelty_weight=0.0",
-            "reward.options.diversity_weight=0.0",
         )
     ),
 }
 """``default`` is params.yaml as it is; ``published`` has an algorithm's options as its paper or its
-best-known implementation has them; ``refilled`` samples poor probes again; the others after
-``untuned`` change one part of it, and the last five leave terms of the default reward out."""
+best-known implementation has them; ``diverse`` pays for successes that are rare in wording;
+``refilled`` samples poor probes again; the others after ``untuned`` change one part of it, and the
+last four leave terms of the default reward out."""

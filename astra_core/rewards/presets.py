@@ -18,7 +18,7 @@ _REWARDS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "nll_floor": 0.8,
                 "novelty_weight": 0.2,
                 "novelty_decay": 0.98,
-                "diversity_weight": 0.15,
+                "diversity_weight": 0.0,
             },
         },
         # Rewards the attacker's own words, so that it learns to swear.

@@ -53,14 +53,20 @@ def test_one_recipe_and_those_of_the_preset_have_published_options():
     } == {name for name, own in found.items() if own.training.algorithm.defaults == "published"}
 
 
+def test_a_recipe_pays_for_rare_successes():
+    recipe = RECIPES["diverse"]
+    _, params = planned_params(recipe.changes, PARAMS, preset=recipe.preset)
+
+    assert params.reward.options["diversity_weight"] > 0.0
+
+
 @pytest.mark.parametrize(
     ("name", "left_out"),
     [
         ("no_rudeness_penalty", {"probe_penalty"}),
         ("no_likelihood", {"nll_weight"}),
         ("no_novelty", {"novelty_weight"}),
-        ("no_diversity", {"diversity_weight"}),
-        ("replies_alone", {"probe_penalty", "nll_weight", "novelty_weight", "diversity_weight"}),
+        ("replies_alone", {"probe_penalty", "nll_weight", "novelty_weight"}),
     ],
 )
 def test_a_recipe_leaves_terms_of_the_default_reward_out(name, left_out):
