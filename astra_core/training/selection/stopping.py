@@ -8,13 +8,17 @@ from typing import Any
 from astra_core.config import EarlyStopping
 from astra_core.errors import ConfigurationError
 
+TIE_BREAKER = "eval/score_mean"
+"""A rate over few conversations is often the same twice; the mean score hardly ever is."""
+
 
 class Best:
-    """The best evaluation so far by one metric.
+    """The best evaluation so far by one metric, and among equals by the mean score.
 
     Attributes:
         metric: The metric that is compared.
         value: The best value; NaN before the first evaluation.
+        score_mean: Its mean score; NaN if it has none.
         training_step: The training step after which it was made.
         model: Name of the saved model that was evaluated; empty if there is none.
         num_since: Evaluations since then.
@@ -25,6 +29,7 @@ class Best:
     def __init__(self, *, metric: str, mode: str) -> None:
         self.metric = metric
         self.value = math.nan
+        self.score_mean = math.nan
         self.training_step = 0
         self.model = ""
         self.num_since = 0
@@ -37,6 +42,8 @@ class Best:
     ) -> bool:
         """True if this evaluation beats the best by more than ``min_delta``; then it is the best.
 
+        If any gain counts and the highest value is reached again, the higher mean score is better.
+
         Raises:
             ConfigurationError: The evaluation has no such metric.
         """
@@ -46,10 +53,13 @@ class Best:
         self.before = self._now()
         value = metrics[self.metric]
         gain = self._sign * (value - self.value)
-        if math.isnan(value) or gain <= min_delta:
+        score_mean = metrics.get(TIE_BREAKER, math.nan)
+        wins_tie = gain == min_delta == 0.0 and self._sign > 0.0 and score_mean > self.score_mean
+        if math.isnan(value) or (gain <= min_delta and not wins_tie):
             self.num_since += 1
             return False
         self.value, self.training_step, self.model, self.num_since = value, training_step, model, 0
+        self.score_mean = score_mean
         return True
 
     @property
@@ -69,6 +79,7 @@ class Best:
     def _now(self) -> dict[str, Any]:
         value = None if math.isnan(self.value) else self.value
         shared = {"num_processes": self.num_processes} if self.num_processes > 1 else {}
+        scored = {} if math.isnan(self.score_mean) else {"score_mean": self.score_mean}
         return {
             "metric": self.metric,
             "value": value,
@@ -76,6 +87,7 @@ class Best:
             "model": self.model,
             "num_since": self.num_since,
             **shared,
+            **scored,
         }
 
     def load(self, record: Mapping[str, Any]) -> None:
@@ -86,6 +98,7 @@ class Best:
         self.num_since = record["num_since"]
         self.before = record.get("before")
         self.num_processes = record.get("num_processes", 1)
+        self.score_mean = record.get("score_mean", math.nan)
 
 
 class Stopping:

@@ -41,6 +41,30 @@ def test_an_evaluation_is_the_best_if_it_gains_more_than_the_least_that_counts(
     assert len(values) - 1 - last == best.num_since
 
 
+@pytest.mark.parametrize(
+    ("scores", "mode", "min_delta", "last"),
+    [
+        ([0.20, 0.21], "max", 0.0, 1),
+        ([0.21, 0.20, 0.22], "max", 0.0, 2),
+        ([0.20, 0.20], "max", 0.0, 0),
+        ([0.20, 0.21], "max", 0.1, 0),
+        ([0.20, 0.21], "min", 0.0, 0),
+        ([math.nan, 0.21], "max", 0.0, 0),
+    ],
+)
+def test_among_equals_the_higher_mean_score_is_the_best(scores, mode, min_delta, last):
+    best = Best(metric="eval/x", mode=mode)
+    for step, score in enumerate(scores):
+        found = {"eval/x": 0.18, "eval/score_mean": score}
+        best.offer(found, step, f"best_{step}", min_delta=min_delta)
+    again = Best(metric="eval/x", mode=mode)
+    again.load(best.record())
+
+    assert (last, f"best_{last}") == (best.training_step, best.model)
+    assert len(scores) - 1 - last == best.num_since
+    assert again.record() == best.record()
+
+
 def test_a_metric_that_is_not_evaluated_lists_those_that_are():
     with pytest.raises(ConfigurationError, match=r"must be one of \['eval/a'\], got 'eval/x'"):
         Best(metric="eval/x", mode="max").offer({"eval/a": 1.0}, 0, "", min_delta=0.0)
