@@ -21,7 +21,7 @@ class Best:
         score_mean: Its mean score; NaN if it has none.
         training_step: The training step after which it was made.
         model: Name of the saved model that was evaluated; empty if there is none.
-        num_since: Evaluations since then.
+        num_since: Evaluations since the value was reached.
         before: The same before the last evaluation.
         num_processes: Processes that shared the best evaluation; their number affects rounding.
     """
@@ -42,7 +42,8 @@ class Best:
     ) -> bool:
         """True if this evaluation beats the best by more than ``min_delta``; then it is the best.
 
-        If any gain counts and the highest value is reached again, the higher mean score is better.
+        Where any gain counts and the highest value is reached again, the higher mean score is
+        better; to the patience of early stopping this is no gain.
 
         Raises:
             ConfigurationError: The evaluation has no such metric.
@@ -55,12 +56,12 @@ class Best:
         gain = self._sign * (value - self.value)
         score_mean = metrics.get(TIE_BREAKER, math.nan)
         wins_tie = gain == min_delta == 0.0 and self._sign > 0.0 and score_mean > self.score_mean
-        if math.isnan(value) or (gain <= min_delta and not wins_tie):
-            self.num_since += 1
-            return False
-        self.value, self.training_step, self.model, self.num_since = value, training_step, model, 0
-        self.score_mean = score_mean
-        return True
+        is_gain = not (math.isnan(value) or gain <= min_delta)
+        self.num_since = 0 if is_gain else self.num_since + 1
+        if is_gain or wins_tie:
+            self.value, self.training_step, self.model = value, training_step, model
+            self.score_mean = score_mean
+        return is_gain or wins_tie
 
     @property
     def models(self) -> set[str]:
