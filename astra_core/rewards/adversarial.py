@@ -117,10 +117,12 @@ class AdversarialReward(Reward):
         """The parts whose sum is the reward."""
         options = self.options
         excess = max(0.0, node.target_nll - options.nll_floor)
-        return {
+        parts = {
             "response": options.response_weight * node.score,
             "probe": -options.probe_penalty * node.probe_score,
             "implausibility": -options.nll_weight * excess,
             "novelty": options.novelty_weight * novelty,
-            "diversity": options.diversity_weight * rarity,
         }
+        if options.diversity_weight:
+            parts["diversity"] = options.diversity_weight * rarity
+        return parts

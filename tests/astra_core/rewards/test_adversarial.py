@@ -55,9 +55,9 @@ def test_a_rare_success_earns_more_by_the_weight_of_diversity():
         said = ("you are so kind",) * 3 + ("why now",)
         nodes = [tiny_node(0.0, score=1.0, probe_text=text) for text in said]
         graphs = reward.assign([tiny_graph(*nodes, tiny_node(0.0, score=0.0, probe_text="stop"))])
-        return [node.reward for node in graphs[0].nodes()], reward.remember(graphs)["diversity"]
+        return [node.reward for node in graphs[0].nodes()], reward.remember(graphs).get("diversity")
 
-    assert rewards(0.0) == ([1.0] * 4 + [0.0], 0.0)
+    assert rewards(0.0) == ([1.0] * 4 + [0.0], None)
     found, mean = rewards(0.5)
     gains = [0.5 * math.log(4 / 3)] * 3 + [0.5 * math.log(4)]
     assert found == pytest.approx([1.0 + gain for gain in gains] + [0.0])
