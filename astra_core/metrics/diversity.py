@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from astra_core.metrics.words import words
 
-__all__ = ["distinct_n", "ngrams", "self_bleu", "unique_fraction", "words"]
-
 
 def unique_fraction(texts: Sequence[str]) -> float:
     """Share of distinct texts, in [0, 1]; spelling in capitals and spacing do not count."""

@@ -15,13 +15,14 @@ from collections.abc import Collection, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from astra_core.metrics.diversity import ngrams, words
+from astra_core.metrics.diversity import ngrams
 from astra_core.metrics.rarefaction import (
     expected_distinct_share,
     expected_entropy,
     expected_kinds,
     expected_top_share,
 )
+from astra_core.metrics.words import words
 from astra_core.rollout import Graph
 from astra_core.seeding import derive_key, generator
 

@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from astra_core.metrics.diversity import ngrams
-from astra_core.rewards.known_words import KnownWords, KnownWordsOptions, words_of
-from astra_core.rewards.term import Term, Turn
-from astra_core.rollout import Prompt
-from astra_core.system import System
+from astra_core.rewards.known_words import KnownWordsOptions, KnownWordsTerm, words_of
+from astra_core.rewards.term import Turn
 
 _UNKNOWN = "_"
 # Different texts that each is compared with; beyond, a sample of them stands for all.
@@ -95,7 +93,7 @@ def _known_share(said: Sequence[str]) -> float:
     return sum(word != _UNKNOWN for word in said) / max(len(said), 1)
 
 
-class Diversity(Term):
+class Diversity(KnownWordsTerm):
     """``rarities`` as a term: nats by which a probe that scores is rare among those that do."""
 
     weight: ClassVar[float] = 0.5
@@ -104,14 +102,6 @@ class Diversity(Term):
         """Which words are known."""
 
     options: Options
-
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._known = KnownWords(options)
-
-    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
-        """Learns which words are known."""
-        self._known.learn(system, prompts)
 
     def values(self, turns: Sequence[Turn]) -> list[float]:
         """The rarity of each probe, 0 for a score of 0; the turns count against each other."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from astra_core.config import Count, Probability, Section
 from astra_core.rewards.embeddings import Embedder, EmbedderOptions
-from astra_core.rewards.known_words import KnownWords, KnownWordsOptions
+from astra_core.rewards.known_words import KnownWords, KnownWordsOptions, KnownWordsTerm
 from astra_core.rewards.novelty import NoveltyMemory, ngrams_of
 from astra_core.rewards.term import Term, Turn
 from astra_core.rollout import Prompt
@@ -84,7 +84,7 @@ class WellFormedMemory(NoveltyMemory):
         )
 
 
-class WordNovelty(_CountedTerm):
+class WordNovelty(KnownWordsTerm, _CountedTerm):
     """Like ``novelty``, but only of n-grams of known words: invented words do not raise it."""
 
     class Options(KnownWordsOptions):
@@ -98,12 +98,7 @@ class WordNovelty(_CountedTerm):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._known = KnownWords(options)
         self.memory = WellFormedMemory(self._known, decay=options.decay)
-
-    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
-        """Learns which words are known."""
-        self._known.learn(system, prompts)
 
 
 class EmbeddingNovelty(Term):

@@ -13,7 +13,7 @@ from astra_core.config import NonNegative
 from astra_core.errors import ConfigurationError
 from astra_core.reward import Signal
 from astra_core.rewards.embeddings import Embedder, EmbedderOptions
-from astra_core.rewards.known_words import KnownWords, KnownWordsOptions, words_of
+from astra_core.rewards.known_words import KnownWordsOptions, KnownWordsTerm, words_of
 from astra_core.rewards.term import Term, Turn
 from astra_core.rollout import Prompt
 from astra_core.system import System
@@ -25,7 +25,7 @@ _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 _GRAM = 3
 
 
-class Gibberish(Term):
+class Gibberish(KnownWordsTerm):
     """How much of a probe is not language: invented words, repeated tokens, broken text; in [0, 1].
 
     The share of each is weighted, and their sum counts up to 1.
@@ -51,14 +51,6 @@ class Gibberish(Term):
         )
 
     options: Options
-
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
-        self._known = KnownWords(options)
-
-    def prepare(self, system: System, prompts: Sequence[Prompt]) -> None:
-        """Learns which words are known."""
-        self._known.learn(system, prompts)
 
     def values(self, turns: Sequence[Turn]) -> list[float]:
         """The weighted shares of each probe, at most 1."""

@@ -2,7 +2,8 @@ import math
 
 import pytest
 
-from astra_core.metrics.diversity import distinct_n, ngrams, self_bleu, unique_fraction, words
+from astra_core.metrics.diversity import distinct_n, ngrams, self_bleu, unique_fraction
+from astra_core.metrics.words import words
 
 
 def test_words_are_lower_case_without_punctuation():

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from astra_core.metrics.diversity import distinct_n, words
+from astra_core.metrics.diversity import distinct_n
 from astra_core.metrics.strategies import (
     features_of,
     hit_metrics,
@@ -16,6 +16,7 @@ from astra_core.metrics.strategies import (
     vendi_score,
     vocabulary_of,
 )
+from astra_core.metrics.words import words
 from astra_core.seeding import derive_key, generator
 from astra_core.testing import tiny_graph, tiny_node
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from astra_core.metrics.diversity import words
+from astra_core.metrics.words import words
 from astra_core.rewards.diversity import Diversity, rarities
 from astra_core.rewards.term import turns_of
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
