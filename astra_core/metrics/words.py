@@ -2,10 +2,22 @@
 
 import regex
 
-UNSPACED = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-"""Scripts without spaces between words, for a character class of the library ``regex``: each letter
-with its marks is a word, so that n-grams of words are n-grams of letters there."""
-_WORD = regex.compile(rf"[{UNSPACED}]\p{{M}}*|[\w\p{{M}}--[{UNSPACED}]]+", regex.VERSION1)
+UNSPACED = (
+    r"[[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
+    "\N{KATAKANA-HIRAGANA PROLONGED SOUND MARK}\N{HALFWIDTH KATAKANA-HIRAGANA PROLONGED SOUND MARK}"
+    "\N{HALFWIDTH KATAKANA VOICED SOUND MARK}\N{HALFWIDTH KATAKANA SEMI-VOICED SOUND MARK}"
+    r"]&&\p{L}]"
+)
+"""Letters of scripts without spaces between words, a character class of the library ``regex``: each
+letter with its marks is a word, so that n-grams of words are n-grams of letters there."""
+MARK = r"[[\p{Mn}\p{Mc}]--[\uFE00-\uFE0F]]"
+"""What belongs to the letter before it; not the selectors of variants, which follow emoji."""
+JOINER = r"[\u200C\u200D]"
+"""Invisible between two letters of one word."""
+_LETTER = rf"[[\p{{L}}\p{{N}}_]--{UNSPACED}]"
+_WORD = regex.compile(
+    rf"{UNSPACED}{MARK}*|{_LETTER}(?:{JOINER}?[{_LETTER}{MARK}])*", regex.VERSION1
+)
 
 
 def words(text: str) -> list[str]:

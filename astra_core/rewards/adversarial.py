@@ -48,7 +48,8 @@ class AdversarialReward(Reward):
         )
         diversity_weight: NonNegative = Field(
             default=0.0,
-            description="Per nat by which a probe is rare in wording among those that score.",
+            description="Per nat by which a probe is rare in wording among those that score, times "
+            "its score and its share of known words.",
         )
 
     options: Options

@@ -7,18 +7,19 @@ import regex
 from tokenizers.decoders import ByteLevel
 
 from astra_core.config import Section
-from astra_core.metrics.words import UNSPACED
+from astra_core.metrics.words import JOINER, MARK, UNSPACED
 from astra_core.rewards.grammar_words import GRAMMAR_WORDS
 from astra_core.rewards.term import Term
 from astra_core.rollout import Prompt
 from astra_core.system import System
 
-_LETTERS = rf"[\p{{L}}\p{{M}}--[{UNSPACED}]]+"
+_LETTER = rf"[\p{{L}}--{UNSPACED}]"
+_LETTERS = rf"{_LETTER}(?:{JOINER}?[{_LETTER}{MARK}])*"
 _WORD = regex.compile(
-    rf"[{UNSPACED}]\p{{M}}*|{_LETTERS}(?:['\N{{RIGHT SINGLE QUOTATION MARK}}]{_LETTERS})*",
+    rf"{UNSPACED}{MARK}*|{_LETTERS}(?:['\N{{RIGHT SINGLE QUOTATION MARK}}]{_LETTERS})*",
     regex.VERSION1,
 )
-_ONLY_UNSPACED = regex.compile(rf"[{UNSPACED}\p{{M}}]+", regex.VERSION1)
+_ONLY_UNSPACED = regex.compile(rf"(?:{UNSPACED}{MARK}*)+", regex.VERSION1)
 _BYTE_LEVEL, _SENTENCEPIECE = "\u0120", "\u2581"  # Ġ and ▁, which begin a word
 # From this size on, vocabulary entries that begin a word are mostly words rather than syllables.
 _LARGE_VOCABULARY = 16_000
@@ -95,13 +96,10 @@ def whole_words(tokenizer: object) -> list[str]:
         decoder = ByteLevel()
         pieces = [decoder.decode([piece]) for piece in pieces]
     pieces = [piece.replace(_SENTENCEPIECE, " ", 1) for piece in pieces]
-    begun = [
-        piece.removeprefix(" ")
-        for piece in pieces
-        if piece.startswith(" ") or _ONLY_UNSPACED.fullmatch(piece)
-    ]
-    return [
-        piece
-        for piece in (begun or pieces)
-        if _WORD.fullmatch(piece) or _ONLY_UNSPACED.fullmatch(piece)
-    ]
+    if any(piece.startswith(" ") for piece in pieces):
+        pieces = [
+            piece.removeprefix(" ")
+            for piece in pieces
+            if piece.startswith(" ") or _ONLY_UNSPACED.fullmatch(piece)
+        ]
+    return [piece for piece in pieces if _WORD.fullmatch(piece) or _ONLY_UNSPACED.fullmatch(piece)]

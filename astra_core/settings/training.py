@@ -175,7 +175,9 @@ class TrainingConfiguration(Section):
     eval_first: bool = Field(default=True, description="every: the untrained attacker too.")
     eval_every: Count = Field(default=10, description="every: training steps between evaluations.")
     metric: str = Field(
-        default="eval/attack_success_rate", description="Chooses the best checkpoint."
+        default="eval/attack_success_rate",
+        description="Chooses the best checkpoint; with mode max and min_delta 0 eval/score_mean "
+        "does among equals.",
     )
     mode: Literal["max", "min"] = "max"
     keep: Literal["best", "last"] = Field(

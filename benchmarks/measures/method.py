@@ -172,9 +172,9 @@ def _row(cell: Cell, found: dict[str, Any]) -> tuple[str, ...]:
         _spelled(evaluation["lift"]),
         f"{100.0 * before['clean_attack_success_rate']['value']:.1f}",
         _spelled(after["clean_attack_success_rate"]),
-        *(f"{side[name]:.0f}" for name in FOUND for side in (before, after)),
+        *(_number(side.get(name), 0) for name in FOUND for side in (before, after)),
         *(
-            f"{side['strategies']:.1f} in {side['num_hits_compared']:.0f}"
+            f"{_number(side['strategies'], 1)} in {side['num_hits_compared']:.0f}"
             for side in (before, after)
         ),
         f"{100.0 * after['probe_toxicity_rate']:.1f}",
@@ -189,12 +189,13 @@ def _pooled_row(cell: Cell, evaluations: Sequence[dict[str, Any]]) -> tuple[str,
     """The table row of means over a cell's evaluations under several seeds."""
     lifts = [Interval(**each["lift"]) for each in evaluations]
 
-    def mean(side: str, figure: str) -> float:
-        found = [each[side][figure] for each in evaluations]
-        return fmean(one["value"] if isinstance(one, dict) else one for one in found)
+    def mean(side: str, figure: str) -> float | None:
+        found = [each[side].get(figure) for each in evaluations]
+        known = [one["value"] if isinstance(one, dict) else one for one in found if one is not None]
+        return fmean(known) if known else None
 
     def percent(figure: str) -> list[str]:
-        return [f"{100.0 * mean(side, figure):.1f}" for side in ("baseline", "attacker")]
+        return [_number(mean(side, figure), 1, 100.0) for side in ("baseline", "attacker")]
 
     ratios = [
         each["attacker"]["probe_perplexity"] / each["baseline"]["probe_perplexity"]
@@ -206,10 +207,10 @@ def _pooled_row(cell: Cell, evaluations: Sequence[dict[str, Any]]) -> tuple[str,
         _spelled(asdict(over_seeds(lifts, 0.95))),
         f"{100.0 * min(lift.low for lift in lifts):.1f}",
         *percent("clean_attack_success_rate"),
-        *(f"{mean(side, name):.1f}" for name in FOUND for side in ("baseline", "attacker")),
-        *(f"{mean(side, 'strategies'):.1f}" for side in ("baseline", "attacker")),
-        f"{100.0 * mean('attacker', 'probe_toxicity_rate'):.1f}",
-        f"{mean('attacker', 'kl_nats'):.1f}",
+        *(_number(mean(side, name), 1) for name in FOUND for side in ("baseline", "attacker")),
+        *(_number(mean(side, "strategies"), 1) for side in ("baseline", "attacker")),
+        _number(mean("attacker", "probe_toxicity_rate"), 1, 100.0),
+        _number(mean("attacker", "kl_nats"), 1),
         f"{fmean(ratios):.2f}",
     )
 
@@ -220,6 +221,11 @@ def _world(written: str) -> str:
         msg = f"must be one of {list(ALL_WORLDS)} or a folder with {PROMPTS}, got {written}"
         raise argparse.ArgumentTypeError(msg)
     return written
+
+
+def _number(value: float | None, digits: int, factor: float = 1.0) -> str:
+    """A figure; a dash where there is none, as of an attacker without a hit or an older cell."""
+    return "-" if value is None else f"{factor * value:.{digits}f}"
 
 
 def _spelled(interval: dict[str, float]) -> str:

@@ -40,10 +40,11 @@ class Best:
     def offer(
         self, metrics: Mapping[str, float], training_step: int, model: str, *, min_delta: float
     ) -> bool:
-        """True if this evaluation beats the best by more than ``min_delta``; then it is the best.
+        """True if this evaluation is the best from now on.
 
-        Where any gain counts and the highest value is reached again, the higher mean score is
-        better; to the patience of early stopping this is no gain.
+        It is if it beats the best by more than ``min_delta``. Where any gain counts and the highest
+        value is reached again, the higher mean score is better; to the patience of early stopping
+        this is no gain.
 
         Raises:
             ConfigurationError: The evaluation has no such metric.

@@ -31,13 +31,31 @@ def test_a_small_vocabulary_is_known_on_request_only():
     assert {"auto": False, "used": True, "unused": False} == found
 
 
-def test_of_subwords_only_those_that_begin_a_word_and_are_letters_count():
-    class Subwords:
-        def get_vocab(self):
-            return {"\u0120kind": 0, "ness": 1, "\u01202nd": 2, "\u2581warm": 3}
+class Vocabulary:
+    def __init__(self, *pieces):
+        self.pieces = pieces
 
-    assert ["kind", "warm"] == whole_words(Subwords())
+    def get_vocab(self):
+        return {piece: place for place, piece in enumerate(self.pieces)}
+
+
+def test_of_subwords_only_those_that_begin_a_word_and_are_letters_count():
+    subwords = Vocabulary("\u0120kind", "ness", "\u01202nd", "\u2581warm")
+
+    assert ["kind", "warm"] == whole_words(subwords)
     assert "kind" in whole_words(tiny_language_model().tokenizer)
+
+
+def test_a_vocabulary_that_marks_no_beginnings_is_one_of_words():
+    pieces = ("[PAD]", "hello", "world", "##ing", "\u4e00", "\u0301")
+
+    assert ["hello", "world", "\u4e00"] == whole_words(Vocabulary(*pieces))
+
+
+def test_in_scripts_without_spaces_a_word_begins_anywhere():
+    pieces = ("\u2581hi", "ing", "\u2581\u30e9\u30fc", "\u30fc", "\u0301")
+
+    assert ["hi", "\u30e9\u30fc", "\u30fc"] == whole_words(Vocabulary(*pieces))
 
 
 def test_a_vocabulary_of_bytes_is_read_as_text():
@@ -56,6 +74,10 @@ def test_letters_with_marks_are_one_word_and_letters_without_spaces_are_words():
         "\u0928\u092e\u0938\u094d\u0924\u0947!"
     )
     assert ["\u4f60", "\u597d", "hi"] == words_of("\u4f60\u597d, hi 3")
+
+
+def test_emoji_are_no_words():
+    assert ["love"] == words_of("love \u2764\ufe0f \U0001f469\u200d\U0001f4bb 1\ufe0f\u20e3")
 
 
 def test_other_prompts_replace_the_words_of_earlier_ones():

@@ -83,6 +83,22 @@ def test_seeds_are_pooled_with_student_s_interval_over_their_gains(tmp_path):
     assert "| 20.0 | 20.0 | 25.0 | 7.0 | 1.50 |" in row
 
 
+@pytest.mark.parametrize("is_pooled", [False, True])
+def test_a_figure_that_a_cell_lacks_is_a_dash(is_pooled, tmp_path):
+    # Without a hit there are no strategies among hits; older cells have fewer figures.
+    older = {**SIDE, "strategies": None, "num_hits_compared": 0}
+    del older["unique_attacks"]
+    cell = Cell("mirror", "dpo", 1)
+    found = {**FOUND, "evaluation": {**FOUND["evaluation"], "attacker": older}}
+    cell.file(tmp_path).write_text(json.dumps(found))
+
+    row = table([cell], tmp_path, is_pooled=is_pooled).splitlines()[2]
+
+    none = "- in 0"
+    expected = ("70.0 | -", "20.0 | -") if is_pooled else ("70 | -", f"20.0 in 50 | {none}")
+    assert all(f"| {words} |" in row for words in expected)
+
+
 @pytest.mark.parametrize("world", ALL_WORLDS)
 def test_a_cell_runs_on_one_thread_in_its_world(world, tmp_path, monkeypatch):
     monkeypatch.setattr(method, "make_world", lambda _, folder: folder.mkdir(parents=True))
