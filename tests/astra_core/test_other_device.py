@@ -48,7 +48,8 @@ def test_the_other_device_computes_and_refuses_what_a_gpu_refuses(device):
 @pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
 @pytest.mark.parametrize("name", BUILT_INS["algorithm"])
 def test_training_there_gives_the_weights_of_the_cpu(tmp_path, name):
-    config = configured(algorithm=choice(name), **CONFIG)
+    # One experience has several updates; the tests of resuming have two.
+    config = configured(algorithm=choice(name), **CONFIG | {"training_steps": 1})
     expected = trainer_of(config, tmp_path / "cpu")
     expected.train()
     with other_device():

@@ -5,7 +5,8 @@ import shutil
 import pyarrow.parquet as pq
 import pytest
 from mlflow import MlflowClient
-from project import ROOT, make_project, run_in
+from project import ROOT, run_in
+from shared import finished_project
 from tiny_chats import MARKS, chat_model
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -36,7 +37,8 @@ SET = (
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory):
     """The project after ``astra run --preset local_chat``, and what that printed."""
-    folder = make_project(tmp_path_factory.mktemp("chats") / "project")
+    folder = tmp_path_factory.mktemp("chats") / "project"
+    finished_project(tmp_path_factory).copy_after(folder, "prompts", "validation")
     shutil.copytree(ROOT / "params", folder / "params")
     chat_model(3).save(folder / ATTACKER)
     chat_model(5).save(folder / TARGET)

@@ -1,4 +1,4 @@
-"""The whole pipeline against real servers: prompts to promotion, killed, counted."""
+"""Rollouts to promotion against real servers: killed, counted."""
 
 import itertools
 import json
@@ -12,18 +12,19 @@ import pytest
 from asking import PROBES, ask, endpoint, texts
 from hostile_server import hostile_server
 from killed_run import killed_at, the_run
-from project import environment, make_project, run_in, set_params
+from project import environment, run_in, set_params
 from real_servers import Till, forwarded, llama_server, transformers_serve
+from shared import finished_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
 
 WEIGHTS = "models/attacker/model.safetensors"
 
 
-def project(folder, url, model, **options):
-    """A small project whose target is behind an address."""
+def project(factory, folder, url, model, **options):
+    """A small project with its models, whose target is behind an address."""
     given = {"base_url": url, "model": model, "name": "served", "concurrency": 4, **options}
-    made = make_project(folder)
+    made = finished_project(factory).copy_after(folder, "prompts", "validation", "models")
     target = json.dumps({"name": "endpoint", "options": given})
     set_params(
         made,
@@ -41,16 +42,17 @@ def report(folder, name):
     return json.loads((folder / f"reports/{name}.json").read_text())
 
 
-def test_llama_cpp_is_attacked_from_prompts_to_promotion_whatever_is_killed(tmp_path):
+def test_llama_cpp_is_attacked_whatever_is_killed(tmp_path, tmp_path_factory):
     with llama_server(tmp_path) as url, hostile_server(forwarded(url)) as counter:
-        whole = project(tmp_path / "whole", counter.url, "m", extra={"cache_prompt": False})
+        own = {"model": "m", "extra": {"cache_prompt": False}}
+        whole = project(tmp_path_factory, tmp_path / "whole", counter.url, **own)
         shown = run_in(whole, "-m", "flows.cli", "run").stdout
         asked, requests = set(counter.keys), len(counter.requests)
         assert requests == len(asked)
         counter.keys.clear()
         counter.requests.clear()
         till = Till(url)
-        killed = project(tmp_path / "killed", counter.url, "m", extra={"cache_prompt": False})
+        killed = project(tmp_path_factory, tmp_path / "killed", counter.url, **own)
         _killed_three_times(killed, counter, at=(10, requests // 2, requests - 20), till=till)
 
         assert asked == set(counter.keys)
@@ -112,9 +114,9 @@ def _killed_three_times(folder, counter, *, at, till):
         assert count < len(at)
 
 
-def test_transformers_serve_is_attacked_from_prompts_to_promotion(tmp_path):
+def test_transformers_serve_is_attacked_to_the_promotion(tmp_path, tmp_path_factory):
     with transformers_serve(tmp_path) as (url, model):
-        made = project(tmp_path / "project", url, model)
+        made = project(tmp_path_factory, tmp_path / "project", url, model)
         shown = run_in(made, "-m", "flows.cli", "run").stdout
 
     assert "promotion" in shown

@@ -9,7 +9,8 @@ import sys
 import httpx
 import pytest
 from pages import blocks
-from project import ROOT, environment, make_project, run_in
+from project import ROOT, environment, run_in
+from shared import finished_project
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -27,8 +28,9 @@ def lines_of(page):
     return [shlex.split(line)[1:] for line in found]
 
 
-def test_a_chat_model_behind_a_server_is_attacked_as_the_tutorial_says(tmp_path):
-    project = make_project(tmp_path / "project")
+def test_a_chat_model_behind_a_server_is_attacked_as_the_tutorial_says(tmp_path, tmp_path_factory):
+    finished = finished_project(tmp_path_factory)
+    project = finished.copy_after(tmp_path / "project", "prompts", "validation")
     shutil.copytree(ROOT / "params", project / "params")
     (code,) = blocks(PAGE, "python")
     run_in(project, "-c", code)
