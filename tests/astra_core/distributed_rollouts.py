@@ -68,7 +68,7 @@ def experience_of(limit, *, world=None, runs=1):
 def main():
     torch.set_num_threads(1)
     folder, *limits = sys.argv[1:]
-    world = World.join(timeout_s=20.0)
+    world = World.join(timeout_s=90.0)
     found = {limit: experience_of(float(limit), world=world) for limit in limits}
     found["runs"] = experience_of(1.0, world=world, runs=3)
     Path(folder, f"experience_{world.rank}.json").write_text(json.dumps(found))

@@ -45,7 +45,7 @@ def started(folder, *arguments, ranks=range(SIZE), size=SIZE, script="distribute
     ]
 
 
-def ended(processes, timeout=120):
+def ended(processes, timeout=500):
     """What each said last, and its exit status."""
     said = [process.communicate(timeout=timeout)[1] for process in processes]
     return [(process.returncode, text) for process, text in zip(processes, said, strict=True)]

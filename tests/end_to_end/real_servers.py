@@ -51,7 +51,7 @@ def llama_server(folder: Path) -> Iterator[str]:
     """llama.cpp's server with the shipped model; its address up to ``/v1``."""
     python, file = python_with("llama", LLAMA), folder / "shipped.gguf"
     if not file.is_file():
-        subprocess.run([python, HERE / "to_gguf.py", SHIPPED, file], check=True, timeout=120)
+        subprocess.run([python, HERE / "to_gguf.py", SHIPPED, file], check=True, timeout=500)
     process = subprocess.Popen(
         [python, HERE / "llama_server.py", file],
         stdin=subprocess.PIPE,

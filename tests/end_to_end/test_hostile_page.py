@@ -267,7 +267,7 @@ def _text(browser):
     return browser.find_element("tag name", "body").text
 
 
-def _wait_for(happened, timeout_s=90.0):
+def _wait_for(happened, timeout_s=300.0):
     end = time.monotonic() + timeout_s
     while not happened():
         assert time.monotonic() < end, "it did not happen in time"

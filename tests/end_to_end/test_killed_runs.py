@@ -98,7 +98,7 @@ def _screen(folder):
 def _assert_nothing_stays(folder):
     # A stage hears of it within a second, is asked to end and has five more; a worker has what its
     # keeper gives it, for its server may be gone first.
-    _wait_for(lambda: not _at_work(folder), timeout_s=60.0 + KEEPER.grace_s)
+    _wait_for(lambda: not _at_work(folder), timeout_s=240.0 + KEEPER.grace_s)
 
 
 @pytest.mark.parametrize("moment", ["server", "validation"])

@@ -50,7 +50,7 @@ def test_a_chat_model_behind_a_server_is_attacked_as_the_tutorial_says(tmp_path,
         models = httpx.get(f"http://127.0.0.1:{port}/v1/models", trust_env=False).json()
     finally:
         server.terminate()
-        server.wait(timeout=60)
+        server.wait(timeout=300)
 
     said = [line.split()[0] for line in told.splitlines() if line.strip()]
     for line in shown.splitlines():

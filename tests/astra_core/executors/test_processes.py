@@ -107,7 +107,7 @@ def test_a_killed_driver_leaves_no_worker_behind(tmp_path):
         ids = [int(word) for word in driver.stdout.readline().split()]
         workers = [psutil.Process(number) for number in ids]
         driver.send_signal(signal.SIGKILL)
-    _, alive = psutil.wait_procs(workers, timeout=20)
+    _, alive = psutil.wait_procs(workers, timeout=120)
 
     assert 2 == len(workers)
     assert [] == alive

@@ -31,7 +31,7 @@ def test_a_server_that_nobody_wants_any_more_does_not_start():
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=500,
     )
     os.close(listener)
 

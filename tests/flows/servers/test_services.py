@@ -29,7 +29,7 @@ def _web_server():
 def test_a_service_is_found_by_another_command_and_stopped():
     service = _web_server()
     try:
-        services.wait_until_ready(service, "/", timeout_s=30)
+        services.wait_until_ready(service, "/", timeout_s=240)
         services.remember([service])
 
         assert [service] == services.running()
@@ -56,7 +56,7 @@ def test_a_service_that_ends_at_once_names_its_log():
     service = services.start("broken", command, {}, url="http://127.0.0.1:9")
 
     with pytest.raises(ServiceError, match=r"broken must start, but ended; .*broken\.log"):
-        services.wait_until_ready(service, "/", timeout_s=30)
+        services.wait_until_ready(service, "/", timeout_s=240)
     assert "no\n" == (services.LOGS / "broken.log").read_text()
 
 

@@ -41,7 +41,7 @@ def _start(command, *, leads, variables=None):
     return process, [int(word) for word in process.stdout.readline().split()]
 
 
-def _kill_and_wait(process, pids, timeout_s=20.0):
+def _kill_and_wait(process, pids, timeout_s=120.0):
     process.kill()
     process.wait()
     end = time.monotonic() + timeout_s

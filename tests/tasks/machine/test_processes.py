@@ -104,7 +104,7 @@ run_together(partial(subprocess.call, ["sleep", "300"]), 2)
 )
 def test_no_process_outlives_the_one_that_started_it(number):
     with subprocess.Popen([sys.executable, "-c", SLEEPERS], stderr=subprocess.DEVNULL) as parent:
-        end = time.monotonic() + 60.0
+        end = time.monotonic() + 240.0
         while time.monotonic() < end:
             children = psutil.Process(parent.pid).children(recursive=True)
             if 2 == [child.name() for child in children].count("sleep"):
@@ -112,7 +112,7 @@ def test_no_process_outlives_the_one_that_started_it(number):
             time.sleep(0.1)
         group = {os.getpgid(child.pid) for child in children}
         parent.send_signal(number)
-        _, alive = psutil.wait_procs(children, timeout=30)
+        _, alive = psutil.wait_procs(children, timeout=120)
 
     assert {os.getpgid(0)} == group
     assert [] == alive
@@ -182,7 +182,7 @@ def spawned(process):
 def trained(folder, command):
     """What the command printed, once it is done."""
     process = started(folder, command)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=1200)
     assert 0 == process.returncode, err
     return out
 
@@ -249,19 +249,20 @@ def test_a_killed_process_ends_the_run_with_a_line_and_the_command_continues(
     processes = 2 if way == "params" else 1
     folder = project(world, tmp_path / "cut", processes=processes, training_steps=LONG)
     process = started(folder, commands()[way])
-    while not list(folder.glob("runs/*/checkpoints/step_000002")):
+    # Only the last two are kept: on a busy machine the second may be gone before it is seen.
+    while not any(path.name >= "step_000002" for path in folder.glob("runs/*/checkpoints/step_*")):
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     ranks = spawned(psutil.Process(process.pid))
     assert 2 == len(ranks)
     ranks[1].kill()
-    _, err = process.communicate(timeout=120)
+    _, err = process.communicate(timeout=600)
 
     assert process.returncode
     lines = [line for line in err.splitlines() if "again to resume" in line]
     assert 1 == len(lines), err
     assert read_failure("training", folder=folder / ".astra/failures").retryable
-    psutil.wait_procs(ranks, timeout=30)
+    psutil.wait_procs(ranks, timeout=120)
     assert not any(p.is_running() for p in ranks)
     if way == "params":
         # A slow machine says meanwhile how long it has been at work.

@@ -271,7 +271,7 @@ def test_a_signal_ends_a_stage_with_a_line_and_its_status(tmp_path, number, stat
         while not (tmp_path / "asleep").exists() and process.poll() is None:
             time.sleep(0.05)
         process.send_signal(number)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=240)
 
     assert status == process.returncode
     assert f"toy stopped by {number.name}; start again to resume\n" == err

@@ -58,7 +58,7 @@ def test_a_second_workspace_restores_what_the_first_has_run(workspace, dvc_proje
     other = workspace.with_name("2")
     shutil.copytree(workspace, other, ignore=shutil.ignore_patterns("*.txt", "dvc.lock", "tmp"))
     second = _start(other, f"prompts={lock}", "validation")
-    words = second.communicate(timeout=120)[0]
+    words = second.communicate(timeout=500)[0]
 
     assert "done" == (workspace / "next.txt").read_text() == (other / "next.txt").read_text()
     assert "worked" in first.stdout.read()
@@ -87,7 +87,7 @@ def test_a_stage_that_fails_ends_the_point(workspace):
     (workspace / "toy.py").write_text("raise SystemExit(5)", "utf-8")
     failed = _start(workspace, "prompts", "validation")
 
-    assert "cut off with exit status 5" in failed.communicate(timeout=120)[0]
+    assert "cut off with exit status 5" in failed.communicate(timeout=500)[0]
     assert 1 == failed.returncode
 
 

@@ -115,12 +115,12 @@ def test_of_two_runs_at_once_the_second_waits_and_takes_what_the_first_made(proj
     second = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     told = second.stdout.readline()
     Path("go").touch()
-    second.communicate(timeout=60)
+    second.communicate(timeout=240)
 
     assert (1, "LockError", True) == (impatient.returncode, failure.error, failure.retryable)
     assert 1 == len(impatient.stderr.splitlines())
     assert told.startswith(f"toy          waits for another run: (PID {first.pid})")
-    assert [0, 0] == [first.wait(60), second.returncode]
+    assert [0, 0] == [first.wait(240), second.returncode]
     assert "begun\n" == Path("begun").read_text()
     assert "done" == Path("out.txt").read_text()
 
@@ -134,7 +134,7 @@ def test_a_run_that_waits_ends_when_it_is_asked_to(project):
         waiting = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert waiting.stdout.readline().endswith(b"waits for another run: DVC is at work\n")
         waiting.terminate()
-        waiting.communicate(timeout=60)
+        waiting.communicate(timeout=240)
 
     assert 1 == waiting.returncode
 
@@ -172,7 +172,7 @@ def _runs(pid):
     return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
 
 
-def _wait_for(happened, timeout_s=30.0):
+def _wait_for(happened, timeout_s=240.0):
     end = time.monotonic() + timeout_s
     while not happened() and time.monotonic() < end:
         time.sleep(0.05)

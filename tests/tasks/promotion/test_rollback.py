@@ -156,6 +156,6 @@ def test_of_two_that_decide_at_once_the_second_waits(project):
         )
         with pytest.raises(subprocess.TimeoutExpired):
             second.wait(4)
-    _, said = second.communicate(timeout=120)
+    _, said = second.communicate(timeout=500)
 
     assert "nobody" in said.splitlines()[-1]

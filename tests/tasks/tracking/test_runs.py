@@ -260,7 +260,7 @@ def test_processes_may_meet_on_a_new_database(tmp_path, monkeypatch):
     ]
     for process in processes:
         process.start()
-    run_ids = {results.get(timeout=60) for _ in processes}
+    run_ids = {results.get(timeout=300) for _ in processes}
     for process in processes:
         process.join()
 

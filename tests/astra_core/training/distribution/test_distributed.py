@@ -160,7 +160,7 @@ def test_a_process_that_dies_ends_the_others_instead_of_hanging_them(lost):
 
 @pytest.mark.slow
 def test_a_process_that_never_comes_is_not_waited_for_for_ever(tmp_path):
-    ((status, said),) = ended(started(tmp_path, ranks=[0]))
+    ((status, said),) = ended(started(tmp_path, "alone", ranks=[0]))
 
     assert 0 != status
     assert "every process must take part" in said
