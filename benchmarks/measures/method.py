@@ -6,8 +6,8 @@ kept in the cache, so a cell is run once; another call runs those that are missi
 strategies depends on the number of hits shown, so only equal numbers compare.
 ``--cells 2`` runs at most two now. ``embedded`` is the default's own world; for the others see
 ``benchmarks.worlds``. A folder that it made is a world too, named by its last part; ``--recipes``
-compares settings, ``--pooled`` prints means over seeds, the gain with Student's interval. Remove
-the cache when the code has changed.
+compares settings, ``--exam`` changes those of the last evaluation alone, and ``--pooled`` prints
+means over seeds, the gain with Student's interval. Remove the cache when the code has changed.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from typing import Any
 from astra_core.errors.arguments import LineParser, whole_number
 from astra_core.files import record_digest, write_json
 from astra_core.metrics.statistics import Interval
-from benchmarks.copies import STAGES, copy_project, run_python
+from benchmarks.copies import STAGES, change_copy, copy_project, run_python
 from benchmarks.recipes import DEFAULT, RECIPES
 from benchmarks.worlds import MODEL, PROMPTS, WORLDS, make_world
 from flows.sweeps.table import over_seeds
@@ -60,6 +60,7 @@ class Cell:
         seed: The seed of everything except the world.
         recipe: One of ``RECIPES``.
         changes: Further changes of params.yaml, each as ``key=value``.
+        exam: Changes made after the training, for the evaluation of what it ended with.
     """
 
     world: str
@@ -67,6 +68,7 @@ class Cell:
     seed: int
     recipe: str = DEFAULT
     changes: tuple[str, ...] = ()
+    exam: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -77,6 +79,7 @@ class Cell:
         """The file of its figures."""
         settings = "" if self.recipe == DEFAULT else f"-{self.recipe}"
         settings += f"-{record_digest(self.changes)[:8]}" if self.changes else ""
+        settings += f"-exam-{record_digest(self.exam)[:8]}" if self.exam else ""
         return cache / f"{self.name}-{self.algorithm}{settings}-{self.seed}.json"
 
 
@@ -89,11 +92,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", nargs="+", type=whole_number, default=[1, 2, 3])
     parser.add_argument("--cells", type=whole_number, help="run at most so many now")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="in params.yaml")
+    parser.add_argument(
+        "--exam", nargs="+", default=[], metavar="KEY=VALUE", help="the same, later"
+    )
     parser.add_argument("--pooled", action="store_true", help="means over seeds, one row for all")
     parser.add_argument("--cache", type=Path, default=CACHE)
     asked = parser.parse_args(arguments)
     cells = [
-        Cell(world, algorithm, seed, recipe, tuple(asked.set))
+        Cell(world, algorithm, seed, recipe, tuple(asked.set), tuple(asked.exam))
         for seed in asked.seeds
         for world in asked.worlds
         for recipe in asked.recipes
@@ -127,6 +133,8 @@ def run_cell(cell: Cell, cache: Path) -> dict[str, Any]:
         folder = Path(name)
         copy_project(folder, *recipe.changes, *own, preset=recipe.preset)
         for stage in STAGES:
+            if stage == "evaluation" and cell.exam:
+                change_copy(folder, *cell.exam)
             run_python(folder, "-m", "tasks", stage)
         reports = folder / "reports"
         evaluation = json.loads((reports / "evaluation.json").read_text())
@@ -135,7 +143,7 @@ def run_cell(cell: Cell, cache: Path) -> dict[str, Any]:
         "evaluation": evaluation,
         "moves": training["moves"],
         "stopped_because": training["stopped_because"],
-        "settings": own,
+        "settings": own + list(cell.exam),
         "seconds": time.perf_counter() - start,
     }
 

@@ -51,6 +51,10 @@ def test_a_finished_cell_is_not_run_again(tmp_path, monkeypatch, capsys):
 
     assert Cell("mirror", "dpo", 1, changes=("training.lr=1e-5",)) == ran[-1]
     assert "1 of 1 cells" in capsys.readouterr().out
+    main([*arguments, "--seeds", "1", "--exam", "evaluation.num_responses=5"])
+
+    assert Cell("mirror", "dpo", 1, exam=("evaluation.num_responses=5",)) == ran[-1]
+    assert "1 of 1 cells" in capsys.readouterr().out
 
 
 def test_the_table_has_intervals_and_the_farthest_movement(tmp_path):
@@ -137,5 +141,12 @@ def test_a_small_cell_is_run_by_the_stages(tmp_path, capsys):
     arguments = ["--worlds", "keyword", "--algorithms", "dpo", "--seeds", "1"]
     arguments += ["--recipes", "untuned"]
 
-    assert 0 == main([*arguments, "--cache", str(tmp_path), "--set", *SMALL])
+    # Whatever is said succeeds there, and in the training's own evaluations does not.
+    exam = ["--exam", "evaluation.threshold=0.0"]
+
+    assert 0 == main([*arguments, "--cache", str(tmp_path), "--set", *SMALL, *exam])
     assert "1 of 1 cells" in capsys.readouterr().out
+    (kept,) = tmp_path.glob("keyword-dpo-*.json")
+    found = json.loads(kept.read_text())["evaluation"]
+    assert 1.0 == found["attacker"]["attack_success_rate"]["value"]
+    assert 1.0 > found["selection"]["attack_success_rate"]["value"]
