@@ -141,12 +141,12 @@ def test_a_small_cell_is_run_by_the_stages(tmp_path, capsys):
     arguments = ["--worlds", "keyword", "--algorithms", "dpo", "--seeds", "1"]
     arguments += ["--recipes", "untuned"]
 
-    # Whatever is said succeeds there, and in the training's own evaluations does not.
+    # Whatever is said succeeds there.
     exam = ["--exam", "evaluation.threshold=0.0"]
 
     assert 0 == main([*arguments, "--cache", str(tmp_path), "--set", *SMALL, *exam])
     assert "1 of 1 cells" in capsys.readouterr().out
     (kept,) = tmp_path.glob("keyword-dpo-*.json")
     found = json.loads(kept.read_text())["evaluation"]
+    assert 0.0 == found["threshold"]
     assert 1.0 == found["attacker"]["attack_success_rate"]["value"]
-    assert 1.0 > found["selection"]["attack_success_rate"]["value"]
