@@ -10,14 +10,20 @@ UNSPACED = (
 )
 """Letters of scripts without spaces between words, a character class of the library ``regex``: each
 letter with its marks is a word, so that n-grams of words are n-grams of letters there."""
-MARK = r"[[\p{Mn}\p{Mc}]--[\uFE00-\uFE0F]]"
-"""What belongs to the letter before it; not the selectors of variants, which follow emoji."""
-JOINER = r"[\u200C\u200D]"
-"""Invisible between two letters of one word."""
-_LETTER = rf"[[\p{{L}}\p{{N}}_]--{UNSPACED}]"
-_WORD = regex.compile(
-    rf"{UNSPACED}{MARK}*|{_LETTER}(?:{JOINER}?[{_LETTER}{MARK}])*", regex.VERSION1
-)
+# What belongs to the letter before it; not the selectors of variants, which follow emoji.
+_MARK = r"[[\p{Mn}\p{Mc}]--[\uFE00-\uFE0F]]"
+_JOINER = r"[\u200C\u200D]"  # invisible between two letters of one word
+UNSPACED_WORD = rf"{UNSPACED}{_MARK}*"
+"""A word of these scripts."""
+
+
+def run_of(letter: str) -> str:
+    """The expression for a run of these letters, each with its marks and joiners between them."""
+    return rf"{letter}(?:{_JOINER}?[{letter}{_MARK}])*"
+
+
+_LETTERS = run_of(rf"[[\p{{L}}\p{{N}}_]--{UNSPACED}]")
+_WORD = regex.compile(rf"{UNSPACED_WORD}|{_LETTERS}", regex.VERSION1)
 
 
 def words(text: str) -> list[str]:

@@ -7,19 +7,18 @@ import regex
 from tokenizers.decoders import ByteLevel
 
 from astra_core.config import Section
-from astra_core.metrics.words import JOINER, MARK, UNSPACED
+from astra_core.metrics.words import UNSPACED, UNSPACED_WORD, run_of
 from astra_core.rewards.grammar_words import GRAMMAR_WORDS
 from astra_core.rewards.term import Term
 from astra_core.rollout import Prompt
 from astra_core.system import System
 
-_LETTER = rf"[\p{{L}}--{UNSPACED}]"
-_LETTERS = rf"{_LETTER}(?:{JOINER}?[{_LETTER}{MARK}])*"
+_LETTERS = run_of(rf"[\p{{L}}--{UNSPACED}]")
 _WORD = regex.compile(
-    rf"{UNSPACED}{MARK}*|{_LETTERS}(?:['\N{{RIGHT SINGLE QUOTATION MARK}}]{_LETTERS})*",
+    rf"{UNSPACED_WORD}|{_LETTERS}(?:['\N{{RIGHT SINGLE QUOTATION MARK}}]{_LETTERS})*",
     regex.VERSION1,
 )
-_ONLY_UNSPACED = regex.compile(rf"(?:{UNSPACED}{MARK}*)+", regex.VERSION1)
+_ONLY_UNSPACED = regex.compile(rf"(?:{UNSPACED_WORD})+", regex.VERSION1)
 _BYTE_LEVEL, _SENTENCEPIECE = "\u0120", "\u2581"  # Ġ and ▁, which begin a word
 # From this size on, vocabulary entries that begin a word are mostly words rather than syllables.
 _LARGE_VOCABULARY = 16_000

@@ -93,7 +93,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cells", type=whole_number, help="run at most so many now")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", help="in params.yaml")
     parser.add_argument(
-        "--exam", nargs="+", default=[], metavar="KEY=VALUE", help="the same, later"
+        "--exam",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="in params.yaml, after the training",
     )
     parser.add_argument("--pooled", action="store_true", help="means over seeds, one row for all")
     parser.add_argument("--cache", type=Path, default=CACHE)
@@ -143,7 +147,7 @@ def run_cell(cell: Cell, cache: Path) -> dict[str, Any]:
         "evaluation": evaluation,
         "moves": training["moves"],
         "stopped_because": training["stopped_because"],
-        "settings": own + list(cell.exam),
+        "settings": [*own, *cell.exam],
         "seconds": time.perf_counter() - start,
     }
 
