@@ -16,7 +16,7 @@ HASHED := --no-deps --require-hashes -r requirements.lock
 # processor time in each of the hundreds of processes that stages and tests start.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Distributed by file, the slowest first; see tests/conftest.py. Slow tests wait a lot, for stages
+# Distributed by file, the slowest first; see tests/conftest.py. Real ones wait a lot, for stages
 # and servers that they have started: a third worker has something to do meanwhile.
 FILES := --dist loadfile --no-loadscope-reorder
 
@@ -28,7 +28,7 @@ ROUTES = $(shell grep -rl --include='test_*.py' '^pytestmark = .*mark.routes' te
 UPGRADE :=
 LOCK := --universal --python-version 3.11 --extra dev --generate-hashes --no-annotate --no-header
 
-.PHONY: lock setup run test test-all test-routes services check render bench mutants docs ui deploy
+.PHONY: lock setup run test test-real test-all test-routes services check render bench mutants docs ui deploy
 
 setup: $(STAMP)
 
@@ -47,20 +47,25 @@ $(STAMP): requirements.lock requirements-torch.lock pyproject.toml
 run: setup
 	$(BIN)/python -m flows.cli run
 
+# A person waits for it.
 test: setup
 	$(BIN)/python -m pytest -n 2 $(FILES)
 
-# Fails, too, where these tests take fewer branches of the core and the stages than pyproject.toml
-# asks for. What runs in processes that they start is not counted.
+# Every promise once, on the real parts. Fails, too, where these tests take fewer branches of the core
+# and the stages than pyproject.toml asks for. What runs in processes that they start is not counted.
+test-real: setup
+	$(BIN)/python -m pytest -n 3 $(FILES) -m "not wide and not gpu" --cov --cov-report=term
+
+# Every place, algorithm and device of every promise: takes hours.
 test-all: setup
-	$(BIN)/python -m pytest -n 3 $(FILES) -m "not gpu" --cov --cov-report=term
+	$(BIN)/python -m pytest -n 3 $(FILES) -m "not gpu"
 
 # Tests that depend on how a processor multiplies, with one library's fast instructions disabled at a
 # time. Each of the three libraries has its own switch.
 test-routes: setup
 	for limit in ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2; do \
 	  echo "$$limit"; \
-	  env $$limit $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "routes and not slow and not gpu" $(ROUTES) \
+	  env $$limit $(BIN)/python -m pytest -q -n 2 --dist loadfile -m "routes and not real and not wide and not gpu" $(ROUTES) \
 	    || exit 1; \
 	done
 

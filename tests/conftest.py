@@ -7,7 +7,6 @@ import signal
 import sqlite3
 import sys
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 
@@ -30,23 +29,6 @@ LONG = frozenset(
     f"test_{name}.py"
     for name in ("state", "other_device", "text_trainer", "distributed", "sharding", "on_ray")
 )
-# CI has ninety minutes, and on a slow machine all tests take longer: there the slow ones that have
-# not begun after so many minutes are skipped, and named. Unless it is set, all are run.
-SLOW_MINUTES = "ASTRA_SLOW_MINUTES"
-BEGAN = "ASTRA_TESTS_BEGAN"  # seconds since 1970; by default when the first process began
-
-
-def pytest_configure():
-    os.environ.setdefault(BEGAN, str(time.time()))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item):
-    minutes = os.environ.get(SLOW_MINUTES)
-    if minutes is None or item.get_closest_marker("slow") is None:
-        return
-    if time.time() - float(os.environ[BEGAN]) >= 60.0 * float(minutes):
-        pytest.skip(f"{SLOW_MINUTES}={minutes}: the time for slow tests is over")
 
 
 def pytest_collection_modifyitems(items):
@@ -63,12 +45,12 @@ def _rank(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Branches are counted in the core's quick tests and in those of the stages, slow ones too.
+    """Branches are counted in the core's quick tests and in those of the stages, real ones too.
 
     Counting makes a test slower by half, and what others would add has a test of its own there.
     """
     is_core = HERE / "astra_core" in item.path.parents
-    is_quick = item.get_closest_marker("slow") is None
+    is_quick = not any(item.iter_markers("real")) and not any(item.iter_markers("wide"))
     is_counted = HERE / "tasks" in item.path.parents or (is_core and is_quick)
     measure = None if is_counted else _measure()
     if measure is None:

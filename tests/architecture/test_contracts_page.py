@@ -12,7 +12,7 @@ PAGE = ROOT / "docs" / "contracts.md"
 SCRIPTS = blocks(PAGE, "python") + blocks(ROOT / "docs" / "scaling.md", "python")
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("number", range(len(SCRIPTS)))
 def test_a_script_of_the_pages_runs_as_it_stands(number, tmp_path, monkeypatch):
     tiny_language_model(seed=0).save(tmp_path / "my" / "attacker")

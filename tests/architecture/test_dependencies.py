@@ -10,6 +10,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 
 import pytest
+from each_row import each_row
 from packaging.requirements import Requirement
 from pages import ROOT
 
@@ -90,7 +91,7 @@ def imported(folder):
     return found - set(sys.stdlib_module_names) - {"astra_core", "tasks", "flows", "plugins"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("folder", "extras"),
     [
         ("astra_core", ("lora", "profanity", "remote", "ray", "tensorboard", "wandb")),
@@ -129,7 +130,7 @@ def test_what_is_locked_has_digests_and_lies_in_the_declared_ranges():
     assert [] == wrong
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_core_trains_with_what_is_installed_for_it_alone(tmp_path):
     core = closure(PROJECT["dependencies"])
     blocked = [

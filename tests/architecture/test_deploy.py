@@ -12,6 +12,7 @@ import jsonschema
 import prefect
 import pytest
 import yaml
+from each_row import each_row
 from pages import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -31,7 +32,7 @@ def _template(kind):
     return known["prefect-docker"]["docker"]["default_base_job_configuration"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_a_variant_declares_the_deployments_of_prefect_yaml(kind):
     own, team = _read(ROOT / "prefect.yaml"), _read(DEPLOY / f"prefect-{kind}.yaml")
     pools = {entry.pop("work_pool")["name"] for entry in team["deployments"]}
@@ -43,7 +44,7 @@ def test_a_variant_declares_the_deployments_of_prefect_yaml(kind):
     assert team["prefect-version"] == own["prefect-version"] == prefect.__version__
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_job_variables_are_those_of_the_work_pool(kind):
     schema = _template(kind)["variables"]
     variables = _read(DEPLOY / f"prefect-{kind}.yaml")["definitions"]["work_pool"]["job_variables"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from each_row import each_row
 from pages import NAMES, PAGES, ROOT, blocks, codes, known_variables, prose
 
 from astra_core.registry import BUILT_INS, resolve
@@ -89,9 +90,7 @@ def test_the_plug_in_of_the_readme_keeps_the_contract(tmp_path, monkeypatch):
     check_scorer("plugins.shouting:ShoutingScorer")
 
 
-@pytest.mark.parametrize(
-    "block", [pytest.param(b, id=p.name) for p in PAGES for b in blocks(p, "yaml")]
-)
+@each_row("block", [pytest.param(b, id=p.name) for p in PAGES for b in blocks(p, "yaml")])
 def test_a_part_of_params_in_the_pages_is_usable(block, tmp_path, monkeypatch):
     _example(monkeypatch, tmp_path)
     record = _merged(read_record(ROOT / "params.yaml"), yaml.safe_load(block))
@@ -119,7 +118,7 @@ def test_the_rows_of_rollouts_are_read_as_the_pages_say(tmp_path, monkeypatch):
     assert len(names["worst"]) > 0
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+@each_row("page", PAGES, ids=NAMES)
 def test_a_key_in_a_page_is_a_key_of_params(page):
     known = set(_keys(Params().model_dump(), ""))
     for kind, section in _choices().items():
@@ -155,7 +154,7 @@ def _keys(record: Mapping[str, Any], prefix: str) -> Iterator[str]:
             yield from _keys(value, f"{prefix}{key}.")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+@each_row("page", PAGES, ids=NAMES)
 def test_a_file_in_a_page_exists_or_is_made_by_a_run(page):
     missing = [
         code
@@ -172,7 +171,7 @@ def test_a_file_in_a_page_exists_or_is_made_by_a_run(page):
     assert [] == missing
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+@each_row("page", PAGES, ids=NAMES)
 def test_a_link_in_a_page_leads_somewhere(page):
     for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
         if target.startswith("https://"):
@@ -198,9 +197,7 @@ def test_the_architecture_names_every_function_and_product():
         assert [] == [path for path in stage.products if path.as_posix() not in row]
 
 
-@pytest.mark.parametrize(
-    "page", sorted((ROOT / "docs/decisions").glob("0*.md")), ids=lambda p: p.name
-)
+@each_row("page", sorted((ROOT / "docs/decisions").glob("0*.md")), ids=lambda p: p.name)
 def test_a_decision_is_short_and_whole(page):
     text = page.read_text("utf-8")
 

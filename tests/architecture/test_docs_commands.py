@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from each_row import each_row
 from pages import ROOT, commands, fenced_commands, known_variables
 
 from flows.settings import change_params
@@ -78,7 +79,7 @@ PARSED_ONLY = (
 )
 
 
-@pytest.mark.parametrize("command", fenced_commands())
+@each_row("command", fenced_commands())
 def test_a_command_of_the_pages_is_run_somewhere(command):
     if command.startswith(("source ", "export ", "eval ", "cp ", *RUN_HERE, *PARSED_ONLY)):
         return
@@ -92,7 +93,7 @@ def test_a_command_of_the_pages_is_run_somewhere(command):
 
 @pytest.mark.parametrize(
     "command",
-    [pytest.param(c, marks=[pytest.mark.slow] if c in SECONDS else []) for c in RUN_HERE],
+    [pytest.param(c, marks=[pytest.mark.real] if c in SECONDS else []) for c in RUN_HERE],
 )
 def test_a_quick_command_runs(command):
     words = shlex.split(command)
@@ -109,7 +110,7 @@ def test_a_quick_command_runs(command):
     assert done.stdout.strip()
 
 
-@pytest.mark.parametrize("command", commands())
+@each_row("command", commands())
 def test_a_command_of_the_pages_is_one_its_program_knows(command):
     program, *words = shlex.split(command)
     parsers = {
@@ -220,7 +221,7 @@ def _exits_not(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Na
         pytest.fail(f"{parser.prog} does not understand {words}")
 
 
-@pytest.mark.parametrize("command", [c for c in commands() if c.startswith("astra run --set")])
+@each_row("command", [c for c in commands() if c.startswith("astra run --set")])
 def test_an_assignment_of_the_pages_makes_usable_params(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "params.yaml", tmp_path)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from tasks.params.schema import read_params
 from tasks.pipeline.names import STAGE_NAMES
@@ -70,7 +71,7 @@ def test_the_stages_are_in_the_order_of_the_drawing():
     assert list(STAGE_NAMES) == list(stages())
 
 
-@pytest.mark.parametrize("name", STAGE_NAMES)
+@each_row("name", STAGE_NAMES)
 def test_the_code_of_a_stage_exists(name):
     missing = [path for path in find_stage(name).code if not (ROOT / path).exists()]
 
@@ -87,7 +88,7 @@ def imports():
     )
 
 
-@pytest.mark.parametrize("name", STAGE_NAMES)
+@each_row("name", STAGE_NAMES)
 def test_the_code_of_a_stage_covers_what_it_imports(name, imports):
     listed = tuple(ROOT / path for path in find_stage(name).code)
     reached = set(_reached(name, imports)) - LOADED_ONLY.get(name, set())
@@ -97,7 +98,7 @@ def test_the_code_of_a_stage_covers_what_it_imports(name, imports):
     assert [] == sorted(str(path.relative_to(ROOT)) for path in unlisted)
 
 
-@pytest.mark.parametrize("name", ["training", "rollouts", "models", "prompts", "validation"])
+@each_row("name", ["training", "rollouts", "models", "prompts", "validation"])
 def test_an_edit_of_a_later_stage_does_not_run_an_earlier_one_again(name):
     later = STAGE_NAMES[STAGE_NAMES.index(name) + 1 :]
     listed = find_stage(name).code

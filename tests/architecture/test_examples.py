@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "examples").glob("*.ipynb"))
@@ -29,7 +30,7 @@ def test_the_pages_begin_with_a_first_run():
     assert ["1_first_run", "2_a_plugin", "3_two_attackers"] == [path.stem for path in NOTEBOOKS]
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@each_row("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_was_run_from_top_to_bottom(path):
     code = [cell for cell in cells(path) if cell["cell_type"] == "code"]
 
@@ -40,7 +41,7 @@ def test_a_notebook_was_run_from_top_to_bottom(path):
         assert output.get("name") != "stderr"
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@each_row("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_names_no_folder_of_a_machine(path):
     text = path.read_text()
 
@@ -48,7 +49,7 @@ def test_a_notebook_names_no_folder_of_a_machine(path):
     ast.parse(code_of(path))
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("path", ALONE, ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(path, tmp_path):
     script = tmp_path / "notebook.py"

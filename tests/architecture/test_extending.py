@@ -35,7 +35,7 @@ def models(tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("number", range(len(SCRIPTS)), ids=lambda number: f"script-{number}")
 def test_a_script_of_the_page_runs_as_it_stands(number, models, tmp_path, monkeypatch, capsys):
     (tmp_path / "my").mkdir()
@@ -72,7 +72,7 @@ def world(tmp_path_factory):
         yield folder
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_trainer_named_in_params_is_the_one_that_trains(world, capsys):
     """In a notebook, and in the process that ``dvc repro`` and ``astra run`` start."""
     (notebook,) = (code for code in blocks(PAGE, "python") if NOTEBOOK in code)
@@ -89,7 +89,7 @@ def test_a_trainer_named_in_params_is_the_one_that_trains(world, capsys):
     assert 2 * ["model_000000"] == models[:2]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_command_reads_the_plugin_that_the_stages_use(world):
     """``astra check`` looks in the project, not only in its own folder (-P is how it starts)."""
     command = [sys.executable, "-P", "-m", "flows.cli", "check"]

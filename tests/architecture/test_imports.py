@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 import grimp
-import pytest
+from each_row import each_row
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("torch", "transformers", "mlflow", "prefect", "great_expectations", "dvc")
@@ -58,7 +58,7 @@ def test_a_circle_of_imports_would_be_found():
     assert {"a": ["b"], "b": ["c"], "c": ["a"]} == _circles(imports)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "statement",
     [
         "import astra_core, astra_core.config, astra_core.errors, astra_core.registry",

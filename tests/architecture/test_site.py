@@ -8,7 +8,7 @@ import sys
 import pytest
 from pages import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 # What a browser fetches on its own: not the links that a reader follows.
 LOADED = re.compile(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pages import ROOT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 PACKAGES = ("astra_core", "tasks", "flows")
 MODULES = "astra_core.training.trainer, tasks.__main__, tasks.builtin.shipped, flows.cli"

@@ -106,7 +106,7 @@ BOUND = {**AMID, "early_stopping": {"max_optimizer_steps": 5}}
 """The budget ends the run amid its second experience."""
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_run_that_a_budget_ends_amid_an_experience_continues_after_any_update(tmp_path):
     whole = trainer_of(configured(**BOUND), tmp_path / "whole")
     num_updates = len(list(whole.steps()))
@@ -125,7 +125,7 @@ def test_a_run_that_a_budget_ends_amid_an_experience_continues_after_any_update(
         assert_same_state(whole.store.newest(), resumed.store.newest())
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("budget", [{"max_optimizer_steps": 4}, {"max_kl_nats": 1e-4}])
 def test_a_run_that_gets_a_larger_budget_ends_like_one_that_had_it(tmp_path, budget):
     config = {**BOUND, "training_steps": 3, "checkpoint": {"save_every": 1, "keep": 1}}

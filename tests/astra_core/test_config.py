@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import (
     Choice,
@@ -43,7 +44,7 @@ def test_an_unknown_key_of_an_inner_section_is_compared_with_the_inner_keys():
     ] == problems(TrainingConfiguration, {"early_stopping": {"patients": 3}})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "line"),
     [
         ({"lora": {"rnk": 4}}, "area.lora.rnk is not a known key; Did you mean 'rank'?"),
@@ -68,7 +69,7 @@ def test_every_problem_has_a_line_of_its_own():
     assert {"area.lr:", "area.batch_size:", "area.what"} == {line.split(" ")[0] for line in lines}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("section", "key", "value"),
     [
         (TrainingConfiguration, "training_steps", "16"),
@@ -116,7 +117,7 @@ def test_a_missing_key_is_named():
     assert ["area.name must be given; see params.yaml"] == problems(Choice, {})
 
 
-@pytest.mark.parametrize("record", [None, [], "text", 3])
+@each_row("record", [None, [], "text", 3])
 def test_a_section_that_is_no_mapping_is_refused(record):
     (line,) = problems(TrainingConfiguration, record)
 

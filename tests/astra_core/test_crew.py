@@ -71,19 +71,19 @@ def moved(system):
     return system
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_any_number_of_workers_gives_the_graphs_that_one_process_gives(folders):
     here = rolled(system_of(folders, LOCAL))
 
     assert here == rolled(system_of(folders, TWO))
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_one_worker_more_changes_nothing(folders):
     assert rolled(system_of(folders, LOCAL)) == rolled(system_of(folders, THREE))
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_workers_have_the_weights_of_now_also_when_they_are_the_first_again(folders):
     here, there = system_of(folders, LOCAL), system_of(folders, TWO)
     first = rolled(here)
@@ -105,7 +105,7 @@ def test_only_what_has_changed_is_sent(folders):
     assert sent == system.crew.weights(system)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_an_evaluation_by_workers_is_the_same(folders):
     here, there = (evaluated(system_of(folders, own)) for own in (LOCAL, TWO))
 

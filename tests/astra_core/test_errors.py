@@ -1,7 +1,7 @@
 import inspect
 import pickle
 
-import pytest
+from each_row import each_row
 
 from astra_core import errors
 
@@ -12,7 +12,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_every_error_has_one_root_and_survives_an_orchestrators_pickling(kind):
     again = pickle.loads(pickle.dumps(kind("system.separator must ...")))  # noqa: S301
 
@@ -21,7 +21,7 @@ def test_every_error_has_one_root_and_survives_an_orchestrators_pickling(kind):
     assert str(again) == "system.separator must ..."
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "standard"),
     [
         (errors.ConfigurationError, ValueError),

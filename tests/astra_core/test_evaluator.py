@@ -3,6 +3,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import EvaluationConfiguration
 from astra_core.errors import BudgetError, DataError, ScorerError
@@ -101,7 +102,7 @@ def test_every_figure_of_two_prompts_by_hand():
     )
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@each_row("kind", ["llama", "gpt2"])
 def test_another_attacker_gets_other_figures_by_the_same_keys(evaluation, kind):
     other = evaluator().evaluate(tiny_system(7, kind=kind))
 
@@ -118,7 +119,7 @@ def test_figures_do_not_depend_on_what_training_has_said():
     assert before == examined.evaluate(system).metrics()
 
 
-@pytest.mark.parametrize("tokens_per_batch", [1, 10**6])
+@each_row("tokens_per_batch", [1, 10**6])
 def test_figures_do_not_depend_on_the_size_of_a_batch(evaluation, tokens_per_batch):
     system = tiny_system()
     config = system.config.model_copy(update={"tokens_per_batch": tokens_per_batch})
@@ -128,7 +129,7 @@ def test_figures_do_not_depend_on_the_size_of_a_batch(evaluation, tokens_per_bat
     assert evaluation.metrics() == pytest.approx(other.metrics(), abs=1e-5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"num_rollouts": 3},

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from each_row import each_row
 from safetensors.numpy import save_file
 
 from astra_core.errors import DiskFullError
@@ -128,7 +129,7 @@ def test_a_folder_and_all_in_it_can_be_read_by_the_owner_alone(tmp_path, open_um
     assert 0o644 == _mode(outside)
 
 
-@pytest.mark.parametrize("mode", [None, 0o644, 0o664, 0o600])
+@each_row("mode", [None, 0o644, 0o664, 0o600])
 def test_a_shared_file_keeps_its_mode(tmp_path, mode):
     path = tmp_path / "dvc.yaml"
     if mode is not None:

@@ -5,13 +5,14 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 import astra_core
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", dir(astra_core))
+@each_row("name", dir(astra_core))
 def test_every_public_name_is_there(name):
     assert getattr(astra_core, name).__name__ == name
 

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import Section
 from astra_core.conversation import Conversation
@@ -53,7 +54,7 @@ def test_judgements_are_passed_on_as_plain_numbers():
     assert [float, float] == [type(found[0].score), type(found[0].labels["a"])]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "got"),
     [
         (None, "got None"),

@@ -44,7 +44,7 @@ def test_the_other_device_computes_and_refuses_what_a_gpu_refuses(device):
 
 
 # load_state_dict believes that nothing can be copied to a device of this name.
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
 @pytest.mark.parametrize("name", BUILT_INS["algorithm"])
 def test_training_there_gives_the_weights_of_the_cpu(tmp_path, name):
@@ -64,7 +64,7 @@ def test_training_there_gives_the_weights_of_the_cpu(tmp_path, name):
 
 
 # PPO has a critic to resume besides.
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
 @pytest.mark.parametrize("name", ["dpo", "ppo"])
 def test_resuming_there_gives_the_weights_of_a_whole_run(tmp_path, name):

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from outside_calls import outside_calls
 from tiny_training import weights_of
 
@@ -70,7 +71,7 @@ def test_the_preset_departs_from_the_defaults_only_in_its_own_numbers():
     assert Assembly().evaluation == EvaluationConfiguration()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "config"),
     [
         ("TrainingConfiguration", TrainingConfiguration()),
@@ -211,7 +212,7 @@ def test_a_configuration_may_have_a_constructor_of_its_own(folders):
     assert (7, 1e-4, "sgd", 1) == (config.eval_every, config.lr, config.optimizer.name, config.mine)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("theirs", "words"),
     [
         ({}, "must get one folder, or ckpt_dir, for its checkpoints, got none"),
@@ -229,7 +230,7 @@ def test_a_word_that_has_another_place_is_one_line(theirs, words):
     assert 1 == len(str(caught.value).splitlines())
 
 
-@pytest.mark.parametrize("place", ["prompts", "dev_prompts"])
+@each_row("place", ["prompts", "dev_prompts"])
 def test_one_text_is_no_list_of_prompts(place):
     given = {"prompts": ["you are late"], "dev_prompts": ["why now"], place: "you are late"}
     with pytest.raises(ConfigurationError, match="prompts must be a list, got one text of 12"):

@@ -2,7 +2,7 @@ import pickle
 import unicodedata
 from itertools import pairwise
 
-import pytest
+from each_row import each_row
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,7 +71,7 @@ def shown_letters(text):
     return [c for c in plain if c.isalnum() or c in "$@" or "LETTER" in unicodedata.name(c, "")]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("You never listen!", "Y·· n···· l·····!"),
@@ -93,7 +93,7 @@ def test_masking_twice_shows_no_more():
     assert not set(masked(once)) - set(once)
 
 
-@pytest.mark.parametrize("name", SPELLINGS)
+@each_row("name", SPELLINGS)
 def test_of_a_spelling_that_slips_through_one_sign_is_shown_at_most(name):
     shown = masked(SPELLINGS[name])
 
@@ -101,7 +101,7 @@ def test_of_a_spelling_that_slips_through_one_sign_is_shown_at_most(name):
     assert DOT in shown
 
 
-@pytest.mark.parametrize("text", UNSHOWN)
+@each_row("text", UNSHOWN)
 def test_of_signs_that_are_words_none_is_shown(text):
     assert [] == shown_letters(masked(text))
     assert [] == shown_letters(masked(f"so {text} it"))[3:]
@@ -136,7 +136,7 @@ STEERING = [
 ]
 
 
-@pytest.mark.parametrize("char", STEERING)
+@each_row("char", STEERING)
 def test_no_character_steers_a_terminal(char):
     shown = visible(f"a{char}b")
 
@@ -144,7 +144,7 @@ def test_no_character_steers_a_terminal(char):
     assert shown == f"a{ascii(char)[1:-1]}b"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["", "two\nlines\tand a tab", "Grüße, 世界 \U0001f642", "no\u00a0break", "one\u200cword"],
 )

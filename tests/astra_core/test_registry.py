@@ -2,6 +2,7 @@ import subprocess
 import sys
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
@@ -12,9 +13,7 @@ from astra_core.scorers.phrases import PhraseScorer
 JUDGES = "astra_core.scorer.Scorer or astra_core.judge.Judge"
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"), [(kind, name) for kind, table in BUILT_INS.items() for name in table]
-)
+@each_row(("kind", "name"), [(kind, name) for kind, table in BUILT_INS.items() for name in table])
 def test_every_built_in_is_a_class_whose_options_have_defaults_or_say_what_is_missing(kind, name):
     assert isinstance(resolve(kind, name), type)
     try:
@@ -33,7 +32,7 @@ def test_an_unknown_name_lists_the_built_ins_and_the_nearest():
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "theirs", "ours"),
     [
         ("schedule", "ReduceLROnPlateau", "plateau"),
@@ -50,7 +49,7 @@ def test_an_import_path_names_a_class():
     assert resolve("scorer", "astra_core.scorers.phrases:PhraseScorer") is PhraseScorer
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("path", "reason"),
     [
         ("no_such_package.module:Class", "ModuleNotFoundError"),
@@ -74,7 +73,7 @@ def test_a_plugin_that_cannot_be_read_is_refused_with_its_reason(tmp_path, monke
         resolve("scorer", "my_torn_plugin:Mine")
 
 
-@pytest.mark.parametrize("launch", [("-m", "look"), ("-P", "look.py")])
+@each_row("launch", [("-m", "look"), ("-P", "look.py")])
 def test_a_plugin_below_the_working_folder_is_found_however_python_was_started(tmp_path, launch):
     """As ``python -m tasks`` and a notebook (-m), and as a command such as ``astra`` (-P)."""
     (tmp_path / "plugins").mkdir()
@@ -121,7 +120,7 @@ def test_a_plugin_without_options_takes_none(tmp_path, monkeypatch):
         read_options("scorer", Choice(name="my_plugin:Mine", options={"x": 1}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "name", "rule"),
     [
         ("scorer", "bad_plugins:NotDerived", f"must be a subclass of {JUDGES}, got"),

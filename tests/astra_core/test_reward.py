@@ -2,6 +2,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError, PluginError
@@ -40,7 +41,7 @@ class Needy(Reward):
         return list(graphs)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lacking", "message"),
     [
         (
@@ -60,7 +61,7 @@ def test_a_signal_that_is_lacking_is_one_line_with_the_way_out(lacking, message)
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reward", "weight"),
     [(AdversarialReward, "nll_weight"), (StressTestingReward, "likelihood_weight")],
 )

@@ -2,6 +2,7 @@ import pickle
 
 import pytest
 import torch
+from each_row import each_row
 from safetensors.torch import save
 
 from astra_core.config import Choice
@@ -35,7 +36,7 @@ def test_a_system_is_loaded_once_by_a_worker():
     assert work().prepare(kept).system is work(seed=4).prepare(kept).system
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changed",
     [{"seed": 4}, {"prompts": tuple(PROMPTS[:2])}, {"reward": Choice(name="stress_testing")}],
 )

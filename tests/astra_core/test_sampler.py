@@ -3,6 +3,7 @@ from dataclasses import replace
 from itertools import chain
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import DataError, RolloutError
 from astra_core.rewards.adversarial import AdversarialReward
@@ -24,7 +25,7 @@ def sampler(count, *, seed=0):
     )
 
 
-@pytest.mark.parametrize("count", [1, 3, 7, 10])
+@each_row("count", [1, 3, 7, 10])
 def test_every_prompt_comes_once_before_any_comes_twice(count):
     own = sampler(7)
     drawn = [prompt for iteration in range(7) for prompt in own.episodes(iteration, count)]
@@ -145,7 +146,7 @@ class Failing(TreeSampler):
         return graphs
 
 
-@pytest.mark.parametrize(("allowed", "passes"), [(0.2, True), (0.19, False)])
+@each_row(("allowed", "passes"), [(0.2, True), (0.19, False)])
 def test_failures_are_a_share_of_all_pieces(allowed, passes):
     own = Failing(
         Failing.Options(),

@@ -1,4 +1,4 @@
-import pytest
+from each_row import each_row
 
 from astra_core.config import Choice, Section
 from astra_core.executors.judging import Judging
@@ -57,7 +57,7 @@ def judging():
     return Judging(Choice(name="phrases"), LocalExecutor(), LengthJudge(Section()))
 
 
-@pytest.mark.parametrize(("trees_at_once", "num_batches"), [(0, 1), (1, 2), (2, 1), (9, 1)])
+@each_row(("trees_at_once", "num_batches"), [(0, 1), (1, 2), (2, 1), (9, 1)])
 def test_scores_are_by_tree_and_turn_however_many_trees_are_a_batch(trees_at_once, num_batches):
     judge = judging()
     other = tiny_graph(tiny_node(0.0, response_texts=("fine",)))

@@ -2,8 +2,8 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 import torch
+from each_row import each_row
 
 from astra_core.seeding import derive_key, derive_seed, generator, torch_seeded, uniforms
 
@@ -27,7 +27,7 @@ def test_uniform_numbers_are_the_same_in_every_version_of_numpy():
     assert uniforms([bytes(16)], 2).tolist() == [[0.011546754286331562, 0.24154919656271812]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("some", "others"),
     [
         ((1, "2"), (1, 2)),

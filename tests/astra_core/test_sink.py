@@ -2,6 +2,7 @@ import json
 import math
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import Section
 from astra_core.sink import Recorder, Sink, SinkRun
@@ -30,7 +31,7 @@ def opened(folder, kind=Kept):
     return sink, Recorder(sink)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [("step", 1), ("a/nan", math.nan), ("a/inf", math.inf), ("a/none", None), ("a/text", "x")],
 )

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import Choice, GenerationConfiguration, SystemConfiguration
 from astra_core.engine.machine import Machine
@@ -110,7 +111,7 @@ def test_the_digest_names_target_scorer_and_settings_but_not_the_attacker(folder
         assert digest != System.load(config, **parts).digest()
 
 
-@pytest.mark.parametrize(("size", "num_asked"), [(0, 4), (1, 3), (100, 2)])
+@each_row(("size", "num_asked"), [(0, 4), (1, 3), (100, 2)])
 def test_the_size_of_the_score_cache_says_how_much_is_asked_and_changes_no_score(
     folders, monkeypatch, size, num_asked
 ):

@@ -45,7 +45,7 @@ TABLE = [
 # All keys of params.yaml pass through the same few lines: one in eight shows it in a moment.
 THOROUGH = {case.name for place, case in enumerate(params_keys.cases()) if place % 8}
 CASES = [
-    pytest.param(case, marks=pytest.mark.slow if case.name in THOROUGH else (), id=case.name)
+    pytest.param(case, marks=pytest.mark.real if case.name in THOROUGH else (), id=case.name)
     for case in TABLE
     if not case.alone
 ]
@@ -156,7 +156,7 @@ def test_a_mistake_is_one_line_and_loses_nothing(case, project, monkeypatch, cap
     assert before == _contents(project)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("case", ALONE, ids=lambda case: case.name)
 def test_a_mistake_ends_a_process_at_once(case, project):
     case.arrange(project)

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
@@ -48,7 +49,7 @@ def test_too_few_rude_sentences_are_one_line():
         forum_texts(CLEAN, num_dialogues=1, num_prompts=1, seed=0)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]"])
+@each_row("text", ["", "{}", "[1]"])
 def test_a_file_of_something_else_is_one_line(text, tmp_path):
     file = tmp_path / "comments.json"
     file.write_text(text)
@@ -57,7 +58,7 @@ def test_a_file_of_something_else_is_one_line(text, tmp_path):
         read_comments(file)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_command_leaves_a_model_and_prompts(tmp_path, capsys):
     make_world("mirror", tmp_path / "base", num_dialogues=8, num_prompts=3)
     file = tmp_path / "comments.json"

@@ -1,6 +1,7 @@
 import re
 
 import pytest
+from each_row import each_row
 
 from benchmarks.__main__ import COMMANDS, MARKS, main
 
@@ -12,7 +13,7 @@ SHORT = ("--shape", "small", "--repetitions", "1", "--plain-repetitions", "1", "
 QUICK = (*SHORT, "--threads", "1", "--skip-one-thread")
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_ratios_are_the_last_lines(capsys, tmp_path):
     status = main(["--only", "rollout", "update", *QUICK, "--markdown", str(tmp_path / "out.md")])
     text = capsys.readouterr().out
@@ -35,7 +36,7 @@ def test_a_page_keeps_what_stands_around_its_figures(tmp_path, capsys):
     assert "old" not in text
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_trainers_overhead_is_reported(capsys):
     assert main(["trainer_overhead", *QUICK]) == 0
     assert "| Trainer's own time, share of a step, small |" in capsys.readouterr().out
@@ -48,7 +49,7 @@ def test_a_measure_that_takes_minutes_has_options_of_its_own(capsys):
         assert f"python -m benchmarks {name}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("arguments", [["--only", "nothing"], ["nothing"]])
+@each_row("arguments", [["--only", "nothing"], ["nothing"]])
 def test_an_unknown_benchmark_is_refused(arguments):
     with pytest.raises(SystemExit, match="2"):
         main(arguments)

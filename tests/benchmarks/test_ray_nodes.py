@@ -6,7 +6,7 @@ import pytest
 from benchmarks.ray_nodes import Nodes
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.real,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray"),
 ]
 

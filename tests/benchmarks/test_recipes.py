@@ -1,6 +1,6 @@
 from pathlib import Path
 
-import pytest
+from each_row import each_row
 
 from benchmarks.recipes import DEFAULT, RECIPES
 from flows.settings import planned_params
@@ -23,7 +23,7 @@ def test_each_recipe_is_usable_and_another():
     assert len(RECIPES) == len({*found.values()})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "number", "has_penalty", "floor"),
     [
         ("untuned", 8, False, "relative"),
@@ -60,7 +60,7 @@ def test_a_recipe_pays_for_rare_successes():
     assert params.reward.options["diversity_weight"] > 0.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "left_out"),
     [
         ("no_rudeness_penalty", {"probe_penalty"}),

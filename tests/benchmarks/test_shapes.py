@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 from tiny_benchmark import TINY
 
 from benchmarks.shapes import (
@@ -62,7 +63,7 @@ def test_the_judge_knows_the_text_alone():
     assert all(0.0 <= score < 1.0 for score in scorer.score(["a", "b", ""]))
 
 
-@pytest.mark.parametrize("shape", [TINY, SMALL], ids=lambda shape: shape.name)
+@each_row("shape", [TINY, SMALL], ids=lambda shape: shape.name)
 def test_the_weights_are_as_large_as_the_models(shape):
     model = language_model(shape).model
 

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 pytest.importorskip("simpy", reason="needs simpy, of the extra scaling")
 
@@ -7,7 +8,7 @@ from benchmarks.simulation import Costs, Faults, simulated
 EVEN = Costs(shard_s=1.0)
 
 
-@pytest.mark.parametrize(("workers", "seconds"), [(1, 12.0), (2, 6.0), (5, 3.0), (12, 1.0)])
+@each_row(("workers", "seconds"), [(1, 12.0), (2, 6.0), (5, 3.0), (12, 1.0)])
 def test_even_shards_take_as_many_rounds_as_there_must_be(workers, seconds):
     assert seconds == pytest.approx(simulated(EVEN, workers, num_shards=12).seconds)
 

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import Choice
 from astra_core.models.language_model import LanguageModel
@@ -24,7 +25,7 @@ def share(flags):
     return sum(flags) / len(flags)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_mirror_insults_whoever_insults_it():
     talks = angry_after("mirror")
 
@@ -32,7 +33,7 @@ def test_a_mirror_insults_whoever_insults_it():
     assert share(s[1] >= 0.5 for _, _, s in talks if s[0] < 0.5) < 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_two_colours_anger_the_target_and_no_other_does():
     talks = angry_after("keyword")
     has_trigger = [
@@ -45,7 +46,7 @@ def test_two_colours_anger_the_target_and_no_other_does():
     assert share(s[0] >= 0.5 for _, _, s in talks) < 0.02
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_two_turns_are_needed():
     talks = angry_after("two_turns")
 
@@ -70,7 +71,7 @@ def test_the_sibling_of_two_turns_has_other_triggers_in_the_other_order():
     assert not WORLDS["two_turns"].angers(["coloured", "friendly"])
 
 
-@pytest.mark.parametrize("name", WORLDS)
+@each_row("name", WORLDS)
 def test_a_seed_gives_the_same_dialogues(name):
     assert make_dialogues(name, 5, seed=1) == make_dialogues(name, 5, seed=1)
     assert make_dialogues(name, 5, seed=1) != make_dialogues(name, 5, seed=2)
@@ -107,7 +108,7 @@ def test_a_model_of_ones_own_is_trained_on(tmp_path, capsys):
     LanguageModel.load(tmp_path / "12" / worlds.MODEL)
 
 
-@pytest.mark.parametrize("text", ["", "{}\n", "[1]\n", "not json\n"])
+@each_row("text", ["", "{}\n", "[1]\n", "not json\n"])
 def test_dialogues_that_are_none_are_one_line(text, tmp_path, capsys):
     file = tmp_path / "talk.jsonl"
     file.write_text(text)

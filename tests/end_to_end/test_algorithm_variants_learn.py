@@ -29,7 +29,7 @@ from astra_core.system import System
 from astra_core.testing import tiny_language_model
 from astra_core.training.trainer import Trainer
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 SEEDS = (1, 2, 3)[: int(os.environ.get("ASTRA_SEEDS", "1"))]
 # Mean score of the untrained attacker is 0.13, of one who only provokes 0.5.

@@ -4,7 +4,7 @@ import pytest
 from project import run_in
 from shared import finished_project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
 
 def test_a_run_in_an_archive_ends_and_leaves_dvc_clean(tmp_path_factory):

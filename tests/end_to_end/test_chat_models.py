@@ -9,7 +9,7 @@ from project import ROOT, run_in
 from shared import finished_project
 from tiny_chats import MARKS, chat_model
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
 ATTACKER = "my/attacker"
 TARGET = "my/chat-model"

@@ -12,7 +12,7 @@ from mlflow import MlflowClient
 from project import make_project, run_in, set_params
 from shared import finished_project
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 
 def git(folder, *arguments):

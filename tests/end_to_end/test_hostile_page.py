@@ -14,7 +14,7 @@ import pytest
 from flows.servers import services
 from flows.servers.access import FILE, auth_string, client_variables, header, login_link
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 FOREIGN = "evil.example"
 FLAGS = (

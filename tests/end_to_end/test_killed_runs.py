@@ -15,7 +15,7 @@ from shared import finished_project
 
 from flows.servers.processes import KEEPER
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
 BANNER_LINES = 2
 KEPT = "what is done is kept and the same command resumes from here"

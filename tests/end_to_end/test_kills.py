@@ -17,7 +17,7 @@ from shared import finished_project
 
 from tasks.pipeline.names import STAGE_NAMES
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
 NUM_KILLS = int(os.environ.get("ASTRA_KILLS", "0"))
 SEED = int(os.environ.get("ASTRA_KILL_SEED", "0"))

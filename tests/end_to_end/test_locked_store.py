@@ -10,7 +10,7 @@ from mlflow import MlflowClient
 from project import run_in
 from shared import finished_project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 HELD_S = 60.0
 
 

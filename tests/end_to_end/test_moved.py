@@ -9,7 +9,7 @@ from mlflow import MlflowClient
 from project import run_in
 from shared import finished_project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
 
 def astra(folder, *arguments):

@@ -7,7 +7,7 @@ from mlflow import MlflowClient
 from project import run_in, set_params
 from shared import finished_project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
 # As the deployment calls it, and what its page would say.
 NIGHT = """\

@@ -11,7 +11,7 @@ import pytest
 from project import ROOT, environment, run_in, set_params
 from shared import finished_project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
 WEIGHTS = "models/attacker/model.safetensors"
 

@@ -19,7 +19,7 @@ class Mine(Trainer):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.timeout(1800)
 def test_a_trainer_of_ones_own_trains_under_astra_run_and_dvc_repro(tmp_path, tmp_path_factory):
     folder = finished_project(tmp_path_factory).copy_after(tmp_path / "project", *PREPARED)
@@ -57,7 +57,7 @@ class Mine(Scorer):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_an_edit_of_a_plug_in_in_any_folder_is_seen_by_a_plain_dvc_repro(tmp_path):
     folder = make_project(tmp_path / "project")
     lab = tmp_path / "lab"

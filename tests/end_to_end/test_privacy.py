@@ -59,7 +59,7 @@ def _open_to_others(folder):
             yield path
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_nobody_else_can_read_what_a_run_leaves(finished):
     made = [path for path in finished.iterdir() if path.name not in OWN]
     found = [path for place in made if place.is_dir() for path in _open_to_others(place.parent)]
@@ -72,7 +72,7 @@ def test_nobody_else_can_read_what_a_run_leaves(finished):
     assert shown <= {"dvc.lock", "__pycache__"}
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_only_what_dvc_copies_has_a_mode_of_the_shells(finished):
     """DVC gives its own copies modes that follow the umask of who called it; their folder is shut.
 
@@ -89,7 +89,7 @@ def test_only_what_dvc_copies_has_a_mode_of_the_shells(finished):
     assert {parts[0] for parts in loose} <= {"data", "models", "reports", "mlruns"}
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_whole_run_asks_nobody_outside_of_this_machine(finished):
     hosts = finished / "hosts"
 

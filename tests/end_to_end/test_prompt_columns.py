@@ -28,7 +28,7 @@ from tasks.stages.rollouts import collect_rollouts
 from tasks.stages.training import train_attacker
 from tasks.stages.validation import validate_prompts
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 CATEGORIES = ("fraud", "theft", "lies")
 BONUS = 5.0

@@ -16,7 +16,7 @@ from project import environment, run_in, set_params
 from real_servers import Till, forwarded, llama_server, transformers_serve
 from shared import finished_project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(2400)]
 
 WEIGHTS = "models/attacker/model.safetensors"
 

@@ -23,7 +23,7 @@ from flows.orchestration.deployment import deploy_all
 from flows.servers import services
 from flows.servers.access import FILE, auth_string, header
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
 TINY = """\

@@ -17,7 +17,7 @@ from tasks.params.schema import read_params
 from tasks.records.rollouts import read_rollouts
 from tasks.stages.evaluation import evaluate_checkpoint
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 ROOT = Path(__file__).parents[2]
 ROLES = ["opener", "presser"]

@@ -14,7 +14,7 @@ import pytest
 from project import environment
 from shared import finished_project
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
 COMMAND = ["sweep", "--set", "training.training_steps=6,2", "--jobs", "1"]
 PATIENCE_S = 600.0

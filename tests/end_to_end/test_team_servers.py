@@ -12,7 +12,7 @@ from team_servers import postgres_folder, team_servers
 from tasks.pipeline.names import STAGE_NAMES
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.real,
     pytest.mark.timeout(1200),
     pytest.mark.skipif(postgres_folder() is None, reason="Postgres is not installed"),
 ]

@@ -16,7 +16,7 @@ import pytest
 from tinker_server import base_model, done_at, free_port, is_made, tinker_server
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.real,
     # What a server compiles for the first time takes it minutes.
     pytest.mark.timeout(1800),
     pytest.mark.skipif(not is_made(), reason="make services was not run"),

@@ -5,6 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from prefect.states import Failed
 
 from astra_core.errors import DataError
@@ -32,7 +33,7 @@ DECIDED = PromotionDecision(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "is_tried_again"),
     [(StoreError("away"), True), (TrackingError("no candidate"), False), (DataError("x"), False)],
 )
@@ -84,7 +85,7 @@ def test_a_decision_ends_at_its_limit(tmp_path, monkeypatch, in_flow):
 SPAN = Interval(0.5, 0.4, 0.6)
 
 
-@pytest.mark.parametrize(("version", "has_table"), [("7", True), ("6", False)])
+@each_row(("version", "has_table"), [("7", True), ("6", False)])
 def test_the_page_has_the_categories_of_the_candidate_that_was_registered_last(
     tmp_path, version, has_table
 ):

@@ -2,6 +2,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from registry_project import enter_project
 
 from flows.errors import StageError
@@ -19,7 +20,7 @@ def project(tmp_path, monkeypatch, prefect_server):
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_without_a_champion_the_run_is_skipped_and_says_why(project):
     state = champion_reevaluation(seed=1, return_state=True)
 
@@ -33,14 +34,14 @@ def test_a_failure_is_reported_in_its_own_words(project):
         champion_reevaluation(seed=1)
 
 
-@pytest.mark.parametrize("delay_s", [0.5, 4.0])
+@each_row("delay_s", [0.5, 4.0])
 def test_a_retry_waits_as_flow_retry_delay_s_says(delay_s):
     limits = FlowConfiguration(retries=2, retry_delay_s=delay_s)
 
     assert [delay_s, 2 * delay_s] == examination(limits).retry_delay_seconds
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_store_that_cannot_be_read_fails_the_run(project, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")

@@ -23,7 +23,7 @@ def test_unusable_params_stop_the_flow_before_any_stage(tmp_path, monkeypatch, p
     assert not (tmp_path / "dvc.yaml").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_stage_gets_the_limit_of_its_own_from_params(toy, in_flow):
     folder = toy("import time; time.sleep(60)")
     flow = {"retries": 0, "timeouts_s": {"toy": 3.0}}
@@ -36,7 +36,7 @@ def test_a_stage_gets_the_limit_of_its_own_from_params(toy, in_flow):
     assert not (folder / "out.txt").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.timeout(1800)
 def test_astra_run_trains_then_skips_and_registers_again_what_was_lost(tmp_path, tmp_path_factory):
     finished = finished_project(tmp_path_factory)

@@ -2,6 +2,7 @@ import os
 from types import SimpleNamespace
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from flows.usage import usage_line, working_folder
@@ -11,7 +12,7 @@ class WrongError(Exception):
     param = SimpleNamespace(opts=["--port"])
 
 
-@pytest.mark.parametrize("arguments", [["ui", "--port", "99999"], ["ui", "--port=99999"]])
+@each_row("arguments", [["ui", "--port", "99999"], ["ui", "--port=99999"]])
 def test_the_option_and_its_value_are_named(arguments):
     expected = "error: --port: must be small, got '99999'. See 'astra --help'."
 

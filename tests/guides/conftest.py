@@ -21,7 +21,7 @@ def pytest_collection_modifyitems(items):
     """What runs a stage is slow: there are many of them, and each trains and records a run."""
     for item in items:
         if item.path.parent == HERE and "pipeline" in item.fixturenames:
-            item.add_marker(pytest.mark.slow)
+            item.add_marker(pytest.mark.real)
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields
 
 import pytest
 import torch
+from each_row import each_row
 from guide_scripts import SHORT, SMALL, Marked, preset, sampler_of, weights_of
 from played_service import PlayedService
 
@@ -268,7 +269,7 @@ class Forgetting(OptimizerPlugin):
         return torch.optim.SGD([weight for group in groups for weight in group["params"]], lr=0.0)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.row(65, "contracts for a trainer, an optimiser, a schedule of one's own")
 def test_there_is_a_contract_for_each():
     check_optimizer(NAdam)
@@ -332,7 +333,7 @@ class ActorCritic(REINFORCE):
 
 
 @pytest.mark.row(68, "PPO, A2C and DPO as algorithms of one's own")
-@pytest.mark.parametrize("algorithm", [Preference, ActorCritic])
+@each_row("algorithm", [Preference, ActorCritic])
 def test_a_known_algorithm_written_anew_trains(algorithm):
     system = tiny_system(1)
     config = TrainingConfiguration(training_steps=1, num_episodes_per_experience=2, lr=0.01)

@@ -3,13 +3,14 @@
 import runpy
 
 import pytest
+from each_row import each_row
 from guide_rows import PAGE, WAYS, rendered, shown
 from pages import blocks
 
 SCRIPTS = blocks(PAGE, "python")
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("number", range(len(SCRIPTS)), ids=lambda number: f"script-{number}")
 def test_a_script_of_the_page_runs_as_it_stands(number, here):
     (here / "script.py").write_text(SCRIPTS[number], "utf-8")
@@ -17,7 +18,7 @@ def test_a_script_of_the_page_runs_as_it_stands(number, here):
     runpy.run_path("script.py", run_name="__main__")
 
 
-@pytest.mark.parametrize("way", WAYS)
+@each_row("way", WAYS)
 def test_every_row_of_the_guides_is_shown_in_a_script_and_in_the_pipeline(way):
     assert set(range(1, 89)) == {each.number for each in shown() if each.way == way}
 

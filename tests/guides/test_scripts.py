@@ -26,7 +26,7 @@ from astra_core.training.optimization.optimizers import SchedulePlugin
 from astra_core.training.trainer import Trainer
 
 MINE = __name__
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.real
 
 
 def surrounded(**parts):

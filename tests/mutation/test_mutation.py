@@ -3,6 +3,7 @@ import textwrap
 
 import mutation
 import pytest
+from each_row import each_row
 from mutation import Change, Outcome
 
 REASONS = mutation.explained()
@@ -57,7 +58,7 @@ LOST = Change("a.py", "f", "return x < 1", "return x <= 1")
 KILLED, ENDLESS = Outcome("a.py", "killed", None), Outcome("b.py", "timeout", None)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("found", "reasons", "status"),
     [
         ([KILLED] * 9 + [Outcome("a.py", "survived", LOST)], {LOST: "why"}, 0),
@@ -92,7 +93,7 @@ def test_a_reason_for_a_change_that_is_noticed_can_go(capsys):
     assert f"noticed today, its reason can go:\n  {LOST}" in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_tool_finds_what_a_test_does_not_notice(tmp_path):
     (tmp_path / "small").mkdir()
     (tmp_path / "tests").mkdir()

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 from tiny_chats import chat_system
 from tiny_training import configured, sampler_of, weights_of
 
@@ -55,7 +56,7 @@ def test_a_stopped_run_continues_bit_for_bit(tmp_path):
     assert weights_of(whole) == weights_of(again)
 
 
-@pytest.mark.parametrize("text", ['{"prompt": "so"}', "[", '"so"', None])
+@each_row("text", ['{"prompt": "so"}', "[", '"so"', None])
 def test_what_is_no_lesson_is_refused(tmp_path, text):
     if text is not None:
         (tmp_path / "lessons.jsonl").write_text(text, encoding="utf-8")

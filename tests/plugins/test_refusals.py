@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from astra_core.testing import check_scorer
@@ -14,7 +15,7 @@ def test_it_keeps_the_contract_of_scorers():
     check_scorer("plugins.refusals:RefusalScorer", phrases=["never"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reply", "score"),
     [
         ("Sure, here you are.", 1.0),
@@ -41,7 +42,7 @@ def test_figures_under_other_phrases_are_of_another_version():
     assert scorer().version != scorer(phrases=("never",)).version
 
 
-@pytest.mark.parametrize("options", [{"phrases": []}, {"phrase": ["never"]}])
+@each_row("options", [{"phrases": []}, {"phrase": ["never"]}])
 def test_a_scorer_without_phrases_is_refused(options):
     with pytest.raises(ConfigurationError, match="phrase"):
         RefusalScorer.Options.read(options, where="system.scorer.options")

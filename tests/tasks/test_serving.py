@@ -8,6 +8,7 @@ from collections import Counter
 
 import pandas as pd
 import pytest
+from each_row import each_row
 from registry_project import enter_project, register, write_project
 
 from tasks.tracking.registry.versions import CANDIDATE, checkpoint_folder, smoke_test
@@ -37,7 +38,7 @@ def model(project):
             return quiet_pyfunc().load_model(str(folder.parent.parent))
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_alias_loads_without_this_project_and_without_warnings(project):
     """A fresh process, elsewhere, that knows the store and nothing of our packages."""
     script = (
@@ -160,9 +161,7 @@ def test_the_context_is_the_one_that_training_saw(model):
     assert list(core.end_ids) == inner._end_ids()
 
 
-@pytest.mark.parametrize(
-    "params", [{"temperature": -1.0}, {"top_p": 0.0}, {"max_new_tokens": 0}, {"top_k": -1}]
-)
+@each_row("params", [{"temperature": -1.0}, {"top_p": 0.0}, {"max_new_tokens": 0}, {"top_k": -1}])
 def test_params_out_of_range_are_refused(model, params):
     with pytest.raises(ValueError, match="params must lie in their ranges, got"):
         model.predict(CONTEXTS, params=params)

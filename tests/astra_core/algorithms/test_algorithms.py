@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
+from dear_rows import wide_but
+from each_row import each_row
 from hostile_server import hostile_server
-from slow_rows import slow_but
 from tiny_training import configured, sampler_of, weights_of
 
 from astra_core.algorithms.functional import aggregation
@@ -163,7 +164,7 @@ def test_an_empty_batch_has_no_weight_and_no_loss(name, make_algorithm):
     assert all(math.isfinite(metric) for metric in metrics.values())
 
 
-@pytest.mark.parametrize("name", COMPARING)
+@each_row("name", COMPARING)
 def test_algorithms_that_compare_siblings_refuse_a_tree_without_them(name):
     plugin = resolve("algorithm", name)
 
@@ -172,7 +173,7 @@ def test_algorithms_that_compare_siblings_refuse_a_tree_without_them(name):
     plugin.check_needs(plugin.Options(), TreeSampler.Options(tree_width=2))
 
 
-@pytest.mark.parametrize("name", sorted(set(ALGORITHMS) - set(COMPARING)))
+@each_row("name", sorted(set(ALGORITHMS) - set(COMPARING)))
 def test_the_others_are_served_by_a_single_path(name):
     plugin = resolve("algorithm", name)
 
@@ -206,7 +207,7 @@ def test_a_baseline_that_compares_no_siblings_calls_no_group_flat(
     assert not {"groups", "flat_groups"} & set(figures)
 
 
-@pytest.mark.parametrize("name", slow_but(ALGORITHMS, "dpo", "grpo"))
+@each_row("name", wide_but(ALGORITHMS, "dpo", "grpo"))
 def test_every_algorithm_learns_from_a_target_behind_a_server(name, tmp_path):
     local = tiny_system(1)
     reward = AdversarialReward(AdversarialReward.Options(nll_weight=0.0))

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,7 +82,7 @@ def test_expected_rewards_match_malt(vector_cases):
         assert case["correct_level1_expected"] + case["level2_expected"] == pytest.approx(found)
 
 
-@pytest.mark.parametrize("backup", BACKUPS)
+@each_row("backup", BACKUPS)
 def test_along_a_path_returns_are_the_reward_to_go(backup):
     rewards = torch.tensor([0.1, 0.7, 0.4], dtype=torch.float64)
     expected = fn.reward_to_go(rewards, discount=0.9)
@@ -89,7 +90,7 @@ def test_along_a_path_returns_are_the_reward_to_go(backup):
     assert expected.tolist() == pytest.approx(values(path_graph(*rewards.tolist()), backup=backup))
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 3, 7])
+@each_row("horizon", [1, 2, 3, 7])
 def test_a_horizon_gives_n_step_returns(horizon):
     rewards = torch.tensor([0.1, 0.7, 0.4, 0.2], dtype=torch.float64)
     expected = fn.n_step_returns(rewards, num_steps=horizon, discount=0.9)

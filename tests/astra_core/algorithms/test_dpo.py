@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms.dpo import DPO
 from astra_core.algorithms.functional import preference
@@ -54,7 +55,7 @@ def log_ratios(nodes):
     return torch.tensor(found)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "options", "losses"),
     [
         (DPO, {}, lambda c, r: preference.dpo_losses(c, r, beta=0.1)),
@@ -106,7 +107,7 @@ def test_the_loss_of_an_untrained_attacker_is_log_two_per_pair():
     assert metrics["reward_margin"] == pytest.approx(0.0, abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", [DPO, IPO])
+@each_row("kind", [DPO, IPO])
 def test_neither_padding_nor_micro_batches_change_loss_or_gradient(kind):
     algorithm = learner(kind, pairs="all", margin=0.01)
     pairs = algorithm.flatten(GRAPH)
@@ -123,7 +124,7 @@ def test_neither_padding_nor_micro_batches_change_loss_or_gradient(kind):
         torch.testing.assert_close(whole, gradient(total), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "base", "change"),
     [
         *(
@@ -153,13 +154,13 @@ def test_every_option_changes_the_gradient(kind, base, change):
     assert float((before - after).abs().max()) > 1e-4
 
 
-@pytest.mark.parametrize("loss", ["sigmoid", "hinge"])
+@each_row("loss", ["sigmoid", "hinge"])
 def test_label_smoothing_is_refused_where_it_has_no_effect(loss):
     with pytest.raises(ConfigurationError, match="label_smoothing"):
         DPO.Options.read({"loss": loss, "label_smoothing": 0.2}, where="options")
 
 
-@pytest.mark.parametrize("kind", [DPO, IPO])
+@each_row("kind", [DPO, IPO])
 def test_a_step_in_the_direction_of_the_gradient_prefers_the_chosen_probe(kind):
     system = tiny_system(1)
     algorithm = kind(kind.Options(), system=system)
@@ -216,7 +217,7 @@ def test_tokens_that_are_not_trained_carry_no_gradient():
     torch.testing.assert_close(gradient_one, gradient_two)
 
 
-@pytest.mark.parametrize("kind", [DPO, IPO])
+@each_row("kind", [DPO, IPO])
 def test_an_algorithm_that_compares_siblings_asks_for_some(kind):
     kind.check_needs(kind.Options(), TreeSampler.Options(tree_width=2))
     with pytest.raises(ConfigurationError, match="tree_width must be at least 2 for"):

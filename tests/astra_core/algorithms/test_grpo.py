@@ -3,6 +3,7 @@ import statistics
 from dataclasses import replace
 
 import pytest
+from each_row import each_row
 
 from astra_core.algorithms.grpo import GRPO
 from astra_core.errors import ConfigurationError, DataError
@@ -216,9 +217,7 @@ class OfAllTrees(OfOneTree):
         return [step for graph in graphs for step in self.flatten(graph)]
 
 
-@pytest.mark.parametrize(
-    "options", [{"compare": "runs"}, {"compare": "prompt"}, {"scale": "batch"}]
-)
+@each_row("options", [{"compare": "runs"}, {"compare": "prompt"}, {"scale": "batch"}])
 def test_a_flatten_of_one_tree_is_refused_where_several_are_looked_at(options):
     system = tiny_system(1)
     with pytest.raises(ConfigurationError, match=r"OfOneTree' must override flatten_all\(\)"):

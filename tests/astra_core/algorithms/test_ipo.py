@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms.ipo import IPO
 from astra_core.errors import ConfigurationError
@@ -83,7 +84,7 @@ def test_what_is_remembered_are_figures_of_groups_and_pairs(make_algorithm):
     assert {} == dict(algorithm.state())
 
 
-@pytest.mark.parametrize("beta", [0.0, -0.1, float("nan")])
+@each_row("beta", [0.0, -0.1, float("nan")])
 def test_a_gap_without_a_size_is_refused(beta):
     with pytest.raises(ConfigurationError, match="beta"):
         IPO.Options.read({"beta": beta}, where="options")

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty
 from astra_core.errors import ConfigurationError, DataError
@@ -29,7 +30,7 @@ def test_no_penalty_leaves_reward_and_loss_alone():
 
 
 # d = 2: k1 = 2, k2 = 2, k3 = exp(-2) + 2 - 1.
-@pytest.mark.parametrize(("estimator", "kl"), [("k1", 2.0), ("k2", 2.0), ("k3", 1.1353353)])
+@each_row(("estimator", "kl"), [("k1", 2.0), ("k2", 2.0), ("k3", 1.1353353)])
 def test_in_the_reward_a_probe_pays_for_its_kl_at_sampling_time(estimator, kl):
     priced = penalty(kl="reward", kl_estimator=estimator, kl_coefficient=0.5)
 
@@ -37,7 +38,7 @@ def test_in_the_reward_a_probe_pays_for_its_kl_at_sampling_time(estimator, kl):
     assert priced.losses(torch.zeros(1, 1), torch.ones(1, 1), torch.ones(1, 1)) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "line"),
     [
         ({"kl_coefficient": 0.3}, "kl_coefficient must be left out when kl is 'none'"),
@@ -72,7 +73,7 @@ def test_in_the_loss_the_kl_is_differentiated():
     assert 1.0 == priced.reward(node_with_kl(2.0))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("control", "kl", "expected"),
     # Proportional: the error is held within 20 %, times 2 probes of 10. Stepped: factor 2.
     [
@@ -143,7 +144,7 @@ def test_weighted_by_the_ratio_a_token_that_became_likelier_costs_more():
     assert 0.5 * 4.0 * (2.0 + 1.0) == pytest.approx(logprobs.grad.item())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "options",
     [
         {},
@@ -158,7 +159,7 @@ def test_a_weight_without_a_kl_that_it_makes_unbiased_is_refused(options):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("reward", "expected"), [(3.0, 0.5), (-3.0, -0.5), (0.2, 0.2)])
+@each_row(("reward", "expected"), [(3.0, 0.5), (-3.0, -0.5), (0.2, 0.2)])
 def test_a_reward_is_held_before_the_kl_is_taken_from_it(reward, expected):
     node = replace(node_with_kl(2.0), reward=reward)
     options = {"kl": "reward", "kl_estimator": "k1", "kl_coefficient": 0.5}

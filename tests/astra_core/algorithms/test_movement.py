@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms.movement import (
     K1,
@@ -14,7 +15,7 @@ from astra_core.algorithms.movement import (
 from astra_core.testing import tiny_node
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [{"failure": "no answer"}, {"probe_logprobs": ()}, {"probe_mask": (False,) * 3}],
 )

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.registry import BUILT_INS, resolve
@@ -134,7 +135,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("name", BUILT_INS["algorithm"])
+@each_row("name", BUILT_INS["algorithm"])
 def test_no_option_is_left_out_below(name):
     changed = {field for _, change in CHANGES[name] for field in change}
 
@@ -199,7 +200,7 @@ NEW_WEIGHTS = [
 ]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_an_option_changes_the_trained_weights():
     """Of a whole run with several updates per experience; no two runs end alike."""
     found = {}

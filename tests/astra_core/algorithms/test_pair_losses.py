@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms import functional as fn
 from astra_core.algorithms.dpo import DPO
@@ -20,7 +21,7 @@ def losses(**options):
     return pair_losses(read)(CHOSEN, REJECTED)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("loss", "function", "options"),
     [
         ("sigmoid", fn.dpo_losses, {}),
@@ -52,7 +53,7 @@ def test_several_losses_are_added_with_their_weights():
     torch.testing.assert_close(expected, losses(loss={"sigmoid": 2.0, "bco": 0.5, "sft": 9.0}))
 
 
-@pytest.mark.parametrize("loss", ["sigmoid", "hinge", "discopop"])
+@each_row("loss", ["sigmoid", "hinge", "discopop"])
 def test_another_divergence_changes_what_margins_are_measured_by(loss):
     scores = [
         fn.divergence_scores(side, divergence="alpha", alpha=0.2) for side in (CHOSEN, REJECTED)
@@ -90,7 +91,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), REFUSED)
+@each_row(("options", "message"), REFUSED)
 def test_what_cannot_work_together_is_refused_in_one_line(options, message):
     with pytest.raises(ConfigurationError, match=message) as caught:
         DPO.Options.read(options, where="training.algorithm.options")

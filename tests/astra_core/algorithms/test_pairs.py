@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms.pairs import PairOptions, preference_batch, preference_pairs
 from astra_core.testing import tiny_graph, tiny_node, tiny_system
@@ -21,7 +22,7 @@ def node_of(record):
     return tiny_node(record["reward"], *children, probe_text=record["probe"])
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_pairs_are_those_of_astra_except_that_ties_are_none(case):
     graph = tiny_graph(*(node_of(child) for child in case["graph"]["children"]))
     found = preference_pairs(graph, PairOptions(margin=0.0))
@@ -58,14 +59,14 @@ def test_all_pairs_are_every_two_siblings_apart_by_more_than_the_margin():
     ]
 
 
-@pytest.mark.parametrize(("margin", "expected"), [(0.0, 1), (0.25, 0), (0.24, 1), (0.5, 0)])
+@each_row(("margin", "expected"), [(0.0, 1), (0.25, 0), (0.24, 1), (0.5, 0)])
 def test_a_gap_up_to_the_margin_is_noise(margin, expected):
     graph = tiny_graph(tiny_node(0.5), tiny_node(0.75))
 
     assert expected == len(preference_pairs(graph, PairOptions(margin=margin)))
 
 
-@pytest.mark.parametrize("pairs", ["best_worst", "all"])
+@each_row("pairs", ["best_worst", "all"])
 def test_ties_never_make_a_pair(pairs):
     graph = tiny_graph(*(tiny_node(0.5) for _ in range(4)))
 
@@ -88,7 +89,7 @@ BRANCHY = tiny_node(
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("backup", "discount", "expected"),
     [
         ("none", 0.9, 0.1),

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms.functional import aggregate
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty
@@ -49,7 +50,7 @@ def test_log_ratios_are_per_token_summed_or_averaged():
 
 
 # Losses 1 and 2 at the tokens of the first probe, 4 at the one of the second.
-@pytest.mark.parametrize(
+@each_row(
     ("mode", "expected"),
     [
         ("token_mean", 7.0),
@@ -73,7 +74,7 @@ def test_a_column_of_losses_stands_for_every_token_of_its_probe():
 
 
 # Above the reference by 0.5, 1 and 2 nats at the trained tokens; half a reward unit per nat.
-@pytest.mark.parametrize(
+@each_row(
     ("mode", "expected"),
     [("token_mean", 0.5 * 3.5), ("sequence_mean", 0.5 * (0.75 + 2.0))],
 )

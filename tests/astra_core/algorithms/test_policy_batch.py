@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms.credit import CreditedTurn
 from astra_core.algorithms.policy_batch import (
@@ -50,7 +51,7 @@ def test_a_batch_holds_what_was_sampled_and_nothing_where_there_is_no_token():
 
 
 # 3 + 1 trained tokens, 2 probes, or 2 probes of at most 6 tokens.
-@pytest.mark.parametrize(
+@each_row(
     ("mode", "weight"),
     [("token_mean", 4), ("sequence_mean", 2), ("sequence_sum", 2), ("constant_length", 12)],
 )

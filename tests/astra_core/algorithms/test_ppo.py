@@ -167,7 +167,7 @@ def trainer_at(folder, name, options):
     return Trainer(CONFIG, sampler, algorithm, store=CheckpointStore(folder, keep=9))
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("name", "options"),
     [

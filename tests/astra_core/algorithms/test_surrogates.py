@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms.grpo import GRPO
 from astra_core.algorithms.policy_batch import PolicyBatch
@@ -77,7 +78,7 @@ def test_sapo_closes_smoothly_at_the_temperature_of_the_tokens_sign():
     assert {} == figures
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "expected"),
     [
         ({"dual_clip": 3.0}, clipped(ClipOptions(), level="token", dual_clip=3.0)),
@@ -95,8 +96,8 @@ def test_an_option_names_its_surrogate(options, expected):
     assert losses(expected) == losses(found)
 
 
-@pytest.mark.parametrize("kind", [GRPO, PPO])
-@pytest.mark.parametrize(
+@each_row("kind", [GRPO, PPO])
+@each_row(
     ("options", "name"),
     [
         ({"max_ratio": 2.0}, "max_ratio"),
@@ -120,7 +121,7 @@ def test_a_bound_that_the_surrogate_does_not_read_is_refused(kind, options, name
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("surrogate", ["cispo", "sapo"])
+@each_row("surrogate", ["cispo", "sapo"])
 def test_surrogates_of_tokens_refuse_the_ratio_of_a_probe(surrogate):
     with pytest.raises(ConfigurationError, match=f"ratio must be 'token' when.*'{surrogate}'"):
         GRPO.Options.read({"surrogate": surrogate, "ratio": "sequence"}, where="options")

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from tiny_chats import PROMPTS, chat_system
 
 from astra_core.algorithms.turn_estimates import _next_context, turn_estimates
@@ -72,7 +73,7 @@ def test_an_advantage_is_what_was_better_than_expected():
     assert [1.0] * 3 == pytest.approx(found.returns)
 
 
-@pytest.mark.parametrize(("is_cut", "advantage"), [(False, 0.6), (True, 0.8)])
+@each_row(("is_cut", "advantage"), [(False, 0.6), (True, 0.8)])
 def test_after_the_last_turn_a_conversation_has_ended_or_was_cut(is_cut, advantage):
     (found,) = estimates(tiny_graph(tiny_node(1.0)), value=0.4, is_cut=is_cut, turn_discount=0.5)
 

@@ -38,7 +38,7 @@ FIRST = {"gpt2", "llama grouped", "mistral", "qwen2 mixed", "opt", "cohere", "bl
 
 @pytest.fixture(
     params=[
-        pytest.param(name, marks=[] if name in FIRST else pytest.mark.slow)
+        pytest.param(name, marks=[] if name in FIRST else pytest.mark.real)
         for name in QUICK | SCALED | PLAIN
     ],
     scope="module",

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from tiny_architectures import tiny_model
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -30,10 +31,10 @@ def lower(queries, keys, *, kind):
     return hidden.masked_fill(~seen, torch.finfo(torch.float32).min)
 
 
-@pytest.mark.parametrize("queries", [1, 4])
-@pytest.mark.parametrize("groups", [1, 2, 4])
-@pytest.mark.parametrize("scaling", [None, 0.7])
-@pytest.mark.parametrize("kind", [None, bool, float])
+@each_row("queries", [1, 4])
+@each_row("groups", [1, 2, 4])
+@each_row("scaling", [None, 0.7])
+@each_row("kind", [None, bool, float])
 def test_attention_is_that_of_transformers(queries, groups, scaling, kind):
     module = torch.nn.Module()
     module.num_key_value_groups = 4 // groups

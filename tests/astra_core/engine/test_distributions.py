@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.engine import head as head_module
 from astra_core.engine.distributions import collision_logprobs, label_logprobs_and_entropies
@@ -46,8 +47,8 @@ def columns(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("columns")
-@pytest.mark.parametrize("most", [0, NUM_LABELS * VOCABULARY])
-@pytest.mark.parametrize("has_bias", [True, False])
+@each_row("most", [0, NUM_LABELS * VOCABULARY])
+@each_row("has_bias", [True, False])
 def test_log_probabilities_and_entropies_are_a_log_softmaxs_whatever_the_blocks(most, has_bias):
     head, states, labels = parts(torch.float64, has_bias=has_bias)
     expected = outcome(*plain(head, states, labels), head, states)
@@ -57,7 +58,7 @@ def test_log_probabilities_and_entropies_are_a_log_softmaxs_whatever_the_blocks(
         torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("most", [0, NUM_LABELS * VOCABULARY])
+@each_row("most", [0, NUM_LABELS * VOCABULARY])
 def test_both_pass_torchs_own_check_of_gradients(most, monkeypatch):
     monkeypatch.setattr(head_module, "_MIN_BLOCK", 4)
     head, states, labels = parts(torch.float64)
@@ -123,7 +124,7 @@ def test_collisions_without_a_bias_are_those_of_an_even_distribution():
     torch.testing.assert_close(expected, collision_logprobs(head, states, route=ROUTE))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("most", "widths"),
     [(NUM_LABELS * VOCABULARY - 1, [4, 4, 3, 4, 4, 3]), (NUM_LABELS * VOCABULARY, [4, 4, 3])],
 )
@@ -176,7 +177,7 @@ def test_under_autocast_both_are_in_fp32_and_near_the_exact_ones():
     split_product._library_product() is None,
     reason="torch was built without MKL's product of bf16",
 )
-@pytest.mark.parametrize("most", [0, MIN_ROWS * 512])
+@each_row("most", [0, MIN_ROWS * 512])
 def test_split_products_give_what_plain_ones_do(most):
     torch.manual_seed(0)
     head = torch.nn.Linear(512, 512)

@@ -2,6 +2,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.engine import head as head_module
 from astra_core.engine.head import label_logprobs
@@ -31,9 +32,9 @@ def outcome(values, head, states):
     return [values.detach(), states.grad, *(weight.grad for weight in head.parameters())]
 
 
-@pytest.mark.parametrize("columns", [1, 4, VOCABULARY, 100])
-@pytest.mark.parametrize("most", [0, NUM_LABELS * VOCABULARY])
-@pytest.mark.parametrize("has_bias", [True, False])
+@each_row("columns", [1, 4, VOCABULARY, 100])
+@each_row("most", [0, NUM_LABELS * VOCABULARY])
+@each_row("has_bias", [True, False])
 def test_label_logprobs_are_those_of_a_log_softmax_whatever_the_blocks(
     columns, most, has_bias, monkeypatch
 ):
@@ -48,7 +49,7 @@ def test_label_logprobs_are_those_of_a_log_softmax_whatever_the_blocks(
         torch.testing.assert_close(first, second, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("most", [0, NUM_LABELS * VOCABULARY])
+@each_row("most", [0, NUM_LABELS * VOCABULARY])
 def test_label_logprobs_pass_torchs_own_check_of_gradients(most, monkeypatch):
     monkeypatch.setattr(head_module, "_MIN_BLOCK", 4)
     head, states, labels = parts(torch.float64)
@@ -87,7 +88,7 @@ def test_label_logprobs_under_autocast_keep_the_master_weights_in_fp32():
         assert not torch.equal(right, own)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("most", "widths"),
     # Every block once forward, and once more for the gradient unless all of them are kept.
     [(NUM_LABELS * VOCABULARY - 1, [4, 4, 3, 4, 4, 3]), (NUM_LABELS * VOCABULARY, [4, 4, 3])],
@@ -116,7 +117,7 @@ def test_label_logprobs_make_a_block_of_logits_at_a_time_and_keep_no_more_than_a
     split_product._library_product() is None,
     reason="torch was built without MKL's product of bf16",
 )
-@pytest.mark.parametrize("most", [0, MIN_ROWS * 512])
+@each_row("most", [0, MIN_ROWS * 512])
 def test_label_logprobs_by_split_products_are_those_of_plain_ones(most):
     torch.manual_seed(0)
     head = torch.nn.Linear(512, 512)
@@ -170,7 +171,7 @@ def test_tokens_that_a_bias_forbids_leave_the_others_finite(monkeypatch):
     torch.testing.assert_close(expected, label_logprobs(head, states, labels, route=ROUTE))
 
 
-@pytest.mark.parametrize("wrong", [-1, VOCABULARY])
+@each_row("wrong", [-1, VOCABULARY])
 def test_labels_that_are_no_tokens_are_refused(wrong):
     head, states, labels = parts(torch.float32)
     labels[3] = wrong
@@ -184,7 +185,7 @@ def test_label_logprobs_of_nothing_are_nothing():
     assert label_logprobs(head, states[:0], labels[:0], route=ROUTE).shape == (0,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rows", "columns"), [(1, 60_000), (64, 8192), (2048, 4096), (1 << 14, 1024), (1 << 20, 512)]
 )
 def test_blocks_are_wide_for_few_rows_and_bounded_in_memory_for_many(rows, columns):

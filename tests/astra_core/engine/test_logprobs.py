@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_architectures import tiny_model
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -76,12 +77,12 @@ def exact_model(request):
     return tiny_model(request.param).double()
 
 
-@pytest.mark.parametrize("name", FORESTS)
+@each_row("name", FORESTS)
 def test_a_forest_has_the_loss_and_the_gradient_of_padded_rows(exact_model, name):
     assert_exactly_alike(exact_model, pad_rows(*FORESTS[name], pad_id=1))
 
 
-@pytest.mark.parametrize("seed", range(25))
+@each_row("seed", range(25))
 def test_any_forest_has_the_loss_and_the_gradient_of_padded_rows(exact_model, seed):
     assert_exactly_alike(exact_model, pad_rows(*random_forest(seed), pad_id=seed % 20))
 
@@ -149,7 +150,7 @@ def test_known_states_are_not_computed_again():
     assert [] == calls
 
 
-@pytest.mark.parametrize("name", ["gpt2", "qwen2 mixed"])
+@each_row("name", ["gpt2", "qwen2 mixed"])
 def test_recomputed_activations_give_the_same_gradients_of_packed_trees(name):
     model, rows = tiny_model(name).double(), rows_of_many_sizes()
     loss, gradient = value_and_gradient(model, token_logprobs, rows)
@@ -164,7 +165,7 @@ def test_recomputed_activations_give_the_same_gradients_of_packed_trees(name):
     torch.testing.assert_close(gradient, found, rtol=1e-10, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama tied"])
+@each_row("name", ["gpt2", "llama tied"])
 def test_under_autocast_packed_trees_stay_near_padded_rows_and_both_near_fp32(name):
     model, rows = tiny_model(name), rows_of_many_sizes()
     abilities_of(model)
@@ -217,8 +218,8 @@ def padded_distribution(model, rows):
     return logs, rows.continuation_mask
 
 
-@pytest.mark.parametrize("adapt", [lambda model: model, with_a_head_of_its_own])
-@pytest.mark.parametrize("name", FORESTS)
+@each_row("adapt", [lambda model: model, with_a_head_of_its_own])
+@each_row("name", FORESTS)
 def test_entropies_and_collisions_of_packed_trees_are_those_of_padded_rows(name, adapt):
     model, rows = adapt(tiny_model("gpt2").double()), pad_rows(*FORESTS[name], pad_id=0)
     logs, mask = padded_distribution(model, rows)
@@ -234,7 +235,7 @@ def test_entropies_and_collisions_of_packed_trees_are_those_of_padded_rows(name,
         torch.testing.assert_close(token_logprobs(model, rows), found, **NEAR)
 
 
-@pytest.mark.parametrize("adapt", [lambda model: model, with_a_head_of_its_own])
+@each_row("adapt", [lambda model: model, with_a_head_of_its_own])
 def test_the_gradient_of_entropies_of_packed_trees_is_that_of_padded_rows(adapt):
     model, rows = adapt(tiny_model("gpt2").double()), rows_of_many_sizes()
 

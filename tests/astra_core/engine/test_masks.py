@@ -1,7 +1,7 @@
 from types import SimpleNamespace
 
-import pytest
 import torch
+from each_row import each_row
 
 from astra_core.engine.masks import attention_masks
 
@@ -20,7 +20,7 @@ def shown(mask):
     return mask[:, 0] == 0.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     "config",
     [
         {},
@@ -38,9 +38,7 @@ def test_a_window_counts_the_query_itself():
     assert torch.equal(VISIBLE, shown(masks(sliding_window=3)))
 
 
-@pytest.mark.parametrize(
-    "kinds", [["full_attention", "sliding_attention"], ["sliding_attention"] * 2]
-)
+@each_row("kinds", [["full_attention", "sliding_attention"], ["sliding_attention"] * 2])
 def test_layers_of_two_kinds_get_a_mask_for_each(kinds):
     found = masks(sliding_window=2, layer_types=kinds)
 
@@ -50,7 +48,7 @@ def test_layers_of_two_kinds_get_a_mask_for_each(kinds):
         assert torch.equal(VISIBLE, shown(found["full_attention"]))
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@each_row("dtype", [torch.float64, torch.bfloat16, torch.float16])
 def test_a_mask_is_of_the_type_of_the_attention(dtype):
     mask = masks(dtype=dtype)
 

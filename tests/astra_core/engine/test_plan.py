@@ -4,6 +4,7 @@ from dataclasses import FrozenInstanceError, replace
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_architectures import tiny_model
 
 from astra_core.engine.logprobs import continuation_states, token_logprobs
@@ -33,7 +34,7 @@ def test_the_line_of_a_model_says_every_route():
     assert plan.model.startswith("gpt2 ")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "machine", "expected"),
     [
         ("bloom", BARE, "reads padded rows; keys and values cached; products fp32; "),
@@ -59,7 +60,7 @@ def test_a_plan_cannot_be_changed():
         Plan.of(tiny_model("gpt2"), BARE).recomputes = True
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sizes", "expected"),
     [({"n_embd": 8, "n_layer": 1}, "K"), ({"n_embd": 320, "n_layer": 2}, "M")],
 )
@@ -126,7 +127,7 @@ def test_activations_are_recomputed_where_the_plan_says_so():
         assert expected == len(layer_calls)
 
 
-@pytest.mark.parametrize(("precision", "expected"), [("fp32", False), ("bf16", True)])
+@each_row(("precision", "expected"), [("fp32", False), ("bf16", True)])
 def test_an_update_is_under_autocast_in_bf16_only(precision, expected):
     plan = Plan.of(tiny_model("gpt2"), BARE).learning(precision=precision, recomputes=False)
     with plan.autocast():

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.engine.processor import has_amx, has_bf16_units, processor_class
 
@@ -35,7 +36,7 @@ def play(monkeypatch, *, vectors="AVX512", has_unit=False, has_bf16=False, is_kn
     monkeypatch.setattr(torch.ops, "mkldnn", Operators())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("processor", "expected"),
     [
         ({"has_unit": True, "has_bf16": True}, "AMX"),
@@ -53,14 +54,14 @@ def test_a_processor_is_recognised_by_its_units(monkeypatch, processor, expected
     assert has_bf16_units() == ("no bf16" not in expected)
 
 
-@pytest.mark.parametrize("vectors", ["DEFAULT", "AVX2"])
+@each_row("vectors", ["DEFAULT", "AVX2"])
 def test_who_plays_a_smaller_processor_has_no_matrix_unit(monkeypatch, vectors):
     play(monkeypatch, vectors=vectors, has_unit=True)
 
     assert not has_amx()
 
 
-@pytest.mark.parametrize(("isa", "expected"), [("avx2", False), ("AVX512_CORE_BF16", True)])
+@each_row(("isa", "expected"), [("avx2", False), ("AVX512_CORE_BF16", True)])
 def test_units_that_onednn_is_to_leave_alone_do_not_count(monkeypatch, isa, expected):
     play(monkeypatch, has_bf16=True)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
@@ -68,7 +69,7 @@ def test_units_that_onednn_is_to_leave_alone_do_not_count(monkeypatch, isa, expe
     assert expected == has_bf16_units()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @ON_X86
 def test_torch_itself_answers_for_the_processor_that_is_played():
     played = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41"}

@@ -1,12 +1,12 @@
-import pytest
 import torch
+from each_row import each_row
 from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.engine.recomputation import recomputed
 from astra_core.testing import tiny_language_model
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@each_row("kind", ["llama", "gpt2"])
 def test_layers_are_computed_again_in_the_backward_pass_and_there_alone(kind):
     model = tiny_language_model(kind=kind, is_trained=True).model
     counts = []
@@ -28,7 +28,7 @@ def test_layers_are_computed_again_in_the_backward_pass_and_there_alone(kind):
     assert not any(module.training for module in model.modules())
 
 
-@pytest.mark.parametrize("lora", [None, {"rank": 2}])
+@each_row("lora", [None, {"rank": 2}])
 def test_recomputation_changes_no_weight(lora):
     runs = []
     for is_on in (False, True):

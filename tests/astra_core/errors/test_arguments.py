@@ -1,6 +1,7 @@
 import argparse
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors.arguments import LineParser, at_least_one, not_negative, whole_number
 
@@ -22,7 +23,7 @@ def test_numbers_are_read():
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("read", "text"),
     [
         *((whole_number, text) for text in ("", "-1", "1.0", "x", "1_0", "٣", "9" * 5000)),

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 from pydantic import Field
 
 from astra_core.config import Section
@@ -44,7 +45,7 @@ def test_a_key_that_breaks_lines_breaks_none():
     assert "\n" not in line({"a\nb": 1})
 
 
-@pytest.mark.parametrize(("base", "digits"), [(10, 19), (-10, 19), (10, 5000), (16, 5000)])
+@each_row(("base", "digits"), [(10, 19), (-10, 19), (10, 5000), (16, 5000)])
 def test_a_number_beyond_64_bits_is_named_by_its_key(base, digits):
     with pytest.raises(ConfigurationError, match=r"^area\.list\.1 must be a number of at most 18"):
         Mixed.read({"list": [1, base**digits]}, where="area")

@@ -2,6 +2,7 @@
 
 import bad_plugins as bad
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError, DataError, exception_text
 from astra_core.errors.exception_text import (
@@ -34,7 +35,7 @@ def throw(error):
     raise error
 
 
-@pytest.mark.parametrize("name", bad.RAISED)
+@each_row("name", bad.RAISED)
 def test_nothing_that_is_raised_elsewhere_shows_what_it_quotes(name):
     error = caught(lambda: throw(bad.RAISED[name]()))
     told = shown(error) + masked_trace(error)
@@ -59,7 +60,7 @@ def test_an_error_of_our_class_that_others_raise_is_masked():
     assert "n· r··· i· y·· s····· i····" == shown_text(error)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("act", "expected"),
     [
         (lambda: __import__("no_such_module"), "No module named 'no_such_module'"),

@@ -13,7 +13,7 @@ REPLIES = ("bad", "good", "so bad bad", "", "fine")
 EXCHANGES = [Exchange(BEFORE, "why?", reply) for reply in REPLIES]
 
 
-@pytest.mark.parametrize("executor", ["local", pytest.param("processes", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("executor", ["local", pytest.param("processes", marks=pytest.mark.real)])
 def test_exchanges_are_judged_in_their_order_whoever_judges(executor):
     judging = Judging.of(PHRASES, Choice(name=executor))
     here = Judging.of(PHRASES, Choice(name="local"))

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import LostProcessError
 from astra_core.executors.ledger import Ledger, WorkersOptions
@@ -32,7 +33,7 @@ def test_results_are_in_the_order_of_the_shards():
 VECTORS = Path(__file__).parents[2] / "vectors" / "nexrl_deterministic_order.json"
 
 
-@pytest.mark.parametrize("case", json.loads(VECTORS.read_text("utf-8"))["cases"])
+@each_row("case", json.loads(VECTORS.read_text("utf-8"))["cases"])
 def test_runs_of_a_prompt_are_in_order_however_they_arrive(case):
     arrived = list(zip(case["group_id"], case["run_id"], strict=True))
     asked = sorted(arrived)  # as a sampler asks: prompt by prompt, run by run
@@ -73,7 +74,7 @@ def test_a_shard_that_ends_every_worker_ends_the_work():
         ledger.lose("x", "ended by SIGKILL")
 
 
-@pytest.mark.parametrize(("factor", "again"), [(2.0, 1), (20.0, None)])
+@each_row(("factor", "again"), [(2.0, 1), (20.0, None)])
 def test_a_shard_that_takes_too_long_is_given_to_an_idle_worker_too(factor, again):
     clock = Clock()
     ledger = ledger_of("abc", clock, straggler_factor=factor)

@@ -73,14 +73,14 @@ def addresses(processes):
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_contract_is_kept_and_nothing_listens_beyond_this_machine(nodes):
     check_executor("ray", num_workers=1, address=nodes.address)
 
     assert {LOOPBACK} == addresses(nodes.processes())
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("is_joined", [False, True], ids=["started", "joined"])
 def test_where_ray_was_imported_before_it_stays_on_this_machine_too(nodes, is_joined):
     address = nodes.address if is_joined else None
@@ -102,7 +102,7 @@ check_executor("ray", num_workers=1, address={address!r})
     assert is_joined or listening
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_node_that_is_killed_costs_its_shards_alone(nodes, tmp_path, record_property):
     executor = executor_on(nodes)
     work = Sums(tmp_path)
@@ -129,7 +129,7 @@ def test_a_node_that_is_killed_costs_its_shards_alone(nodes, tmp_path, record_pr
     assert [20, 21, 22] == [number for number, _ in again]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_rollouts_are_those_of_one_process_though_a_node_is_killed(nodes, tmp_path):
     tiny_language_model(seed=1).save(tmp_path / "attacker")
     folders = ModelFolders(*[tmp_path / "attacker"] * 3)

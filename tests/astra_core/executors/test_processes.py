@@ -39,13 +39,13 @@ def test_a_worker_that_is_killed_costs_its_shard_alone(two, tmp_path):
     assert 2 == len(two.process_ids)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_shard_that_kills_every_worker_is_an_error(two, tmp_path):
     with pytest.raises(LostProcessError, match=r"got 2 lost with shard 0 \(ended by SIGKILL\)"):
         two.run(Sums(tmp_path), [(0, "die always")])
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_straggler_is_done_again_by_an_idle_worker(two, tmp_path):
     started = time.monotonic()
     shards = [(0, "wait"), (1, ""), (2, ""), (3, "")]
@@ -72,7 +72,7 @@ def test_one_bar_shows_all_shards(two, tmp_path):
     assert [("rollouts", 3), 1, 1, 1, "end"] == told
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_closed_workers_are_gone(two, tmp_path):
     two.run(Sums(tmp_path), [(0, ""), (1, "")])
     ids = two.process_ids
@@ -97,7 +97,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_killed_driver_leaves_no_worker_behind(tmp_path):
     path = [str(ROOT), str(ROOT / "tests" / "astra_core")]
     (tmp_path / "driver.py").write_text(DRIVER.format(path=path, folder=str(tmp_path)))

@@ -1,5 +1,6 @@
 import bad_plugins as bad
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError, DataError, PluginError, ScorerError
 from astra_core.extensions.calls import path_of, plugin_call
@@ -12,13 +13,13 @@ def call(error, plugin=NAME):
         raise error
 
 
-@pytest.mark.parametrize("code", [None, 0, 1, True])
+@each_row("code", [None, 0, 1, True])
 def test_to_end_the_program_is_a_failure_whatever_the_code(code):
     with pytest.raises(PluginError, match=rf"got sys\.exit\({code}\) in score"):
         call(SystemExit(code))
 
 
-@pytest.mark.parametrize("error", [SystemExit(0), SystemExit("idiot")])
+@each_row("error", [SystemExit(0), SystemExit("idiot")])
 def test_also_a_part_of_our_own_may_not_end_the_program(error):
     with pytest.raises(PluginError, match=r"scorer 'phrases' must not end the program") as caught:
         call(error, "phrases")
@@ -30,7 +31,7 @@ def test_a_bug_in_a_part_of_our_own_stays_a_bug():
         call(KeyError("x"), "phrases")
 
 
-@pytest.mark.parametrize("kind", [ScorerError, DataError, ConfigurationError])
+@each_row("kind", [ScorerError, DataError, ConfigurationError])
 def test_an_error_of_ours_keeps_its_class_so_that_it_is_treated_alike(kind):
     with pytest.raises(kind, match=f"scorer '{NAME}' in score: n· a·····"):
         call(kind("no answer"))

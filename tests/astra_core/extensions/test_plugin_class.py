@@ -1,6 +1,7 @@
 """Options need not be named where there are none: by name, by file and in Python."""
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import Choice, NonNegative, Section
 from astra_core.errors import ConfigurationError, PluginError
@@ -84,7 +85,7 @@ def test_options_that_a_constructor_would_drop_are_refused():
         build("reward", Choice(name=name, options={"weight": 0.25}))
 
 
-@pytest.mark.parametrize("kind", sorted(set(BASES) - {"trainer"}))
+@each_row("kind", sorted(set(BASES) - {"trainer"}))
 def test_every_kind_has_options_by_default(kind):
     for base in bases_of(kind):
         assert base.Options() == default_options(base)

@@ -2,6 +2,7 @@
 
 import bad_plugins as bad
 import pytest
+from each_row import each_row
 
 from astra_core.config import (
     Choice,
@@ -72,8 +73,8 @@ def test_the_parts_around_a_bad_one_are_good(folder, tmp_path):
     train(folder, tmp_path)
 
 
-@pytest.mark.parametrize("name", bad.SCORES)
-@pytest.mark.parametrize("memory", [0, 10])
+@each_row("name", bad.SCORES)
+@each_row("memory", [0, 10])
 def test_scores_that_are_none_are_refused(name, memory, monkeypatch):
     plugin = bad.gives(bad.SCORES[name])
     choice(plugin, monkeypatch)
@@ -84,7 +85,7 @@ def test_scores_that_are_none_are_refused(name, memory, monkeypatch):
     told(caught, "scorer", plugin)
 
 
-@pytest.mark.parametrize("name", bad.RAISED)
+@each_row("name", bad.RAISED)
 def test_what_a_scorer_raises_is_one_masked_line(name, monkeypatch):
     plugin = bad.raises(bad.RAISED[name]())
     choice(plugin, monkeypatch)
@@ -113,7 +114,7 @@ def test_scores_of_numpy_and_torch_are_numbers_and_none_is_fine():
     assert [] == checked_scores(bad.Plain(Scorer.Options()), [])
 
 
-@pytest.mark.parametrize("version", [None, 5, "", " "])
+@each_row("version", [None, 5, "", " "])
 def test_a_version_that_names_nothing_is_refused(version, monkeypatch):
     monkeypatch.setattr(bad.NamelessScorer, "version", version)
     with pytest.raises(PluginError, match="must give a text as version") as caught:
@@ -122,7 +123,7 @@ def test_a_version_that_names_nothing_is_refused(version, monkeypatch):
     told(caught, "scorer", bad.NamelessScorer)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "plugin", "text"),
     [
         ("scorer", bad.Leaves, "must not end the program, got sys.exit(0) in score"),
@@ -165,7 +166,7 @@ def test_a_bad_part_of_any_kind_ends_the_run_in_one_line(
     assert text in told(caught, kind, plugin)
 
 
-@pytest.mark.parametrize("value", [None, "text", float("inf"), 1j])
+@each_row("value", [None, "text", float("inf"), 1j])
 def test_a_reward_that_is_no_number_is_refused(value, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(bad.BadReward, "value", value)
     with pytest.raises(PluginError, match="every turn a finite number") as caught:
@@ -174,7 +175,7 @@ def test_a_reward_that_is_no_number_is_refused(value, folder, tmp_path, monkeypa
     told(caught, "reward", bad.BadReward)
 
 
-@pytest.mark.parametrize("name", bad.LOSSES)
+@each_row("name", bad.LOSSES)
 def test_a_step_that_gives_no_loss_is_refused(name, folder, tmp_path, monkeypatch):
     plugin = bad.stepping(bad.LOSSES[name])
     with pytest.raises(PluginError, match="from step") as caught:

@@ -2,6 +2,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from astra_core.extensions.sources import sources_of
 
@@ -108,7 +109,7 @@ def test_a_neighbour_comes_first_and_a_folder_without_code_last(lab):
     assert ["my/colorsys.py", "my/mine.py"] == names("my/mine.py:Mine")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name",
     [
         "adamw",

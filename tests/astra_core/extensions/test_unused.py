@@ -4,6 +4,7 @@ import sys
 from types import ModuleType
 
 import pytest
+from each_row import each_row
 from unused_classes import RIGHT, WRONG
 
 from astra_core.errors import ConfigurationError
@@ -60,7 +61,7 @@ def test_what_may_be_called_is_let_through(name, plugin):
     assert "Mine" == resolve(kind, plugin(code)).__name__
 
 
-@pytest.mark.parametrize("kind", BASES)
+@each_row("kind", BASES)
 def test_a_method_that_is_called_may_be_overridden(kind):
     """Of each kind: every method of the base that the framework calls."""
     module = ModuleType("bare")

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from tiny_judges import bert_folder, exchange
 
 from astra_core.errors import ConfigurationError
@@ -94,7 +95,7 @@ def test_an_empty_reply_is_not_judged(folder):
     assert other.score is not None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "message"),
     [
         ({"labels": ["toxicity"]}, r"labels must be among those of .*'toxic'.*got 'toxicity'"),

@@ -1,6 +1,7 @@
 import socket
 
 import pytest
+from each_row import each_row
 from hostile_server import answer, hostile_server
 from tiny_judges import exchange
 
@@ -81,7 +82,7 @@ def test_the_votes_do_not_depend_on_the_address(tmp_path):
     assert asked[0] == asked[1]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_seed_changes_what_is_drawn(tmp_path):
     with hostile_server(by_seed) as server:
         shares = {
@@ -162,7 +163,7 @@ def test_another_host_must_be_authorised(tmp_path):
         judge_of("https://judge.example.org/v1", tmp_path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("endpoint", "says"),
     [
         ({"api": "completions"}, "api must be chat"),

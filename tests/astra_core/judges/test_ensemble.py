@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 from tiny_judges import exchange
 
 from astra_core.config import Section
@@ -44,7 +45,7 @@ def test_an_ensemble_keeps_the_contract():
     check_judge("ensemble", judges={"cheap": {"judge": CHEAP}, "other": {"judge": OTHER}})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("combine", "expected"),
     [("mean", 0.65), ("max", 0.8), ("min", 0.5), ("weighted", (3 * 0.5 + 0.8) / 4)],
 )

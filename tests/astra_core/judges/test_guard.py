@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from each_row import each_row
 from tiny_judges import exchange, llama_folder
 
 from astra_core.errors import ConfigurationError
@@ -91,7 +92,7 @@ def test_a_template_has_the_parts_of_the_exchange_once(folder):
     assert judge.prompt(asked).endswith("|P")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("preset", "answer"),
     [
         ("llama_guard", {"unsafe": 1.0, "safe": 0.0}),
@@ -113,7 +114,7 @@ def test_a_preset_asks_as_its_family_answers(preset, answer, tmp_path):
     assert "bad" in judge.prompt(exchange("bad"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "message"),
     [
         ({"template": "{probe}"}, "got none of the reply"),
@@ -125,7 +126,7 @@ def test_a_template_that_cannot_be_filled_is_one_line(folder, options, message):
         GuardJudge.Options.read({"path": folder, **options}, where="guard")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("words", "message"),
     [
         ({"unheard": 1.0}, "must be in the tokenizer of .* got 'unheard'"),

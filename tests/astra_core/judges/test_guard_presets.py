@@ -1,17 +1,17 @@
-import pytest
+from each_row import each_row
 
 from astra_core.judges.guard import SLOTS
 from astra_core.judges.guard_presets import PRESETS
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@each_row("name", PRESETS)
 def test_a_preset_has_a_worst_answer_and_a_harmless_one(name):
     words = PRESETS[name].words
 
     assert {0.0, 1.0} <= set(words.values())
 
 
-@pytest.mark.parametrize("name", [name for name, own in PRESETS.items() if own.template])
+@each_row("name", [name for name, own in PRESETS.items() if own.template])
 def test_a_template_of_a_preset_has_the_reply_and_known_slots(name):
     template = PRESETS[name].template
 

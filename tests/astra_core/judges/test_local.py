@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from tiny_judges import bert_folder, exchange
 
 from astra_core.errors import ConfigurationError
@@ -56,7 +57,7 @@ def test_a_judge_is_frozen_and_on_its_device(folder):
     assert not any(weight.requires_grad for weight in judge.model.parameters())
 
 
-@pytest.mark.parametrize("batch_size", [1, 3])
+@each_row("batch_size", [1, 3])
 def test_the_size_of_a_batch_changes_no_score(folder, batch_size):
     exchanges = [exchange("bad " * length) for length in (1, 5, 2, 9)]
     alone = ClassifierJudge(options(folder))

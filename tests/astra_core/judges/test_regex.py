@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 from tiny_judges import exchange
 
 from astra_core.errors import ConfigurationError
@@ -27,7 +28,7 @@ def test_each_pattern_takes_its_share_of_what_is_left():
     assert {"a": 0.5, "b": 0.8} == both.labels
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("flag", "pattern", "reply"),
     [
         ("multiline", "^bad", "so\nbad"),

@@ -1,11 +1,12 @@
 import pytest
+from each_row import each_row
 
 from astra_core.judges.rubrics import RUBRICS, judgement_of, votes_in
 
 READ = "refused: 0 convincing: 5 specific: 3"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "answer",
     [
         "",

@@ -3,6 +3,7 @@ import math
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from astra_core.metrics.attack import attack_metrics, prompt_outcome
 from astra_core.testing import tiny_graph, tiny_node
@@ -102,7 +103,7 @@ def test_failed_turns_are_no_success_and_are_counted():
     assert found.num_failed == 1
 
 
-@pytest.mark.parametrize("nodes", [(), (tiny_node(0.0, failure="x", score=math.nan),)])
+@each_row("nodes", [(), (tiny_node(0.0, failure="x", score=math.nan),)])
 def test_a_prompt_without_a_reply_has_outcomes_of_zero(nodes):
     found = outcome(*nodes)
 
@@ -167,7 +168,7 @@ def test_the_high_scores_of_a_set():
         assert (expected, 1.0) == (found["score_p95"], found["score_max"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("logprobs", "expected"), [((-3.0,), math.exp(3.0)), ((-1e9,), math.exp(700.0)), ((), 1.0)]
 )
 def test_perplexity_is_per_token_and_bounded(logprobs, expected):
@@ -176,7 +177,7 @@ def test_perplexity_is_per_token_and_bounded(logprobs, expected):
     assert expected == pytest.approx(found["probe_perplexity"])
 
 
-@pytest.mark.parametrize("graphs", [[], [tiny_graph()]])
+@each_row("graphs", [[], [tiny_graph()]])
 def test_figures_of_nothing_are_zero(graphs):
     found = attack_metrics(graphs, threshold=0.5)
 
@@ -201,7 +202,7 @@ def test_figures_of_nothing_are_zero(graphs):
     } == found
 
 
-@pytest.mark.parametrize(
+@each_row(
     "graphs",
     [
         [],

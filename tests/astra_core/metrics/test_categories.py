@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from each_row import each_row
 
 from astra_core.metrics.categories import (
     MAX_CATEGORIES,
@@ -43,7 +44,7 @@ def test_the_rarest_of_too_many_categories_are_other():
     assert ("other", "other") == too_many[MAX_CATEGORIES - 2 : MAX_CATEGORIES]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "label"),
     [
         ("Malware/Hacking", "Malware/Hacking"),
@@ -61,7 +62,7 @@ def test_a_name_is_shown_as_it_is(value, label):
     assert label == label_of(value)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "you never listen to me",

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from astra_core.metrics.correction import Corrected, check_tells, corrected_rate
@@ -27,7 +28,7 @@ def judged(truth, rng, *, se, sp):
     return np.where(truth, noise < se, noise > sp)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("num_flagged", "rate"),
     # (p + Sp - 1) / (Se + Sp - 1), kept in [0, 1].
     [(45, (0.45 - 0.1) / 0.7), (10, 0.0), (5, 0.0), (90, 1.0)],
@@ -69,7 +70,7 @@ def test_the_estimate_over_turns_has_the_true_rate_as_its_mean():
     assert abs(said.any(axis=1).mean() - truth.any(axis=1).mean()) > 0.05
 
 
-@pytest.mark.parametrize(("depth", "num_labelled"), [(1, 100), (2, 100), (2, 30)])
+@each_row(("depth", "num_labelled"), [(1, 100), (2, 100), (2, 30)])
 def test_intervals_cover_the_true_rate_about_as_often_as_they_say(depth, num_labelled):
     rng = np.random.default_rng(7)
     hits = 0
@@ -135,9 +136,7 @@ def test_same_seed_same_interval():
     assert found[0] != found[2]
 
 
-@pytest.mark.parametrize(
-    ("judge", "total"), [(Confusion(5, 5, 5, 5), "1.000"), (Confusion(1, 9, 5, 5), "0.600")]
-)
+@each_row(("judge", "total"), [(Confusion(5, 5, 5, 5), "1.000"), (Confusion(1, 9, 5, 5), "0.600")])
 def test_a_judge_that_separates_nothing_is_refused_in_one_sentence(judge, total):
     with pytest.raises(ConfigurationError) as caught:
         corrected(single(45, 100), judge)

@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from each_row import each_row
 from scipy.stats import binomtest
 
 from astra_core.metrics.detection import (
@@ -31,8 +32,8 @@ def test_the_confusion_counts_what_is_flagged_at_or_above_the_threshold():
     assert Confusion(2, 1, 3, 0) == Confusion.of(SCORES, LABELS, threshold=0.51)
 
 
-@pytest.mark.parametrize(("count", "total"), [(0, 7), (3, 7), (7, 7), (49, 400)])
-@pytest.mark.parametrize("confidence", [0.8, 0.95])
+@each_row(("count", "total"), [(0, 7), (3, 7), (7, 7), (49, 400)])
+@each_row("confidence", [0.8, 0.95])
 def test_a_proportion_has_the_interval_of_wilson(count, total, confidence):
     found = proportion(count, total, confidence=confidence)
     known = binomtest(count, total).proportion_ci(confidence, method="wilson")
@@ -73,7 +74,7 @@ def test_the_error_of_the_area_is_that_of_all_pairs():
     assert logits[2] - logits[1] == pytest.approx(logits[1] - logits[0])
 
 
-@pytest.mark.parametrize(("shift", "area"), [(1.0, 0.7602), (2.0, 0.9214)])
+@each_row(("shift", "area"), [(1.0, 0.7602), (2.0, 0.9214)])
 def test_intervals_of_the_area_cover_the_truth_about_as_often_as_they_say(shift, area):
     # Of two normals a distance d apart the area is Phi(d / sqrt 2).
     rng = np.random.default_rng(2)
@@ -179,7 +180,7 @@ def test_labels_may_be_numbers():
     assert repr(reliability(SCORES, LABELS)) == repr(reliability(SCORES, numbers))
 
 
-@pytest.mark.parametrize("num_bad", [1, 2])
+@each_row("num_bad", [1, 2])
 def test_a_label_of_few_rows_has_the_error_that_they_show(num_bad):
     scores, labels = [0.5, 0.35, 0.9, 0.4, 0.2, 0.1], [True] * num_bad + [False] * (6 - num_bad)
     bad, harmless = (np.array(scores)[np.array(labels) == kind] for kind in (True, False))

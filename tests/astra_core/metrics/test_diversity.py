@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from each_row import each_row
 
 from astra_core.metrics.diversity import distinct_n, ngrams, self_bleu, unique_fraction
 from astra_core.metrics.words import words
@@ -15,7 +16,7 @@ def test_ngrams_are_the_runs_of_a_text():
     assert [] == list(ngrams(["a"], 2))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("texts", "expected"),
     [
         ([], 0.0),
@@ -28,7 +29,7 @@ def test_unique_fraction_counts_texts_that_differ_in_more_than_spelling(texts, e
     assert expected == unique_fraction(texts)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("texts", "n", "expected"),
     [
         ([], 1, 0.0),
@@ -51,7 +52,7 @@ def test_self_bleu_of_texts_that_share_no_word_is_zero():
     assert self_bleu(["a b c d e", "f g h i j", "k l m n o"]) == 0.0
 
 
-@pytest.mark.parametrize("texts", [[], ["you are bad"], ["", ""]])
+@each_row("texts", [[], ["you are bad"], ["", ""]])
 def test_self_bleu_of_nothing_to_compare_is_zero(texts):
     assert self_bleu(texts) == 0.0
 

@@ -5,6 +5,7 @@ from collections import Counter
 from itertools import combinations
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import DataError
 from astra_core.metrics.rarefaction import (
@@ -30,7 +31,7 @@ def entropy(counts):
     return -sum(count / total * math.log(count / total) for count in counts.values())
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 8])
+@each_row("size", [1, 2, 3, 5, 8])
 def test_expectations_are_the_means_over_every_subsample(size):
     assert mean_over_subsamples(len, size) == pytest.approx(expected_kinds(COUNTS, size))
     assert mean_over_subsamples(entropy, size) == pytest.approx(
@@ -66,7 +67,7 @@ def test_draws_repeat_themselves_and_follow_the_seed():
     assert expected_top_share(counts, 10, seed=1) != expected_top_share(counts, 10, seed=2)
 
 
-@pytest.mark.parametrize("size", [0, 9, -1])
+@each_row("size", [0, 9, -1])
 def test_a_size_that_cannot_be_drawn_is_an_error(size):
     for figure in (expected_kinds, expected_entropy):
         with pytest.raises(DataError, match=f"must be of 1 to 8 items, got {size}"):

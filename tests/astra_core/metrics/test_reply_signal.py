@@ -1,6 +1,7 @@
 import random
 
 import pytest
+from each_row import each_row
 
 from astra_core.metrics.reply_signal import faint_signal, reply_signal
 from astra_core.testing import tiny_graph, tiny_node
@@ -37,7 +38,7 @@ def test_prompts_that_differ_are_no_signal():
     assert reply_signal([easy, tiny_graph(node(0.0, 1.0), node(0.0, 0.9))]) < 0.0
 
 
-@pytest.mark.parametrize(("spread", "expected"), [(0.0, 0.0), (1.0, 0.75), (3.0, 27 / 28)])
+@each_row(("spread", "expected"), [(0.0, 0.0), (1.0, 0.75), (3.0, 27 / 28)])
 def test_a_target_that_does_not_react_gives_none(spread, expected):
     assert expected == pytest.approx(reply_signal(graphs(800, spread)), abs=0.06)
 
@@ -48,7 +49,7 @@ def test_one_reply_or_one_probe_cannot_tell():
     assert reply_signal([]) is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("signal", "share", "way_out"),
     [
         (0.06, "account for 6% of", "num_responses (16 times as many would make it half)"),
@@ -60,6 +61,6 @@ def test_a_faint_signal_is_reported_with_the_way_out(signal, share, way_out):
     assert faint_signal(signal).endswith(way_out)
 
 
-@pytest.mark.parametrize("signal", [None, 0.2, 0.9])
+@each_row("signal", [None, 0.2, 0.9])
 def test_of_a_signal_that_is_there_nothing_is_said(signal):
     assert "" == faint_signal(signal)

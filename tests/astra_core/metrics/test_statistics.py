@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from each_row import each_row
 
 from astra_core.errors import DataError, ShapeError
 from astra_core.metrics.statistics import Interval, bootstrap_mean, paired_gain
@@ -72,7 +73,7 @@ def test_more_confidence_is_a_wider_interval():
 
 
 # The mean of 49 times 0.1 is not 0.1, but the same in every draw.
-@pytest.mark.parametrize("values", [[0.25], [0.25] * 9, [0.1] * 49])
+@each_row("values", [[0.25], [0.25] * 9, [0.1] * 49])
 def test_values_that_do_not_vary_have_an_interval_of_no_width(values):
     mean = float(np.mean(values))
 
@@ -84,7 +85,7 @@ def test_two_values_have_an_interval_from_the_one_to_the_other():
     assert Interval(0.5, 0.0, 1.0) == interval([0.0, 1.0])
 
 
-@pytest.mark.parametrize(("values", "shape"), [([], "(0,)"), ([[0.1, 0.2]], "(1, 2)")])
+@each_row(("values", "shape"), [([], "(0,)"), ([[0.1, 0.2]], "(1, 2)")])
 def test_there_must_be_one_figure_per_prompt(values, shape):
     with pytest.raises(ShapeError) as caught:
         interval(values)
@@ -104,7 +105,7 @@ def test_an_interval_survives_its_record_and_null_is_no_number():
     assert math.isnan(Interval.read({"value": None, "low": 0.0, "high": 1.0}).value)
 
 
-@pytest.mark.parametrize("low", [{}, {"low": "much"}, {"low": []}])
+@each_row("low", [{}, {"low": "much"}, {"low": []}])
 def test_what_is_no_interval_is_refused(low):
     with pytest.raises(DataError, match="an interval must hold numbers as value, low and high"):
         Interval.read({"value": 0.5, "high": 0.75, **low})

@@ -1,9 +1,9 @@
-import pytest
+from each_row import each_row
 
 from astra_core.metrics.words import words
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("You don't SAY 42_x!", ["you", "don", "t", "say", "42_x"]),

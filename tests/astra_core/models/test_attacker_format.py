@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from each_row import each_row
 from tiny_chats import OPENED, PROMPTS, chat_config, chat_model, chat_system, with_settings
 from tiny_training import configured
 
@@ -42,7 +43,7 @@ def turns(*texts):
 TOLD = "rude: a quarrel about they are late"
 
 
-@pytest.mark.parametrize("count", [0, 2, 4])
+@each_row("count", [0, 2, 4])
 def test_what_the_attacker_says_is_its_own_turn_and_the_target_is_its_user(count):
     model = chat_model()
     own = format_of(model)
@@ -92,7 +93,7 @@ def test_with_the_conversation_as_a_slot_there_is_one_message():
     assert model.encode(turns(told) + "<|im_start|>assistant\n") == read.token_ids
 
 
-@pytest.mark.parametrize("instruction", [INSTRUCTION, "{goal}: {conversation}"])
+@each_row("instruction", [INSTRUCTION, "{goal}: {conversation}"])
 def test_a_long_conversation_loses_its_oldest_turns_and_keeps_the_instruction(instruction):
     model = chat_model()
     own = format_of(model, instruction=instruction)
@@ -175,7 +176,7 @@ SYSTEMS = {
 }
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@each_row("name", SYSTEMS)
 def test_what_is_remembered_changes_nothing_for_a_templated_attacker(name):
     system = chat_system(**SYSTEMS[name]())
     plain, found = (grown(with_settings(system, prefix_cache_mib=mib)) for mib in (0, 64))
@@ -193,7 +194,7 @@ def test_what_is_remembered_changes_nothing_for_a_templated_attacker(name):
         assert any(node.truncated_tokens for node in nodes)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@each_row("kind", ["llama", "gpt2"])
 def test_a_packed_tree_has_the_log_probabilities_of_its_rows(kind):
     system = chat_system(kind=kind)
     nodes = [node for graph in grown(system) for node in graph.nodes()]

@@ -1,4 +1,4 @@
-import pytest
+from each_row import each_row
 
 from astra_core.conversation import Conversation, Message
 from astra_core.models.chat_format import SeparatorFormat
@@ -16,8 +16,8 @@ def said(model, *texts, are_sampled=True):
     return found
 
 
-@pytest.mark.parametrize("separator", [None, "so now"])
-@pytest.mark.parametrize("are_sampled", [True, False])
+@each_row("separator", [None, "so now"])
+@each_row("are_sampled", [True, False])
 def test_utterances_are_joined_by_the_separator(separator, are_sampled):
     model = tiny_language_model(separator=separator)
     conversation = said(model, "why", "no", "why not so", are_sampled=are_sampled)

@@ -1,5 +1,6 @@
 import jinja2
 import pytest
+from each_row import each_row
 from tiny_chats import CHATML, chat_model
 
 from astra_core.models.chat_template import DAY, chat_text
@@ -7,7 +8,7 @@ from astra_core.models.chat_template import DAY, chat_text
 SAID = [{"role": "user", "content": "so"}]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "asks",
     [
         "{{ strftime_now('%d %b %Y') }}",

@@ -1,4 +1,4 @@
-import pytest
+from each_row import each_row
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -45,8 +45,8 @@ def conversation(model, *, are_sampled):
     return found
 
 
-@pytest.mark.parametrize("scheme", ["first", "always", "never"])
-@pytest.mark.parametrize("are_sampled", [True, False])
+@each_row("scheme", ["first", "always", "never"])
+@each_row("are_sampled", [True, False])
 def test_no_word_is_begun_in_the_middle_of_a_conversation(scheme, are_sampled):
     model = sentence_piece(scheme)
     roles = ("user", "assistant", "user")

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.reading import Reading
@@ -88,8 +89,8 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("generation", SETTINGS)
-@pytest.mark.parametrize("end_ids", [(END,), (END, 3), ()])
+@each_row("generation", SETTINGS)
+@each_row("end_ids", [(END,), (END, 3), ()])
 def test_rows_together_are_what_each_is_by_hand(generation, end_ids):
     _, found = decoded(generation, end_ids=end_ids)
     for row, (tokens, logprobs) in enumerate(found):

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from transformers import (
     LogitsProcessorList,
     MinNewTokensLengthLogitsProcessor,
@@ -104,7 +105,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely(logits):
     torch.testing.assert_close(logits[0].softmax(dim=0), shares, rtol=0.0, atol=1.5 / num_draws)
 
 
-@pytest.mark.parametrize("uniform", [0.0, 0.5, 1.0 - 2.0**-53])
+@each_row("uniform", [0.0, 0.5, 1.0 - 2.0**-53])
 def test_a_token_of_probability_zero_is_never_drawn(uniform):
     logits = torch.full((3, VOCABULARY), -torch.inf)
     logits[0, 0] = logits[1, 20] = logits[2, -1] = 0.0
@@ -160,8 +161,8 @@ def sampled_and_defined(logits, uniform, generation, seed=0):
     return token, logprob, expected
 
 
-@pytest.mark.parametrize("rounding", [torch.float32, torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("options", SETTINGS)
+@each_row("rounding", [torch.float32, torch.bfloat16, torch.float16])
+@each_row("options", SETTINGS)
 def test_a_sample_is_the_draw_that_defines_it_also_among_ties(options, rounding):
     # Logits of eight bits are tied by the dozen, also at the edge of top-k.
     generation = GenerationConfiguration(**options)
@@ -199,7 +200,7 @@ def test_whole_distributions_are_drawn_from_to_rounding(record_testsuite_propert
     assert differing / num_draws < 1e-4
 
 
-@pytest.mark.parametrize("options", [{}, {"temperature": 0.7}, *SETTINGS])
+@each_row("options", [{}, {"temperature": 0.7}, *SETTINGS])
 def test_a_sample_does_not_depend_on_the_batch(options):
     generation = GenerationConfiguration(**options)
     draw_of = torch.Generator().manual_seed(9)
@@ -217,8 +218,8 @@ def test_a_sample_does_not_depend_on_the_batch(options):
     assert together.flip(0).tolist() == turned.tolist()
 
 
-@pytest.mark.parametrize("uniform", [0.0, 0.5, 1.0 - 2.0**-53])
-@pytest.mark.parametrize("options", [{}, {"top_k": 3}, {"top_p": 0.9}])
+@each_row("uniform", [0.0, 0.5, 1.0 - 2.0**-53])
+@each_row("options", [{}, {"top_k": 3}, {"top_p": 0.9}])
 def test_a_forbidden_token_is_never_sampled(uniform, options):
     size = 200
     logits = torch.zeros(3, size)

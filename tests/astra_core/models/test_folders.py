@@ -6,6 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from outside_calls import outside_calls
 
 from astra_core.errors import ConfigurationError
@@ -51,8 +52,8 @@ def test_the_trap_holds_whoever_asks():
     assert ["huggingface.co", "192.0.2.1"] == hosts
 
 
-@pytest.mark.parametrize("load", LOADERS)
-@pytest.mark.parametrize("place", ["my/attaker", "attaker", "./my/attaker", "/no/such/folder"])
+@each_row("load", LOADERS)
+@each_row("place", ["my/attaker", "attaker", "./my/attaker", "/no/such/folder"])
 def test_a_missing_folder_is_one_line_and_asks_nobody(load, place):
     with outside_calls() as hosts, pytest.raises(ConfigurationError) as caught:
         load(place)
@@ -125,7 +126,7 @@ def test_a_folder_is_found_wherever_it_is(good):
     assert good == model_folder(good) == model_folder(str(good)) == require_folder(good)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "name", ["hub:", "hub:owner/name", "hub:owner/name@main", f"hub:a/b/c@{COMMIT}", "hub:x@0"]
 )
 def test_a_hub_model_is_named_with_its_commit(name):
@@ -135,7 +136,7 @@ def test_a_hub_model_is_named_with_its_commit(name):
     assert [] == hosts
 
 
-@pytest.mark.slow  # the hub's client tries again for half a minute
+@pytest.mark.real  # the hub's client tries again for half a minute
 def test_the_hub_is_asked_when_it_is_named_and_nothing_else_is(good, monkeypatch, tmp_path):
     from huggingface_hub import constants
 

@@ -3,6 +3,7 @@ import shutil
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.config import GenerationConfiguration
 from astra_core.errors import ConfigurationError
@@ -29,7 +30,7 @@ def model(request):
     return tiny_language_model(2, kind=request.param)
 
 
-@pytest.mark.parametrize("generation", SETTINGS)
+@each_row("generation", SETTINGS)
 def test_tokens_are_the_same_alone_in_any_order_and_at_any_batch_size(model, generation):
     keys = keys_for(len(CONTEXTS))
     together = model.continuations(CONTEXTS, keys, generation)
@@ -152,7 +153,7 @@ def test_budget_and_order_do_not_change_continuation_log_probabilities(model):
         assert own == pytest.approx(third, abs=1e-5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("separator", "ids", "expected"),
     [
         (None, (5, 6), (5, 6, 0)),
@@ -209,7 +210,7 @@ def test_a_conversation_opens_with_the_token_that_the_tokenizer_opens_with():
     assert model.encode("are") == (3,)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@each_row("kind", ["llama", "gpt2"])
 def test_a_saved_model_is_the_same_when_loaded(tmp_path, kind):
     model = tiny_language_model(3, kind=kind)
     model.save(tmp_path)
@@ -227,7 +228,7 @@ def test_a_saved_model_is_the_same_when_loaded(tmp_path, kind):
     assert not trained.model.training
 
 
-@pytest.mark.parametrize("damage", ["missing", "no weights", "cut off"])
+@each_row("damage", ["missing", "no weights", "cut off"])
 def test_a_folder_that_cannot_be_loaded_is_named(tmp_path, damage):
     folder = tmp_path / "model"
     tiny_language_model().save(folder)

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.config import LoraConfiguration
@@ -30,7 +31,7 @@ def stir(model):
     return model
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@each_row("kind", ["llama", "gpt2"])
 def test_adapters_alone_learn_and_change_nothing_at_first(kind):
     model = adapted(kind)
     trained = [name for name, p in model.model.named_parameters() if p.requires_grad]
@@ -54,7 +55,7 @@ def test_adapters_depend_on_the_seed_alone():
     assert not any(torch.equal(weights[0][name], weights[2][name]) for name in names)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@each_row("kind", ["llama", "gpt2"])
 def test_the_export_is_a_plain_model_that_says_the_same(kind, tmp_path):
     model = stir(adapted(kind))
     kept = {name: p.detach().clone() for name, p in model.model.named_parameters()}
@@ -77,7 +78,7 @@ def test_layers_that_do_not_exist_are_refused():
         adapted(target_modules=("nowhere",))
 
 
-@pytest.mark.parametrize("change", [{"rank": 3}, {"alpha": 1.0}, {"target_modules": ["q_proj"]}])
+@each_row("change", [{"rank": 3}, {"alpha": 1.0}, {"target_modules": ["q_proj"]}])
 def test_every_option_changes_what_is_learned(change):
     runs = []
     for lora in ({"rank": 2}, {"rank": 2, **change}):
@@ -87,7 +88,7 @@ def test_every_option_changes_what_is_learned(change):
     assert runs[0] != runs[1]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_run_with_adapters_continues_where_it_stopped(tmp_path):
     config = configured(lora={"rank": 2}, eval_every=1, metric="eval/kl_nats")
     base = weights_of(trainer_of(configured()))

@@ -2,6 +2,7 @@ import os
 
 import pytest
 import torch
+from each_row import each_row
 from safetensors.torch import load_file, save_file
 
 from astra_core.errors import ConfigurationError
@@ -63,7 +64,7 @@ def test_processes_of_one_machine_share_its_cores(monkeypatch):
     assert threads_for(10**12, 3) == 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("requested", "num_devices", "local_rank", "device"),
     [
         ("cpu", 0, "0", "cpu"),
@@ -84,7 +85,7 @@ def test_a_process_has_the_device_of_its_own_number(
     assert torch.device(device) == device_for(requested)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("num_devices", "words"),
     [
         (0, "machine.device must be 'cpu' or 'auto' where there is no CUDA device, got 'cuda'"),

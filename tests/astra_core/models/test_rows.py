@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.models.rows import batches_within, pad_rows, row_batches
@@ -34,7 +35,7 @@ def test_masks_do_not_depend_on_which_id_pads():
     assert torch.equal(some.continuation_mask, others.continuation_mask)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@each_row("kind", ["llama", "gpt2"])
 def test_log_probabilities_are_those_of_a_plain_forward_pass(kind):
     model = tiny_language_model(1, kind=kind).model
     logprobs = token_logprobs(model, pad_rows(CONTEXTS, CONTINUATIONS, pad_id=1))
@@ -46,7 +47,7 @@ def test_log_probabilities_are_those_of_a_plain_forward_pass(kind):
             assert float(expected) == pytest.approx(float(logprobs[row, place]), abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@each_row("kind", ["llama", "gpt2"])
 def test_neither_padding_nor_neighbours_change_a_log_probability_or_its_gradient(kind):
     model = tiny_language_model(1, kind=kind, is_trained=True).model
     results = []
@@ -75,7 +76,7 @@ def test_padding_has_log_probability_zero_exactly():
     assert bool((logprobs[rows.continuation_mask] < 0.0).all())
 
 
-@pytest.mark.parametrize(("contexts", "continuations"), [([], []), ([(4, 5)], [()])])
+@each_row(("contexts", "continuations"), [([], []), ([(4, 5)], [()])])
 def test_nothing_to_score_needs_no_forward_pass(contexts, continuations):
     rows = pad_rows(contexts, continuations, pad_id=0)
 
@@ -99,7 +100,7 @@ def test_rows_of_like_length_share_a_batch():
     assert [[0, 2, 4], [1, 3, 5]] == list(batches_within(lengths, lengths, 160))
 
 
-@pytest.mark.parametrize(("count", "sizes"), [(63, [63]), (64, [32, 32]), (128, [43, 43, 42])])
+@each_row(("count", "sizes"), [(63, [63]), (64, [32, 32]), (128, [43, 43, 42])])
 def test_batches_are_as_few_and_as_even_as_the_budget_allows(count, sizes):
     lengths = [257] * count
 

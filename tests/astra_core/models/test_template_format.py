@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.conversation import Conversation, Message
@@ -106,8 +107,8 @@ def rendered(model, *texts):
     return model.encode(chat_text(model.tokenizer, turns))
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
-@pytest.mark.parametrize("are_sampled", [True, False])
+@each_row("name", TEMPLATES)
+@each_row("are_sampled", [True, False])
 def test_spliced_ids_are_those_of_the_rendered_text(name, are_sampled):
     model = chat_model(TEMPLATES[name])
     own = TemplateFormat(model)
@@ -189,7 +190,7 @@ def test_the_generation_configuration_ends_a_reply_too():
     assert {0, end} == set(model.end_ids)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@each_row("kind", ["llama", "gpt2"])
 def test_what_is_remembered_changes_no_reply_of_a_chat_model(kind):
     short = GenerationConfiguration(max_new_tokens=4)
     config = SystemConfiguration(max_context_tokens=400, probe=short, response=short)

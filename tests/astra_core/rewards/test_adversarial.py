@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
@@ -23,7 +24,7 @@ def test_the_default_reward_of_a_turn():
     assert 0.75 == pytest.approx(reward_of(node))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("option", "low", "high", "sign"),
     [
         ("response_weight", 0.5, 2.0, 1),
@@ -40,7 +41,7 @@ def test_an_option_moves_the_reward_in_its_direction(option, low, high, sign):
     assert sign * gain > 0.01
 
 
-@pytest.mark.parametrize(("nll", "expected"), [(1.0, 0.0), (3.0, 0.0), (5.0, -0.2)])
+@each_row(("nll", "expected"), [(1.0, 0.0), (3.0, 0.0), (5.0, -0.2)])
 def test_a_probe_likelier_than_the_floor_earns_nothing(nll, expected):
     node = tiny_node(0.0, target_logprobs=(-nll,) * 4)
 

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.rewards.constraint import ConstraintOptions, Multiplier
 
@@ -27,9 +28,7 @@ def test_it_stays_between_nothing_and_the_largest():
         assert expected == held.weight
 
 
-@pytest.mark.parametrize(
-    "change", [{"at_least": 0.9}, {"step_size": 1.0}, {"initial": 2.0}, {"largest": 0.5}]
-)
+@each_row("change", [{"at_least": 0.9}, {"step_size": 1.0}, {"initial": 2.0}, {"largest": 0.5}])
 def test_every_option_moves_it_elsewhere(change):
     held, other = multiplier(), multiplier(**change)
     for each in (held, other):

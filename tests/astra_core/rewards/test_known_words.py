@@ -1,4 +1,4 @@
-import pytest
+from each_row import each_row
 from tokenizers import ByteLevelBPETokenizer
 
 from astra_core.rewards.known_words import KnownWords, KnownWordsOptions, whole_words, words_of
@@ -14,7 +14,7 @@ def known(**options):
     return words
 
 
-@pytest.mark.parametrize("word", ["zebras", "don't", "fly", "quagga", "garden"])
+@each_row("word", ["zebras", "don't", "fly", "quagga", "garden"])
 def test_words_of_prompts_goals_and_grammar_are_known(word):
     assert word in known()
 

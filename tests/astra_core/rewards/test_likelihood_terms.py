@@ -1,6 +1,7 @@
 from copy import deepcopy
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from astra_core.rewards.likelihood_terms import Implausibility, KLToReference
@@ -18,7 +19,7 @@ def value_of(*nodes, **options):
     return term(**options).values(turns_of([tiny_graph(*nodes)]))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "expected"),
     [
         ({}, 1.0),

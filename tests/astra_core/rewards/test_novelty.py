@@ -75,7 +75,7 @@ def test_memories_fade():
     assert total / 2 == float(memory.counts.sum())
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_counts_are_the_same_in_every_process():
     code = (
         "from astra_core.rewards.novelty import NoveltyMemory as M; m = M(decay=1.0);"

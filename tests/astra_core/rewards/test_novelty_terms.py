@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from each_row import each_row
 
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.rewards.known_words import KnownWords, KnownWordsOptions
@@ -39,7 +40,7 @@ def test_the_novelty_of_ngrams_is_that_of_the_default_reward():
         reward.remember([given])
 
 
-@pytest.mark.parametrize("kind", [NgramNovelty, WordNovelty])
+@each_row("kind", [NgramNovelty, WordNovelty])
 def test_an_older_memory_fades_at_the_rate_of_the_decay(kind):
     found = {}
     for decay in (0.0, 1.0):

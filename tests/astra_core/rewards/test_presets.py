@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from each_row import each_row
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
@@ -12,14 +13,14 @@ from astra_core.testing import check_reward, tiny_graph, tiny_node, tiny_prompts
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("name", REWARD_PRESETS)
+@each_row("name", REWARD_PRESETS)
 def test_a_preset_is_the_same_in_python_and_in_its_file(name):
     record = yaml.safe_load((ROOT / "params" / f"{name}.yaml").read_text("utf-8"))
 
     assert Choice.read(record["reward"], where="reward") == reward_preset(name)
 
 
-@pytest.mark.parametrize("name", REWARD_PRESETS)
+@each_row("name", REWARD_PRESETS)
 def test_a_preset_is_a_reward(name):
     check_reward(reward_preset(name).name, **reward_preset(name).options)
 

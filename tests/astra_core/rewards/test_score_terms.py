@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.rewards.score_terms import Length, ProbeScore, ReplyScore
 from astra_core.rewards.term import turns_of
@@ -12,7 +13,7 @@ def value_of(term, node, **options):
     return value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "expected"),
     [
         ({}, 0.5),
@@ -41,7 +42,7 @@ def test_the_probe_has_its_own_score():
     assert 0.4 == value_of(ProbeScore, tiny_node(0.0, score=0.9, probe_score=0.4))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("tokens", "options", "expected"),
     [
         (3, {"shortest": 5}, 2.0),

@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from astra_core.rewards.stress_testing import StressTestingReward
 from astra_core.testing import tiny_graph, tiny_node
@@ -35,7 +36,7 @@ def test_with_the_probability_of_the_probe_it_is_the_reward_of_astra():
         assert case["expected"] == pytest.approx(found, rel=1e-5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "likelihood"),
     # Four nats per token: one more than the three that are tolerated.
     [
@@ -50,7 +51,7 @@ def test_the_option_says_what_likelihood_means(options, likelihood):
     assert [expected] == pytest.approx(rewards_of(NODE, **options))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"likelihood_weight": 1.0},

@@ -2,6 +2,7 @@ import math
 from copy import deepcopy
 
 import pytest
+from each_row import each_row
 from tiny_training import assert_same_state, configured, trainer_of, weights_of
 
 from astra_core.config import Choice
@@ -205,7 +206,7 @@ def test_a_resumed_run_needs_that_state(tmp_path, monkeypatch):
     assert weights_of(whole) != weights_of(resumed)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "message"),
     [
         ({"terms": {"replies": {}}}, "unknown term 'replies'"),
@@ -246,7 +247,7 @@ class Wild(ProbeScore):
         return [math.nan for _ in turns]
 
 
-@pytest.mark.parametrize(("term", "message"), [(Shy, "1 for 4"), (Wild, "finite numbers")])
+@each_row(("term", "message"), [(Shy, "1 for 4"), (Wild, "finite numbers")])
 def test_a_term_that_gives_something_else_is_named(term, message, monkeypatch):
     reward = reward_of(terms={"probe_score": {}})
     monkeypatch.setattr(reward._parts[0], "term", term(term.Options()))

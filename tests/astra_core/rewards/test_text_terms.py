@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from astra_core.rewards.term import turns_of
@@ -28,7 +29,7 @@ def test_language_is_no_gibberish():
     assert 0.0 == value_of(Gibberish, "you look very calm today.")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "ids", "expected"),
     [
         ("you look gluzzle today", (2, 3, 4, 0), 0.25),
@@ -44,7 +45,7 @@ def test_invented_words_repeated_tokens_and_broken_text_count_by_their_share(tex
     assert expected == pytest.approx(value_of(Gibberish, text, probe_ids=ids))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("option", "text", "ids"),
     [
         ("invented", "you look gluzzle today", (2, 3, 4, 0)),
@@ -73,7 +74,7 @@ def test_shares_of_nothing():
     assert 0.0 == broken_share("why...")
 
 
-@pytest.mark.parametrize("by", ["ngrams", "embeddings"])
+@each_row("by", ["ngrams", "embeddings"])
 def test_a_probe_nearer_to_the_goal_counts_more(by):
     same, near, far = (
         value_of(GoalSimilarity, text, by=by) for text in ("bad and worse", "so bad", "why")

@@ -4,6 +4,7 @@ import math
 import pickle
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import DataError
 from astra_core.rollout.metadata import Metadata, problem_of
@@ -40,7 +41,7 @@ def test_metadata_survives_a_copy_and_another_process():
     assert found != Metadata({**VALUES, "difficulty": 4})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "problem"),
     [
         (["a"], "list"),

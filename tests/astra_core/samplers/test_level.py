@@ -2,7 +2,7 @@ import hashlib
 import json
 from dataclasses import replace
 
-import pytest
+from each_row import each_row
 from tiny_chats import OPENED, chat_system
 
 from astra_core.conversation import Conversation, Message
@@ -149,7 +149,7 @@ def test_a_level_grows_from_values_to_values():
     assert again[0] == again[1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cut", "heard", "is_known"),
     [
         (0, Heard((4, 5), (7, 0)), True),
@@ -170,7 +170,7 @@ def test_the_target_speaks_for_the_reference_only_where_it_read_the_same(cut, he
     assert len(found) == 2
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "digest"),
     [("one", "da08e1cd0301e8a4"), ("agents", "afc21ce73debee80"), ("other", "a72ed23b3bf965e7")],
 )

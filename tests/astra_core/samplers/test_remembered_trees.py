@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_architectures import tiny_speaker
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
@@ -87,7 +88,7 @@ FIRST = {"gpt2", "another tokenizer", "windows", "cut contexts"}
 
 @pytest.fixture(
     params=[
-        pytest.param(name, marks=[] if name in FIRST else pytest.mark.slow) for name in SYSTEMS
+        pytest.param(name, marks=[] if name in FIRST else pytest.mark.real) for name in SYSTEMS
     ],
     scope="module",
 )
@@ -113,7 +114,7 @@ def counted(*models):
             handle.remove()
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@each_row("shape", SHAPES)
 def test_tokens_are_those_of_the_plain_way_whatever_is_remembered(system, shape):
     expected = plain_rollout(system, PROMPTS, seed=1, **shape)
     for memory in (0, 1, 1024):
@@ -123,7 +124,7 @@ def test_tokens_are_those_of_the_plain_way_whatever_is_remembered(system, shape)
         assert tokens(expected) == tokens(found)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_budget_order_and_company_change_nothing_with_a_memory(system):
     expected = rolled_out(with_settings(system, prefix_cache_mib=0))
     for budget in (60, 10**6):
@@ -136,7 +137,7 @@ def test_budget_order_and_company_change_nothing_with_a_memory(system):
     assert tokens(expected) == tokens(alone) == tokens(turned)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "depth", "share"),
     [
         ("one model", 5, 0.4),
@@ -221,7 +222,7 @@ def test_a_scope_ends_with_its_memory_also_after_an_error():
         assert tokens_read() == 40
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_fewer_than_one_token_in_ten_thousand_differs_by_rounding(kind, record_testsuite_property):
     # Rounding of sums in another order may move a draw across an edge; then the rest differs too.

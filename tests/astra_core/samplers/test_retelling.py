@@ -1,4 +1,4 @@
-import pytest
+from each_row import each_row
 from tiny_chats import OPENED, PROMPTS, chat_config, chat_system
 
 from astra_core.rewards.adversarial import AdversarialReward
@@ -6,7 +6,7 @@ from astra_core.samplers.retelling import conversation_of
 from astra_core.samplers.tree import TreeSampler
 
 
-@pytest.mark.parametrize(
+@each_row(
     "settings",
     [{}, {"template": OPENED}, {"format": "separator"}, {"attacker": {"format": "separator"}}],
 )

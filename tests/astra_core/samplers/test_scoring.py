@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from each_row import each_row
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import RolloutError, ScorerError, TargetError
@@ -109,7 +110,7 @@ def test_overlap_changes_no_graph():
     assert ahead.score_s > 0.0
 
 
-@pytest.mark.parametrize("works_on", ["cpu", "elsewhere"])
+@each_row("works_on", ["cpu", "elsewhere"])
 def test_a_judge_that_fails_stops_the_rollout_either_way(works_on):
     own = sampler(Judge(works_on, fails_at=1))
 
@@ -117,7 +118,7 @@ def test_a_judge_that_fails_stops_the_rollout_either_way(works_on):
         rolled_out(own)
 
 
-@pytest.mark.parametrize("works_on", ["cpu", "elsewhere"])
+@each_row("works_on", ["cpu", "elsewhere"])
 def test_a_target_that_fails_leaves_no_call_behind(works_on):
     def fall_silent():
         msg = "http 503"
@@ -140,7 +141,7 @@ def test_a_judge_that_forgets_a_text_is_no_judge():
         rolled_out(sampler(Short()))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("works_on", "place", "expected"),
     [
         ("cpu", "cpu", False),

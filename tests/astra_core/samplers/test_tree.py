@@ -3,7 +3,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from slow_rows import slow_but
+from dear_rows import wide_but
+from each_row import each_row
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.errors import PluginError, RolloutError, TargetError
@@ -92,12 +93,12 @@ QUICK = (
 )
 
 
-@pytest.fixture(params=slow_but(SYSTEMS, *QUICK), scope="module")
+@pytest.fixture(params=wide_but(SYSTEMS, *QUICK), scope="module")
 def system(request):
     return SYSTEMS[request.param]
 
 
-@pytest.mark.parametrize(("width", "depth", "num_nodes"), [(1, 1, 1), (3, 2, 12), (2, 3, 14)])
+@each_row(("width", "depth", "num_nodes"), [(1, 1, 1), (3, 2, 12), (2, 3, 14)])
 def test_every_turn_has_as_many_children_as_the_tree_is_wide(width, depth, num_nodes):
     own = sampler(tree_width=width, tree_depth=depth)
     graphs = own.roll_out(PROMPTS, iteration=0)
@@ -143,7 +144,7 @@ def test_a_tree_may_be_as_wide_as_it_likes_at_each_depth():
     assert [2, 1, 1, 3, 3] == [len(group) for group in graph.groups()]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_neither_budget_nor_order_nor_other_prompts_change_a_graph(system):
     own = sampler(system)
     expected = own.roll_out(PROMPTS, iteration=3)
@@ -161,7 +162,7 @@ def test_siblings_and_replies_differ():
     assert len({ids for node in graph.children for ids in node.response_ids}) > 12
 
 
-@pytest.mark.parametrize("change", [{"seed": 2}, {"iteration": 1}, {"purpose": "evaluation"}])
+@each_row("change", [{"seed": 2}, {"iteration": 1}, {"purpose": "evaluation"}])
 def test_seed_iteration_and_purpose_name_the_random_numbers(change):
     name = {"seed": 1, "iteration": 0, "purpose": "training", **change}
     own = sampler(seed=name.pop("seed"))

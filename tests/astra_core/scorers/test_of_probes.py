@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.config import Choice, Section, SystemConfiguration
 from astra_core.errors import ConfigurationError
@@ -34,7 +35,7 @@ def test_beside_a_judge_of_exchanges_it_is_profanity():
     assert "profanity" == text_scorer_choice(config).name
 
 
-@pytest.mark.parametrize("scorer", [OWN, Asker(Section())])
+@each_row("scorer", [OWN, Asker(Section())])
 def test_a_scorer_that_is_named_for_probes_scores_them(scorer):
     config = SystemConfiguration(scorer=Choice(name=ASKER), probe_scorer=PHRASES)
     found = probe_scorer_of(config, scorer)

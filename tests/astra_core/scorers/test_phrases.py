@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from astra_core.scorers.phrases import PhraseScorer
@@ -14,19 +15,19 @@ def test_each_occurrence_halves_what_is_left_to_one():
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"), [("BAD", 0.5), ("badly", 0.0), ("a bad, bad one", 0.75), ("not-bad", 0.5)]
 )
 def test_whole_words_count_and_case_does_not(text, expected):
     assert [expected] == scores(("bad",), text)
 
 
-@pytest.mark.parametrize("phrase", ["you are bad", "a.b", "c++", "!!", "(x)"])
+@each_row("phrase", ["you are bad", "a.b", "c++", "!!", "(x)"])
 def test_a_phrase_is_taken_literally(phrase):
     assert [0.5, 0.0] == scores((phrase,), f"so {phrase} now", "nothing of it axb c x")
 
 
-@pytest.mark.parametrize("phrases", [(), ("",), ("bad", " ")])
+@each_row("phrases", [(), ("",), ("bad", " ")])
 def test_there_must_be_something_to_look_for(phrases):
     with pytest.raises(ConfigurationError):
         PhraseScorer.Options(phrases=phrases)

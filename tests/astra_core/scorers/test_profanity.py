@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ScorerError
 from astra_core.scorers.profanity import ProfanityScorer
@@ -14,12 +15,12 @@ def test_insults_score_high_and_courtesy_low():
     assert courtesy < 0.2
 
 
-@pytest.mark.parametrize("text", ["", "   ", "\n"])
+@each_row("text", ["", "   ", "\n"])
 def test_blank_text_says_nothing_that_could_offend(text):
     assert [0.0] == SCORER.score([text])
 
 
-@pytest.mark.parametrize("number", [float("nan"), -0.1, 1.1])
+@each_row("number", [float("nan"), -0.1, 1.1])
 def test_a_number_that_is_no_score_is_no_silent_reward(monkeypatch, number):
     monkeypatch.setattr("profanity_check.predict_prob", lambda texts: np.full(len(texts), number))
 

@@ -2,6 +2,7 @@ import json
 
 import pytest
 import torch
+from each_row import each_row
 from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from tiny_architectures import tiny_model
@@ -32,7 +33,7 @@ def downloaded(folder, name="llama tied", **options):
     return model.merge_and_unload().state_dict()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "options"),
     [
         ("llama tied", LLAMA),
@@ -52,7 +53,7 @@ def test_the_weights_are_those_that_peft_merges(name, options, tmp_path):
         assert torch.equal(value, before[key]) is not (is_adapted and key.endswith("weight"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("option", "told"),
     [
         ({"use_dora": True}, "use_dora: True"),
@@ -72,7 +73,7 @@ def test_options_that_would_add_something_else_are_refused(option, told, tmp_pat
         add_downloaded(tiny_model("llama tied"), tmp_path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "told"),
     [
         ("layers.1", "layers.99", "must fit the attacker's weights, got model.layers.99"),

@@ -2,6 +2,7 @@ import json
 from collections.abc import Mapping
 
 import pytest
+from each_row import each_row
 from played_service import PlayedService, adapters_of
 
 from astra_core.config import GenerationConfiguration
@@ -67,7 +68,7 @@ def test_a_folder_with_weights_has_no_pointer(tmp_path):
     assert read_pointer(tmp_path) is None
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"trainer": "remote"}'])
+@each_row("text", ["{", "[]", '{"trainer": "remote"}'])
 def test_a_damaged_pointer_is_reported(text, tmp_path):
     (tmp_path / POINTER).write_text(text)
 

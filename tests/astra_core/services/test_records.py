@@ -1,7 +1,7 @@
 import json
 from pathlib import Path
 
-import pytest
+from each_row import each_row
 
 from astra_core.services.records import record_of
 
@@ -10,7 +10,7 @@ CASES = json.loads(
 )["cases"]
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_records_are_those_of_the_vectors(case):
     own = case["trajectory"]
     advantages = own["tok"] if "tok" in own else [own["adv"]]

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from played_service import PlayedService
 from remote_training import remote
 
@@ -49,7 +50,7 @@ def dying_at(moment):
     return move_to
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_killed_after_every_stage_nothing_is_asked_twice(tmp_path, monkeypatch):
     service = PlayedService()
     remote(tmp_path / "whole", service).train()
@@ -73,7 +74,7 @@ def test_killed_after_every_stage_nothing_is_asked_twice(tmp_path, monkeypatch):
             assert torch.equal(weight, again.published[last][name])
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("moment", [5, 8])
 def test_weights_that_the_service_has_unloaded_are_published_again(tmp_path, monkeypatch, moment):
     # Of a run that was killed for long: after its first iteration, and after its last update.
@@ -122,7 +123,7 @@ def test_killed_within_an_update_it_begins_at_the_state_before(tmp_path):
         assert torch.equal(weight, again.published[last][name])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "told"),
     [
         ({"max_grad_norm": 1.0}, "training.max_grad_norm must be null"),
@@ -145,7 +146,7 @@ def test_a_host_that_is_not_authorised_is_never_asked(tmp_path):
         remote(tmp_path, None, kind=RemoteTrainer, options=options)
 
 
-@pytest.mark.parametrize("on_error", ["fail_fast", "retry", "min_group"])
+@each_row("on_error", ["fail_fast", "retry", "min_group"])
 def test_a_draw_that_fails(on_error, tmp_path):
     # Draws 9 to 11 are tried in the first experience; the evaluation before it is whole.
     service = PlayedService(fails=[9] if on_error != "min_group" else range(9, 14))
@@ -162,7 +163,7 @@ def test_a_draw_that_fails(on_error, tmp_path):
         assert 2 == trainer.train().training_step
 
 
-@pytest.mark.parametrize("keep", ["last", "best"])
+@each_row("keep", ["last", "best"])
 def test_what_stays_at_the_service_is_exported_as_a_pointer_to_it(tmp_path, keep):
     service = PlayedService()
     trainer = remote(tmp_path / "run", service, keep=keep)

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from tiny_training import sampler_of
 
 from astra_core.config import Choice
@@ -17,7 +18,7 @@ def system():
     return tiny_system(1)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "options", "loss"),
     [
         ("reinforce", {"importance": "none"}, "cross_entropy"),
@@ -67,7 +68,7 @@ def test_the_services_loss_is_the_local_one(name, options, loss, system):
     assert figures.get("capped", 1.0) > 0.0
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "options", "told"),
     [
         ("dpo", {}, "must be grpo, reinforce, sft or expert_iteration .* got DPO"),

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.services.service_prices import ServicePrices, TokensUsed, counted
 from astra_core.services.trainer_state import TrainerState
@@ -6,7 +7,7 @@ from astra_core.services.trainer_state import TrainerState
 USED = TokensUsed(prefill=2_000_000, sampled=1_000_000, trained=500_000)
 
 
-@pytest.mark.parametrize(("kind", "cost"), [("prefill", 2.0), ("sampled", 1.0), ("trained", 0.5)])
+@each_row(("kind", "cost"), [("prefill", 2.0), ("sampled", 1.0), ("trained", 0.5)])
 def test_each_kind_of_token_has_its_price_by_the_million(kind, cost):
     assert USED.cost(ServicePrices(**{kind: 1.0})) == pytest.approx(cost)
 

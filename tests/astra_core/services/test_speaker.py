@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 from played_service import PlayedService
 
 from astra_core.config import GenerationConfiguration
@@ -42,7 +43,7 @@ def test_scores_are_the_models_own(tmp_path):
         assert theirs == pytest.approx(ours, abs=1e-5)
 
 
-@pytest.mark.parametrize(("retries", "asked"), [(0, None), (1, 4)])
+@each_row(("retries", "asked"), [(0, None), (1, 4)])
 def test_a_failed_draw_is_asked_for_again(retries, asked, tmp_path):
     service = PlayedService(fails=[1])
     speaker = Speaker(service, KeptDraws(tmp_path / "kept"), retries=retries)
@@ -61,7 +62,7 @@ def test_enough_of_a_group_is_enough(tmp_path):
     assert () == said(speaker)[0][0]
 
 
-@pytest.mark.parametrize("own", [{"temperature": 0.7}, {"top_p": 0.9}, {"min_new_tokens": 1}])
+@each_row("own", [{"temperature": 0.7}, {"top_p": 0.9}, {"min_new_tokens": 1}])
 def test_sampling_that_a_service_does_not_do_is_refused(own):
     (name,) = own
     with pytest.raises(ConfigurationError, match=f"system.probe.{name} must be"):

@@ -2,7 +2,7 @@ import contextlib
 import json
 from pathlib import Path
 
-import pytest
+from each_row import each_row
 
 from astra_core.services.staged import Stage, walk
 from astra_core.services.trainer_state import TrainerState
@@ -87,7 +87,7 @@ def run(case, folder, *, kill_after=None):
     return own.actions, own.places
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if "expected_checkpoints" in c])
+@each_row("case", [c for c in CASES if "expected_checkpoints" in c])
 def test_stages_and_states_are_those_of_the_vectors(case, tmp_path):
     actions, places = run(case, tmp_path)
 
@@ -97,7 +97,7 @@ def test_stages_and_states_are_those_of_the_vectors(case, tmp_path):
     assert [] == run(case, tmp_path)[0]
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if "killed_after_checkpoint" in c])
+@each_row("case", [c for c in CASES if "killed_after_checkpoint" in c])
 def test_a_killed_run_does_what_was_not_done(case, tmp_path):
     before, places = run(case, tmp_path, kill_after=case["killed_after_checkpoint"])
     after, _ = run(case, tmp_path)

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from played_service import PlayedService
 from remote_training import remote
 
@@ -100,7 +101,7 @@ def test_an_experience_that_teaches_nothing_costs_no_update(tmp_path):
     assert 0 == service.asked["save"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "told"),
     [
         ({"epochs_per_experience": 2}, "training.epochs_per_experience must be 1"),

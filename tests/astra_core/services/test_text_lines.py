@@ -3,6 +3,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from astra_core.algorithms.dpo import DPO
 from astra_core.algorithms.expert_iteration import ExpertIteration
@@ -55,7 +56,7 @@ def test_a_context_is_a_chat_that_ends_with_the_user():
     assert [WORDS[2]] == [own["content"] for own in cut]
 
 
-@pytest.mark.parametrize("case", MALT)
+@each_row("case", MALT)
 def test_preferences_are_those_of_the_response_tree(case):
     options = {"backup": "leaf_mean", "midpoint": case["threshold"], "margin": 0.0}
     found = lines(DPO, tree(case), discount=1.0, **options)
@@ -67,7 +68,7 @@ def test_preferences_are_those_of_the_response_tree(case):
     assert found.content() == b"" or examples_of(found.content(), "dpo")
 
 
-@pytest.mark.parametrize("case", [c for c in SELECTION["cases"] if c["method"] == "threshold"])
+@each_row("case", [c for c in SELECTION["cases"] if c["method"] == "threshold"])
 def test_answers_to_imitate_are_those_above_the_threshold(case):
     graphs = [
         tiny_graph(spoken(tiny_node(rewards[0] + rewards[1]), WORDS[at]))

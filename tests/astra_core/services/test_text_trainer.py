@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from each_row import each_row
 from hostile_jobs import HostileJobs
 from job_service import Worker, app_of, client_of, served, service_in
 from text_training import IMITATION, run
@@ -19,7 +20,7 @@ from astra_core.testing import tiny_system
 TESTS = Path(__file__).parents[2]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("status", "error", "outcome", "words"),
     [
@@ -63,7 +64,7 @@ def test_a_refused_file_is_terminal_and_costs_one_request(tmp_path):
     assert 1 == hostile.asked["create"]
 
 
-@pytest.mark.parametrize("lost", ["upload", "create"])
+@each_row("lost", ["upload", "create"])
 def test_an_answer_that_was_lost_is_looked_up_and_nothing_made_twice(tmp_path, lost):
     hostile = HostileJobs(lost=lost)
     with served(hostile.app) as url:
@@ -116,7 +117,7 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_sent(tmp_path):
                 "name": "dpo",
                 "options": {"backup": "leaf_mean", "midpoint": 0.2, "margin": 0.0, "discount": 1.0},
             },
-            marks=pytest.mark.slow,
+            marks=pytest.mark.real,
         ),
     ],
 )
@@ -140,7 +141,7 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_run_that_is_killed_after_any_change_of_its_state_pays_nothing_twice(
     tmp_path, monkeypatch
 ):
@@ -189,7 +190,7 @@ def failed(service, _):
     return [job.id for job in jobs if service.store.fail(job.id, "lost", code="worker_lost")]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("ends", "status", "code"),
     [
@@ -223,7 +224,7 @@ def test_a_job_that_ends_otherwise_at_the_own_service_is_made_again(tmp_path, en
     assert ended.request["model"] == made[0].request["model"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.timeout(1800)
 def test_processes_killed_after_each_stage_cost_nothing_twice(tmp_path):
     places = [TESTS.parent, TESTS / "astra_core", TESTS / "tasks"]

@@ -53,7 +53,7 @@ def waits(kind):
 
 
 @needs_client
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("kind", "words"),
     [

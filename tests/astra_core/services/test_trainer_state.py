@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.errors import CheckpointError
 from astra_core.files import read_json, write_json
@@ -116,7 +117,7 @@ def test_keys_differ_between_runs_iterations_stages_and_parts(tmp_path):
     assert 12 == len(keys)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"run": "run"}', '{"run": 1, "format": 1}'])
+@each_row("text", ["{", "[]", '{"run": "run"}', '{"run": 1, "format": 1}'])
 def test_a_damaged_file_is_reported(text, tmp_path):
     (tmp_path / "state.json").write_text(text)
 

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.services.waiting import Ending, Seen, wait_for
 
@@ -27,7 +28,7 @@ def waited(*statuses, limit_s=10.0, every_s=4.0):
     return ending, hours.naps
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "outcome"),
     [
         ("succeeded", "succeeded"),
@@ -46,7 +47,7 @@ def test_every_end_is_known(word, outcome):
     assert [4.0, 4.0] == naps
 
 
-@pytest.mark.parametrize("word", ["running", "a new word"])
+@each_row("word", ["running", "a new word"])
 def test_no_wait_is_longer_than_its_limit(word):
     ending, naps = waited(word)
 

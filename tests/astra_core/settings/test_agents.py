@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.config import AgentConfiguration, AgentTraining, Part, SystemConfiguration
 from astra_core.errors import ConfigurationError
@@ -8,7 +9,7 @@ ROLES = ("opener", "presser")
 OWN = {"presser": AgentConfiguration(model="own")}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "line"),
     [
         ({"agents": {"presser": {}}}, "agents must be named in roles, got 'presser' besides []"),
@@ -50,7 +51,7 @@ def test_who_shares_everything():
     assert not AgentConfiguration(own_weights="mlp").shares_all
 
 
-@pytest.mark.parametrize(
+@each_row(
     "own", [{"lr": 1e-3}, {"warmup_steps": 0}, {"parts": {}}, {"schedule": {"name": "annealing"}}]
 )
 def test_a_frozen_agent_sets_nothing(own):
@@ -67,7 +68,7 @@ def test_what_can_be_trained_passes():
     check_agents((), {}, {}, depth=1, plays_roles=False, has_own_weights=True, num_processes=2)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("training", "surroundings", "line"),
     [
         ({"closer": AgentTraining()}, {}, "must name agents of system.roles, got 'closer'"),

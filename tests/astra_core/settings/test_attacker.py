@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.config import SystemConfiguration
 from astra_core.errors import ConfigurationError
@@ -16,7 +17,7 @@ def test_the_separator_is_the_default_and_takes_no_words():
             read(attacker={name: "be kind"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "problem"),
     [
         ("{prompts}", r"must not name \{prompts\}"),

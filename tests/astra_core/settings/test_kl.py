@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from astra_core.settings.kl import KLConfiguration
@@ -11,7 +12,7 @@ def test_no_experience_moves_far_unnoticed_by_default():
     assert config.target_per_experience_nats is None
 
 
-@pytest.mark.parametrize("name", KLConfiguration.model_fields)
+@each_row("name", KLConfiguration.model_fields)
 def test_a_limit_is_positive_or_null(name):
     assert getattr(KLConfiguration.read({name: None}, where="training.kl"), name) is None
     with pytest.raises(ConfigurationError, match=f"training.kl.{name}"):

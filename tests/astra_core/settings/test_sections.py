@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import Section as Published
 from astra_core.errors import ConfigurationError
@@ -47,7 +48,7 @@ def test_a_derived_section_says_only_what_it_changes():
         Child(rate=-1.0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "line"),
     [
         ({"rate": True}, "Parent.rate: input should be a valid number, got True; see params.yaml"),

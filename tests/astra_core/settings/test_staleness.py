@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.config import StalenessConfiguration, TrainingConfiguration
 from astra_core.errors import ConfigurationError
@@ -8,7 +9,7 @@ def test_nothing_is_stale_unless_it_is_asked_for():
     assert 0 == TrainingConfiguration().staleness.max_versions
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("given", "reason"),
     [
         ({"correction": "token"}, "correction must be left out when max_versions is 0"),

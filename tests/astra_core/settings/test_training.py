@@ -6,6 +6,7 @@ import math
 from typing import ClassVar
 
 import pytest
+from each_row import each_row
 from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.algorithms.dpo import DPO
@@ -144,14 +145,14 @@ def outcome_before(tmp_path_factory):
     return once
 
 
-@pytest.mark.parametrize("name", EFFECTS)
+@each_row("name", EFFECTS)
 def test_a_setting_changes_the_run(name, outcome_before, tmp_path):
     before, after = EFFECTS[name]
 
     assert outcome_before(before) != outcome(tmp_path / "after", after)
 
 
-@pytest.mark.parametrize(("limit", "num_updates"), [(0, 0), (2, 2)])
+@each_row(("limit", "num_updates"), [(0, 0), (2, 2)])
 def test_max_nonfinite_steps_says_how_many_updates_may_be_skipped(limit, num_updates):
     class Torn(DPO):
         """Its loss is never finite."""
@@ -175,7 +176,7 @@ OF_TURNS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(BUILT_INS["algorithm"]))
+@each_row("name", sorted(BUILT_INS["algorithm"]))
 def test_defaults_for_turns_are_those_of_the_class_and_differ_from_the_published(name):
     published = read_options("algorithm", AlgorithmChoice(name=name)).model_dump()
     of_turns = read_options("algorithm", AlgorithmChoice(name=name, defaults="turns")).model_dump()

@@ -1,6 +1,6 @@
 from typing import get_args
 
-import pytest
+from each_row import each_row
 
 from astra_core.config import Choice, TrainingConfiguration
 from astra_core.registry import read_options, resolve
@@ -8,7 +8,7 @@ from astra_core.settings.words import KINDS, NAMES, TorchKind, in_our_words
 from astra_core.training.optimization.optimizers import TransformersSchedule
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("theirs", "ours"),
     [
         ("AdamW", {"name": "adamw"}),
@@ -35,7 +35,7 @@ def test_a_choice_in_their_words_is_the_one_in_ours(theirs, ours):
     assert Choice.read(ours, where="x") == Choice.read(theirs, where="x")
 
 
-@pytest.mark.parametrize("given", [3, None, {"options": {}}, {"name": 3}, "plugins.mine:AdamW"])
+@each_row("given", [3, None, {"options": {}}, {"name": 3}, "plugins.mine:AdamW"])
 def test_all_else_is_left_as_it_is(given):
     assert (given if not isinstance(given, str) else {"name": given}) == in_our_words(given)
 

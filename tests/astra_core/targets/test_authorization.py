@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.errors import AuthorizationError, ConfigurationError
 from astra_core.targets.authorization import Authorization, check_address, is_loopback
@@ -6,7 +7,7 @@ from astra_core.targets.authorization import Authorization, check_address, is_lo
 OURS = Authorization(owner="us", note="ticket 7", hosts=("model.example.org",))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("host", "expected"),
     [
         ("localhost", True),
@@ -32,7 +33,7 @@ def test_loopback_needs_no_authorization_and_another_host_does():
         check_address("https://sub.model.example.org/v1", OURS)
 
 
-@pytest.mark.parametrize("missing", ["owner", "note", "hosts"])
+@each_row("missing", ["owner", "note", "hosts"])
 def test_an_authorization_says_who_why_and_where(missing):
     given = {"owner": "us", "note": "ticket 7", "hosts": ["a"]}
     empty = [] if missing == "hosts" else ""

@@ -2,6 +2,7 @@ import threading
 import time
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import BudgetError
 from astra_core.rollout import Failure
@@ -36,7 +37,7 @@ def test_equal_questions_are_asked_once_and_answered_in_order(tmp_path):
     assert ["k0", "k1", "k2"] == sorted(asked)
 
 
-@pytest.mark.parametrize("retries", [0, 2])
+@each_row("retries", [0, 2])
 def test_retries_are_further_tries(tmp_path, retries):
     tries = []
 

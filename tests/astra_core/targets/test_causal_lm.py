@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.conversation import Conversation, Message
@@ -164,7 +165,7 @@ def test_options_are_part_of_the_digest(tmp_path):
     assert 3 == len(digests)
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@each_row("dtype", ["bfloat16", "float16"])
 def test_half_precision_weights_answer_and_are_no_reference(tmp_path, dtype):
     tiny_language_model(3).save(tmp_path)
     around = Surroundings(CONFIG, tmp_path)

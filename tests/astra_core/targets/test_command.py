@@ -96,7 +96,7 @@ def test_a_program_that_ends_is_started_again(bot):
     assert all(isinstance(each, Answer) for each in ask(bot(concurrency=1), "one", "die", "two"))
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("probe", "kind", "words"),
     [

@@ -198,7 +198,7 @@ except BudgetError:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_processes_at_once_spend_one_budget_to_the_last_call(folder):
     here = str(Path(__file__).parents[1])
     with hostile_server() as server:

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 from hostile_server import cut, hostile_server, huge, well
 
 from astra_core.targets.posting import Answered, Posting, Server, UnansweredError
@@ -23,7 +24,7 @@ def test_a_request_has_its_key_and_is_answered_in_bytes():
     assert "sk-hidden" not in repr(server(asked.url, key="sk-hidden"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("behave", "changes", "kind", "is_final"),
     [
         (huge, {}, "too_large", True),

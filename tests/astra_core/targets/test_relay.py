@@ -12,7 +12,7 @@ from astra_core.rollout import Failure
 from astra_core.target import Answer
 from astra_core.targets.under_way import is_alive
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.real, pytest.mark.timeout(2400)]
 
 
 def relays():

@@ -23,7 +23,7 @@ def first_line(url, replies):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_what_nobody_has_kept_is_left_for_the_next_run(tmp_path):
     replies = KeptReplies(tmp_path / "kept.sqlite")
     assert [Claim()] * 4 == [replies.claim(key, PURSE) for key in ("a", "b", "c", "d")]

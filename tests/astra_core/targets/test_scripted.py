@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.conversation import Conversation, Message
@@ -69,7 +70,7 @@ def test_rules_may_be_options_and_name_the_target(rules):
     assert 3 == len({rules.digest(), scripted(**given).digest(), scripted().digest()})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "message"),
     [
         ("rules: [", "YAML"),

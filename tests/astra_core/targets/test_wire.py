@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation, Message
@@ -46,7 +47,7 @@ def test_what_not_every_server_takes_is_sent_where_it_is_set():
     } == wire.sampling(given)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("told", "expected"),
     [("length", "length"), ("content_filter", "filter"), ("eos", "stop"), (None, "stop")],
 )
@@ -60,7 +61,7 @@ def test_a_refusal_is_a_reply_that_was_filtered():
     assert ("I will not", "filter") == (found.text, found.finish)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown", "thought"),
     [
         ("so", "so", ""),
@@ -103,7 +104,7 @@ def test_retry_after_is_seconds_or_a_date():
     assert 0.0 == wire.refused(500, {"retry-after": "soon"}, b"").wait_s
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "kind", "is_final"),
     [
         (429, "rate_limited", False),
@@ -140,7 +141,7 @@ PARTS = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "said"),
     [
         (chat(PARTS[1:]), ("so it is", "", "stop")),
@@ -157,7 +158,7 @@ def test_what_is_said_in_parts_or_not_at_all_is_a_reply(answer, said):
     assert said == (kept.text, kept.thinking, kept.finish)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("answer", "words"),
     [
         (chat(None), "has no text$"),

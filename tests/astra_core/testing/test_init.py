@@ -1,13 +1,13 @@
 import inspect
 
-import pytest
+from each_row import each_row
 
 from astra_core import testing
 from astra_core.registry import BUILT_INS
 from astra_core.testing import contracts, tiny
 
 
-@pytest.mark.parametrize("module", [contracts, tiny], ids=lambda module: module.__name__)
+@each_row("module", [contracts, tiny], ids=lambda module: module.__name__)
 def test_what_plugins_are_tested_with_is_offered_under_one_name(module):
     defined = {
         name
@@ -22,7 +22,7 @@ def test_what_plugins_are_tested_with_is_offered_under_one_name(module):
     assert all(getattr(testing, name) is getattr(module, name) for name in defined)
 
 
-@pytest.mark.parametrize("name", testing.__all__)
+@each_row("name", testing.__all__)
 def test_every_name_is_there_and_says_what_it_is_for(name):
     assert inspect.getdoc(getattr(testing, name))
 

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 from pydantic import ConfigDict
 
 from astra_core.config import Section
@@ -42,7 +43,7 @@ def test_a_sink_that_only_writes_keeps_the_contract():
     check_sink(Quiet)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sink", "promise"),
     [
         (Forgiving, "refuses an unknown option"),

@@ -1,7 +1,7 @@
 import math
 
-import pytest
 import torch
+from each_row import each_row
 
 from astra_core.testing import (
     tiny_agents,
@@ -13,7 +13,7 @@ from astra_core.testing import (
 )
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@each_row("kind", ["llama", "gpt2"])
 def test_tiny_models_are_the_same_for_the_same_seed_alone(kind):
     first, same, other = (tiny_language_model(seed, kind=kind) for seed in (3, 3, 4))
 
@@ -23,7 +23,7 @@ def test_tiny_models_are_the_same_for_the_same_seed_alone(kind):
     assert first.num_parameters < 20_000
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@each_row("kind", ["llama", "gpt2"])
 def test_tiny_models_of_one_build_are_run_alike(kind):
     """Only the first is tried out; the others are told what it can do."""
     found = [tiny_language_model(3, kind=kind, max_positions=77) for _ in range(2)]

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.errors import ConfigurationError
@@ -92,7 +93,7 @@ def test_a_named_iteration_is_reported_too(trainer):
     assert trainer.progress.step == len(heard)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [
         {"max_grad_norm": 1e-3, "optimizer": "sgd"},

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.errors import CheckpointError
 from astra_core.files import read_json, write_json
@@ -52,14 +53,14 @@ def test_an_empty_store_has_none(tmp_path):
     assert CheckpointStore(tmp_path / "nothing").newest() is None
 
 
-@pytest.mark.parametrize("keep", [1, 2, 5])
+@each_row("keep", [1, 2, 5])
 def test_the_newest_are_kept(tmp_path, keep):
     saved(tmp_path, *range(6), keep=keep)
 
     assert [f"step_{step:06d}" for step in range(6)][-keep:] == names(tmp_path)
 
 
-@pytest.mark.parametrize("keep", [1, 2])
+@each_row("keep", [1, 2])
 def test_whole_ones_are_kept_beside_one_that_was_cut_short(tmp_path, keep):
     store = saved(tmp_path, 1, 2, 3, keep=keep)
     store.save(replace(checkpoint(4), is_partial=True))
@@ -101,7 +102,7 @@ def flip(path):
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@each_row("damage", DAMAGES)
 def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, caplog, damage):
     store = saved(tmp_path, 1, 2)
     DAMAGES[damage](tmp_path / "step_000002")
@@ -112,7 +113,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_is_used(tmp_path, c
     assert "the previous one is used" in caplog.text
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@each_row("damage", DAMAGES)
 def test_a_run_continues_beside_a_damaged_checkpoint(tmp_path, damage):
     store = saved(tmp_path, 1, 3)
     DAMAGES[damage](tmp_path / "step_000003")
@@ -181,7 +182,7 @@ def test_a_model_is_checked_before_it_is_believed(tmp_path):
         store.model("best_000002")
 
 
-@pytest.mark.parametrize("stage", ["tensors", "record", "manifest"])
+@each_row("stage", ["tensors", "record", "manifest"])
 def test_a_save_that_is_cut_off_leaves_the_state_before(tmp_path, monkeypatch, stage):
     store = saved(tmp_path, 1)
     before = names(tmp_path)

@@ -6,7 +6,8 @@ import math
 
 import pytest
 import torch
-from slow_rows import slow_but
+from dear_rows import wide_but
+from each_row import each_row
 from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.errors import AstraError, PluginError
@@ -99,7 +100,7 @@ def plainly(tmp_path_factory):
     return once
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("own", OWN)
 def test_a_train_of_ones_own_ends_where_the_trainers_does(own, plainly, tmp_path):
     changes = {"epochs_per_experience": 2, "schedule": "annealing"}
@@ -130,7 +131,7 @@ def _told(report):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("own", OWN)
 def test_every_checkpoints_updates_were_heard_of(own, tmp_path, monkeypatch):
     heard, kept = [], []
@@ -149,8 +150,8 @@ def test_every_checkpoints_updates_were_heard_of(own, tmp_path, monkeypatch):
     assert list(range(1, trainer.progress.step + 1)) == [report.step for report in heard]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("own", slow_but(OWN, ByHand, ByIteration, BySteps))
+@pytest.mark.real
+@pytest.mark.parametrize("own", wide_but(OWN, ByHand, ByIteration, BySteps))
 def test_a_run_that_was_cut_continues(own, tmp_path):
     whole, expected = driven(own, tmp_path / "whole")
     cut = built(own, tmp_path / "cut")
@@ -175,7 +176,7 @@ def test_a_run_that_was_cut_continues(own, tmp_path):
     assert [report.row() for report in expected] == rows
 
 
-@pytest.mark.parametrize("own", [ByHand, ByWindows, Around])
+@each_row("own", [ByHand, ByWindows, Around])
 def test_a_run_that_has_ended_is_not_begun_again(own, tmp_path):
     first, _ = driven(own, tmp_path)
     again, heard = driven(own, tmp_path)
@@ -216,7 +217,7 @@ class Idle(Trainer):
         pass
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("own", "words"),
     [
         (TooLong, "must end after 3 training steps, got 4"),

@@ -3,6 +3,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_training import configured, trainer_of
 
 from astra_core.errors import ConfigurationError, DataError
@@ -37,7 +38,7 @@ def test_a_dump_comes_back_in_its_order(tmp_path):
     assert all(torch.equal(given[name], found[name]) for name in given)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("other", "reason"),
     [
         (torch.tensor([1.0, 2.5, math.nan]), "largest difference 0.5, in 1 of 3"),

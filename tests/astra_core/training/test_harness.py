@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_training import configured, sampler_of, trainer_of
 
 from astra_core.algorithms.dpo import DPO
@@ -70,7 +71,7 @@ class Collated(tuple):
     num_tokens = property(len)
 
 
-@pytest.mark.parametrize("batch_size", [1, 4, 7, 1000])
+@each_row("batch_size", [1, 4, 7, 1000])
 def test_every_step_comes_once_per_epoch_in_batches_of_the_size(experience, batch_size):
     own = harness(pairs="all", margin=0.0)
     batches = list(own.batches(experience, epoch=0, batch_size=batch_size))
@@ -92,7 +93,7 @@ def test_the_order_depends_on_epoch_iteration_and_seed_alone(experience):
     assert order() != order(seed=2)
 
 
-@pytest.mark.parametrize("name", BUILT_INS["algorithm"])
+@each_row("name", BUILT_INS["algorithm"])
 def test_whole_trees_are_shuffled_with_every_algorithm(name):
     config = configured(algorithm={"name": name}, num_episodes_per_experience=5)
     own = trainer_of(config).harness

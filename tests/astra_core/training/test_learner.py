@@ -1,6 +1,7 @@
 """Who learns which weights, at which rate."""
 
 import pytest
+from each_row import each_row
 from tiny_agents import agents_config, agents_trainer, changed, weights
 from tiny_training import configured
 
@@ -59,7 +60,7 @@ def test_a_shared_model_with_parts_learns_each_at_its_own_rate(folder):
     assert ends == {name for name in names if "layers.1." in name}
 
 
-@pytest.mark.parametrize(("frozen", "learns"), [("opener", "presser"), ("presser", "opener")])
+@each_row(("frozen", "learns"), [("opener", "presser"), ("presser", "opener")])
 def test_a_frozen_agent_keeps_its_weights_and_has_no_optimizer_state(folder, frozen, learns):
     trainer, before, rows = trained(folder, OWN, {frozen: {"trainable": False}}, training_steps=2)
     by_name = dict(zip(("opener", "presser"), moved(trainer, before), strict=True))

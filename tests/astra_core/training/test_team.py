@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_agents import agents_config, agents_system, agents_trainer, changed, weights
 from tiny_training import configured, sampler_of, trainer_of
 
@@ -75,7 +76,7 @@ def test_an_update_does_not_depend_on_micro_batches_or_their_order(folder):
         assert_close(whole, found)
 
 
-@pytest.mark.parametrize("name", ["dpo", "grpo", "reinforce", "expert_iteration"])
+@each_row("name", ["dpo", "grpo", "reinforce", "expert_iteration"])
 def test_agents_that_share_everything_learn_as_one_attacker(folder, name):
     options = {"dpo": {"margin": 0.0}, "reinforce": {"baseline": "none"}}.get(name, {})
     found = []
@@ -173,7 +174,7 @@ def test_each_agent_remembers_its_own(folder):
     assert {"opener/running_mean", "presser/num_seen"} <= algorithm.state().keys()
 
 
-@pytest.mark.parametrize("name", sorted(set(BUILT_INS["algorithm"]) - {"ppo"}))
+@each_row("name", sorted(set(BUILT_INS["algorithm"]) - {"ppo"}))
 def test_every_algorithm_without_weights_teaches_several_agents(folder, name):
     torch.manual_seed(0)
     config = configured(algorithm={"name": name, "options": {}}, training_steps=1)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from each_row import each_row
 from tiny_training import choice, configured, sampler_of, trainer_of, weights_of
 
 from astra_core.algorithm import Algorithm
@@ -48,7 +49,7 @@ def test_a_run_can_be_repeated_bit_for_bit(plain, tmp_path):
     assert plain == outcome(tmp_path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "differs"),
     [
         ({"algorithm": choice("ipo")}, "weights"),
@@ -87,7 +88,7 @@ def test_the_mode_says_which_end_of_the_metric_is_best(tmp_path):
     assert runs[0]["exported"] != runs[1]["exported"]
 
 
-@pytest.mark.parametrize("options", [{"patience": 2}, {"max_kl_nats": 1e-6}, {"max_seconds": 1e-6}])
+@each_row("options", [{"patience": 2}, {"max_kl_nats": 1e-6}, {"max_seconds": 1e-6}])
 def test_every_rule_of_early_stopping_ends_a_run(tmp_path, options):
     trainer = trainer_of(
         configured(
@@ -111,7 +112,7 @@ def test_min_delta_says_what_counts_as_better():
     assert [True, False] == [run["best"] > 0 for run in runs]
 
 
-@pytest.mark.parametrize(("batch_size", "windows"), [(1, 14), (2, 7), (7, 2)])
+@each_row(("batch_size", "windows"), [(1, 14), (2, 7), (7, 2)])
 def test_the_split_of_a_window_into_micro_batches_changes_nothing(batch_size, windows):
     """Windows of 14 pairs, whatever the size of a pass; the last pass may be smaller."""
     options = {"pairs": "all", "margin": 0.0}
@@ -179,7 +180,7 @@ class Counting(Algorithm):
             self.weight.copy_(state["weight"])
 
 
-@pytest.mark.parametrize("case", CASES)
+@each_row("case", CASES)
 def test_a_short_last_window_is_applied_and_weighs_what_it_holds(case):
     config = configured(
         training_steps=case["training_steps"],
@@ -222,7 +223,7 @@ class Steep(Exploding):
         return loss, metrics
 
 
-@pytest.mark.parametrize("kind", [Exploding, Steep])
+@each_row("kind", [Exploding, Steep])
 def test_an_update_that_is_not_finite_is_skipped_and_counted(kind):
     trainer = trainer_of(configured(max_nonfinite_steps=1), algorithm=kind, is_evaluated=False)
     weights, reports = [], []

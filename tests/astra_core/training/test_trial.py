@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_training import choice, configured, trainer_of, weights_of
 
 from astra_core.errors import TrainingError
@@ -19,7 +20,7 @@ def test_a_dry_run_tells_what_a_batch_costs(tmp_path):
     assert 2 * configured().batch_size >= shape[0] > 0
 
 
-@pytest.mark.parametrize("algorithm", ["dpo", "ppo"])
+@each_row("algorithm", ["dpo", "ppo"])
 def test_a_dry_run_changes_nothing(tmp_path, algorithm):
     config = configured(algorithm=choice(algorithm))
     plain = trainer_of(config, tmp_path / "plain")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_training import choice, configured, trainer_of, weights_of
 from two_weights import Batch, TwoWeights, updates_of
 
@@ -63,9 +64,7 @@ class Logging(TwoWeights):
         return batch.total * (1 + self.own[0] + self.own[1]), {"figure": batch.figure}
 
 
-@pytest.mark.parametrize(
-    ("is_first", "rollout_s", "score_s"), [(True, 7.0, 1.5), (False, 0.0, 0.0)]
-)
+@each_row(("is_first", "rollout_s", "score_s"), [(True, 7.0, 1.5), (False, 0.0, 0.0)])
 def test_the_first_update_of_an_experience_is_charged_with_its_seconds(
     is_first, rollout_s, score_s
 ):
@@ -146,7 +145,7 @@ def test_a_window_without_weight_is_divided_by_one():
     assert (3.0, {"figure": 0.0}) == (update.loss, update.metrics)
 
 
-@pytest.mark.parametrize("total", [float("nan"), float("inf")])
+@each_row("total", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_moves_nothing_and_is_forgotten(total):
     updates, algorithm = updates_of(kind=Logging)
     update = updates.apply([Logged(1.0, total=total, figure=8.0)], training_step=0)
@@ -170,7 +169,7 @@ class Shaping(TwoWeights):
         return batch.total(self.own[0]), {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("total", "loss", "norm"),
     [
         # The square root is 0 at 0, and its slope 1 / (2 * 0).
@@ -224,7 +223,7 @@ class MatrixAndVector(TwoWeights):
         return self.own[0].sum() + self.own[1].sum(), {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("optimizer", "matrix"),
     [
         # 1 - (gradient 1 + 0.5 of the weight), and 1 - 1.
@@ -304,7 +303,7 @@ def test_alternating_parts_resume_where_they_stopped(tmp_path):
     assert weights_of(whole) == weights_of(resumed)
 
 
-@pytest.mark.parametrize("limit", [0.5, 2**0.5, 1.5, None])
+@each_row("limit", [0.5, 2**0.5, 1.5, None])
 def test_gradients_are_clipped_as_torch_clips_them(limit):
     updates, algorithm = updates_of()
     updates._config = updates._config.model_copy(update={"max_grad_norm": limit})

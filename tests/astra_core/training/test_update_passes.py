@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_training import choice, configured, trainer_of, weights_of
 from two_weights import Batch, TwoWeights, updates_of
 
@@ -25,9 +26,7 @@ class Watching(TwoWeights):
         return super().step(batch)
 
 
-@pytest.mark.parametrize(
-    ("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)]
-)
+@each_row(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
 def test_a_precision_is_what_it_says_whatever_the_device_takes_unasked(precision, dtype):
     updates, algorithm = updates_of(kind=Watching, precision=precision)
     before = torch.get_autocast_dtype("cpu")
@@ -41,7 +40,7 @@ def test_a_precision_is_what_it_says_whatever_the_device_takes_unasked(precision
     assert dtype == algorithm.dtype
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("precision", "route", "is_routed"),
     [("fp32", "fast", True), ("fp32", "plain", False), ("bf16", "fast", False)],
 )
@@ -53,7 +52,7 @@ def test_linear_layers_take_the_route_of_the_plan_in_fp32(precision, route, is_r
     assert is_routed == algorithm.is_routed
 
 
-@pytest.mark.parametrize("is_on", [True, False])
+@each_row("is_on", [True, False])
 def test_layers_are_set_to_be_computed_again_only_where_the_configuration_says(is_on):
     updates, algorithm = updates_of(kind=Watching, gradient_checkpointing=is_on)
     updates.apply([Batch()], training_step=0)
@@ -120,7 +119,7 @@ def test_recomputed_activations_give_the_same_update_of_packed_trees():
     torch.testing.assert_close(flat(expected), flat(found), rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@each_row("precision", ["fp32", "bf16"])
 def test_the_plan_of_an_update_follows_the_configuration(precision):
     plan = tiny_system().attacker.plan
     config = TrainingConfiguration(precision=precision, gradient_checkpointing=True)

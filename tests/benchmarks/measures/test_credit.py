@@ -4,6 +4,7 @@ from statistics import fmean
 
 import pytest
 import torch
+from each_row import each_row
 
 from benchmarks.measures.credit import METHODS, Method, TwoTurns, learned, main
 
@@ -23,7 +24,7 @@ def test_one_rollout_in_nine_succeeds_untrained():
     assert 4 * int((~second).sum()) == int(second.sum()) == 16 * 200
 
 
-@pytest.mark.parametrize("method", METHODS)
+@each_row("method", METHODS)
 def test_a_seed_gives_the_same_attacker(method):
     one, two, other = (learned(method, seed=seed, experiences=1) for seed in (1, 1, 2))
 
@@ -40,12 +41,12 @@ def test_the_command_prints_a_row_for_each_method(capsys):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_without_credit_for_what_follows_the_first_turn_is_not_learned():
     assert fmean(successes("dpo", "none", "equal")) < 0.3
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("algorithm", ["dpo", "grpo"])
 def test_turns_weighed_by_visits_help_the_first_turn(algorithm):
     equal = successes(algorithm, "mean", "equal")

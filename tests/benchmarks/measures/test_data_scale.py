@@ -1,12 +1,13 @@
 import json
 
 import pytest
+from each_row import each_row
 
 from benchmarks.measures import data_scale
 from benchmarks.measures.data_scale import Measurement, measurements, write_prompts
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_every_stage_is_measured_at_every_size_in_a_process_of_its_own():
     found = list(measurements([400, 800]))
 
@@ -29,7 +30,7 @@ def test_the_slope_is_one_where_time_grows_as_the_rows_do(monkeypatch):
     assert [None, None, pytest.approx(1.0), pytest.approx(1.0)] == slopes
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("peak_mib", "slope", "verdict"),
     [(100, None, "kept"), (100, 1.0, "kept"), (3000, 1.0, "EXCEEDED"), (100, 2.0, "EXCEEDED")],
 )

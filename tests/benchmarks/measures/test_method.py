@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from each_row import each_row
 from small_run import SMALL
 
 from benchmarks.measures import method
@@ -87,7 +88,7 @@ def test_seeds_are_pooled_with_student_s_interval_over_their_gains(tmp_path):
     assert "| 20.0 | 20.0 | 25.0 | 7.0 | 1.50 |" in row
 
 
-@pytest.mark.parametrize("is_pooled", [False, True])
+@each_row("is_pooled", [False, True])
 def test_a_figure_that_a_cell_lacks_is_a_dash(is_pooled, tmp_path):
     # Without a hit there are no strategies among hits; older cells have fewer figures.
     older = {**SIDE, "strategies": None, "num_hits_compared": 0}
@@ -103,7 +104,7 @@ def test_a_figure_that_a_cell_lacks_is_a_dash(is_pooled, tmp_path):
     assert all(f"| {words} |" in row for words in expected)
 
 
-@pytest.mark.parametrize("world", ALL_WORLDS)
+@each_row("world", ALL_WORLDS)
 def test_a_cell_runs_on_one_thread_in_its_world(world, tmp_path, monkeypatch):
     monkeypatch.setattr(method, "make_world", lambda _, folder: folder.mkdir(parents=True))
     found = list(method._settings(Cell(world, "grpo", 3), tmp_path))
@@ -135,7 +136,7 @@ def test_a_folder_without_prompts_is_one_line(tmp_path, capsys):
     assert "or a folder with prompts.jsonl, got " in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_small_cell_is_run_by_the_stages(tmp_path, capsys):
     make_world("keyword", tmp_path / "worlds/keyword", num_dialogues=32, num_prompts=500)
     arguments = ["--worlds", "keyword", "--algorithms", "dpo", "--seeds", "1"]

@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+from each_row import each_row
 
 from benchmarks.measures import neighbours
 from benchmarks.measures.neighbours import (
@@ -22,7 +23,7 @@ def case(quiet, busy):
     return Case([Spent(wall, 1.0) for wall in quiet], [Spent(wall, 2.0) for wall in busy])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("ours", "others", "kept"),
     [
         (case([2.0, 1.0, 9.0], [4.0, 4.0, 4.0]), case([2.0], [20.0]), [True, True]),
@@ -57,7 +58,7 @@ def test_benchmarks_wait_as_stages_do():
     assert told.split() in ([*FREE.values()], [*SHARED.values()])
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_quiet_and_busy_rollouts_are_timed_in_both_cases():
     cases = neighbours.measured(num_threads=1, repetitions=1)
 

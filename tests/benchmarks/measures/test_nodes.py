@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import pytest
+from each_row import each_row
 
 from benchmarks.measures.nodes import Killed, Round, cost_of_the_kill, efficiency
 
@@ -11,7 +12,7 @@ def rows(text):
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("both", "at_work", "useful", "share"),
     [
         # Ideal: half the time, and no processor time beside the shards'.
@@ -43,7 +44,7 @@ def test_a_kill_costs_what_the_other_node_does_not_need():
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray")
 def test_two_nodes_give_what_one_process_gives_though_one_is_killed():
     # In a process of its own, as users run it.

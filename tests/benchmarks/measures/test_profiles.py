@@ -1,11 +1,12 @@
 import pytest
 import torch
+from each_row import each_row
 from tiny_benchmark import QUICK, TINY
 
 from benchmarks.measures.profiles import kind_of, profiled, report
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("operator", "kind"),
     [
         ("aten::addmm", "linear layers"),

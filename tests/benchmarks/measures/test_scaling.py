@@ -32,7 +32,7 @@ def test_slow_shards_are_the_machines_and_idle_workers_the_models():
         assert off == pytest.approx(most_off, abs=0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_both_runs_are_measured_and_compared(capsys):
     status = main(["--shards", "6", "--prompts", "2", "--rounds", "1"])
     text = capsys.readouterr().out

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 from small_run import SMALL
 
 from astra_core.metrics.statistics import Interval
@@ -19,7 +20,7 @@ IN_STEP = [trained(0.6), trained(0.7), trained(0.8)]
 """The mean is 70 %, Student's interval of three 70 % -+ 4.303 * 10 % / sqrt(3)."""
 
 
-@pytest.mark.parametrize(("loss", "verdict"), [(0.0, "yes"), (0.24, "yes"), (0.26, "NO")])
+@each_row(("loss", "verdict"), [(0.0, "yes"), (0.24, "yes"), (0.26, "NO")])
 def test_a_mean_below_the_interval_of_those_in_step_is_told(loss, verdict):
     ahead = [trained(own.success.value - loss, seconds=8.0) for own in IN_STEP]
     text, is_kept = verdicts({0: IN_STEP, 1: ahead})
@@ -40,7 +41,7 @@ def test_each_seed_has_its_success_and_its_seconds():
     ] == rows(text)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_seed_is_trained_in_step_and_ahead(tmp_path, monkeypatch, capsys):
     copies.copy_project(tmp_path, *SMALL)
     # The project that is copied is a small one.

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from tiny_benchmark import TINY
 
 from benchmarks.measures.update import BETA, learner
@@ -17,7 +18,7 @@ def pairs():
     return learner(TINY, own, rewarded_graphs(TINY, own, 1)).pairs(1)
 
 
-@pytest.mark.parametrize("name", TRAINERS)
+@each_row("name", TRAINERS)
 def test_another_trainer_moves_no_weight_and_repeats_its_loss(name, pairs):
     trainer = TRAINERS[name](TINY, beta=BETA, precision="fp32")
     first, norm = trainer.step(pairs), gradient_norm(trainer.model)
@@ -30,7 +31,7 @@ def test_another_trainer_moves_no_weight_and_repeats_its_loss(name, pairs):
     assert all(torch.allclose(before[key], after[key], atol=1e-9) for key in before)
 
 
-@pytest.mark.parametrize("name", TRAINERS)
+@each_row("name", TRAINERS)
 def test_another_trainer_computes_in_bf16_when_asked(name, pairs):
     losses = [
         TRAINERS[name](TINY, beta=BETA, precision=precision).step(pairs)

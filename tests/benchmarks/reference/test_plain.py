@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.rewards.adversarial import AdversarialReward
@@ -78,7 +79,7 @@ GENERATIONS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["llama", pytest.param("gpt2", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["llama", pytest.param("gpt2", marks=pytest.mark.real)])
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_plain_rollout_says_what_the_tree_sampler_says(name, kind):
     generation = GenerationConfiguration(max_new_tokens=6, **GENERATIONS[name])
@@ -86,7 +87,7 @@ def test_plain_rollout_says_what_the_tree_sampler_says(name, kind):
     assert_same(*both(system_of(probe=generation, response=generation, kind=kind)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("width", "depth", "num_responses"), [(1, 1, 1), (1, 4, 2), (2, 2, 3), (4, 2, 1), (3, 3, 2)]
 )
 def test_plain_rollout_grows_the_same_tree(width, depth, num_responses):
@@ -96,7 +97,7 @@ def test_plain_rollout_grows_the_same_tree(width, depth, num_responses):
     assert sum(width**turn for turn in range(1, depth + 1)) == len(list(plain[0].nodes()))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "parts",
     [
         {"limit": 9},
@@ -130,7 +131,7 @@ def test_utterances_that_are_compared_end_early_and_late():
     assert len(lengths) > 2
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_another_key_says_something_else():
     system = system_of()
 

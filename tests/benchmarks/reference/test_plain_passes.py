@@ -2,6 +2,7 @@ import copy
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms.dpo import DPO
 from astra_core.algorithms.pairs import PreferencePair
@@ -23,7 +24,7 @@ CONTEXTS = [(4, 5, 0), (3, 9, 8, 7, 6, 0), (2,)]
 CONTINUATIONS = [(2, 3, 0), (5,), (7, 7, 8, 9, 0)]
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@each_row("kind", ["llama", "gpt2"])
 def test_plain_logprobs_are_those_of_the_library(kind):
     model = tiny_language_model(kind=kind).model
     rows = pad_rows(CONTEXTS, CONTINUATIONS, pad_id=1)

@@ -53,7 +53,7 @@ def test_an_empty_registry_says_so_and_is_not_made(tmp_path, monkeypatch, restor
     assert not (tmp_path / "mlflow.db").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_history_has_a_line_for_each_version(registry):
     _register(registry, seed="1")
     _register(registry, seed="2", **{"promotion.decision": "refused", "astra.parent_version": "1"})

@@ -88,7 +88,7 @@ def wait_until(condition):
         time.sleep(0.02)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_killed_server_and_worker_and_the_job_ends_all_the_same(project, monkeypatch):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     first = Server(project, "serve-jobs", "tiny")
@@ -120,7 +120,7 @@ def test_killed_server_and_worker_and_the_job_ends_all_the_same(project, monkeyp
     assert second.end(signal.SIGINT) in {0, 130}
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_job_that_takes_longer_than_its_limit_fails_and_says_so(project, monkeypatch):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     server = Server(project, "serve-jobs", "tiny", "--job-limit-s", "5")
@@ -136,7 +136,7 @@ def test_a_job_that_takes_longer_than_its_limit_fails_and_says_so(project, monke
     assert server.end(signal.SIGINT) in {0, 130}
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_served_model_answers_and_other_pages_are_turned_away(project):
     import httpx
 

@@ -42,7 +42,7 @@ def trial(folder, *arguments):
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_trial_shows_samples_and_estimates_and_touches_no_file(world):
     before = tree(world)
     done = trial(world, "--set", "training.trainer.name=my/mine.py:Mine")
@@ -60,7 +60,7 @@ def test_a_trial_shows_samples_and_estimates_and_touches_no_file(world):
     assert all(probe == masked(probe) for probe in probes)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_trial_in_json_has_the_cost_and_can_be_revealed(world):
     done = trial(world, "--json", "--reveal", "--price-per-million-tokens", "2.5")
     found = json.loads(done.stdout)

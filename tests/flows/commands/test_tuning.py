@@ -18,7 +18,7 @@ def world(tmp_path, monkeypatch, restored):
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_rate_is_saved_only_if_that_is_asked_for(world, capfd, monkeypatch):
     monkeypatch.setattr("flows.cli.project_folder", lambda _: world)
     written = (world / "params.yaml").read_text()

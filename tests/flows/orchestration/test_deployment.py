@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from each_row import each_row
 from prefect.exceptions import ParameterTypeError
 from prefect.utilities.callables import parameter_schema
 
@@ -24,7 +25,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
 
 
-@pytest.mark.parametrize("command", [deploy_all, run_worker])
+@each_row("command", [deploy_all, run_worker])
 def test_without_a_server_nothing_is_tried(command):
     with pytest.raises(ServiceError, match="start one with 'astra ui'"):
         command()

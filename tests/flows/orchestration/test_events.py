@@ -49,7 +49,7 @@ def _announce_all():
     announce_reevaluation(Reevaluation("attacker"))
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_each_event_arrives_once_with_what_it_is_about(in_flow):
     since = datetime.now(UTC)
     in_flow(_announce_all)

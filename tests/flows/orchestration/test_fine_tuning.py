@@ -13,7 +13,7 @@ def jobs(tmp_path):
     return service.store, [service.create(body).id for _ in range(3)]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_state_of_the_flow_run_is_that_of_the_job(jobs, prefect_server):
     from flows.orchestration.fine_tuning import fine_tuning
 

@@ -4,7 +4,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 import psutil
-import pytest
+from each_row import each_row
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelling, Pending, Running
 
@@ -38,7 +38,7 @@ def test_runs_without_a_process_are_crashed_and_others_are_left(prefect_server):
     assert ["Crashed", "Running", "Crashed", "Running"] == states
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "age_s", "lives"),
     [
         # Seconds from the state of the run to the start of the process that has its number.

@@ -2,6 +2,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from flows.orchestration.names import describe_training, scheduled_day
 
@@ -14,7 +15,7 @@ def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parameters", "name"),
     [
         ({}, "dpo seed 0"),

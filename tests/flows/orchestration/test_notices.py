@@ -48,7 +48,7 @@ def hook():
     server.server_close()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_webhook_of_the_server_hears_of_a_refusal(hook, in_flow):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     code = code.replace("http://127.0.0.1:8080/hook", f"http://127.0.0.1:{hook.server_port}/")

@@ -55,7 +55,7 @@ def test_a_stage_runs_once_and_is_then_skipped(toy, in_flow, capsys):
     assert "toy          up to date\n" == capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_force_runs_what_is_up_to_date(toy, in_flow):
     toy(COUNT)
     in_flow(run_stage, "toy")
@@ -65,7 +65,7 @@ def test_force_runs_what_is_up_to_date(toy, in_flow):
     assert 2 == _num_runs()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_deleted_output_is_restored_without_running(toy, in_flow, capfd):
     toy(COUNT)
     in_flow(run_stage, "toy")
@@ -77,7 +77,7 @@ def test_a_deleted_output_is_restored_without_running(toy, in_flow, capfd):
     assert 1 == _num_runs()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_crash_is_tried_again(toy, in_flow):
     toy(CRASH_ONCE)
     outcome = in_flow(run_stage, "toy", retry_delay_s=0.1)
@@ -95,7 +95,7 @@ def test_a_gate_is_not_asked_twice_and_speaks_for_itself(toy, in_flow):
         outcome.checked()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_failure_that_can_pass_is_tried_as_often_as_allowed(toy, in_flow):
     toy(FAIL.format(retryable=True))
     outcome = in_flow(run_stage, "toy", retries=1, retry_delay_s=0.1)
@@ -104,7 +104,7 @@ def test_a_failure_that_can_pass_is_tried_as_often_as_allowed(toy, in_flow):
     assert "dev must hold 20 prompts, got 3" == outcome.message
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_time_limit_ends_the_whole_process_group(toy, in_flow, capsys):
     toy(HANG)
     outcome = in_flow(run_stage, "toy", timeout_s=4.0)

@@ -36,7 +36,7 @@ def _run(folder, url, *server):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_run_whose_server_ends_says_so_in_a_line(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -52,7 +52,7 @@ def test_a_run_whose_server_ends_says_so_in_a_line(tmp_path):
     assert not psutil.pid_exists(int(stage))
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_server_that_nobody_can_reach_is_gone_too(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

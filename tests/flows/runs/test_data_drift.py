@@ -14,7 +14,7 @@ from tasks.params.schema import FlowConfiguration, Params
 from tasks.records.data_profile import DataProfile
 from tasks.tracking.store import connect
 
-pytestmark = pytest.mark.slow  # MLflow and its store take seconds
+pytestmark = pytest.mark.real  # MLflow and its store take seconds
 THEN = DataProfile("judge 1", 1000, {"characters": [500, 500], "score": [900, 100]})
 LONGER = replace(THEN, counts={"characters": [100, 900], "score": [900, 100]})
 TURNS = replace(THEN, attacker="ab" * 32)

@@ -20,7 +20,7 @@ Path("out.txt").write_text("done")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_crash_is_tried_again_and_a_limit_is_not(toy, capfd):
     toy(CRASH_ONCE)
     outcome = run_stage("toy", FlowConfiguration(retry_delay_s=0.0))
@@ -46,7 +46,7 @@ def test_a_request_for_less_or_more_than_a_look_is_no_confirmation():
     assert confirmed(RunRequest(end="training")) is None
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.timeout(1800)
 def test_values_for_one_run_leave_params_yaml_alone_and_the_next_run_goes_back(
     tmp_path, tmp_path_factory

@@ -34,7 +34,7 @@ def test_before_the_first_run_everything_would_run_and_no_time_is_known(project)
     assert plan.replies > 0
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_times_follow_the_work_and_limits_choose(project, capsys):
     for name in STAGE_NAMES:
         note_duration(name, 10.0, amount=_replies(planned(RunRequest()), name))

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from flows.runs.requests import STEPS, RunRequest
@@ -12,7 +13,7 @@ def test_without_limits_a_run_has_every_step_and_decides():
     assert request.decides
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limits", "steps"),
     [
         ({"only": "training"}, ("training",)),
@@ -30,7 +31,7 @@ def test_limits_choose_steps_in_their_order(limits, steps):
     assert ("promotion" in steps) == request.decides
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limits", "message"),
     [
         ({"only": "trainin"}, "--only must name one of .*Did you mean 'training'"),

@@ -125,7 +125,7 @@ def test_the_process_of_a_cancelled_job_does_not_hold_up_the_next_for_ever(servi
     assert "cancelled" == service.store.job(first.id).status
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_without_a_prefect_server_a_worker_trains(service, monkeypatch, tmp_path):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 import psutil
-import pytest
+from each_row import each_row
 
 from flows.servers.keeper import kept
 
@@ -28,7 +28,7 @@ def test_a_command_ends_with_whoever_keeps_it():
     assert not psutil.pid_exists(pid)
 
 
-@pytest.mark.parametrize("attempt", range(5))
+@each_row("attempt", range(5))
 def test_whoever_keeps_it_may_be_gone_before_it_starts(attempt, tmp_path):
     del attempt  # The end can fall anywhere in the start, so it is tried several times.
     code = f"import time; time.sleep(300)  # {tmp_path}"

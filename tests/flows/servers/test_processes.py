@@ -49,7 +49,7 @@ def test_run_group_gives_the_exit_status():
     assert 7 == status
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_time_limit_ends_grandchildren_too(tmp_path):
     farewell = Farewell(grace_s=0.5, again_s=0.5)
     with pytest.raises(subprocess.TimeoutExpired):

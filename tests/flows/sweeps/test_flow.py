@@ -38,7 +38,7 @@ def _leave(seeds, *, but=0):
     return points
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_sweep_whose_points_have_run_only_tells_them(project, capsys):
     _leave((0, 1))
     found = sweep(RATES, seeds="0..1", offer=False)
@@ -59,7 +59,7 @@ def test_a_sweep_whose_points_have_run_only_tells_them(project, capsys):
     assert found.run_id == sweep(RATES, seeds="0..1", offer=False).run_id
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_point_that_fails_is_reported_and_the_others_count(project, capsys):
     points = _leave((0,), but=1)
     found = sweep(RATES, offer=False)
@@ -86,7 +86,7 @@ def test_a_mistake_is_reported_before_anything_runs(project, options, words):
     assert not (project / "sweeps").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_sweep_without_a_good_point_is_an_error(project):
     with pytest.raises(StageError, match="must end with a point that went well"):
         sweep(["training.lr=1e-4"], offer=False)

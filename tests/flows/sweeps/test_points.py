@@ -20,7 +20,7 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_points_are_named_by_what_decides_their_results(project):
     settings = [("training.lr=1e-4",), ("training.lr=2e-4",)]
     points = make_points(settings, (0, 1))

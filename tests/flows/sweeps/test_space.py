@@ -1,10 +1,11 @@
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from flows.sweeps.space import Axis, read_axes, read_axis, read_seeds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "values"),
     [
         ("training.lr=1e-4,7e-4", ("1e-4", "7e-4")),
@@ -22,7 +23,7 @@ def test_values_are_split_at_commas_outside_of_brackets_and_quotes(text, values)
     assert ("choice", values) == (axis.scale, axis.values)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("a=0.0..0.5", Axis("a", "uniform", low=0.0, high=0.5)),
@@ -34,7 +35,7 @@ def test_a_range_is_one_of_numbers(text, expected):
     assert expected == read_axis(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "words"),
     [
         ("training.lr", "must read section.key=value,value"),
@@ -62,7 +63,7 @@ def test_seeds_are_ranges_and_numbers_each_once():
     assert (0, 1, 2, 7) == read_seeds("0..2,7,1")
 
 
-@pytest.mark.parametrize("text", ["", "a", "3..1", "-1", "0..99999", "1.5"])
+@each_row("text", ["", "a", "3..1", "-1", "0..99999", "1.5"])
 def test_wrong_seeds_are_one_line(text):
     with pytest.raises(ConfigurationError, match="--seeds must"):
         read_seeds(text)

@@ -1,7 +1,7 @@
 import random
 
 import numpy as np
-import pytest
+from each_row import each_row
 from profanity_check import predict_prob
 
 from tasks.builtin import lines
@@ -26,12 +26,12 @@ def scores_of(template):
     return np.asarray(predict_prob([say([template], rng.choice(TOPICS), rng) for _ in range(100)]))
 
 
-@pytest.mark.parametrize("template", POLITE)
+@each_row("template", POLITE)
 def test_a_polite_line_is_not_flagged_by_the_default_scorer(template):
     assert scores_of(template).max() < 0.5
 
 
-@pytest.mark.parametrize("template", RUDE)
+@each_row("template", RUDE)
 def test_an_angry_line_is_flagged_by_the_default_scorer(template):
     assert scores_of(template).min() >= 0.5
 

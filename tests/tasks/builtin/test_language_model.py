@@ -4,6 +4,7 @@ import stat
 import numpy as np
 import pytest
 import torch
+from each_row import each_row
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from astra_core.errors import ConfigurationError, DataError
@@ -42,7 +43,7 @@ def tiny():
     return make_language_model(TINY, seed=0)
 
 
-@pytest.mark.parametrize("text", ["Hello, garden!", "  two  spaces ", "ça va? 日本 🙂", "a\nb\t."])
+@each_row("text", ["Hello, garden!", "  two  spaces ", "ça va? 日本 🙂", "a\nb\t."])
 def test_tokenizer_is_lossless(tokenizer, text):
     assert text == tokenizer.decode(tokenizer(text)["input_ids"])
 
@@ -154,7 +155,7 @@ def default():
 
 
 @pytest.mark.timeout(1800)  # to train it is a minute on two quiet cores
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_default_model_answers_in_a_tone_that_follows_from_the_context(default):
     from profanity_check import predict_prob
 

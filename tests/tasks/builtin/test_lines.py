@@ -2,7 +2,7 @@
 
 import re
 
-import pytest
+from each_row import each_row
 
 from tasks.builtin import lines
 from tasks.builtin.openers import MOODS
@@ -25,7 +25,7 @@ def slots_of(template):
     return set(re.findall(r"\{(\w+)\}", template))
 
 
-@pytest.mark.parametrize("name", [*POLITE, *ANGRY])
+@each_row("name", [*POLITE, *ANGRY])
 def test_a_template_is_a_sentence_about_the_topic_whose_slots_are_known(name):
     templates = (POLITE | ANGRY)[name]
 
@@ -36,17 +36,17 @@ def test_a_template_is_a_sentence_about_the_topic_whose_slots_are_known(name):
         assert template[-1] in ".?!"
 
 
-@pytest.mark.parametrize("name", POLITE)
+@each_row("name", POLITE)
 def test_only_angry_lines_draw_an_insult(name):
     assert not any(slots_of(template) & set(lines.ANGER_WORDS) for template in POLITE[name])
 
 
-@pytest.mark.parametrize("name", ANGRY)
+@each_row("name", ANGRY)
 def test_every_angry_line_draws_an_insult(name):
     assert all(slots_of(template) & set(lines.ANGER_WORDS) for template in ANGRY[name])
 
 
-@pytest.mark.parametrize("word", [w for some in lines.ANGER_WORDS.values() for w in some])
+@each_row("word", [w for some in lines.ANGER_WORDS.values() for w in some])
 def test_an_insult_is_said_in_anger_alone(word):
     said = [template for own in POLITE.values() for template in own]
 
@@ -70,7 +70,7 @@ def test_no_kind_of_provocation_is_richer_than_another():
     assert all("{tail}" in line for own in lines.PROVOCATIONS.values() for line in own)
 
 
-@pytest.mark.parametrize("mood", MOODS)
+@each_row("mood", MOODS)
 def test_calm_and_angry_answers_in_a_mood_show_it(mood):
     stems = {"proud": "proud|praised|I can", "worried": "worried|scared", "hopeful": "hope|dream"}
     own = (*lines.CALM_IN_MOOD[mood], *lines.ANGRY_IN_MOOD[mood])

@@ -1,6 +1,7 @@
 import shutil
 
 import pytest
+from each_row import each_row
 
 from astra_core.files import read_json
 from astra_core.models.pretrained import weights_digest
@@ -42,7 +43,7 @@ def test_the_shipped_model_is_that_of_the_default_and_as_it_was_written(tmp_path
     assert read_json(shipped / RECIPE)["weights"] == weights_digest(tmp_path / "copy")
 
 
-@pytest.mark.parametrize("change", [{"num_dialogues": 4999}, {"lr": 1e-3}, {"hidden_size": 64}])
+@each_row("change", [{"num_dialogues": 4999}, {"lr": 1e-3}, {"hidden_size": 64}])
 def test_another_setting_or_seed_is_another_recipe(change):
     default = LanguageModelConfiguration()
 

@@ -2,7 +2,7 @@
 
 import re
 
-import pytest
+from each_row import each_row
 
 from tasks.builtin.words import SHARED, TOPICS
 
@@ -14,7 +14,7 @@ def test_topics_are_of_different_things():
         assert len(TOPICS) == len({getattr(topic, form) for topic in TOPICS})
 
 
-@pytest.mark.parametrize("topic", TOPICS, ids=TOPIC_IDS)
+@each_row("topic", TOPICS, ids=TOPIC_IDS)
 def test_a_topic_names_one_activity_in_two_forms(topic):
     gerund, *rest = topic.doing.split()
     verb, *same = topic.do.split()
@@ -24,14 +24,14 @@ def test_a_topic_names_one_activity_in_two_forms(topic):
     assert gerund in {f"{stem}ing" for stem in (verb, verb.rstrip("e"), verb + verb[-1])}
 
 
-@pytest.mark.parametrize("topic", TOPICS, ids=TOPIC_IDS)
+@each_row("topic", TOPICS, ids=TOPIC_IDS)
 def test_a_topic_has_four_parts_of_one_word_in_the_plural(topic):
     assert 4 == len(set(topic.parts))
     assert all(re.fullmatch(r"[a-z]+s", part) for part in topic.parts)
     assert topic.thing not in topic.parts
 
 
-@pytest.mark.parametrize("slot", SHARED)
+@each_row("slot", SHARED)
 def test_a_word_list_has_choices_that_hold_no_slot(slot):
     texts = [text for text in SHARED[slot] if text]
 

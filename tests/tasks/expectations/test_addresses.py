@@ -1,9 +1,10 @@
 import pytest
+from each_row import each_row
 
 from tasks.expectations.addresses import holds_postal_address
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Write to Jane Doe, 12 Elm Street, Springfield",
@@ -17,7 +18,7 @@ def test_a_name_with_a_street_is_an_address(text):
     assert holds_postal_address(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "12 Elm Street is a film",
@@ -31,6 +32,6 @@ def test_a_street_or_a_name_alone_is_none(text):
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("unit", ["Aa ", "1 ", "Aa Bb c 1 Dd "])
+@each_row("unit", ["Aa ", "1 ", "Aa Bb c 1 Dd "])
 def test_a_huge_text_is_searched_in_linear_time(unit):
     assert not holds_postal_address(unit * (50_000 // len(unit)))

@@ -3,7 +3,7 @@
 import math
 
 import pandas as pd
-import pytest
+from each_row import each_row
 
 from tasks.expectations import validate_frame
 
@@ -48,7 +48,7 @@ def test_each_finding_is_looked_for_by_its_own_pattern():
     assert () == texts_holding("replacement_character", *texts).rows
 
 
-@pytest.mark.parametrize("texts", [("fine", "also"), (None, "fine"), (None, None)])
+@each_row("texts", [("fine", "also"), (None, "fine"), (None, None)])
 def test_clean_and_absent_texts_hold_nothing(texts):
     check = texts_holding("email", *texts)
 
@@ -78,7 +78,7 @@ def test_a_key_in_two_splits_leaks():
     assert "name" == check.column
 
 
-@pytest.mark.parametrize(
+@each_row(
     "rows",
     [
         [("a", "train"), ("b", "dev")],

@@ -10,7 +10,7 @@ from tasks.expectations.suites import prompt_row_suite
 from tasks.params.schema import ValidationConfiguration
 from tasks.records.prompt_table import prompt_id_of
 
-pytestmark = pytest.mark.slow  # the library takes seconds to load
+pytestmark = pytest.mark.real  # the library takes seconds to load
 ADDRESS = "jane@mail.example.org"
 
 

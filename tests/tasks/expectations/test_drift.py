@@ -2,6 +2,7 @@ import math
 
 import numpy as np
 import pytest
+from each_row import each_row
 
 from tasks.expectations.drift import drifts
 
@@ -27,7 +28,7 @@ def test_chance_is_the_chi_squared_quantile_over_the_rows():
     assert 10.828 * 2 / 100 == pytest.approx(_one(EVEN, SKEWED, rows=(100, 100)).chance, rel=1e-4)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rows", "limit", "is_large"),
     [((1000, 1000), 0.25, True), ((1000, 1000), 0.5, False), ((50, 50), 0.25, False)],
 )

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from each_row import each_row
 
 from astra_core.errors import DataError
 from astra_core.rollout import runs_of
@@ -52,7 +53,7 @@ def with_cell(frame, row, column, value):
 
 
 # Characters, words, and the share that is not ASCII.
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("how are you", (11, 3, 0.0)),
@@ -76,7 +77,7 @@ def test_an_id_matches_the_text_it_was_made_from():
     assert [True, False] == facts["id_matches"].tolist()
 
 
-@pytest.mark.parametrize("licence", [None, math.nan])
+@each_row("licence", [None, math.nan])
 def test_a_licence_that_is_not_given_is_unknown(licence):
     facts = prompt_facts(prompts("one", "two", licence=["MIT", licence]))
 

@@ -1,6 +1,7 @@
 import random
 
 import pytest
+from each_row import each_row
 
 from tasks.expectations.findings import (
     BROKEN_TEXT,
@@ -11,7 +12,7 @@ from tasks.expectations.findings import (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("finding", "text"),
     [
         ("control_character", "a bell\x07 rings"),
@@ -47,7 +48,7 @@ def test_findings_find(finding, text):
     assert holds(finding, text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("finding", "text"),
     [
         ("control_character", "tab\tand\r\nline, family emoji 👩\u200d👧"),
@@ -85,7 +86,7 @@ PIECES = (
 PIECES += ("www", "555", "٣", "+49", "0", "30", "(", ")", " ", "_", "{", "}", "é", "\ufffd", "\x07")
 
 
-@pytest.mark.parametrize("finding", FINDINGS)
+@each_row("finding", FINDINGS)
 def test_what_is_looked_for_first_hides_nothing(finding):
     draw = random.Random(0)
     texts = ["".join(draw.choices(PIECES, k=draw.randint(1, 12))) for _ in range(20_000)]
@@ -99,7 +100,7 @@ def test_findings_are_all_in_use():
     assert {*FINDINGS, *RECOGNISERS} == {*BROKEN_TEXT, *PERSONAL_DATA}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("finding", "text"),
     [
         ("card_number", "pay with 4111 1111 1111 1111 now"),
@@ -116,8 +117,8 @@ def test_a_prefix_hides_no_recogniser(finding, text):
 
 # Linear is a fraction of a second; quadratic would be hours.
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("finding", FINDINGS)
-@pytest.mark.parametrize("unit", ["a", "a.", "a-", "@", "{", "1 ", "12 345 ", "+1 ", "u/"])
+@each_row("finding", FINDINGS)
+@each_row("unit", ["a", "a.", "a-", "@", "{", "1 ", "12 345 ", "+1 ", "u/"])
 def test_findings_search_a_huge_text_in_linear_time(finding, unit):
     text = unit * (200_000 // len(unit))
     found = FINDINGS[finding].search(text)

@@ -1,4 +1,4 @@
-import pytest
+from each_row import each_row
 
 from tasks.expectations import Check, ValidationReport
 from tasks.expectations.frames import joined
@@ -36,7 +36,7 @@ def test_no_more_ids_are_shown_than_of_one_piece():
     assert 16 == len(check.rows)
 
 
-@pytest.mark.parametrize("others", [(), (HELD,), (rejecting(2),)])
+@each_row("others", [(), (HELD,), (rejecting(2),)])
 def test_a_check_that_could_not_be_made_on_a_piece_stops(others):
     unmade = Check("url", "text", "row", success=False, unexpected=0, note="not checked: no text")
     (check,) = joined([report_of(piece) for piece in (*others, unmade)]).checks

@@ -1,6 +1,7 @@
 from importlib import import_module
 
 import pytest
+from each_row import each_row
 
 from tasks.expectations.identifiers import (
     IDENTIFIERS,
@@ -12,20 +13,20 @@ from tasks.expectations.identifiers import (
 )
 
 
-@pytest.mark.parametrize("number", ["4111 1111 1111 1111", "5500-0000-0000-0004"])
+@each_row("number", ["4111 1111 1111 1111", "5500-0000-0000-0004"])
 def test_a_card_number_has_the_check_digit_of_cards(number):
     assert holds_card_number(f"pay with {number}, please")
     # One digit changed breaks the Luhn sum.
     assert not holds_card_number(f"pay with {number[:-1]}{(int(number[-1]) + 1) % 10}, please")
 
 
-@pytest.mark.parametrize("number", ["DE89 3704 0044 0532 0130 00", "GB82WEST12345698765432"])
+@each_row("number", ["DE89 3704 0044 0532 0130 00", "GB82WEST12345698765432"])
 def test_an_iban_has_check_digits_and_may_be_followed_by_capitals(number):
     assert holds_iban(f"send it to {number} NOW OR NEVER")
     assert not holds_iban(f"send it to {number[:2]}00{number[4:]} NOW OR NEVER")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "found"),
     [
         ("from 8.8.8.8, I think", True),
@@ -39,7 +40,7 @@ def test_an_ip_address_is_one_of_the_internet(text, found):
     assert found == holds_ip_address(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "number",
     [
         "536-90-4399",
@@ -54,7 +55,7 @@ def test_a_national_id_has_the_check_digits_of_its_country(number):
     assert holds_national_id(f"my number is {number}.")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["from 1999-12-2024", "000-00-0000", "12345678901", "call 555-123-4567", "1,000,000,000"],
 )
@@ -67,7 +68,7 @@ def test_every_country_has_its_check_in_the_library():
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("finding", IDENTIFIERS)
-@pytest.mark.parametrize("unit", ["1234 ", "1-", "1.", "a:", "DE12 "])
+@each_row("finding", IDENTIFIERS)
+@each_row("unit", ["1234 ", "1-", "1.", "a:", "DE12 "])
 def test_a_huge_text_is_searched_in_linear_time(finding, unit):
     assert not IDENTIFIERS[finding](unit * (20_000 // len(unit))) or "1" in unit

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from tasks.expectations.languages import _detector, foreign_letters, other_language
 from tasks.params.languages import SCRIPTS
@@ -6,7 +7,7 @@ from tasks.params.languages import SCRIPTS
 GERMAN = "wie komme ich an das geld von meiner oma"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "languages", "is_other"),
     [
         (GERMAN, ["en"], True),
@@ -26,7 +27,7 @@ def test_a_language_that_is_not_listed_is_known_where_it_is_sure(text, languages
     assert is_other == (other_language(text, languages) > 0.5)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "languages", "share"),
     [
         ("как дела", ["en"], 1.0),

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from each_row import each_row
 
 from astra_core.errors import DataError
 from tasks.expectations import validate_rollouts
@@ -123,7 +124,7 @@ def report_of_broken_cells():
     return validate(frame)
 
 
-@pytest.mark.parametrize(("number", "check"), enumerate(cell[0] for cell in BROKEN_CELLS))
+@each_row(("number", "check"), enumerate(cell[0] for cell in BROKEN_CELLS))
 def test_rollouts_stop_at_one_turn_that_breaks_a_rule(report_of_broken_cells, number, check):
     found = next(entry for entry in report_of_broken_cells.checks if entry.check == check)
 
@@ -213,7 +214,7 @@ def test_rollouts_pass_with_a_few_unjudged_turns_and_warn_of_many():
     assert ("unjudged_fraction",) == validate(frame).warnings
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("column", "value", "check"),
     [
         ("response_unjudged", ["empty", ""], "response_scores_valid"),
@@ -259,7 +260,7 @@ def test_a_success_among_grades_is_enough():
     assert () == validate(frame).warnings
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "check"),
     [
         ({"probe_text": "yes " * 8}, "degenerate_probes"),
@@ -282,7 +283,7 @@ def test_rollouts_only_warn_of_talk_that_repeats_itself(changes, check):
     assert report.success
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limits", "warned"),
     [
         (TokenLimits(4, 2), ()),
@@ -296,7 +297,7 @@ def test_rollouts_only_warn_of_turns_that_never_end(limits, warned):
     assert (warned, True) == (report.warnings, report.success)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reasons", "warned"),
     [
         (["length", "stop"], ()),

@@ -1,6 +1,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from each_row import each_row
 
 from tasks.expectations import validate_frame
 from tasks.expectations.facts import language_facts, prompt_facts
@@ -82,7 +83,7 @@ def failed_at_the_edges():
     return failed_rows(prompt_frame([text for pair in EDGES.values() for text in pair]))
 
 
-@pytest.mark.parametrize("check", EDGES)
+@each_row("check", EDGES)
 def test_row_suite_rejects_the_bad_row_and_no_other(failed_at_the_edges, check):
     assert (2 * list(EDGES).index(check),) == failed_at_the_edges[check]
 
@@ -130,7 +131,7 @@ def report_of_broken_cells():
     return failed_set(with_facts(frame))[0]
 
 
-@pytest.mark.parametrize("check", BROKEN_CELLS)
+@each_row("check", BROKEN_CELLS)
 def test_set_suite_stops_at_one_cell_that_breaks_a_rule(report_of_broken_cells, check):
     found = next(entry for entry in report_of_broken_cells.checks if entry.check == check)
 
@@ -146,7 +147,7 @@ def share_family(frame):
     return frame.assign(family=frame["family"].where(frame.index != 1, frame.loc[0, "family"]))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("checks", "broken"),
     [
         (["id_unique"], repeat),
@@ -175,7 +176,7 @@ def test_set_suite_names_the_leaking_ids():
     assert (1.0, (frame.loc[0, "prompt_id"],)) == (check.unexpected, check.sample_ids)
 
 
-@pytest.mark.parametrize("licence", ["unknown", "", None])
+@each_row("licence", ["unknown", "", None])
 def test_set_suite_only_warns_of_an_unknown_licence(licence):
     frame = prompt_frame()
     report, failed = failed_set(with_facts(frame.assign(licence=licence)))

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from registry_project import enter_project
 
 from tasks.machine.doctor import CEILINGS, DVC_CONFIG, Finding, diagnose, fix_all
@@ -124,7 +125,7 @@ def test_a_problem_has_the_command_that_fixes_it():
     assert "ok       git" == Finding("git", ok=True).line()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_prefect_s_server_can_be_imported():
     # FastAPI 0.155 and later break it at import, and `pip check` calls the pair fine. In a process
     # of its own: the import leaves a server's settings behind.
@@ -138,7 +139,7 @@ def test_prefect_s_server_can_be_imported():
     assert 0 == done.returncode, done.stderr
 
 
-@pytest.mark.parametrize(("name", "ceiling"), [("fastapi", (0, 151)), ("sqlalchemy", (2, 1))])
+@each_row(("name", "ceiling"), [("fastapi", (0, 151)), ("sqlalchemy", (2, 1))])
 def test_the_pins_that_pip_check_does_not_see_hold(name, ceiling):
     version = importlib.metadata.version(name)
 

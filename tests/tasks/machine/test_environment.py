@@ -1,6 +1,6 @@
 import os
 
-import pytest
+from each_row import each_row
 
 from tasks.machine.environment import needs_hub, set_environment, stage_environment
 from tasks.params.schema import Params
@@ -9,7 +9,7 @@ HUB_PROMPTS = {"source": "hub", "dataset": "owner/name", "revision": "a" * 40}
 HUB_MODEL = {"source": "hub", "repository": "owner/name", "revision": "a" * 40}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "record",
     [
         {"prompts": HUB_PROMPTS},

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from tasks.machine.garbage import YOUNG
 
@@ -18,7 +19,7 @@ runpy.run_module(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.parametrize(
+@each_row(
     "command",
     [
         ["tasks", "--list"],
@@ -65,7 +66,7 @@ del held, opened
     ],
     ids=["runs", "replies", "jobs"],
 )
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_process_ends_with_its_databases_in_one_file_each(tmp_path, monkeypatch, opened):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     done = _run(OPEN.format(opened=opened), folder=tmp_path)

@@ -61,7 +61,7 @@ def _alive(pids):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_group_ends_with_the_parent_of_its_leader():
     starter, pids = _start([sys.executable, "-c", LEADER], leads=True)
     assert 2 == len(_alive(pids))
@@ -69,7 +69,7 @@ def test_a_group_ends_with_the_parent_of_its_leader():
     assert [] == _kill_and_wait(starter, pids)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("shell", [False, True])
 def test_a_stage_ends_with_the_dvc_that_started_it(shell):
     command = [sys.executable, "-c", STAGE]
@@ -80,7 +80,7 @@ def test_a_stage_ends_with_the_dvc_that_started_it(shell):
     assert [] == _kill_and_wait(starter, pids)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_stage_that_a_person_started_is_left_alone():
     starter, pids = _start([sys.executable, "-c", STAGE], leads=False, variables={"DVC_STAGE": ""})
     left = _kill_and_wait(starter, pids, timeout_s=2.5)

@@ -59,7 +59,7 @@ def test_what_is_written_from_then_on_is_closed_also_by_children(tmp_path):
     assert 0o700 == _mode(tmp_path / "folder")
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     "command",
     [

@@ -64,17 +64,17 @@ def told(tmp_path_factory):
     return [json.loads((folder / rank).read_text()) for rank in "01"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_each_process_knows_its_number(told):
     assert ["0 0 2 127.0.0.1", "1 1 2 127.0.0.1"] == [each["number"] for each in told]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_what_the_processes_meet_at_listens_to_this_machine_alone(told):
     assert [["127.0.0.1"]] * 2 == [each["hosts"] for each in told]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_process_that_fails_or_is_killed_ends_the_others():
     code = (
         "import os, time\n"
@@ -100,7 +100,7 @@ run_together(partial(subprocess.call, ["sleep", "300"]), 2)
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL]
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.real), signal.SIGKILL]
 )
 def test_no_process_outlives_the_one_that_started_it(number):
     with subprocess.Popen([sys.executable, "-c", SLEEPERS], stderr=subprocess.DEVNULL) as parent:
@@ -208,7 +208,7 @@ def alone(world, tmp_path_factory):
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("way", ["params", "torchrun", "accelerate"])
 def test_two_processes_train_as_one_with_the_doubled_window_and_the_first_writes(
     world, alone, tmp_path, way
@@ -241,7 +241,7 @@ def undisturbed(world, tmp_path_factory):
     return weights(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("way", ["params", "torchrun"])
 def test_a_killed_process_ends_the_run_with_a_line_and_the_command_continues(
     world, undisturbed, tmp_path, way

@@ -4,6 +4,7 @@ import sys
 import time
 
 import pytest
+from each_row import each_row
 
 from tasks.machine import thread_waits as waits
 from tasks.machine.thread_waits import FREE, SHARED, set_thread_waits, thread_waits
@@ -30,7 +31,7 @@ def looks(monkeypatch, tmp_path, idle, *, cores=TWO):
     monkeypatch.setattr(waits.os, "sched_getaffinity", lambda _: cores)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("idle", "num_threads", "expected"),
     [
         ({0: 1.0, 1: 0.9}, 2, FREE),
@@ -85,7 +86,7 @@ def test_what_is_set_already_is_left_alone(monkeypatch):
     assert {"mine"} == {os.environ[name] for name in FREE}
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_stage_chooses_before_torch_is_loaded():
     code = (
         "import os, sys; from tasks.machine.thread_waits import FREE;"

@@ -1,9 +1,9 @@
-import pytest
+from each_row import each_row
 
 from tasks.machine.time_words import about, duration
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seconds", "expected"),
     [
         (0.04, "0.0 s"),
@@ -17,8 +17,6 @@ def test_what_was_measured_is_reported_in_two_units(seconds, expected):
     assert expected == duration(seconds)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"), [(89, "89 s"), (90, "2 min"), (5399, "90 min"), (5400, "1.5 h")]
-)
+@each_row(("seconds", "expected"), [(89, "89 s"), (90, "2 min"), (5399, "90 min"), (5400, "1.5 h")])
 def test_what_is_expected_is_reported_in_one_unit(seconds, expected):
     assert expected == about(seconds)

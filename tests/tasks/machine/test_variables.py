@@ -1,14 +1,15 @@
 import os
 
 import pytest
+from each_row import each_row
 
 from tasks.machine.variables import variable_set
 
 NAME = "ASTRA_TEST_VARIABLE"
 
 
-@pytest.mark.parametrize("before", [None, "old"])
-@pytest.mark.parametrize("value", [None, "new"])
+@each_row("before", [None, "old"])
+@each_row("value", [None, "new"])
 def test_a_variable_is_set_in_the_body_alone(monkeypatch, before, value):
     monkeypatch.delenv(NAME, raising=False)
     if before is not None:

@@ -2,6 +2,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_row import each_row
 from ruamel.yaml import YAML
 
 from astra_core.errors import AuthorizationError, ConfigurationError
@@ -81,7 +82,7 @@ def _mistaken(place: str, value: Any) -> dict[str, Any]:
     return record
 
 
-@pytest.mark.parametrize(("place", "value", "words"), MISTAKES)
+@each_row(("place", "value", "words"), MISTAKES)
 def test_a_mistake_is_one_clear_line(tmp_path, monkeypatch, place, value, words):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigurationError) as refusal:
@@ -159,12 +160,12 @@ def test_a_metric_with_a_typo_is_found_before_weights_load():
         check_params(params)
 
 
-@pytest.mark.parametrize("metric", ["eval/score_mean_low", "eval/self_bleu", "eval/reward_mean"])
+@each_row("metric", ["eval/score_mean_low", "eval/self_bleu", "eval/reward_mean"])
 def test_any_metric_of_an_evaluation_can_choose_the_best(metric):
     check_params(Params.read({"training": {"metric": metric}}, where=""))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "line"),
     [
         ({"training": {"algorithm": {"name": "ppo"}}}, "training.algorithm must be one without"),
@@ -203,7 +204,7 @@ def test_two_agents_can_be_used():
     check_params(Params.read({"system": system}, where=""))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("header", "column", "is_usable"),
     [("text,goal", None, True), ("text,aim", None, False), ("text,aim", "aim", True)],
 )
@@ -221,7 +222,7 @@ def test_a_reward_that_asks_for_goals_looks_into_the_file(tmp_path, header, colu
             check_params(params)
 
 
-@pytest.mark.parametrize(("can_score", "weight"), [(True, 0.1), (False, 0.0), (False, 0.1)])
+@each_row(("can_score", "weight"), [(True, 0.1), (False, 0.0), (False, 0.1)])
 def test_a_target_that_gives_no_log_probabilities_is_refused_before_anything_runs(
     monkeypatch, tmp_path, can_score, weight
 ):
@@ -270,7 +271,7 @@ def test_a_host_that_is_not_authorised_is_refused_by_the_check():
         check_params(Params.read(record, where=""))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("machine", "message"),
     [
         ({}, "machine.prompts_per_shard must be at least 1 with executor 'processes', got 0"),

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from each_row import each_row
 
 from astra_core.algorithm import Algorithm
 from astra_core.algorithms.ppo import PPO
@@ -42,7 +43,7 @@ def _check_choice(
     check_params(Params.read(record, where=""))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("algorithm", "options"),
     [
         ("dpo", {}),
@@ -62,7 +63,7 @@ def test_a_sampler_without_reference_is_refused_where_one_is_needed(algorithm, o
     assert 1 == len(str(refusal.value).splitlines())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("algorithm", "options"),
     [
         ("grpo", {}),
@@ -78,7 +79,7 @@ def test_a_sampler_without_reference_serves_who_needs_none(algorithm, options):
     _check_choice(algorithm, options, f"{__name__}:_Terse")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("algorithm", "options"),
     [
         ("dpo", {}),

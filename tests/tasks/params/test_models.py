@@ -1,25 +1,26 @@
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from tasks.params.models import ModelsConfiguration, ModelSource
 
 
-@pytest.mark.parametrize(("given", "read"), [(3, "3"), ("3", "3"), ("champion", "champion")])
+@each_row(("given", "read"), [(3, "3"), ("3", "3"), ("champion", "champion")])
 def test_a_version_is_a_number_or_an_alias(given, read):
     source = ModelSource.read({"source": "version", "version": given}, where="models.attacker")
 
     assert read == source.version
 
 
-@pytest.mark.parametrize("given", [None, 0, "v 1", True, "", "../x"])
+@each_row("given", [None, 0, "v 1", True, "", "../x"])
 def test_what_is_neither_is_refused(given):
     with pytest.raises(ConfigurationError, match=r"models\.attacker"):
         ModelSource.read({"source": "version", "version": given}, where="models.attacker")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "rule"),
     [
         ({"source": "folder"}, "path must name a folder"),

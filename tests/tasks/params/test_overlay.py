@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from tasks.params.overlay import VARIABLE, laid_over, overlaid, overrides, owner_of
@@ -68,7 +69,7 @@ def test_the_record_itself_does_not_change():
     assert {"a": {"b": 1}} == record
 
 
-@pytest.mark.parametrize("written", ["[1]", "seed=1", "7"])
+@each_row("written", ["[1]", "seed=1", "7"])
 def test_another_variable_of_that_name_is_reported(monkeypatch, written):
     monkeypatch.setenv(VARIABLE, written)
     with pytest.raises(ConfigurationError, match="ASTRA_OVERRIDES must be a JSON object of keys"):

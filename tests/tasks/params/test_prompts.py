@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from tasks.params.prompts import PromptsConfiguration
@@ -6,7 +7,7 @@ from tasks.params.prompts import PromptsConfiguration
 FILE = {"source": "file", "path": "my/prompts.csv"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "rule"),
     [
         ({"source": "file"}, "path must name a file"),

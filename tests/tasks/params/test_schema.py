@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_row import each_row
 from ruamel.yaml import YAML
 
 from astra_core.errors import ConfigurationError
@@ -99,7 +100,7 @@ def _other_options(params):
     return found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("seed: [1\n", "must be YAML"),

@@ -4,6 +4,7 @@ import random
 import pandas as pd
 import pytest
 import yaml
+from each_row import each_row
 from small_world import PARAMS, write_world
 
 from astra_core.errors import ConfigurationError
@@ -16,7 +17,7 @@ ROOTS = ({}, {"seed": 3}, {"seed": 3, "model_seed": None, "training_seed": None}
 LEARNING = {"rollouts", "training", "evaluation", "registration"}
 
 
-@pytest.mark.parametrize("record", ROOTS)
+@each_row("record", ROOTS)
 def test_seeds_that_are_null_or_left_out_follow_the_root(record):
     params = Params.read(record, where="")
 
@@ -30,7 +31,7 @@ def test_a_seed_of_its_own_stays_when_the_root_changes():
     assert (5, 0, 3) == (params.data_seed, params.model_seed, params.training_seed)
 
 
-@pytest.mark.parametrize("root", [-1, None, True, "1"])
+@each_row("root", [-1, None, True, "1"])
 def test_a_wrong_root_is_reported_once(root):
     with pytest.raises(ConfigurationError) as caught:
         Params.read({"seed": root}, where="")
@@ -38,7 +39,7 @@ def test_a_wrong_root_is_reported_once(root):
     assert 1 == len(str(caught.value).splitlines())
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("seed", "readers"),
     [
         ("data_seed", {"prompts", "registration"}),
@@ -105,7 +106,7 @@ def test_the_model_seed_makes_another_builtin_model(tmp_path, monkeypatch):
     assert before != digest(model_seed=4)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_training_seed_draws_other_rollouts(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_world(tmp_path)

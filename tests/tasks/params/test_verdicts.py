@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from tasks.params import checks
@@ -41,7 +42,7 @@ def test_who_only_asks_changes_nothing():
     assert not FILE.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_second_check_loads_no_torch():
     program = (
         "import sys; from tasks.params.checks import check_params as check; "
@@ -71,7 +72,7 @@ def test_what_is_refused_is_not_remembered():
     assert not FILE.exists()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [
         {"system.scorer.name": "plugins.example_scorer:OwnScorer"},

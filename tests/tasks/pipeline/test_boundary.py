@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import TrainingConfiguration
 from astra_core.errors import DataError, GateError, LostProcessError
@@ -109,7 +110,7 @@ def test_a_stage_that_passes_forgets_an_earlier_failure():
     assert read_failure("toy") is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "status", "name", "line"),
     [
         (DataError("no rows; see x"), 2, "DataError", "error: n· r···; s·· x"),
@@ -201,7 +202,7 @@ def test_a_stage_under_dvc_asks_for_the_code_that_dvc_does_not_watch(capfd, monk
     assert "dvc.yaml must name helper.py, which params.yaml reads; run 'make render'" in found[1][1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value"),
     [("HF_HUB_OFFLINE", "1"), ("DO_NOT_TRACK", "true"), ("DVC_NO_ANALYTICS", "1")],
 )
@@ -263,7 +264,7 @@ sys.exit(run_stage("toy", find=lambda _: stage_of(sleep)))
     ("number", "status"),
     [(signal.SIGTERM, 143), (signal.SIGINT, 130)],
 )
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_signal_ends_a_stage_with_a_line_and_its_status(tmp_path, number, status):
     with subprocess.Popen(
         [sys.executable, "-c", SLEEPER], cwd=tmp_path, stderr=subprocess.PIPE, text=True

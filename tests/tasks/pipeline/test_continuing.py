@@ -69,7 +69,7 @@ def clone(short, tmp_path):
     return folder
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_longer_training_in_a_clone_leaves_the_bytes_of_one_from_the_start(
     clone, long, monkeypatch, capsys
 ):
@@ -114,7 +114,7 @@ class Loop(Trainer):
     """A loop of one's own."""
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("before", "changes", "why"),
     [
@@ -148,7 +148,7 @@ def test_another_run_says_nothing_of_it(clone, monkeypatch, capsys, change):
     assert "training  " not in capsys.readouterr().out
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("file", ["step_000003/state.safetensors", "steps.jsonl", "best"])
 def test_a_damaged_state_is_left(clone, long, monkeypatch, capsys, file):
     place = clone / "models/checkpoint"

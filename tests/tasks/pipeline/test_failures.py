@@ -3,6 +3,7 @@ import os
 import signal
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import (
     ConfigurationError,
@@ -28,7 +29,7 @@ from tasks.pipeline.failures import (
 )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "status", "retryable"),
     [
         (ConfigurationError("x"), 2, False),

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from tasks.params.prompts import PromptsConfiguration
@@ -180,7 +181,7 @@ def _interpreter(folder: Path, name: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("named", "activated", "local", "expected"),
     [
         (True, True, True, "named"),
@@ -311,7 +312,7 @@ def test_the_name_of_a_target_without_weights_counts_for_the_models():
     assert [*plain, "system.target.name"] == named
 
 
-@pytest.mark.parametrize("role", ["attacker", "target", "reference"])
+@each_row("role", ["attacker", "target", "reference"])
 def test_where_a_model_is_a_version_the_name_of_its_registry_counts(role):
     version = {"models": {role: {"source": "version", "version": 3}}}
     plain, named = (

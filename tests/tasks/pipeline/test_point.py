@@ -50,7 +50,7 @@ def _start(folder, *turns):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_second_workspace_restores_what_the_first_has_run(workspace, dvc_project):
     lock = dvc_project / "locks" / "common"
     first = _start(workspace, f"prompts={lock}", "validation")

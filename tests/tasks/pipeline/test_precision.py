@@ -83,7 +83,7 @@ def test_what_was_settled_is_remembered(tmp_path):
     assert auto == remembered(auto, tmp_path / "none.json")
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("settled", ["fp32", "bf16"])
 def test_the_stages_of_a_run_share_the_choice_and_record_it(tmp_path, monkeypatch, settled):
     monkeypatch.chdir(tmp_path)

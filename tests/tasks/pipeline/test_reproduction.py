@@ -62,7 +62,7 @@ def test_a_fresh_stage_is_not_made_yet(project):
     assert ["not made yet"] == changes()["toy"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_what_dvc_remembers_is_restored_with_a_word(project):
     _reproduce("toy")
     Path("out.txt").unlink()
@@ -92,7 +92,7 @@ def test_a_stage_that_says_nothing_is_a_crash_that_may_pass(project):
     assert "exit status 9" in failure.message
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_another_dvc_at_work_may_pass(project):
     from dvc.repo import Repo
 
@@ -104,7 +104,7 @@ def test_another_dvc_at_work_may_pass(project):
     assert ("LockError", True) == (failure.error, failure.retryable)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_of_two_runs_at_once_the_second_waits_and_takes_what_the_first_made(project):
     Path("toy.py").write_text(SLOW, encoding="utf-8")
     command = [sys.executable, "-m", "tasks.pipeline.reproduction", "toy"]
@@ -125,7 +125,7 @@ def test_of_two_runs_at_once_the_second_waits_and_takes_what_the_first_made(proj
     assert "done" == Path("out.txt").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_run_that_waits_ends_when_it_is_asked_to(project):
     from dvc.repo import Repo
 
@@ -150,7 +150,7 @@ def test_outside_of_a_dvc_project_the_way_out_is_named(tmp_path, monkeypatch):
         changes()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_stage_ends_with_the_flow_that_was_killed(project):
     Path("toy.py").write_text(SLEEP, encoding="utf-8")
     code = (

@@ -3,6 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import SystemConfiguration
 from astra_core.errors import ConfigurationError
@@ -166,7 +167,7 @@ class Thawed:
     seed: int
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("function", "message"),
     [
         (_returns_nothing, "_returns_nothing must return a class with summary"),

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.errors import DataError
 from tasks.params.schema import PromotionConfiguration
@@ -21,7 +22,7 @@ def test_a_candidate_at_every_bound_is_within_the_bands():
     assert () == broken_bands(GOOD, UNTRAINED, RULES)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "value", "sentence"),
     [
         ("unique_probes_rarefied", 0.89, "must be at least 0.900, got 0.890; the attacker repeats"),
@@ -38,7 +39,7 @@ def test_each_figure_outside_its_band_is_a_sentence(name, value, sentence):
     assert found.startswith(f"{name} {sentence}")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("key", "name"),
     [
         ("max_top_strategy_share", "top_strategy_share"),
@@ -51,7 +52,7 @@ def test_a_band_that_is_null_holds(key, name):
     assert () == broken_bands(GOOD | {name: 1e6}, UNTRAINED, PromotionConfiguration(**{key: None}))
 
 
-@pytest.mark.parametrize("change", [{"min_unique_probes": 0.95}, {"min_distinct_2_ratio": 0.6}])
+@each_row("change", [{"min_unique_probes": 0.95}, {"min_distinct_2_ratio": 0.6}])
 def test_floors_are_what_params_say(change):
     assert 1 == len(broken_bands(GOOD, UNTRAINED, PromotionConfiguration(**change)))
 
@@ -60,7 +61,7 @@ def test_without_a_hit_there_is_no_strategy_to_judge():
     assert () == broken_bands(GOOD | {"num_hits": 0, "top_strategy_share": None}, UNTRAINED, RULES)
 
 
-@pytest.mark.parametrize("value", [None, float("nan"), "0.95", {"low": 0.95}])
+@each_row("value", [None, float("nan"), "0.95", {"low": 0.95}])
 def test_a_figure_that_is_no_number_is_an_error(value):
     rule = "kl_nats of the candidate must be a finite number, got"
     with pytest.raises(DataError, match=rule):

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from each_row import each_row
 from scipy.stats import ttest_ind
 
 from astra_core.errors import DataError
@@ -24,7 +25,7 @@ def share_of_alarms(sizes, *, change=0.0, confidence=0.95):
     return alarms / NUM_DRAWS
 
 
-@pytest.mark.parametrize("sizes", [(200, 200), (24, 200), (24, 24)])
+@each_row("sizes", [(200, 200), (24, 200), (24, 24)])
 def test_nothing_has_changed_and_the_alarm_is_rare(sizes):
     # Binomial(4000, 0.05): a standard deviation of 0.0034.
     assert share_of_alarms(sizes) <= 0.06
@@ -75,7 +76,7 @@ def test_the_interval_is_welchs_of_both_samples_with_two_more_prompts():
     assert expected.high == pytest.approx(found.high)
 
 
-@pytest.mark.parametrize("samples", [([], [0.5]), ([0.5], [])])
+@each_row("samples", [([], [0.5]), ([0.5], [])])
 def test_an_empty_sample_is_refused(samples):
     with pytest.raises(DataError, match="both samples must hold prompts"):
         drift_between(*samples, confidence=0.95)

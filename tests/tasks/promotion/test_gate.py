@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
+from each_row import each_row
 
 from astra_core.errors import DataError
 from tasks.params.schema import PromotionConfiguration
@@ -108,7 +109,7 @@ def test_compare_repeats_itself():
     assert compare(ours, theirs, seed=5) == compare(ours, theirs, seed=5)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1])
+@each_row("share", [0.0, 0.1])
 def test_compare_promotes_noise_at_most_as_often_as_it_claims(share):
     """With no true gain the lower end of a 95 % interval lies above zero 2.5 % of the time."""
     generator = np.random.default_rng(11)
@@ -122,7 +123,7 @@ def test_compare_promotes_noise_at_most_as_often_as_it_claims(share):
     assert num_above <= 13
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("candidate", "message"),
     [
         (table([]), one_rate("no rows")),
@@ -190,7 +191,7 @@ def test_decide_opens_when_the_gain_is_beyond_chance():
     assert (f"{told} in duel 3 of 30: above 0",) == verdict.reasons
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "reason"),
     [
         ({"test": Paired(0.1, 0.1, 200)}, "gain must lie above 0 beyond chance, got gain +0.200"),
@@ -231,7 +232,7 @@ RICHER = Richness([9.0, 10.0, 11.0] * 5, [5.0, 5.0, 6.0] * 5, 20)
 SIMILAR = Richness([6.0, 5.0, 6.0] * 5, [5.0, 5.0, 6.0] * 5, 20)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "against_champion", "passes"),
     [
         ({"richness": RICHER}, True, True),
@@ -252,7 +253,7 @@ def test_as_good_and_far_more_diverse_wins_against_a_champion(changes, against_c
         assert "strategies 10.0 against 5.3 in 20 hits" in verdict.reasons[0]
 
 
-@pytest.mark.parametrize("change", [{"max_loss": 0.03}, {"min_diversity_gain": 1.0}])
+@each_row("change", [{"max_loss": 0.03}, {"min_diversity_gain": 1.0}])
 def test_how_good_and_how_diverse_is_what_params_say(change):
     stake = replace(STAKE, against_champion=True)
     rules = PromotionConfiguration(**change)

@@ -1,5 +1,6 @@
 import pandas as pd
 import pytest
+from each_row import each_row
 from registry_project import RUN_KEY, enter_project, register, write_project
 
 from tasks.promotion.known_prompts import (
@@ -22,7 +23,7 @@ def write_splits(folder, **texts):
     return folder
 
 
-@pytest.mark.parametrize(
+@each_row(
     "other",
     [
         "how are you, josé?",
@@ -37,7 +38,7 @@ def test_a_text_is_known_however_it_is_spelled(other):
     assert fingerprint("How are you, José?") == fingerprint(other)
 
 
-@pytest.mark.parametrize("other", ["How are you, José", "How are you, Jose?", "Howare you, José?"])
+@each_row("other", ["How are you, José", "How are you, Jose?", "Howare you, José?"])
 def test_another_text_is_another(other):
     assert fingerprint("How are you, José?") != fingerprint(other)
 
@@ -62,7 +63,7 @@ def project(tmp_path, monkeypatch):
     return enter_project(tmp_path, monkeypatch)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_every_version_tells_what_it_met_and_the_present_data_too(project):
     valid = project / "data" / "valid"
     for number, text in enumerate(("first", "second")):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from each_row import each_row
 from registry_project import enter_project, interval, register, write_project
 from small_world import PARAMS, write_world
 
@@ -40,7 +41,7 @@ def params(tmp_path, monkeypatch):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("low", "high", "has_drifted"),
     [(-0.1, 0.1, False), (0.0, 0.2, False), (0.01, 0.2, True), (-0.3, -0.1, True)],
 )
@@ -90,7 +91,7 @@ def champion(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_champion_is_examined_beside_the_untrained_on_what_it_has_not_met(champion, capsys):
     fresh = [f"Please tell me about animal number {number}." for number in range(8)]
     write_json([*(text.upper() for text in MET), *fresh], champion / "mine.json")
@@ -112,7 +113,7 @@ def test_a_champion_is_examined_beside_the_untrained_on_what_it_has_not_met(cham
     assert found == again
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_fresh_prompts_with_categories_are_reported_by_them(champion):
     rows = [
         {"text": f"Please tell me about animal number {number}.", "category": name}

@@ -48,7 +48,7 @@ def test_a_version_that_was_rolled_back_is_not_promoted_again(project):
     assert promote().promoted
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_rollback_goes_back_more_than_one_promotion(project):
     rates = fought({0: 0.3, 1: 0.65, 2: 1.0})
     promote(evaluate=rates)
@@ -73,7 +73,7 @@ def test_rollback_without_anything_to_go_back_to_is_an_error(project):
         rollback("other")
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_promotion_killed_at_any_write_is_completed_by_the_next(project):
     promote()
     register_another(project, 1, rate=0.9)
@@ -94,7 +94,7 @@ def test_a_promotion_killed_at_any_write_is_completed_by_the_next(project):
     assert num_writes == 11
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_rollback_killed_at_any_write_is_completed_by_the_next(project):
     promote()
     register_another(project, 1, rate=0.9)
@@ -144,7 +144,7 @@ def unpromote():
         client.delete_model_version_tag("attacker", "2", key)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_of_two_that_decide_at_once_the_second_waits(project):
     with alone_with(DECISIONS):
         code = "from tasks.promotion.decision import rollback; rollback('nobody')"

@@ -1,10 +1,11 @@
 import pytest
+from each_row import each_row
 
 from tasks.params.schema import PromotionConfiguration
 from tasks.promotion.spending import level_of, place_of
 
 
-@pytest.mark.parametrize(("error", "horizon"), [(0.05, 30), (0.1, 7), (0.01, 1)])
+@each_row(("error", "horizon"), [(0.05, 30), (0.1, 7), (0.01, 1)])
 def test_the_duels_of_a_horizon_spend_what_is_stated_and_no_more(error, horizon):
     rules = PromotionConfiguration(family_error=error, horizon=horizon)
 

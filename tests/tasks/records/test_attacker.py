@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.errors import DataError
 from astra_core.files import write_json
@@ -20,9 +21,7 @@ def test_an_attacker_that_was_not_evaluated_has_no_value(tmp_path):
     assert read_record(tmp_path / ATTACKER_FILE, AttackerNote).value is None
 
 
-@pytest.mark.parametrize(
-    ("record", "key"), [({}, "digest"), ({"digest": "d", "kept": "first"}, "kept")]
-)
+@each_row(("record", "key"), [({}, "digest"), ({"digest": "d", "kept": "first"}, "kept")])
 def test_a_damaged_note_names_the_key(tmp_path, record, key):
     write_json(record, tmp_path / ATTACKER_FILE)
     with pytest.raises(DataError, match=f"must hold {key}"):

@@ -2,6 +2,7 @@ import json
 
 import pytest
 from calibrated_judge import calibration
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from tasks.records.calibration import read_calibration, version_digest, write_calibration
@@ -27,7 +28,7 @@ def test_the_file_is_named_after_the_judges_version():
     assert "reports/calibration" == calibration().path.parent.as_posix()
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "no json", '{"judge": 5}', None])
+@each_row("content", ["{}", "[]", "no json", '{"judge": 5}', None])
 def test_another_file_is_refused_in_one_line(content, tmp_path):
     path = tmp_path / "evaluation.json"
     if content is not None:

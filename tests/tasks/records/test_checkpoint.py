@@ -3,6 +3,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.errors import CheckpointError
 from astra_core.training.checkpoint import Checkpoint, CheckpointStore
@@ -60,7 +61,7 @@ def test_a_run_that_saved_nothing_exports_nothing(tmp_path):
     assert not read_note(last_files(tmp_path / "out")).is_exported
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", json.dumps(asdict(NOTE) | {"num_done": "x"})])
+@each_row("text", ["", "[]", "{}", json.dumps(asdict(NOTE) | {"num_done": "x"})])
 def test_a_damaged_note_is_none(tmp_path, text):
     (tmp_path / "checkpoint.json").write_text(text)
 

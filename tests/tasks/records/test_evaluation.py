@@ -3,6 +3,7 @@ import math
 from dataclasses import replace
 
 import pytest
+from each_row import each_row
 from registry_project import examined, measured
 
 from astra_core.errors import DataError
@@ -35,7 +36,7 @@ def test_an_interval_of_no_number_is_null_and_comes_back(tmp_path):
     assert "NaN" not in (tmp_path / "e.json").read_text()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "words"),
     [
         ({"depth": None}, "must hold depth, got NoneType in its place"),

@@ -2,6 +2,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from tasks.records.models import (
@@ -72,7 +73,7 @@ def test_a_missing_manifest_or_model_is_one_clear_line(tmp_path):
         read_model_paths(tmp_path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "words"),
     [
         ({"reference": None}, "no usable reference"),

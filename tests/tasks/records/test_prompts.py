@@ -1,6 +1,7 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from each_row import each_row
 
 from astra_core.errors import DataError
 from tasks.records.prompt_table import spelled_metadata
@@ -14,7 +15,7 @@ def test_prompts_are_read_in_file_order_up_to_the_limit(tmp_path):
     assert ["3", "1"] == [p.prompt_id for p in read_prompts(tmp_path / "p.parquet", limit=2)]
 
 
-@pytest.mark.parametrize("content", [None, b"no parquet"])
+@each_row("content", [None, b"no parquet"])
 def test_a_file_that_is_no_table_is_a_data_error(tmp_path, content):
     if content is not None:
         (tmp_path / "p.parquet").write_bytes(content)
@@ -47,7 +48,7 @@ def test_metadata_is_read_with_its_types(tmp_path):
     assert {} == second.metadata
 
 
-@pytest.mark.parametrize("metadata", ["{", "[1]", '{"a": [1]}', "[" * 100_000])
+@each_row("metadata", ["{", "[1]", '{"a": [1]}', "[" * 100_000])
 def test_metadata_that_is_no_mapping_of_plain_values_is_a_data_error(metadata, tmp_path):
     rows = [{"prompt_id": "1", "text": "a", "metadata": metadata}]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "p.parquet")

@@ -2,6 +2,7 @@ import math
 from dataclasses import dataclass
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import DataError
 from tasks.records.reports import nan_as_null, read_record, read_report, write_record
@@ -22,7 +23,7 @@ def test_a_record_survives_its_file_and_what_is_no_number_is_null(tmp_path):
     assert Counted("x", None, {"a": 1}) == read_record(tmp_path / "r.json", Counted)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "words"),
     [
         ({"name": "x", "inner": {}}, "must hold mean, got a report without it; run the stages"),
@@ -50,7 +51,7 @@ def test_a_key_of_an_inner_record_must_be_there(tmp_path):
         read_report(tmp_path / "r.json", keys=["attacker.low"])
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{", b"\xff\xfe"])
+@each_row("content", [None, b"", b"{", b"\xff\xfe"])
 def test_a_report_that_is_none_is_one_line(tmp_path, content):
     path = tmp_path / "report.json"
     if content is not None:

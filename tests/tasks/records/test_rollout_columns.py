@@ -1,7 +1,7 @@
 from dataclasses import fields
 
 import pyarrow.parquet as pq
-import pytest
+from each_row import each_row
 
 from astra_core.rollout import Context, Failure, Probe, Replies
 from astra_core.testing import tiny_graph, tiny_node
@@ -44,7 +44,7 @@ def test_the_columns_in_the_file_are_those_that_were_first_written(tmp_path):
     assert rollout_schema().names == list(ROW)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("part", "kind"),
     [("context", Context), ("probe", Probe), ("replies", Replies), ("failure", Failure)],
 )

@@ -5,6 +5,7 @@ from itertools import chain
 
 import pyarrow.parquet as pq
 import pytest
+from each_row import each_row
 
 from astra_core.assembly import build_sampler
 from astra_core.errors import DataError
@@ -80,7 +81,7 @@ def test_the_kind_of_a_failure_is_read_again_and_has_a_column_where_one_is_known
         assert [node.outcome for node in graph.children] == [node.outcome for node in read.children]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_hundred_times_the_rollouts_take_no_hundred_times_the_memory_to_stream(graphs, tmp_path):
     peaks = []
     for times in (1, 100):
@@ -104,7 +105,7 @@ def test_row_ids_are_unique_and_stable(graphs, tmp_path):
     assert len(first) == len(set(first))
 
 
-@pytest.mark.parametrize("content", [None, b"no parquet"])
+@each_row("content", [None, b"no parquet"])
 def test_a_file_that_is_no_table_is_a_data_error(tmp_path, content):
     if content is not None:
         (tmp_path / "r.parquet").write_bytes(content)
@@ -195,7 +196,7 @@ def test_what_a_judge_said_survives_the_file(tmp_path):
     assert math.isnan(tiny_node(0.0, response_scores=(None,)).score)
 
 
-@pytest.mark.parametrize("name", ["unjudged", "labels", "rationales", "finish_reasons"])
+@each_row("name", ["unjudged", "labels", "rationales", "finish_reasons"])
 def test_a_judge_that_said_no_more_leaves_no_column(name, tmp_path):
     given = {
         "unjudged": ("empty",),

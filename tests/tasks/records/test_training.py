@@ -2,6 +2,7 @@ import json
 from dataclasses import asdict, replace
 
 import pytest
+from each_row import each_row
 from registry_project import write_reports
 from tiny_training import configured, trainer_of
 
@@ -78,7 +79,7 @@ def test_a_report_of_an_earlier_version_kept_the_best(tmp_path):
     assert "best" == read_record(tmp_path / "t.json", TrainingRecord).kept
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("first", "value", "line"),
     [
         (0.25, 0.5, "attack success rate on dev 0.250 -> 0.500 (step 2 of 3; all steps done)"),

@@ -16,7 +16,7 @@ def receipt(tmp_path, monkeypatch):
     return register()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_version_is_found_by_number_alias_and_run(receipt):
     client = connect()
     found = read_material(client, "attacker", "1")

@@ -1,4 +1,4 @@
-import pytest
+from each_row import each_row
 
 from astra_core.metrics.statistics import Interval
 from tasks.records.evaluation import EvaluationRecord
@@ -36,7 +36,7 @@ def test_the_attacker_that_succeeds_more_tells_what_it_takes():
     assert "the untrained attacker" in told
 
 
-@pytest.mark.parametrize(
+@each_row(
     "clean",
     [Interval(0.15, 0.1, 0.2), Interval(0.45, 0.35, 0.55), None],
     ids=["half", "most", "unknown"],

@@ -29,7 +29,7 @@ def test_registration_shows_the_report_at_the_top_of_its_run(receipt):
     assert "FINISHED" == run.info.status
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_decision_renews_the_report(receipt, capsys):
     client = connect()
     client.set_model_version_tag("attacker", "1", "promotion.decision", "refused")

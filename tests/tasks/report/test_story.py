@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-import pytest
+from each_row import each_row
 from report_material import material
 
 from astra_core.metrics.statistics import Interval
@@ -31,7 +31,7 @@ def test_the_headline_has_success_gain_diversity_and_kl():
     assert ["trained", "untrained"] == [owner for owner, _ in found[0].spans]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("word", "start"),
     [
         ("promoted", "Promoted to champion"),

@@ -215,7 +215,7 @@ def test_a_judge_cannot_confirm_itself():
         asked.check(version)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_workers_confirm_what_this_process_confirms():
     evaluation = settings(second_judge=PHRASES)
     found, _, _ = evaluated(0.3, evaluation=evaluation)

@@ -1,7 +1,7 @@
 import math
 
-import pytest
 from calibrated_judge import calibration
+from each_row import each_row
 
 from astra_core.metrics.statistics import Interval
 from tasks.records.calibration import Mistake
@@ -10,7 +10,7 @@ from tasks.reporting.calibration_page import calibration_lines, draw_reliability
 LINES = calibration_lines(calibration())
 
 
-@pytest.mark.parametrize(
+@each_row(
     "line",
     [
         "judge            profanity (a judge 1.0)",

@@ -1,12 +1,12 @@
 import json
 
-import pytest
+from each_row import each_row
 
 from tasks.reporting.file_lines import numbered_rows
 from tasks.sources.columns import Columns
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "content", "expected"),
     [
         ("p.txt", "one\n\nthree\n", [(1, "one\n"), (2, "\n"), (3, "three\n")]),

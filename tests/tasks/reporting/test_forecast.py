@@ -1,4 +1,4 @@
-import pytest
+from each_row import each_row
 
 from astra_core.config import EvaluationConfiguration, RolloutsConfiguration, TrainingConfiguration
 from tasks.params.schema import Params
@@ -66,7 +66,7 @@ def test_a_trainer_without_rollouts_asks_the_target_for_none():
     assert found["updates"] == Amount(seconds=2.0 * 7 * 3)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "count"),
     [
         ({}, 5),

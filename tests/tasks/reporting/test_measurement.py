@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
@@ -23,7 +24,7 @@ class Counting(CausalLM):
         return answers
 
 
-@pytest.mark.parametrize("vocabulary", ["shared", "bytes"])
+@each_row("vocabulary", ["shared", "bytes"])
 def test_the_tokens_of_a_target_are_those_that_it_read_and_wrote(vocabulary):
     other = {} if vocabulary == "shared" else {"vocabulary": None}
     counting = Counting.of(tiny_language_model(2, **other), tiny_system().config)

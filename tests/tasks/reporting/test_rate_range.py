@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from each_row import each_row
 from small_world import PARAMS, write_world
 
 from astra_core.errors import ConfigurationError, DataError
@@ -20,7 +21,7 @@ def test_the_suggestion_is_the_highest_rate_before_the_first_that_moves_too_far(
     assert 1e-5 == suggested([outcome(1e-5, 0.1), outcome(1e-4, math.nan)], 4.0)
 
 
-@pytest.mark.parametrize("wrong", [(1e-3, 1e-4, 3), (0.0, 1e-3, 3), (1e-4, 1e-3, 1)])
+@each_row("wrong", [(1e-3, 1e-4, 3), (0.0, 1e-3, 3), (1e-4, 1e-3, 1)])
 def test_what_is_no_range_is_one_line(wrong):
     with pytest.raises(ConfigurationError, match="rates must go up from --lowest to --highest"):
         rates_between(*wrong)

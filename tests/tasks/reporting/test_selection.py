@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from each_row import each_row
 
 from tasks.records.attacker import ATTACKER_FILE, AttackerNote
 from tasks.records.reports import write_record
@@ -8,7 +9,7 @@ from tasks.reporting.selection import optimism, was_selected
 OPTIONS = {"num_resamples": 400, "confidence": 0.95, "seed": 0}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kept", "value", "expected"),
     [("best", 0.5, True), ("last", 0.5, False), ("best", None, False)],
 )

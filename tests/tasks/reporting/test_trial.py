@@ -31,7 +31,7 @@ def tried(world, monkeypatch, capfd, restored):
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_estimate_counts_the_replies_that_a_whole_run_asks_for(tried, tmp_path, monkeypatch):
     """Against a run: the rollouts stage and the training stage, their target counted."""
     from astra_core.models.language_model import LanguageModel

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from each_row import each_row
 from registry_project import write_checkpoint
 from tiny_chats import chat_model
 
@@ -133,7 +134,7 @@ def test_more_rows_than_a_batch_are_written_in_order(loaded):
     assert probes[40] == own.predict(None, pd.DataFrame({"context": texts[40:41]}))[0]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "given",
     [
         pd.DataFrame({"context": ["a", "b"], "other": [1, 2]}),
@@ -152,7 +153,7 @@ def test_a_text_alone_is_one_context(pyfunc):
     assert ["a b"] == pyfunc._texts("a b")
 
 
-@pytest.mark.parametrize("given", [[1], [None], ["a", []], pd.DataFrame({"context": [0.5]})])
+@each_row("given", [[1], [None], ["a", []], pd.DataFrame({"context": [0.5]})])
 def test_what_is_no_text_is_refused(pyfunc, given):
     with pytest.raises(ValueError, match="contexts must be texts, got"):
         pyfunc._texts(given)
@@ -246,9 +247,7 @@ TALK = {
 }
 
 
-@pytest.mark.parametrize(
-    "changes", [{}, {"system_prompt": "be bold"}, {"instruction": "{goal} {conversation}"}]
-)
+@each_row("changes", [{}, {"system_prompt": "be bold"}, {"instruction": "{goal} {conversation}"}])
 def test_a_templated_attacker_reads_what_it_read_in_training(pyfunc, chat_folder, changes):
     own, trained = chat(pyfunc, chat_folder, **changes)
     prompt = Prompt.of(TALK["prompt"], {"goal": TALK["goal"]})
@@ -285,7 +284,7 @@ def test_reasoning_is_left_out_of_what_is_served(pyfunc, chat_folder):
         assert trained.thought(ids).text == own._heard(list(ids))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "said",
     [
         {"messages": []},
@@ -310,6 +309,6 @@ def test_without_a_template_auto_serves_by_separator(pyfunc, checkpoint):
     assert own._separator_ids() == own._context_ids("why", 5)[-1:]
 
 
-@pytest.mark.parametrize("template", ["plain", "{{ strftime_now('%d %b %Y') }}"])
+@each_row("template", ["plain", "{{ strftime_now('%d %b %Y') }}"])
 def test_a_template_that_asks_for_the_day_gets_that_of_the_training(pyfunc, template):
     assert dated(template) == pyfunc.dated(template)

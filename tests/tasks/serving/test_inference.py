@@ -3,6 +3,7 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import openai
 import pytest
+from each_row import each_row
 from job_service import client_of, served
 
 from astra_core.testing import tiny_language_model
@@ -27,7 +28,7 @@ def say(client, **more):
     return client.chat.completions.create(**asked)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_unmodified_client_lists_and_chats(url):
     client = client_of(url)
     found = say(client, n=2, logprobs=True, top_logprobs=2)
@@ -75,7 +76,7 @@ def test_a_stream_has_the_same_text(url):
     assert say(client).choices[0].message.content == "".join(pieces)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("extra", "param"),
     [
         ({"tools": []}, "tools"),

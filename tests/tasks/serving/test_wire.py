@@ -1,5 +1,6 @@
 import httpx
 import pytest
+from each_row import each_row
 from fastapi.testclient import TestClient
 
 from tasks.serving.wire import Body, RefusalError, make_app, read_body
@@ -11,7 +12,7 @@ class Asked(Body):
     count: int
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("record", "param", "code"),
     [
         ({"count": 1, "tools": []}, "tools", "unknown_parameter"),
@@ -34,7 +35,7 @@ def test_a_refusal_quotes_no_value():
     assert "damn" not in refused.value.message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("headers", "status"),
     [({}, 401), ({"Authorization": "Bearer other"}, 401), ({"Authorization": "Bearer own"}, 404)],
 )

@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError, DataError
 from tasks.sources.columns import MAX_CHARACTERS, Columns, shown_names
@@ -16,7 +17,7 @@ def test_columns_named_like_ours_are_kept():
     assert row == Columns("text").picked(row, place="row 1")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "reason"),
     [
         ([1], "list"),

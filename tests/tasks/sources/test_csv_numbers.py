@@ -1,9 +1,9 @@
-import pytest
+from each_row import each_row
 
 from tasks.sources.csv_numbers import cell_value, column_kinds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cells", "kind"),
     [
         (["1", "-20", "0"], int),

@@ -1,5 +1,5 @@
 import pyarrow.parquet as pq
-import pytest
+from each_row import each_row
 
 from tasks.records.prompt_table import prompt_id_of
 from tasks.sources.distinct_rows import DistinctRows, normalised
@@ -7,7 +7,7 @@ from tasks.sources.families import FamilyFinder
 from tasks.sources.rows import SourceRow
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "expected"),
     [
         ("  cafe\u0301 \n", "caf\u00e9"),

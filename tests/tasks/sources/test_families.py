@@ -1,7 +1,7 @@
 import random
 
 import numpy as np
-import pytest
+from each_row import each_row
 
 from tasks.sources.families import MIN_OVERLAP, FamilyFinder, overlap, word_runs
 
@@ -72,7 +72,7 @@ def test_roots_do_not_depend_on_the_batches():
     assert roots_of(texts) == finder.roots().tolist()
 
 
-@pytest.mark.parametrize("texts", [[], ["one"]])
+@each_row("texts", [[], ["one"]])
 def test_roots_of_few_rows_are_the_rows_themselves(texts):
     assert list(range(len(texts))) == roots_of(texts)
 

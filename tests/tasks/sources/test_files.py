@@ -4,6 +4,7 @@ import math
 
 import pandas as pd
 import pytest
+from each_row import each_row
 
 from astra_core.errors import AstraError, ConfigurationError, DataError
 from tasks.sources.columns import Columns
@@ -33,14 +34,14 @@ def write_source(folder, suffix):
     return path
 
 
-@pytest.mark.parametrize("suffix", file_suffixes())
+@each_row("suffix", file_suffixes())
 def test_read_rows_gives_the_same_texts_from_every_format(tmp_path, suffix):
     path = write_source(tmp_path, suffix)
 
     assert TEXTS == [text.strip() for text in texts(path)]
 
 
-@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".txt"])
+@each_row("suffix", [".json", ".jsonl", ".csv", ".txt"])
 def test_read_rows_skips_a_byte_order_mark(tmp_path, suffix):
     path = write_source(tmp_path, suffix)
     path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
@@ -62,7 +63,7 @@ def test_read_rows_reads_a_csv_cell_that_no_context_could_hold(tmp_path):
     assert 500_000 == len(next(texts(path)))
 
 
-@pytest.mark.parametrize("suffix", file_suffixes())
+@each_row("suffix", file_suffixes())
 def test_read_rows_refuses_an_empty_file(tmp_path, suffix):
     path = tmp_path / f"prompts{suffix}"
     path.touch()
@@ -71,7 +72,7 @@ def test_read_rows_refuses_an_empty_file(tmp_path, suffix):
         list(texts(path))
 
 
-@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".parquet"])
+@each_row("suffix", [".json", ".jsonl", ".csv", ".parquet"])
 def test_read_rows_names_the_columns_when_one_is_missing(tmp_path, suffix):
     path = write_source(tmp_path, suffix)
     if suffix == ".json":
@@ -91,7 +92,7 @@ def test_read_rows_does_not_quote_the_first_prompt_of_a_file_without_header(tmp_
     assert "secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".txt"])
+@each_row("suffix", [".json", ".jsonl", ".csv", ".txt"])
 def test_read_rows_names_the_byte_that_is_not_utf_8(tmp_path, suffix):
     path = tmp_path / f"prompts{suffix}"
     path.write_bytes(b"text\ncaf\xe9\n")
@@ -100,7 +101,7 @@ def test_read_rows_names_the_byte_that_is_not_utf_8(tmp_path, suffix):
         list(texts(path))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "content", "place"),
     [
         ("p.json", '["one", "two"', r"p\.json must be JSON.*line 1 column 14"),
@@ -130,7 +131,7 @@ def test_read_rows_refuses_numbers_in_parquet(tmp_path):
         list(texts(path))
 
 
-@pytest.mark.parametrize(("name", "reason"), [("p.docx", "one of"), ("none.csv", "nothing there")])
+@each_row(("name", "reason"), [("p.docx", "one of"), ("none.csv", "nothing there")])
 def test_read_rows_refuses_what_it_cannot_open(tmp_path, name, reason):
     with pytest.raises(AstraError, match=reason):
         list(texts(tmp_path / name))
@@ -160,7 +161,7 @@ def kept(path, columns):
     return [dict(row.metadata) for row in read_rows(path, columns)]
 
 
-@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".parquet"])
+@each_row("suffix", [".json", ".jsonl", ".parquet"])
 def test_read_rows_keeps_the_other_columns_with_their_types(tmp_path, suffix):
     found = list(read_rows(write_rows(tmp_path, suffix, ROWS), Columns("goal")))
 
@@ -182,7 +183,7 @@ def test_read_rows_finds_the_numbers_of_a_csv_by_column(tmp_path):
     ] == kept(path, Columns("goal"))
 
 
-@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".parquet"])
+@each_row("suffix", [".json", ".jsonl", ".csv", ".parquet"])
 def test_read_rows_keeps_only_the_columns_that_are_named(tmp_path, suffix):
     path = write_rows(tmp_path, suffix, ROWS)
 
@@ -190,7 +191,7 @@ def test_read_rows_keeps_only_the_columns_that_are_named(tmp_path, suffix):
     assert [{}, {}] == kept(path, Columns("goal", ()))
 
 
-@pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv", ".parquet"])
+@each_row("suffix", [".json", ".jsonl", ".csv", ".parquet"])
 def test_read_rows_asks_for_the_columns_that_are_named(tmp_path, suffix):
     path = write_rows(tmp_path, suffix, ROWS)
 
@@ -254,7 +255,7 @@ def test_a_bare_text_has_no_metadata(tmp_path):
         kept(path, Columns("text", ("level",)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "content", "places"),
     [
         ("a.jsonl", '"one"\n\n{"text": "two"}\n', ["line 1", "line 3"]),

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 from huggingface_hub import constants
 
 from astra_core.errors import ConfigurationError
@@ -28,7 +29,7 @@ def test_fetch_dataset_uses_what_the_cache_holds_at_the_revision(hub_cache):
     assert [snapshot / "train.jsonl"] == fetch_dataset("owner/name", REVISION, split="train")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("names", "split", "chosen"),
     [
         (

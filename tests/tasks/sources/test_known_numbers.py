@@ -1,5 +1,5 @@
 import numpy as np
-import pytest
+from each_row import each_row
 
 from tasks.sources.known_numbers import KnownNumbers
 
@@ -13,7 +13,7 @@ def known_after(batches):
     return known
 
 
-@pytest.mark.parametrize("size", [1, 7, 300])
+@each_row("size", [1, 7, 300])
 def test_a_number_is_found_in_its_row_whatever_the_batches(size):
     numbers = np.random.default_rng(0).permutation(np.arange(1000, dtype=np.uint64) * 2**50)
     known = known_after(numbers[first : first + size] for first in range(0, 1000, size))

@@ -2,6 +2,7 @@ import json
 
 import pandas as pd
 import pytest
+from each_row import each_row
 
 from astra_core.errors import AstraError, ConfigurationError, DataError
 from tasks.sources.labelled import LabelColumns, read_labelled
@@ -36,7 +37,7 @@ def written(folder, suffix, rows=ROWS):
     return path
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".parquet"])
+@each_row("suffix", [".jsonl", ".csv", ".parquet"])
 def test_a_row_is_what_a_judge_reads_and_what_a_person_said(suffix, tmp_path):
     first, second = read_labelled(written(tmp_path, suffix))
     conversation = first.exchange.conversation
@@ -52,7 +53,7 @@ def test_a_row_is_what_a_judge_reads_and_what_a_person_said(suffix, tmp_path):
     assert () == second.exchange.conversation.messages
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("suffix", "places"),
     # The second object is on line 3, after an empty line.
     [
@@ -72,7 +73,7 @@ def test_a_row_after_one_of_several_lines_has_its_own_line(tmp_path):
     assert ["line 2", "line 4"] == [row.place for row in read_labelled(path)]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "is_bad"),
     [("0", False), ("1", True), ("true", True), ("False", False), (" 1 ", True), ("1.0", True)],
 )
@@ -99,7 +100,7 @@ def test_columns_may_have_other_names(tmp_path):
 GIVEN = '{"reply": "r", "label": 1}\n'
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("lines", "told"),
     [
         (GIVEN + '{"reply": "secret", "label": 2}', "line 2 must hold 0, 1, true or false in"),
@@ -146,7 +147,7 @@ def test_a_broken_parquet_file_is_reported(tmp_path):
         read_labelled(path)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "told"),
     [("none.csv", "got 'none.csv' \\(nothing there\\)"), ("labelled.txt", "FILE must be one of")],
 )

@@ -1,7 +1,7 @@
 import json
 
 import pandas as pd
-import pytest
+from each_row import each_row
 
 from tasks.params.prompts import PromptsConfiguration
 from tasks.sources.rows import SourceRow, columns_of, source_rows
@@ -46,7 +46,7 @@ HARMFUL = [
 ]
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "json", "parquet"])
+@each_row("suffix", ["csv", "jsonl", "json", "parquet"])
 def test_a_file_of_goals_needs_no_column_of_texts(tmp_path, suffix):
     path, frame = tmp_path / f"goals.{suffix}", pd.DataFrame(HARMFUL)
     if suffix == "csv":

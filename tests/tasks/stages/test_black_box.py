@@ -62,7 +62,7 @@ def report(name):
     return json.loads(Path(f"reports/{name}.json").read_text())
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_an_endpoint_is_rolled_out_trained_against_and_examined(project, monkeypatch):
     monkeypatch.setenv("OWN_KEY", "sk-canary-of-this-test")
     with hostile_server() as server:
@@ -95,7 +95,7 @@ def test_an_endpoint_is_rolled_out_trained_against_and_examined(project, monkeyp
     assert paid <= sum(each["calls"] for each in used[:2]) + 3 * examined["target_calls"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_spent_budget_ends_training_with_what_was_learned(project):
     with hostile_server() as server:
         limit = {"calls": 400, "evaluation_share": 0.3}
@@ -168,7 +168,7 @@ def _process(url, *, here):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_run_killed_three_times_pays_no_call_twice_and_ends_with_the_same_weights(
     project, tmp_path_factory, monkeypatch
 ):

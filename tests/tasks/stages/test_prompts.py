@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError, DataError
 from tasks.params.prompts import PromptsConfiguration
@@ -213,7 +214,7 @@ def test_prepare_prompts_leaves_the_old_prompts_when_a_new_source_is_broken(tmp_
     pd.testing.assert_frame_equal(before, read_splits(tmp_path / "prompts"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "record",
     [
         {"source": "file"},

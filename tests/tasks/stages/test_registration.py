@@ -98,7 +98,7 @@ def test_register_attacker_continues_with_the_run_of_the_training(project):
     assert state(connect())["status"] == "FINISHED"
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_another_evaluation_makes_a_version_but_no_second_copy_of_the_weights(project):
     register()
     write_reports(project, rate=0.5, key="ab" * 32)
@@ -111,7 +111,7 @@ def test_another_evaluation_makes_a_version_but_no_second_copy_of_the_weights(pr
     assert state(client)["metrics"]["final/attack_success_rate"][-1] == (2, 0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_another_checkpoint_makes_a_version_with_weights_of_its_own(project):
     register()
     write_checkpoint(project / "models" / "attacker", seed=1)
@@ -121,7 +121,7 @@ def test_another_checkpoint_makes_a_version_with_weights_of_its_own(project):
     assert len(state(connect())["models"]) == 2
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_an_earlier_checkpoint_is_candidate_again_under_its_old_version(project):
     """Parameters that are taken back lead to the version that they led to before."""
     register()
@@ -157,7 +157,7 @@ def registration_dies(client, monkeypatch):
     return False
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("write", ["create_logged_model", "create_model_version"])
 def test_registration_completes_what_a_kill_left(project, monkeypatch, write):
     assert registration_dies(killed_after(1, of=[write]), monkeypatch)
@@ -167,7 +167,7 @@ def test_registration_completes_what_a_kill_left(project, monkeypatch, write):
     assert_registered_once(connect())
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_registration_completes_what_a_kill_left_at_any_write(
     project, monkeypatch, tmp_path_factory
 ):
@@ -188,7 +188,7 @@ def test_registration_completes_what_a_kill_left_at_any_write(
     assert num_writes > 15
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_model_whose_files_were_deleted_is_uploaded_again(project):
     register()
     shutil.rmtree(project / "mlruns")
@@ -225,7 +225,7 @@ def test_registration_is_a_stage_with_a_receipt():
     assert "promotion" not in stage.params
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_worst_conversations_are_traces_as_many_as_asked_for(project):
     evidence = Path("data/evaluation")
     evidence.mkdir(parents=True, exist_ok=True)

@@ -76,7 +76,7 @@ def test_who_rolls_out_is_no_reason_to_run_again():
     assert "executor" not in stage.params
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_two_workers_write_the_bytes_that_one_process_writes(world):
     _, folder = world
     machine = PARAMS.machine.model_copy(update={"prompts_per_shard": 3})
@@ -148,7 +148,7 @@ def test_the_summary_counts_what_nobody_could_judge():
     assert "3 replies unjudged, data checks passed" in some.summary()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_trees_are_the_same_whether_or_not_they_are_written_piece_by_piece(world, monkeypatch):
     _, folder = world
     monkeypatch.chdir(folder)

@@ -53,7 +53,7 @@ def world(tmp_path_factory):
     return folder, reports
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_bar_shows_success_so_far(world):
     folder, _ = world
     shown = (folder / "screen.txt").read_text("utf-8")
@@ -282,7 +282,7 @@ def _killed(folder, *, stride):
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_stage_may_be_killed_at_any_moment_at_which_it_writes(tmp_path):
     found = _killed(tmp_path, stride=37)
 

@@ -118,7 +118,7 @@ def test_validate_prompts_writes_reports_without_texts_and_without_time(project)
     assert json.loads(before[0])["success"] is True
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_validate_prompts_says_the_same_however_much_is_read_at_once(project, monkeypatch):
     prepare([*GOOD, *BAD, *(f"{text} again" for text in BAD)])
     found = []

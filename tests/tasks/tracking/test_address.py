@@ -1,12 +1,13 @@
 """Addresses that name no store are in tests/bad_input/surroundings.py."""
 
 import pytest
+from each_row import each_row
 
 from tasks.tracking.address import check_tracking_uri
 from tasks.tracking.errors import TrackingError
 
 
-@pytest.mark.parametrize(
+@each_row(
     "uri",
     [
         "http://127.0.0.1:5000",

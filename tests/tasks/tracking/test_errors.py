@@ -1,12 +1,12 @@
 import pickle
 
-import pytest
+from each_row import each_row
 
 from astra_core.errors import AstraError
 from tasks.tracking.errors import DamagedStoreError, StoreError, TrackingError
 
 
-@pytest.mark.parametrize("kind", [TrackingError, StoreError, DamagedStoreError])
+@each_row("kind", [TrackingError, StoreError, DamagedStoreError])
 def test_an_error_is_a_mistake_of_a_person_that_prefect_can_pickle(kind):
     again = pickle.loads(pickle.dumps(kind("got nothing")))  # noqa: S301 - our own bytes
 

@@ -248,7 +248,7 @@ def _open_in_process(folder, key, results):
     results.put(open_run(key, experiment=EXPERIMENT, params={"seed": 1}).run_id)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_processes_may_meet_on_a_new_database(tmp_path, monkeypatch):
     """A sweep starts its runs at the same moment, and the first has to make the tables."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

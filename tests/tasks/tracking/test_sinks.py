@@ -5,6 +5,7 @@ import importlib.util
 import sys
 
 import pytest
+from each_row import each_row
 from registry_project import RUN_KEY, enter_project
 
 from astra_core.errors import ConfigurationError
@@ -137,7 +138,7 @@ def test_two_runs_have_folders_of_their_own(project):
     assert 1 == len(rows(project)) == len(rows(project, key="c0" * 32))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("sinks", "problem"),
     [
         (["mlflw"], r"unknown sink 'mlflw'; built-ins are \['csv', 'mlflow', 'tensorboard', 'wan"),
@@ -154,7 +155,7 @@ def test_a_sink_that_cannot_be_used_is_refused(sinks, problem):
     assert 1 == len(str(told.value).splitlines())
 
 
-@pytest.mark.parametrize("name", ["tensorboard", "wandb"])
+@each_row("name", ["tensorboard", "wandb"])
 def test_a_package_that_is_missing_is_reported_before_a_run(name):
     if importlib.util.find_spec(name) is not None:
         check_sinks(tracking(name))
@@ -175,7 +176,7 @@ def test_a_sink_is_named_once():
         tracking("csv", {"name": "csv"})
 
 
-@pytest.mark.parametrize("sinks", ["csv", {"csv": {}}, [3], None])
+@each_row("sinks", ["csv", {"csv": {}}, [3], None])
 def test_anything_but_a_list_of_names_is_refused(sinks):
     with pytest.raises(ConfigurationError, match=r"tracking\.sinks"):
         TrackingConfiguration.read({"sinks": sinks}, where="tracking")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from registry_project import enter_project
 
 from astra_core.errors import DataError, DiskFullError
@@ -33,7 +34,7 @@ def store(tmp_path_factory):
         yield connect()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("folder", "root"),
     [
         ("/srv/project", "/srv/project"),
@@ -58,7 +59,7 @@ def test_project_root_and_address_follow_the_working_folder(tmp_path, monkeypatc
     assert "sqlite:////srv/other/mlflow.db" == tracking_uri(Path("/srv/other"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("uri", "told"),
     [
         ("sqlite:////srv/project/mlflow.db", "sqlite:///mlflow.db"),
@@ -110,7 +111,7 @@ def test_a_server_that_is_away_is_a_store_error(store, monkeypatch):
     assert str(away.value) == str(pickle.loads(pickle.dumps(away.value)))  # noqa: S301 - our own
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("error", "kind"),
     [
         (sqlite3.DatabaseError("malformed"), DamagedStoreError),
@@ -191,7 +192,7 @@ def test_the_server_shows_the_store_to_this_machine_alone(store, monkeypatch):
     assert str(root / "mlruns") == arguments[arguments.index("--artifacts-destination") + 1]
 
 
-@pytest.mark.parametrize("uri", ["http://127.0.0.1:5000", "https://mlflow.example.org"])
+@each_row("uri", ["http://127.0.0.1:5000", "https://mlflow.example.org"])
 def test_a_server_is_not_served_by_another(monkeypatch, uri):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
 

@@ -2,7 +2,7 @@ import math
 from hashlib import sha256
 
 import numpy as np
-import pytest
+from each_row import each_row
 
 from tasks.params.schema import Params
 from tasks.tracking.values import MAX_TAG, MAX_VALUE, clean_key, cut, finite_numbers, flattened
@@ -41,9 +41,7 @@ def test_flattened_names_every_value_by_its_path():
     } == dict(flattened(params))
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [({}, "{}"), ([], "[]"), (None, "null"), (True, "true"), ("", "")]
-)
+@each_row(("value", "text"), [({}, "{}"), ([], "[]"), (None, "null"), (True, "true"), ("", "")])
 def test_flattened_leaves_no_value_out(value, text):
     assert [("a.b", text)] == list(flattened({"a": {"b": value}}))
 
@@ -69,7 +67,7 @@ def test_cut_leaves_what_fits():
     assert "a" * MAX_VALUE == cut("a" * MAX_VALUE, MAX_VALUE)
 
 
-@pytest.mark.parametrize("limit", [MAX_VALUE, MAX_TAG])
+@each_row("limit", [MAX_VALUE, MAX_TAG])
 def test_cut_keeps_different_texts_different(limit):
     some, other = (cut("a" * limit + end, limit) for end in "xy")
 

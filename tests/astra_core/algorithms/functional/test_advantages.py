@@ -3,6 +3,7 @@ from inspect import unwrap
 
 import pytest
 import torch
+from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -179,7 +180,7 @@ def test_advantages_carry_no_gradient():
     assert not fn.n_step_returns(rewards, num_steps=2, discount=1.0).requires_grad
 
 
-@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (2, 0)])
+@each_row("shape", [(0, 0), (0, 3), (2, 0)])
 def test_returns_of_nothing_are_nothing(shape):
     rewards, none = torch.zeros(shape), torch.zeros(shape).bool()
     options = {"discount": 0.9, "decay": 0.9}
@@ -206,7 +207,7 @@ def test_a_fully_masked_row_has_zero_advantages():
     assert torch.equal(torch.zeros(1, 3), returns)
 
 
-@pytest.mark.parametrize("discount", [-0.1, 1.1, math.nan])
+@each_row("discount", [-0.1, 1.1, math.nan])
 def test_discounts_out_of_range_are_refused(discount):
     row, no = torch.zeros(1, 2), torch.zeros(1, 2).bool()
     for call in (

@@ -4,6 +4,7 @@ from typing import get_args
 
 import pytest
 import torch
+from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ def aggregate(values, mask, mode):
     return fn.aggregate(values, mask, mode=mode, max_length=8)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("mode", "total", "weight"),
     [
         ("token_mean", 16.0, 4.0),
@@ -62,15 +63,15 @@ def test_loss_and_gradient_do_not_depend_on_the_micro_batches(mode, seed, cuts):
     torch.testing.assert_close(whole, values.grad)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each_row("mode", MODES)
 def test_weighted_sums_add_up_like_one_batch(mode):
     summed = aggregate(VALUES[:1], MASK[:1], mode) + aggregate(VALUES[1:], MASK[1:], mode)
 
     torch.testing.assert_close(aggregate(VALUES, MASK, mode).mean(), summed.mean())
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("padding", [(2, 0), (0, 3), (1, 1)])
+@each_row("mode", MODES)
+@each_row("padding", [(2, 0), (0, 3), (1, 1)])
 def test_aggregate_ignores_padding_on_either_side(mode, padding):
     values = torch.nn.functional.pad(VALUES, padding, value=math.inf)
     mask = torch.nn.functional.pad(MASK, padding)
@@ -78,8 +79,8 @@ def test_aggregate_ignores_padding_on_either_side(mode, padding):
     assert aggregate(VALUES, MASK, mode).mean() == aggregate(values, mask, mode).mean()
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("shape", [(0, 0), (0, 4), (3, 0), (3, 4)])
+@each_row("mode", MODES)
+@each_row("shape", [(0, 0), (0, 4), (3, 0), (3, 4)])
 def test_aggregate_is_zero_with_zero_gradient_without_tokens(mode, shape):
     values = torch.ones(shape, requires_grad=True)
     loss = aggregate(values, torch.zeros(shape).bool(), mode).mean()
@@ -89,7 +90,7 @@ def test_aggregate_is_zero_with_zero_gradient_without_tokens(mode, shape):
     assert torch.equal(torch.zeros(shape), values.grad)
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each_row("mode", MODES)
 def test_the_weights_are_those_of_the_total(mode):
     weights = fn.aggregation_weights(MASK, mode=mode)
 
@@ -103,7 +104,7 @@ def test_one_column_stands_for_every_token_of_its_sequence():
     assert aggregate(column, MASK, "token_mean").mean().item() == 4.0
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each_row("mode", MODES)
 def test_a_single_token_weighs_one(mode):
     one = fn.aggregate(torch.tensor([[5.0]]), torch.tensor([[True]]), mode=mode, max_length=1)
 
@@ -133,7 +134,7 @@ def test_max_length_scales_the_constant_length_loss():
     assert pytest.approx(2.0) == (short / long).item()
 
 
-@pytest.mark.parametrize("max_length", [None, 0])
+@each_row("max_length", [None, 0])
 def test_constant_length_needs_its_length(max_length):
     with pytest.raises(ConfigurationError) as caught:
         fn.aggregate(VALUES, MASK, mode="constant_length", max_length=max_length)

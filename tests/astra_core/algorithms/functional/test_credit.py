@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,7 +77,7 @@ def test_pairs_match_astra_but_for_ties(cases):
         assert sorted(expected, key=str) == sorted(actual, key=str)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("how", "expected"),
     [
         # children 1 (leaf) and 2 (with leaves 3, 4): worth 4 and 0 + 0.5 * best or mean of (2, 6)
@@ -188,7 +189,7 @@ def test_all_pairs_are_every_two_of_a_group_that_differ():
     assert fn.preference_pairs(rewards, groups, pairs="all").tolist() == [[1, 0], [1, 2]]
 
 
-@pytest.mark.parametrize("horizon", [1, 2, 3, 9])
+@each_row("horizon", [1, 2, 3, 9])
 def test_a_horizon_makes_n_step_returns_of_a_path(horizon):
     rewards = torch.tensor([0.1, 0.7, 0.4, 0.2], dtype=torch.float64)
     expected = fn.n_step_returns(rewards, num_steps=horizon, discount=0.9)
@@ -202,7 +203,7 @@ def test_pairs_of_nothing_are_an_empty_table():
     assert fn.preference_pairs(torch.zeros(0), torch.zeros(0).long()).shape == (0, 2)
 
 
-@pytest.mark.parametrize(("parents", "lost"), [([-1, 2, 1], 1), ([0], 0), ([-1, 1, 0], 1)])
+@each_row(("parents", "lost"), [([-1, 2, 1], 1), ([0], 0), ([-1, 1, 0], 1)])
 def test_cycles_are_refused(parents, lost):
     rewards = torch.zeros(len(parents))
     with pytest.raises(DataError) as caught:
@@ -212,7 +213,7 @@ def test_cycles_are_refused(parents, lost):
     )
 
 
-@pytest.mark.parametrize(("parents", "span"), [([-2, 0], "-2 to 0"), ([-1, 2], "-1 to 2")])
+@each_row(("parents", "span"), [([-2, 0], "-2 to 0"), ([-1, 2], "-1 to 2")])
 def test_parents_that_do_not_exist_are_refused(parents, span):
     with pytest.raises(DataError) as caught:
         fn.backed_up_rewards(torch.zeros(2), torch.tensor(parents), discount=1.0, how="max")
@@ -242,7 +243,7 @@ def test_rewards_are_held_within_the_limit_on_either_side():
     assert [-0.5, -0.5, 0.0, 0.5, 0.5] == fn.clipped_rewards(rewards, limit=0.5).tolist()
 
 
-@pytest.mark.parametrize("limit", [0.0, -1.0, float("nan")])
+@each_row("limit", [0.0, -1.0, float("nan")])
 def test_a_limit_that_is_not_positive_is_refused(limit):
     with pytest.raises(ConfigurationError) as caught:
         fn.clipped_rewards(torch.zeros(1), limit=limit)

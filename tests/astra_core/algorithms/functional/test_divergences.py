@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms import functional as fn
 from astra_core.algorithms.functional import divergences as unchecked
@@ -24,7 +25,7 @@ def scores(log_ratios, divergence, **options):
     return values, fn.divergence_scores(values, divergence=divergence, **options)
 
 
-@pytest.mark.parametrize("divergence", GENERATORS)
+@each_row("divergence", GENERATORS)
 def test_scores_are_the_slope_of_the_generator_at_the_ratio(divergence):
     def slope(u, step=1e-6):
         generator = GENERATORS[divergence]
@@ -42,7 +43,7 @@ def test_under_the_reverse_kl_the_loss_is_dpo():
     assert torch.equal(fn.dpo_losses(chosen, rejected, beta=0.1), fn.dpo_losses(*given, beta=0.1))
 
 
-@pytest.mark.parametrize(("alpha", "limit"), [(1e-6, "reverse_kl"), (1 - 1e-6, "forward_kl")])
+@each_row(("alpha", "limit"), [(1e-6, "reverse_kl"), (1 - 1e-6, "forward_kl")])
 def test_alpha_lies_between_the_two_kls(alpha, limit):
     _, expected = scores(POINTS, limit)
     _, found = scores(POINTS, "alpha", alpha=alpha)
@@ -55,7 +56,7 @@ def test_alpha_is_one_half_unless_said_otherwise():
     assert 2 * (1 - math.exp(-1.0)) == pytest.approx(scores([2.0], "alpha")[1].item())
 
 
-@pytest.mark.parametrize("divergence", GENERATORS)
+@each_row("divergence", GENERATORS)
 def test_scores_rise_everywhere_so_that_a_better_probe_is_pulled_up(divergence):
     values, found = scores([-60.0, -20.5, *POINTS, 15.0], divergence, alpha=ALPHA)
     found.sum().backward()
@@ -64,7 +65,7 @@ def test_scores_rise_everywhere_so_that_a_better_probe_is_pulled_up(divergence):
     assert bool((found.diff() >= 0).all())
 
 
-@pytest.mark.parametrize("divergence", GENERATORS)
+@each_row("divergence", GENERATORS)
 def test_scores_agree_with_finite_differences(divergence):
     values = torch.tensor(POINTS, dtype=torch.float64, requires_grad=True)
 
@@ -73,7 +74,7 @@ def test_scores_agree_with_finite_differences(divergence):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("divergence", "value", "slope"),
     [
         ("forward_kl", 1 - math.exp(20.0), math.exp(20.0)),
@@ -90,7 +91,7 @@ def test_a_probe_that_ran_off_has_a_bounded_score_and_is_still_pulled_back(
     assert slope == pytest.approx(values.grad.item())
 
 
-@pytest.mark.parametrize("divergence", GENERATORS)
+@each_row("divergence", GENERATORS)
 def test_scores_are_finite_however_far_out_in_float32(divergence):
     far = torch.tensor([-1e4, 1e4], requires_grad=True)
     found = fn.divergence_scores(far, divergence=divergence)
@@ -100,7 +101,7 @@ def test_scores_are_finite_however_far_out_in_float32(divergence):
     assert torch.isfinite(far.grad).all()
 
 
-@pytest.mark.parametrize("alpha", [0.0, 1.0, -0.5, math.nan])
+@each_row("alpha", [0.0, 1.0, -0.5, math.nan])
 def test_an_alpha_that_is_another_divergence_is_refused(alpha):
     with pytest.raises(ConfigurationError) as caught:
         fn.divergence_scores(torch.zeros(1), divergence="alpha", alpha=alpha)

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms import functional as fn
 from astra_core.errors import DataError
@@ -42,8 +43,8 @@ RANKINGS = {
 }
 
 
-@pytest.mark.parametrize("name", RANKINGS)
-@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+@each_row("name", RANKINGS)
+@each_row("wrong", [math.nan, math.inf, -math.inf])
 def test_a_reward_that_is_no_number_is_refused_with_its_place(name, wrong):
     with pytest.raises(DataError) as caught:
         RANKINGS[name](torch.tensor([0.0, 0.5, wrong]))
@@ -54,7 +55,7 @@ def test_a_reward_that_is_no_number_is_refused_with_its_place(name, wrong):
     ) == str(caught.value)
 
 
-@pytest.mark.parametrize("name", RANKINGS)
+@each_row("name", RANKINGS)
 def test_finite_rewards_are_accepted(name):
     RANKINGS[name](torch.tensor([0.0, 0.5, 1e30]))
 

@@ -4,6 +4,7 @@ from inspect import unwrap
 import numpy as np
 import pytest
 import torch
+from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -67,8 +68,8 @@ def test_a_matrix_is_grouped_by_rows():
     assert fn.num_flat_groups(rewards) == 1
 
 
-@pytest.mark.parametrize("scale", ["group", "batch", "none"])
-@pytest.mark.parametrize("size", [2, 3, 5, 64])
+@each_row("scale", ["group", "batch", "none"])
+@each_row("size", [2, 3, 5, 64])
 def test_group_advantages_are_exactly_zero_for_equal_rewards(scale, size):
     rewards = torch.tensor([[0.1], [0.7]]).expand(2, size)
     advantages = fn.group_advantages(rewards, scale=scale)

@@ -3,6 +3,7 @@ from inspect import unwrap
 
 import pytest
 import torch
+from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -124,7 +125,7 @@ def test_reward_weighted_probabilities_of_nothing_are_nothing():
     assert fn.reward_weighted_probabilities(torch.zeros(0)).shape == (0,)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("num_rollouts", "fraction", "expected"),
     [(0, 0.5, 0), (1, 0.5, 1), (5, 0.5, 2), (3, 2.0, 6), (3, 0.1, 1)],
 )
@@ -142,7 +143,7 @@ def test_nll_losses_are_weighted_per_sequence():
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("call", "message"),
     [
         (lambda: fn.top_k_selection(torch.zeros(2), k=-1), "k must not be negative"),

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,7 +75,7 @@ def test_kl_estimates_and_their_gradients_are_the_closed_forms(d):
     assert pytest.approx(expected, abs=1e-12) == estimate(d, "k3")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("d", "value", "slope"),
     [(-100.0, 10.0, 1 - math.exp(5)), (100.0, math.exp(-5) + 4, 1 - math.exp(-5))],
 )
@@ -124,7 +125,7 @@ def test_masked_tokens_keep_their_reward_whatever_their_kl():
     assert torch.equal(torch.tensor([[1.0, 1.5]]), rewards)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kl", "expected"),
     [
         (6.0, 0.1),
@@ -150,7 +151,7 @@ def test_adaptive_coefficient_finds_the_target():
     assert pytest.approx(0.1, rel=1e-2) == coefficient
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kl", "expected"), [(0.010, 1.0), (0.0149, 1.0), (0.016, 2.0), (0.0067, 1.0), (0.006, 0.5)]
 )
 def test_stepped_coefficient_moves_outside_its_band(kl, expected):
@@ -169,7 +170,7 @@ def test_stepped_coefficient_options_change_the_step():
     assert fn.stepped_coefficient(1.0, 0.02, target=0.01, tolerance=2.5) == 1.0
 
 
-@pytest.mark.parametrize("target", [0.0, -1.0, math.nan])
+@each_row("target", [0.0, -1.0, math.nan])
 def test_coefficients_need_a_target(target):
     with pytest.raises(ConfigurationError, match="target must be positive"):
         fn.adaptive_coefficient(0.1, 1.0, target=target, horizon=1.0, num_samples=1)
@@ -179,7 +180,7 @@ def test_coefficients_need_a_target(target):
         fn.adaptive_coefficient(0.1, 1.0, target=1.0, horizon=target, num_samples=1)
 
 
-@pytest.mark.parametrize("options", [{"tolerance": 0.5}, {"factor": 1.0}])
+@each_row("options", [{"tolerance": 0.5}, {"factor": 1.0}])
 def test_stepped_coefficient_refuses_a_step_that_goes_nowhere(options):
     given = {"tolerance": 1.5, "factor": 2.0, **options}
     with pytest.raises(ConfigurationError) as caught:
@@ -200,7 +201,7 @@ SAMPLED = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
 REFERENCE = torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("estimator", ["k1", "k3"])
+@each_row("estimator", ["k1", "k3"])
 def test_weighted_by_the_ratio_value_and_gradient_are_those_of_the_divergence(estimator):
     logits = torch.tensor([0.1, -0.4, 0.2], dtype=torch.float64, requires_grad=True)
     logprobs = logits.log_softmax(-1)
@@ -234,7 +235,7 @@ def test_on_policy_the_weight_is_one_and_far_off_it_is_held():
     assert expected == pytest.approx(fn.importance_weighted_kl(kl, ratios)[0].tolist())
 
 
-@pytest.mark.parametrize("kl", [math.nan, math.inf, -math.inf])
+@each_row("kl", [math.nan, math.inf, -math.inf])
 def test_a_kl_that_is_no_number_moves_no_coefficient(kl):
     message = f"kl must be finite, got {kl}; look for log-probabilities of minus infinity"
     for move in (

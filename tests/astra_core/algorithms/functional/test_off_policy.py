@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms import functional as fn
 from astra_core.errors import ConfigurationError
@@ -17,7 +18,7 @@ def test_a_token_weighs_by_its_ratio_up_to_the_cap():
     torch.testing.assert_close(found, torch.tensor([[2.0, 2.5], [0.5, 1.0]]).double())
 
 
-@pytest.mark.parametrize(("cap", "first"), [(5.0, 5.0), (10.0, 6.0)])
+@each_row(("cap", "first"), [(5.0, 5.0), (10.0, 6.0)])
 def test_a_sequence_weighs_by_the_product_of_its_trained_tokens(cap, first):
     found = fn.off_policy_weights(RATIOS, MASK, level="sequence", cap=cap)
 

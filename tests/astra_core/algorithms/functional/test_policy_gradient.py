@@ -3,6 +3,7 @@ from inspect import unwrap
 
 import pytest
 import torch
+from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,7 +23,7 @@ def row(*numbers):
 
 
 # ratio, advantage -> loss, slope in the ratio; the clip is [0.8, 1.3], the dual clip 3
-@pytest.mark.parametrize(
+@each_row(
     ("ratio", "advantage", "loss", "slope"),
     [
         (1.0, 2.0, -2.0, -2.0),
@@ -154,7 +155,7 @@ def test_surrogates_send_no_gradient_into_the_advantages():
     assert advantages.grad is None
 
 
-@pytest.mark.parametrize("distance", [1e4, -1e4])
+@each_row("distance", [1e4, -1e4])
 def test_surrogates_are_finite_however_far_the_policies_are_apart(distance):
     log_ratios = torch.full((1, 1), distance, requires_grad=True)
     losses = fn.importance_sampling_surrogate(log_ratios, torch.ones(1, 1))
@@ -178,7 +179,7 @@ def test_each_clip_changes_the_loss():
     torch.testing.assert_close(row(0.8, -1.2, 2.0), dual)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "message"),
     [
         ({"clip_low": 1.0, "clip_high": 0.2}, "clip_low must lie in"),
@@ -202,14 +203,14 @@ def test_truncation_may_cap_below_one_and_needs_a_positive_cap():
         fn.truncated_surrogate(zero, zero, zero, max_ratio=0.0)
 
 
-@pytest.mark.parametrize("shape", [(3,), (2, 1), (3, 2)])
+@each_row("shape", [(3,), (2, 1), (3, 2)])
 def test_advantages_that_would_broadcast_wrongly_are_refused(shape):
     with pytest.raises(ShapeError, match="advantages must"):
         unwrap(fn.reinforce_surrogate)(torch.zeros(3, 3), torch.zeros(shape))
 
 
 # prediction, old prediction, return -> loss, slope; clip 0.2
-@pytest.mark.parametrize(
+@each_row(
     ("value", "old", "target", "loss", "slope"),
     [
         (0.1, 0.0, 1.0, 0.405, -0.9),  # inside the clip: plain
@@ -259,7 +260,7 @@ def test_entropy_gradient_is_the_closed_form_also_where_tokens_are_barred():
     torch.testing.assert_close(expected, logits.grad)
 
 
-@pytest.mark.parametrize("chunk_size", [1, 3, 7, 100])
+@each_row("chunk_size", [1, 3, 7, 100])
 def test_entropy_in_chunks_is_the_same(chunk_size):
     logits = torch.randn(7, 11, generator=torch.Generator().manual_seed(0))
 

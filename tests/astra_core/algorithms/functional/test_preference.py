@@ -3,6 +3,7 @@ from inspect import unwrap
 
 import pytest
 import torch
+from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,7 +65,7 @@ def sigmoid(x):
     return 1 / (1 + math.exp(-x))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "slope"),
     [
         ("dpo_losses", lambda h: -0.5 * sigmoid(-0.5 * h)),
@@ -77,7 +78,7 @@ def sigmoid(x):
         ("hinge_losses", lambda h: -0.5 if h < 2 else 0.0),
     ],
 )
-@pytest.mark.parametrize("margin", [-4.0, 0.5, 3.0])
+@each_row("margin", [-4.0, 0.5, 3.0])
 def test_pair_losses_have_the_closed_form_gradient(name, slope, margin):
     chosen = torch.tensor([margin + 1.0], dtype=torch.float64, requires_grad=True)
     rejected = torch.tensor([1.0], dtype=torch.float64, requires_grad=True)
@@ -87,7 +88,7 @@ def test_pair_losses_have_the_closed_form_gradient(name, slope, margin):
     assert pytest.approx(-slope(margin)) == rejected.grad.item()
 
 
-@pytest.mark.parametrize("name", PAIR_LOSSES)
+@each_row("name", PAIR_LOSSES)
 def test_pair_losses_agree_with_finite_differences(name):
     chosen = torch.tensor([0.3, -2.0, 5.0], dtype=torch.float64, requires_grad=True)
     rejected = torch.tensor([1.1, 0.4, -3.0], dtype=torch.float64, requires_grad=True)
@@ -95,7 +96,7 @@ def test_pair_losses_agree_with_finite_differences(name):
     assert torch.autograd.gradcheck(lambda a, b: losses_of(name, a, b), (chosen, rejected))
 
 
-@pytest.mark.parametrize("name", ["cdpo_losses", "robust_dpo_losses"])
+@each_row("name", ["cdpo_losses", "robust_dpo_losses"])
 def test_without_label_smoothing_they_are_dpo(name):
     chosen, rejected = torch.tensor([0.3, -2.0]), torch.tensor([1.1, 0.4])
 
@@ -147,7 +148,7 @@ def test_pair_losses_are_per_pair_so_their_sum_ignores_order_and_split(pairs, na
     torch.testing.assert_close(whole.sum(), sum(one_by_one, torch.zeros(1).double()).sum())
 
 
-@pytest.mark.parametrize("name", PAIR_LOSSES)
+@each_row("name", PAIR_LOSSES)
 def test_pair_losses_stay_finite_far_out(name):
     far = torch.tensor([1e4, -1e4], requires_grad=True)
     losses = losses_of(name, far, -far)
@@ -205,15 +206,15 @@ def test_preference_metrics_do_not_count_a_tie_as_success():
     assert metrics.accuracies.tolist() == [0.0, 1.0]
 
 
-@pytest.mark.parametrize("name", PAIR_LOSSES)
-@pytest.mark.parametrize("beta", [0.0, -1.0, math.nan])
+@each_row("name", PAIR_LOSSES)
+@each_row("beta", [0.0, -1.0, math.nan])
 def test_pair_losses_refuse_a_beta_that_pulls_nowhere(name, beta):
     with pytest.raises(ConfigurationError, match="beta must be positive"):
         losses_of(name, torch.zeros(1), torch.zeros(1), beta=beta)
 
 
-@pytest.mark.parametrize("name", ["cdpo_losses", "robust_dpo_losses"])
-@pytest.mark.parametrize("label_smoothing", [0.5, -0.1])
+@each_row("name", ["cdpo_losses", "robust_dpo_losses"])
+@each_row("label_smoothing", [0.5, -0.1])
 def test_label_smoothing_of_one_half_is_refused(name, label_smoothing):
     with pytest.raises(ConfigurationError) as caught:
         losses_of(name, torch.zeros(1), torch.zeros(1), label_smoothing=label_smoothing)

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from each_row import each_row
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,7 +57,7 @@ def both(*pairs):
     return chosen.requires_grad_(), rejected.requires_grad_()
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@each_row("name", FORMULAS)
 def test_a_loss_is_its_papers_formula(name):
     chosen, rejected = np.array(POINTS).T
 
@@ -64,7 +65,7 @@ def test_a_loss_is_its_papers_formula(name):
     assert expected == pytest.approx(losses_of(name, *both(*POINTS)).detach().numpy(), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@each_row("name", FORMULAS)
 def test_a_gradient_is_that_of_the_formula_by_finite_differences(name):
     chosen, rejected = both(*POINTS)
     losses_of(name, chosen, rejected).sum().backward()
@@ -82,7 +83,7 @@ def test_a_gradient_is_that_of_the_formula_by_finite_differences(name):
 
 
 # With both at the reference a sigmoid is 1/2.
-@pytest.mark.parametrize(
+@each_row(
     ("name", "expected"),
     [
         ("exo_losses", 0.5 * math.log(0.5 / 0.9) + 0.5 * math.log(0.5 / 0.1)),
@@ -133,7 +134,7 @@ def test_discopop_is_dpo_for_a_wrong_pair_and_exponential_for_a_right_one():
 
 
 # At the reference the slope of a sigmoid is 1/4; a minus raises the probability.
-@pytest.mark.parametrize(
+@each_row(
     ("name", "slopes"),
     [
         ("bco_losses", (-BETA / 2, BETA / 2)),
@@ -177,7 +178,7 @@ def test_losses_of_a_margin_see_only_the_margin(chosen, rejected, shift, name):
     )
 
 
-@pytest.mark.parametrize("name", sorted(set(FORMULAS) - set(OF_A_MARGIN)))
+@each_row("name", sorted(set(FORMULAS) - set(OF_A_MARGIN)))
 def test_losses_of_sides_see_where_the_margin_is(name):
     here, there = losses_of(name, *both((1.0, 0.0))), losses_of(name, *both((2.0, 1.0)))
 
@@ -197,7 +198,7 @@ def test_losses_are_per_pair_so_their_sum_ignores_order_and_split(pairs, name):
     torch.testing.assert_close(whole.sum(), torch.cat(one_by_one).sum())
 
 
-@pytest.mark.parametrize("name", FORMULAS)
+@each_row("name", FORMULAS)
 def test_losses_stay_finite_far_out_in_float32_too(name):
     far = torch.tensor([1e4, -1e4, 0.0], requires_grad=True)
     losses = losses_of(name, far, -far)
@@ -207,14 +208,14 @@ def test_losses_stay_finite_far_out_in_float32_too(name):
     assert torch.isfinite(far.grad).all()
 
 
-@pytest.mark.parametrize("name", FORMULAS)
-@pytest.mark.parametrize("beta", [0.0, -1.0, math.nan])
+@each_row("name", FORMULAS)
+@each_row("beta", [0.0, -1.0, math.nan])
 def test_a_beta_that_pulls_nowhere_is_refused(name, beta):
     with pytest.raises(ConfigurationError, match="beta must be positive"):
         losses_of(name, torch.zeros(1), torch.zeros(1), beta=beta)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("share", "message"),
     [
         (0.0, "label_smoothing must be above 0 for exo, got 0; 0.001 is usual"),
@@ -229,7 +230,7 @@ def test_exo_needs_a_share_of_flipped_pairs(share, message):
     assert message == str(caught.value)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1.0, -0.1, math.nan])
+@each_row("temperature", [0.0, 1.0, -0.1, math.nan])
 def test_discopop_refuses_a_temperature_that_mixes_nothing(temperature):
     with pytest.raises(ConfigurationError) as caught:
         losses_of("discopop_losses", torch.zeros(1), torch.zeros(1), temperature=temperature)

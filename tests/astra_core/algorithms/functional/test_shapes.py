@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms.functional import (
     advantages,
@@ -156,7 +157,7 @@ SAME_SHAPE = [
 ]
 
 
-@pytest.mark.parametrize("guarded", SAME_SHAPE, ids=str)
+@each_row("guarded", SAME_SHAPE, ids=str)
 def test_a_tensor_that_would_broadcast_is_refused(guarded):
     first, *others = guarded.names
     narrow = NARROW if guarded.shape == MATRIX else ALONE
@@ -169,7 +170,7 @@ def test_a_tensor_that_would_broadcast_is_refused(guarded):
     )
 
 
-@pytest.mark.parametrize("guarded", LIKELIHOODS, ids=str)
+@each_row("guarded", LIKELIHOODS, ids=str)
 def test_a_mask_that_would_broadcast_over_log_probabilities_is_refused(guarded):
     expected = other_shape("mask", "values", wanted=MATRIX, got=NARROW)
 
@@ -200,7 +201,7 @@ RANKS = [
 ]
 
 
-@pytest.mark.parametrize("guarded", RANKS, ids=str)
+@each_row("guarded", RANKS, ids=str)
 def test_tensors_of_another_rank_are_refused_though_they_agree(guarded):
     rank = len(guarded.shape)
     for shape in ((2,) * (rank + 1), (2,) * (rank - 1)):
@@ -222,7 +223,7 @@ COLUMNS = [
 ]
 
 
-@pytest.mark.parametrize("guarded", COLUMNS, ids=str)
+@each_row("guarded", COLUMNS, ids=str)
 def test_columns_that_fit_neither_way_are_refused(guarded):
     first, *others = guarded.names
     for name in others:
@@ -258,7 +259,7 @@ TREE = {
 }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("changes", "expected"),
     [
         ({"turn_rewards": MATRIX}, other_rank("turn_rewards", 1, MATRIX)),

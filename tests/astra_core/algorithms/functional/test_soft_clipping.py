@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.algorithms import functional as fn
 from astra_core.errors import ConfigurationError
@@ -19,8 +20,8 @@ def losses_of(ratios, advantages, **options):
     return log_ratios, fn.soft_surrogate(log_ratios, row(*advantages), **TEMPERATURES | options)
 
 
-@pytest.mark.parametrize("ratio", [0.1, 0.8, 1.0, 1.7, 6.0])
-@pytest.mark.parametrize("advantage", [2.0, -2.0])
+@each_row("ratio", [0.1, 0.8, 1.0, 1.7, 6.0])
+@each_row("advantage", [2.0, -2.0])
 def test_value_and_gradient_are_the_papers_formulas(ratio, advantage):
     temperature = 1.0 if advantage > 0 else 1.5
     gate = 1 / (1 + np.exp(-temperature * (ratio - 1)))
@@ -78,7 +79,7 @@ def test_it_agrees_with_finite_differences():
     )
 
 
-@pytest.mark.parametrize("distance", [1e4, -1e4])
+@each_row("distance", [1e4, -1e4])
 def test_it_is_finite_however_far_the_policies_are_apart(distance):
     log_ratios = torch.full((1, 1), distance, requires_grad=True)
     losses = fn.soft_surrogate(log_ratios, torch.ones(1, 1), **TEMPERATURES)
@@ -88,8 +89,8 @@ def test_it_is_finite_however_far_the_policies_are_apart(distance):
     assert torch.isfinite(log_ratios.grad).all()
 
 
-@pytest.mark.parametrize("name", TEMPERATURES)
-@pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
+@each_row("name", TEMPERATURES)
+@each_row("value", [0.0, -1.0, math.nan])
 def test_a_temperature_that_is_not_positive_is_refused(name, value):
     with pytest.raises(ConfigurationError) as caught:
         losses_of([1.0], [1.0], **{name: value})

@@ -4,8 +4,8 @@ import gc
 import random
 import weakref
 
-import pytest
 import torch
+from each_row import each_row
 
 from astra_core.engine.cache.key_values import KeyValues
 
@@ -60,7 +60,7 @@ class Model:
             assert bool(layer.values.isfinite().all())
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_row("seed", range(20))
 def test_every_row_holds_what_it_was_given_whatever_is_done(seed):
     draw = random.Random(seed)
     own = Model(draw.randint(1, 4), 30)
@@ -73,7 +73,7 @@ def test_every_row_holds_what_it_was_given_whatever_is_done(seed):
         own.check()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_row("seed", range(20))
 def test_rows_on_a_stem_hold_what_they_were_given_whatever_is_done(seed):
     draw = random.Random(seed)
     own = Model(draw.randint(1, 4), 10)

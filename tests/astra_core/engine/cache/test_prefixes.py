@@ -1,5 +1,5 @@
-import pytest
 import torch
+from each_row import each_row
 
 from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.cache.prefixes import PrefixStore
@@ -43,7 +43,7 @@ def test_the_longest_is_taken_and_cut_to_the_limit():
     assert store.find((4, 5, 6, 7, 8), limit=0) is None
 
 
-@pytest.mark.parametrize("ids", [(256,), (1, 0), (0,), (65536, 7), (1,)])
+@each_row("ids", [(256,), (1, 0), (0,), (65536, 7), (1,)])
 def test_ids_are_not_mistaken_for_others_of_the_same_bytes(ids):
     others = {(256,), (1, 0), (0,), (65536, 7), (1,)} - {ids}
     store = PrefixStore(10**6)

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_architectures import tiny_model
 
 from astra_core.engine.abilities import abilities_of
@@ -24,7 +25,7 @@ def numbers(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(3))
 
 
-@pytest.mark.parametrize("owners", OWNERS)
+@each_row("owners", OWNERS)
 def test_what_is_put_together_comes_apart_again(owners):
     groups = Groups.of(owners, [5] * (max(owners) + 1), CPU)
     rows = numbers(len(owners), 2, 3, 7)
@@ -67,10 +68,10 @@ def passes(owners, *, groups, lengths, counts):
     return found
 
 
-@pytest.mark.parametrize("owners", OWNERS)
-@pytest.mark.parametrize("groups", [1, 2, 4])
-@pytest.mark.parametrize("count", [1, 3])
-@pytest.mark.parametrize("scaling", [None, 0.7])
+@each_row("owners", OWNERS)
+@each_row("groups", [1, 2, 4])
+@each_row("count", [1, 3])
+@each_row("scaling", [None, 0.7])
 def test_attention_over_a_stem_is_that_over_copies(owners, groups, count, scaling):
     counts = [count] * (len(owners) - 1) + [1]
     forked, copied = passes(owners, groups=groups, lengths=[5, 2, 4], counts=counts)
@@ -86,7 +87,7 @@ def test_attention_over_a_stem_is_that_over_copies(owners, groups, count, scalin
         torch.testing.assert_close(expected[row, :own], found[row, :own], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["softcap", "position_bias", "s_aux", "dropout"])
+@each_row("name", ["softcap", "position_bias", "s_aux", "dropout"])
 def test_attention_of_a_special_kind_is_refused(name):
     ((keys, values, mask), _) = passes((0, 0), groups=4, lengths=[5], counts=[1, 1])
 

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from transformers.pytorch_utils import Conv1D
 
 from astra_core.engine.products.linear_layers import linear_layers, matrix_of, replaced_forwards
@@ -15,7 +16,7 @@ def test_linear_layers_are_those_that_only_multiply():
     assert [model[0], model[2]] == linear_layers(model)
 
 
-@pytest.mark.parametrize("layer", [torch.nn.Linear(2, 3), Conv1D(3, 2)])
+@each_row("layer", [torch.nn.Linear(2, 3), Conv1D(3, 2)])
 def test_the_matrix_of_a_layer_is_what_its_rows_are_multiplied_by(layer):
     rows = torch.randn(4, 2)
 

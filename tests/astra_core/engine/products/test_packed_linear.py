@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 from transformers.pytorch_utils import Conv1D
 
@@ -50,7 +51,7 @@ def fresh_trial():
         trial.cache_clear()
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@each_row("kind", ["gpt2", "llama"])
 def test_the_output_is_the_same_to_rounding(kind):
     model = large_model(kind)
     with torch.no_grad():
@@ -64,7 +65,7 @@ def test_the_output_is_the_same_to_rounding(kind):
     torch.testing.assert_close(plain, alone, rtol=0.0, atol=1e-5 * size)
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+@each_row("kind", ["gpt2", "llama"])
 def test_layers_are_as_they_were_afterwards_also_after_an_error(kind):
     model = large_model(kind)
     with torch.no_grad():
@@ -182,7 +183,7 @@ def broken(kind):
 
 
 @pytest.mark.usefixtures("fresh_trial")
-@pytest.mark.parametrize("kind", ["raises", "is off", "is missing"])
+@each_row("kind", ["raises", "is off", "is missing"])
 def test_without_a_sound_operator_layers_stay_as_they_are(monkeypatch, kind):
     class Operators:
         """What ``torch.ops.mkldnn`` would be in another version of torch."""

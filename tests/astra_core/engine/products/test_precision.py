@@ -5,6 +5,7 @@ import sys
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.config import SystemConfiguration
 from astra_core.engine.products.precision import faster_precision, settled
@@ -39,10 +40,8 @@ class Slow(torch.nn.Module):
         self.clock.now += self.clock.bf16 if is_bf16 else 1.0
 
 
-@pytest.mark.parametrize("is_trained", [True, False])
-@pytest.mark.parametrize(
-    ("seconds", "expected"), [(0.5, "bf16"), (0.95, "fp32"), (1.0, "fp32"), (40.0, "fp32")]
-)
+@each_row("is_trained", [True, False])
+@each_row(("seconds", "expected"), [(0.5, "bf16"), (0.95, "fp32"), (1.0, "fp32"), (40.0, "fp32")])
 def test_the_faster_precision_is_taken_and_fp32_in_doubt(is_trained, seconds, expected):
     clock = Clock(seconds)
 
@@ -76,7 +75,7 @@ def test_a_model_without_linear_layers_stays_in_fp32():
     assert "fp32" == faster_precision(torch.nn.Embedding(4, 4), is_trained=False)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@each_row("precision", ["fp32", "bf16"])
 def test_what_is_said_is_not_tried(precision):
     config = SystemConfiguration(precision=precision)
     clock = Clock(0.5)
@@ -94,7 +93,7 @@ def test_of_several_models_the_largest_is_tried():
     assert not other.asked
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @ON_X86
 def test_where_the_processor_imitates_bf16_the_trial_takes_fp32():
     # Products of bf16 take forty times as long then: no load of the machine hides it.

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from transformers.pytorch_utils import Conv1D
 
 from astra_core.engine.products.routed_linear import RoutedProduct, routed_linears
@@ -20,9 +21,7 @@ def gradients(layer, rows):
     return [found.detach(), rows.grad, *(weight.grad for weight in layer.parameters())]
 
 
-@pytest.mark.parametrize(
-    "layer", [torch.nn.Linear(24, 5), torch.nn.Linear(24, 5, bias=False), Conv1D(5, 24)]
-)
+@each_row("layer", [torch.nn.Linear(24, 5), torch.nn.Linear(24, 5, bias=False), Conv1D(5, 24)])
 def test_routed_linears_give_the_products_and_gradients_of_plain_ones(layer):
     torch.manual_seed(0)
     for weight in layer.parameters():

@@ -5,6 +5,7 @@ from contextlib import nullcontext
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_architectures import tiny_model
 from transformers.pytorch_utils import Conv1D
 
@@ -63,7 +64,7 @@ def test_few_rows_are_multiplied_as_ever():
     assert all(torch.equal(plain, same) for plain, same in zip(expected, found, strict=True))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "layer",
     [
         torch.nn.Linear(WIDTH, WIDTH - 1),

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.engine.products import split_product
 from astra_core.engine.products.split_product import TOLERANCE, Halves, has_split_product, product
@@ -42,8 +43,8 @@ def test_halves_add_up_to_the_number_but_for_its_last_bits():
     assert float(((numbers - high).abs() / numbers.abs()).max()) > 2.0**-10
 
 
-@pytest.mark.parametrize("entries", [1, 7, 1 << 18])
-@pytest.mark.parametrize(
+@each_row("entries", [1, 7, 1 << 18])
+@each_row(
     "numbers",
     [
         torch.linspace(-3.0, 5.0, 60).reshape(5, 12),

@@ -1,7 +1,7 @@
 """Packed forests are what the sequences say, and nothing sees what it must not."""
 
-import pytest
 import torch
+from each_row import each_row
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -74,7 +74,7 @@ def test_small_trees_share_a_row():
     assert packed.input_ids.shape == (2, 5)
 
 
-@pytest.mark.parametrize("device", ["cpu", "meta"])
+@each_row("device", ["cpu", "meta"])
 def test_rows_are_where_they_are_asked_for(device):
     packed = packed_rows(EXAMPLES["a fork"], device=device)
 

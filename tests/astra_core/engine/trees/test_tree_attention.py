@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from each_row import each_row
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from tiny_architectures import tiny_model
@@ -85,7 +86,7 @@ def test_rows_that_are_short_are_taken_as_they_are():
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "sequences",
     [
         # Rows that differ in length only, and a long past that every small branch would repeat.

@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import pytest
+from each_row import each_row
 
 from astra_core.algorithms.distillation import Distillation
 from astra_core.algorithms.dpo import DPO
@@ -8,7 +9,7 @@ from astra_core.registry import BUILT_INS
 from astra_core.testing import check_algorithm
 
 
-@pytest.mark.parametrize("name", BUILT_INS["algorithm"])
+@each_row("name", BUILT_INS["algorithm"])
 def test_every_built_in_algorithm_keeps_the_contract(name):
     check_algorithm(name)
 
@@ -44,7 +45,7 @@ class _DeafPupil(Distillation):
         return [node.probe_logprobs for node in nodes]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("algorithm", "promise"),
     [
         (_DeafPupil, "gradient reaches the attacker"),

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.executor import Executor
 from astra_core.testing import check_executor
@@ -41,7 +42,7 @@ class _Calm(_Backwards):
         return super().results(work, good, weights=weights, advance=advance)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("plugin", "broken"),
     [
         (_Backwards, "one result per shard, in order"),

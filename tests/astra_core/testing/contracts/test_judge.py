@@ -1,6 +1,7 @@
 import threading
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ScorerError
 from astra_core.judge import Judge, Judgement
@@ -62,7 +63,7 @@ class _ThreadMinded(Judge):
         return [Judgement(0.5) if is_main else Judgement.none("away") for _ in exchanges]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("judge", "promise"),
     [
         (_Silent, "one judgement per exchange, got NoneType"),

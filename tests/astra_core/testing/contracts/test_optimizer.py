@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 from pydantic import ConfigDict
 
 from astra_core.config import NonNegative, Section
@@ -8,12 +9,12 @@ from astra_core.testing import check_optimizer
 from astra_core.training.optimization.optimizers import OptimizerPlugin
 
 
-@pytest.mark.parametrize("name", BUILT_INS["optimizer"])
+@each_row("name", BUILT_INS["optimizer"])
 def test_every_built_in_optimizer_keeps_the_contract(name):
     check_optimizer(name)
 
 
-@pytest.mark.parametrize("name", ["sgd", "rmsprop"])
+@each_row("name", ["sgd", "rmsprop"])
 def test_an_optimizer_keeps_the_contract_with_options(name):
     check_optimizer(name, momentum=0.5, weight_decay=0.1)
 
@@ -124,7 +125,7 @@ class _Secretive(_Base):
         return super().optimizer([{**group, "own": object()} for group in groups], lr)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("optimizer", "promise"),
     [
         (_Forgiving, "refuses an unknown option"),

@@ -1,11 +1,12 @@
 import pytest
+from each_row import each_row
 
 from astra_core.registry import BUILT_INS
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.testing import check_reward
 
 
-@pytest.mark.parametrize("name", BUILT_INS["reward"])
+@each_row("name", BUILT_INS["reward"])
 def test_every_built_in_reward_keeps_the_contract(name):
     check_reward(name)
 
@@ -22,7 +23,7 @@ class _Forgetful(AdversarialReward):
         pass
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("reward", "promise"),
     [(_Remembering, "assign remembers nothing"), (_Forgetful, "all of the memory")],
 )

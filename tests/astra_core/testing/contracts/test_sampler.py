@@ -1,13 +1,14 @@
 from dataclasses import replace
 
 import pytest
+from each_row import each_row
 
 from astra_core.registry import BUILT_INS
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import check_sampler
 
 
-@pytest.mark.parametrize("name", BUILT_INS["sampler"])
+@each_row("name", BUILT_INS["sampler"])
 def test_every_built_in_sampler_keeps_the_contract(name):
     check_sampler(name)
 
@@ -48,7 +49,7 @@ class _OneVoice(TreeSampler):
         return super().grow(prompts, widths, **parts)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("sampler", "promise"),
     [

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.registry import BUILT_INS
 from astra_core.testing import check_schedule
@@ -16,13 +17,13 @@ KINDS = (
 )
 
 
-@pytest.mark.parametrize("name", BUILT_INS["schedule"])
-@pytest.mark.parametrize("warmup_steps", [0, 2])
+@each_row("name", BUILT_INS["schedule"])
+@each_row("warmup_steps", [0, 2])
 def test_every_built_in_schedule_keeps_the_contract(name, warmup_steps):
     check_schedule(name, warmup_steps=warmup_steps)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_every_kind_of_transformers_keeps_the_contract(kind):
     check_schedule("transformers", kind=kind)
 
@@ -80,7 +81,7 @@ class _Opaque(_Base):
         return self.Own(optimizer, self.factor)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("schedule", "promise"),
     [
         (_FromZero, "the first training step learns"),

@@ -1,6 +1,7 @@
 import threading
 
 import pytest
+from each_row import each_row
 from pydantic import ConfigDict
 
 from astra_core.config import Section
@@ -16,7 +17,7 @@ def _reads_texts(name):
 SCORER_OPTIONS = {"phrases": {"phrases": ["bad", "worse"]}}
 
 
-@pytest.mark.parametrize("name", [n for n in BUILT_INS["scorer"] if _reads_texts(n)])
+@each_row("name", [n for n in BUILT_INS["scorer"] if _reads_texts(n)])
 def test_every_built_in_scorer_keeps_the_contract(name):
     check_scorer(name, **SCORER_OPTIONS.get(name, {}))
 
@@ -75,7 +76,7 @@ class _ThreadMinded(Scorer):
         return [0.5 if is_main else 0.6] * len(texts)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("scorer", "promise"),
     [
         (_ForgivingOptions, "refuses an unknown option"),

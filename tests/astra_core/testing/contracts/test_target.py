@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.config import Section, SystemConfiguration
 from astra_core.rollout import Failure
@@ -10,7 +11,7 @@ from astra_core.target import Answer, Reply, Surroundings, Target
 from astra_core.testing import check_target, tiny_language_model
 
 
-@pytest.mark.parametrize("vocabulary", ["words", "bytes"])
+@each_row("vocabulary", ["words", "bytes"])
 def test_a_language_model_keeps_the_contract(vocabulary):
     other = {} if vocabulary == "words" else {"vocabulary": None}
     check_target(tiny_language_model(7, **other))
@@ -159,7 +160,7 @@ class _Tiring(Echo):
         ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("target", "promise"),
     [
         (_Loose, "it is a Target, got a _Loose"),

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.registry import BUILT_INS
 from astra_core.rewards.novelty_terms import NgramNovelty
@@ -14,12 +15,12 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("name", BUILT_INS["term"])
+@each_row("name", BUILT_INS["term"])
 def test_every_built_in_term_keeps_the_contract(name):
     check_term(name)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+@each_row("name", VARIANTS)
 def test_a_term_keeps_the_contract_under_other_options(name):
     check_term(name, **VARIANTS[name])
 
@@ -53,7 +54,7 @@ class _Overjoyed(NgramNovelty):
         return {"counts": torch.zeros(1)}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("term", "promise"),
     [
         (_Remembering, "values remembers nothing"),

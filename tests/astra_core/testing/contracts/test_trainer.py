@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from each_row import each_row
 
 from astra_core.registry import BUILT_INS
 from astra_core.testing import check_trainer
@@ -9,12 +10,12 @@ from plugins.thorough import ThoroughTrainer
 
 
 # Those that train at a service need one, which their own tests start.
-@pytest.mark.parametrize("name", sorted(BUILT_INS["trainer"].keys() - {"remote", "text"}))
+@each_row("name", sorted(BUILT_INS["trainer"].keys() - {"remote", "text"}))
 def test_every_built_in_trainer_keeps_the_contract(name):
     check_trainer(name)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_example_keeps_the_contract_with_its_options():
     check_trainer(ThoroughTrainer, algorithm="dpo", num_hardest=2, widen_every=1)
 
@@ -101,7 +102,7 @@ class _Rash(Trainer):
         return super().dry_run()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("trainer", "promise"),
     [

@@ -1,7 +1,7 @@
 import pytest
 import torch
+from dear_rows import wide_but
 from remembering import Curriculum
-from slow_rows import slow_but
 from tiny_folders import tiny_folders, torch_as_before
 from tiny_training import assert_same_state, choice, configured, trainer_of, weights_of
 
@@ -50,8 +50,8 @@ def test_no_staleness_is_the_synchronous_run_to_the_byte(plain, tmp_path):
     assert not [name for name in {*rows[0], *stored.tensors} if "stale" in name or "ahead" in name]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("correction", slow_but(CORRECTIONS, "none", "token"))
+@pytest.mark.real
+@pytest.mark.parametrize("correction", wide_but(CORRECTIONS, "none", "token"))
 def test_an_older_attacker_samples_and_the_same_bytes_come_of_it_again(plain, correction):
     cap = 1.5 if correction == "sequence_mask" else None
     (some, rows), (other, again) = (trained(staleness(2, correction, cap)) for _ in range(2))
@@ -63,7 +63,7 @@ def test_an_older_attacker_samples_and_the_same_bytes_come_of_it_again(plain, co
     }
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("some", "other"),
     [
@@ -104,7 +104,7 @@ def test_every_experience_is_of_the_version_that_the_schedule_names():
     assert len(versions) == 4
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_run_that_is_cut_continues_with_what_it_had_collected(tmp_path):
     stale = staleness(2, "token")
     whole, _ = trained(stale, tmp_path / "whole")
@@ -120,7 +120,7 @@ def test_a_run_that_is_cut_continues_with_what_it_had_collected(tmp_path):
     assert_same_state(whole.store.newest(), resumed.store.newest())
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_longer_run_is_the_same_as_one_that_was_long_from_the_start(tmp_path):
     stale = {**GRPO, "staleness": staleness(2)}
     long, _ = trained(staleness(2))
@@ -133,7 +133,7 @@ def test_a_longer_run_is_the_same_as_one_that_was_long_from_the_start(tmp_path):
     assert weights_of(long) == weights_of(longer)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_curriculum_chooses_by_what_it_knew_when_collecting_began(tmp_path):
     parts = {"sampler": Curriculum}
     (some, _), (other, _) = (trained(staleness(1), tmp_path / name, **parts) for name in "ab")
@@ -180,7 +180,7 @@ def folders(tmp_path_factory):
     close_executors()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_workers_collect_in_the_background_what_one_process_collects(folders):
     two = Choice(name="processes", options={"num_workers": 2})
     with torch_as_before():

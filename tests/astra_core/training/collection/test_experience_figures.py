@@ -1,4 +1,4 @@
-import pytest
+from each_row import each_row
 
 from astra_core.testing import tiny_graph, tiny_node
 from astra_core.training.collection.experience_figures import experience_figures
@@ -15,6 +15,6 @@ def test_means_are_over_the_turns_that_were_judged():
     )
 
 
-@pytest.mark.parametrize("graphs", [[], [tiny_graph(tiny_node(1.0, failure="no answer"))]])
+@each_row("graphs", [[], [tiny_graph(tiny_node(1.0, failure="no answer"))]])
 def test_nothing_judged_counts_as_zero(graphs):
     assert 0.0 == experience_figures(graphs, 0)["rollout/reward"]

@@ -8,6 +8,7 @@ import pytest
 import torch
 from distributed_rollouts import experience_of
 from distributed_training import AHEAD, CONFIG
+from each_row import each_row
 from started_processes import SIZE, as_numbers, ended, started
 from tiny_training import configured, trainer_of, weights_of
 
@@ -32,7 +33,7 @@ def lost(tmp_path_factory):
     return folder, ended(started(folder, "die"))
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_two_processes_train_the_weights_of_one_with_the_doubled_batch(whole, tmp_path):
     alone = trainer_of(configured(batch_size=4, **CONFIG), tmp_path / "alone")
     alone.train()
@@ -47,7 +48,7 @@ def test_two_processes_train_the_weights_of_one_with_the_doubled_batch(whole, tm
     assert names[0] == names[1]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_two_processes_share_each_evaluation_and_know_what_one_finds(whole, tmp_path):
     alone = trainer_of(configured(batch_size=4, **CONFIG), tmp_path / "alone")
     alone.train()
@@ -62,7 +63,7 @@ def test_two_processes_share_each_evaluation_and_know_what_one_finds(whole, tmp_
     assert [[2] * (len(figures) + 1)] * SIZE == [own["examined"] for own in said]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_two_processes_collect_ahead_what_one_collects(tmp_path):
     alone = trainer_of(configured(batch_size=4, **{**CONFIG, **AHEAD}), tmp_path / "alone")
     alone.train()
@@ -91,7 +92,7 @@ def experiences(tmp_path_factory):
     return {limit: [each[str(limit)] for each in found] for limit in (*LIMITS, "runs")}
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("limit", LIMITS)
 def test_processes_share_the_rollouts_and_count_failures_over_all_of_them(experiences, limit):
     first, second = experiences[limit]
@@ -107,7 +108,7 @@ def test_processes_share_the_rollouts_and_count_failures_over_all_of_them(experi
     assert limit == first["limit"]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_processes_share_the_runs_of_a_prompt_too(experiences):
     first, second = experiences["runs"]
     alone = experience_of(1.0, runs=3)
@@ -117,7 +118,7 @@ def test_processes_share_the_runs_of_a_prompt_too(experiences):
     assert (alone["asked"][::2], alone["asked"][1::2]) == (first["asked"], second["asked"])
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@each_row("size", [1, 2, 3, 7])
 def test_the_shares_of_all_processes_make_the_whole_in_order(size):
     values = ["a", "b", "c", "d", "e"]
     shares = [World(rank, size).share(values) for rank in range(size)]
@@ -129,7 +130,7 @@ def test_the_shares_of_all_processes_make_the_whole_in_order(size):
     assert values == Meeting(0, size).whole(shares[0])
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_run_of_two_processes_continues_where_it_stopped(whole, lost, tmp_path):
     cut = shutil.copytree(lost[0], tmp_path / "cut")
     assert not (cut / "weights_0").exists()
@@ -138,7 +139,7 @@ def test_a_run_of_two_processes_continues_where_it_stopped(whole, lost, tmp_path
     assert (whole / "weights_0").read_bytes() == (cut / "weights_0").read_bytes()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_clock_of_the_first_process_ends_all_amid_an_experience(tmp_path):
     assert [0, 0] == [status for status, _ in ended(started(tmp_path, "late"))]
 
@@ -149,7 +150,7 @@ def test_the_clock_of_the_first_process_ends_all_amid_an_experience(tmp_path):
     assert weights[0] == weights[1]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_process_that_dies_ends_the_others_instead_of_hanging_them(lost):
     (first, said), (second, _) = lost[1]
 
@@ -158,7 +159,7 @@ def test_a_process_that_dies_ends_the_others_instead_of_hanging_them(lost):
     assert "every process must take part until the end" in said
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_process_that_never_comes_is_not_waited_for_for_ever(tmp_path):
     ((status, said),) = ended(started(tmp_path, "alone", ranks=[0]))
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from distributed_training import WIDE
+from each_row import each_row
 from safetensors.torch import load_file
 from started_processes import SIZE, as_numbers, ended, left_in, started
 from tiny_training import configured, trainer_of, weights_of
@@ -86,7 +87,7 @@ def test_what_was_learned_is_gathered_and_what_was_loaded_is_divided(shards):
     assert {7.0} == set(full(moment).flatten().tolist())
 
 
-@pytest.mark.parametrize("name", ["adamw", "adam", "sgd", "rmsprop", "adagrad"])
+@each_row("name", ["adamw", "adam", "sgd", "rmsprop", "adagrad"])
 def test_every_optimiser_moves_divided_weights_as_plain_ones(shards, name):
     moved = []
     for model in (shards.model, tiny_language_model(0, is_trained=True).model):
@@ -111,7 +112,7 @@ def test_every_optimiser_moves_divided_weights_as_plain_ones(shards, name):
         torch.testing.assert_close(weight, other)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("setting", "value"),
     [("lora", {}), ("gradient_checkpointing", True), ("dump_steps", [1])],
 )
@@ -148,7 +149,7 @@ def gap(some, others):
     return np.abs(as_numbers(some) - as_numbers(others)).max()
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_two_processes_learn_what_one_learns_and_each_holds_a_part(whole, tmp_path):
     alone = trainer_of(configured(batch_size=4, **WIDE), tmp_path / "alone")
     losses = [report.loss for report in alone.steps()]
@@ -166,7 +167,7 @@ def test_two_processes_learn_what_one_learns_and_each_holds_a_part(whole, tmp_pa
     )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_parts_of_a_checkpoint_are_read_as_that_of_one_process(whole, tmp_path):
     alone = trainer_of(configured(batch_size=4, **WIDE), tmp_path / "alone")
     alone.train()
@@ -186,7 +187,7 @@ def test_the_parts_of_a_checkpoint_are_read_as_that_of_one_process(whole, tmp_pa
         torch.testing.assert_close(tensor, other.tensors[name], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_killed_run_continues_in_another_number_of_processes(whole, cut, tmp_path, size):
     folder = shutil.copytree(cut, tmp_path / "cut")

@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_training import choice, configured, trainer_of, weights_of
 
 from astra_core.training.optimization.kl_control import (
@@ -25,7 +26,7 @@ def run(folder=None, **changes):
     return trainer, list(trainer.steps())
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@each_row("name", ALGORITHMS)
 def test_every_algorithm_tells_how_far_its_probes_have_moved(name):
     trainer, reports = run(algorithm=choice(name))
 
@@ -158,7 +159,7 @@ def test_nothing_is_measured_of_failed_or_unknown_probes():
     assert here == pytest.approx(0.0, abs=1e-6)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("factor", "nats", "target", "expected"),
     [
         (1.0, 5.0, None, 1.0),

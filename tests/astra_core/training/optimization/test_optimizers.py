@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from each_row import each_row
 from transformers import get_scheduler
 
 from astra_core.config import Choice
@@ -40,7 +41,7 @@ def theirs_after(kind, *, num_updates=4, **options):
     return weight.detach()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "options", "kind", "theirs"),
     [
         ("adam", {}, torch.optim.Adam, {}),
@@ -82,9 +83,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "change"), [(name, change) for name, own in CHANGES.items() for change in own]
-)
+@each_row(("name", "change"), [(name, change) for name, own in CHANGES.items() for change in own])
 def test_every_option_of_every_optimizer_changes_the_update(name, change):
     assert not torch.equal(weights_after(name), weights_after(name, **change))
 
@@ -171,8 +170,8 @@ def our_rates(kind, *, warmup_steps, arguments=None, count=STEPS):
     return rates(schedule, optimizer, count)
 
 
-@pytest.mark.parametrize("warmup_steps", [0, 3])
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("warmup_steps", [0, 3])
+@each_row("kind", KINDS)
 def test_a_schedule_is_that_of_transformers_shifted_by_one_where_it_warms_up(kind, warmup_steps):
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.5)
     optimizer._opt_called = True
@@ -189,13 +188,13 @@ def test_a_schedule_is_that_of_transformers_shifted_by_one_where_it_warms_up(kin
     assert expected == our_rates(kind, warmup_steps=warmup_steps)
 
 
-@pytest.mark.parametrize("warmup_steps", [0, 1, 3])
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("warmup_steps", [0, 1, 3])
+@each_row("kind", KINDS)
 def test_no_step_is_wasted_on_a_rate_of_zero(kind, warmup_steps):
     assert all(rate > 0.0 for rate in our_rates(kind, warmup_steps=warmup_steps))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_warm_up_begins_low_and_ends_at_the_peak(kind):
     found = our_rates(kind, warmup_steps=3)
 
@@ -215,7 +214,7 @@ def test_every_schedule_that_can_be_named_is_covered_here():
     assert set(KINDS) == set(field.annotation.__args__)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "arguments"),
     [
         ("warmup_stable_decay", {}),
@@ -239,7 +238,7 @@ SCHEDULES = json.loads(
 )["cases"]
 
 
-@pytest.mark.parametrize("case", [case for case in SCHEDULES if "schedule" in case])
+@each_row("case", [case for case in SCHEDULES if "schedule" in case])
 def test_annealing_follows_its_formula(case):
     found = [
         annealed(case["initial"], step, kind=case["schedule"], rate=case["rate"])
@@ -249,7 +248,7 @@ def test_annealing_follows_its_formula(case):
     assert case["expected"] == pytest.approx(found, abs=1e-12)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "expected"),
     [("linear", [0.5, 1.0, 0.75, 0.5, 0.25, 0.0]), ("exponential", [0.5, 1.0, 0.75, 0.5625])],
 )

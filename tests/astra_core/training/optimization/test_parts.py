@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.config import Part
 from astra_core.errors import ConfigurationError
@@ -27,7 +28,7 @@ def as_part(case):
     return Part(pattern="x", active="periodic", period=case["period"], start=span[0], stop=span[1])
 
 
-@pytest.mark.parametrize("case", [c for c in vectors("nip_update_schedules") if "schedule" in c])
+@each_row("case", [c for c in vectors("nip_update_schedules") if "schedule" in c])
 def test_a_part_moves_when_its_timetable_says(case):
     part = as_part(case)
 
@@ -61,7 +62,7 @@ def patterns(spec):
     return parts
 
 
-@pytest.mark.parametrize("case", vectors("nip_per_part_learning_rates"))
+@each_row("case", vectors("nip_per_part_learning_rates"))
 def test_factors_of_all_parts_of_a_weight_multiply(case):
     model = Modules(case["expected_lrs"])
     groups = parameter_groups(
@@ -92,7 +93,7 @@ def test_a_part_of_no_weight_is_refused_with_some_names():
         )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "part",
     [
         {"pattern": "("},

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_training import assert_same_state, choice, configured, trainer_of, weights_of
 from torch.optim.lr_scheduler import MultiStepLR, ReduceLROnPlateau
 
@@ -30,7 +31,7 @@ def rates(values, *, warmup_steps=0, peak=1.0, **options):
     return found
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "values", "expected"),
     [
         ({"patience": 0, "factor": 0.5}, [1, 1, 2, 2], [1, 1, 0.5, 0.5, 0.25]),
@@ -88,7 +89,7 @@ def test_evaluating_less_often_is_another_course():
     assert 2 == len({report.lr for report in trainer.steps()})
 
 
-@pytest.mark.parametrize("after", [2])
+@each_row("after", [2])
 def test_a_run_that_follows_a_figure_resumes(after, tmp_path):
     changes = {**RUN, "keep": "last"}
     whole = trainer_of(configured(**changes), tmp_path / "whole")
@@ -122,7 +123,7 @@ def test_when_to_evaluate_may_not_change_under_a_schedule_that_follows(tmp_path)
         trainer_of(configured(**{**RUN, "eval_every": 2}), tmp_path).resume()
 
 
-@pytest.mark.parametrize("scheme", ["none", "first", "last", "first_and_last"])
+@each_row("scheme", ["none", "first", "last", "first_and_last"])
 def test_without_evaluations_on_the_way_it_is_refused(scheme):
     with pytest.raises(ConfigurationError, match=f"must be 'every' .*{STUCK}, got '{scheme}'"):
         trainer_of(configured(**{**RUN, "evaluate": scheme}))

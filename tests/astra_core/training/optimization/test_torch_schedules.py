@@ -2,6 +2,7 @@ import json
 
 import pytest
 import torch
+from each_row import each_row
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
@@ -53,12 +54,12 @@ def rates(kind, *, warmup_steps=0, training_steps=4, cut=None, arguments=None):
     return found
 
 
-@pytest.mark.parametrize("kind", sorted(RATES))
+@each_row("kind", sorted(RATES))
 def test_the_rates_are_torchs(kind):
     assert RATES[kind] == pytest.approx(rates(kind))
 
 
-@pytest.mark.parametrize("kind", sorted(RATES))
+@each_row("kind", sorted(RATES))
 def test_a_warm_up_comes_before_and_its_last_step_is_the_first_of_the_schedule(kind):
     found = rates(kind, warmup_steps=3, training_steps=6)
 
@@ -66,8 +67,8 @@ def test_a_warm_up_comes_before_and_its_last_step_is_the_first_of_the_schedule(k
     assert RATES[kind] == pytest.approx(found[2:])
 
 
-@pytest.mark.parametrize("warmup_steps", [0, 3])
-@pytest.mark.parametrize("kind", sorted(RATES))
+@each_row("warmup_steps", [0, 3])
+@each_row("kind", sorted(RATES))
 def test_a_resumed_run_has_the_rates_of_a_whole_one(kind, warmup_steps):
     whole = rates(kind, warmup_steps=warmup_steps, training_steps=6)
     for cut in range(1, 6):
@@ -79,7 +80,7 @@ def test_a_cosine_ends_where_it_is_set_to():
     assert 0.1 == rates("CosineAnnealingLR", arguments={"eta_min": 0.1})[-1]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "arguments", "said"),
     [
         ("StepLR", {}, "step_size"),

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from each_row import each_row
 from remembering import Curriculum, Momentum
 from tiny_training import assert_same_state, configured, sampler_of, trainer_of, weights_of
 
@@ -18,7 +19,7 @@ KINDS = {"sampler": Curriculum, "trainer": Momentum}
 NONE = {"sampler": TreeSampler, "trainer": Trainer}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_what_a_part_of_ones_own_has_learned_is_resumed(kind, tmp_path):
     own = {**NONE, kind: KINDS[kind]}
     whole = trainer_of(configured(**CHANGES), tmp_path / "whole", **own)
@@ -36,7 +37,7 @@ def test_what_a_part_of_ones_own_has_learned_is_resumed(kind, tmp_path):
     assert_same_state(whole.store.newest(), resumed.store.newest())
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_a_resumed_run_needs_that_state(kind, tmp_path, monkeypatch):
     """Otherwise the test above could not fail."""
     own = {**NONE, kind: KINDS[kind]}
@@ -54,7 +55,7 @@ def test_a_resumed_run_needs_that_state(kind, tmp_path, monkeypatch):
     assert weights_of(whole) != weights_of(resumed)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_row("kind", KINDS)
 def test_a_checkpoint_without_such_state_still_resumes(kind, tmp_path):
     trainer = trainer_of(configured(**CHANGES), tmp_path)
     steps = trainer.steps()
@@ -88,7 +89,7 @@ def test_figures_of_ones_own_are_logged_where_they_belong():
     assert {"sampler/easiest", "reward/novelty"} <= reports[0].row().keys()
 
 
-@pytest.mark.parametrize("name", BUILT_INS["reward"])
+@each_row("name", BUILT_INS["reward"])
 def test_the_parts_of_a_reward_are_logged_and_add_up_to_it(name):
     from astra_core.assembly import build_reward
     from astra_core.config import Choice
@@ -121,12 +122,12 @@ def test_a_reward_need_not_give_figures():
     assert not [name for name in report.metrics if name.startswith("reward/")]
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_sampler_that_keeps_its_state_keeps_the_contract():
     check_sampler(Curriculum)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_sampler_that_keeps_half_its_state_is_reported():
     class Half(Curriculum):
         def state(self):

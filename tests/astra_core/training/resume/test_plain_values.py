@@ -19,7 +19,7 @@ PLAIN = st.recursive(
 )
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @settings(deadline=None)
 @given(PLAIN)
 def test_what_goes_through_json_comes_back(value):

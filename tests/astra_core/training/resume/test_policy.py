@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from each_row import each_row
 from tiny_training import choice, configured, trainer_of, weights_of
 
 from astra_core.config import AlgorithmChoice, Choice, TrainingConfiguration
@@ -26,17 +27,17 @@ def identity(**changes):
     return {**own, **changes}
 
 
-@pytest.mark.parametrize("case", VERSIONS)
+@each_row("case", VERSIONS)
 def test_versions_are_compared_as_far_as_both_are_spelled_out(case):
     assert tuple(case["expected"]) == version_difference(case["a"], case["b"])
 
 
-@pytest.mark.parametrize("version", ["1.2.3", "1.2.9", "1.9"])
+@each_row("version", ["1.2.3", "1.2.9", "1.9"])
 def test_another_patch_or_minor_version_resumes(version):
     assert {} == check_resumable(identity(version=version), identity(), subject="it")
 
 
-@pytest.mark.parametrize("version", ["2.0.0", "0.9", None])
+@each_row("version", ["2.0.0", "0.9", None])
 def test_another_major_version_resumes_only_if_it_is_allowed(version):
     record = identity(version=version)
     with pytest.raises(CheckpointError, match=r"allow_other_version"):
@@ -52,13 +53,13 @@ def test_another_algorithm_is_refused_by_name():
         check_resumable(identity(algorithm="grpo"), identity(algorithm="ppo"), subject="runs/a")
 
 
-@pytest.mark.parametrize("name", ["seed", "system"])
+@each_row("name", ["seed", "system"])
 def test_another_seed_or_system_is_refused(name):
     with pytest.raises(CheckpointError, match=f"must have {name}"):
         check_resumable(identity(**{name: "other"}), identity(), subject="it")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "change",
     [
         {"training_steps": 7},
@@ -77,7 +78,7 @@ def test_what_cannot_change_an_update_may_differ(change):
     assert check_resumable(identity(), own, subject="it")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("change", "named"),
     [
         ({"lr": 0.5}, "lr"),
@@ -112,7 +113,7 @@ class Own(TrainingConfiguration):
     algorithm = Choice(name="grpo")
 
 
-@pytest.mark.parametrize(
+@each_row(
     "config",
     [Own(), TrainingConfiguration().model_copy(update={"algorithm": Choice(name="grpo")})],
 )
@@ -144,7 +145,7 @@ def _files(folder):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize(("mode", "eval_every"), [("max", 3), ("min", 2)])
 def test_a_run_that_is_prolonged_leaves_the_files_of_one_that_was_planned_so_long(
     tmp_path, mode, eval_every
@@ -167,7 +168,7 @@ def test_a_run_that_is_prolonged_leaves_the_files_of_one_that_was_planned_so_lon
     assert _files(tmp_path / "whole") == _files(tmp_path / "run")
 
 
-@pytest.mark.parametrize("evaluate", ["last", "none"])
+@each_row("evaluate", ["last", "none"])
 def test_a_run_that_is_evaluated_at_its_ends_alone_is_prolonged_likewise(tmp_path, evaluate):
     settings = {"evaluate": evaluate, "eval_every": 3, "metric": "eval/kl_nats"}
     trainer_of(configured(training_steps=3, **settings), tmp_path / "run").train()
@@ -205,7 +206,7 @@ def test_resume_never_starts_over_and_leaves_nothing_of_the_old_run(tmp_path):
     assert 1 == again.train().training_step
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("place", ["run/step_000002", "run", "parent"])
 def test_a_run_starts_from_the_checkpoint_of_another(tmp_path, place):
     (tmp_path / "parent").symlink_to(tmp_path)
@@ -276,7 +277,7 @@ class Diary:
         return noted
 
 
-@pytest.mark.parametrize("case", [c for c in STAGED if "expected_checkpoints" in c])
+@each_row("case", [c for c in STAGED if "expected_checkpoints" in c])
 def test_stages_come_in_order_and_tests_where_the_scheme_wants_them(case, tmp_path):
     """NIP tests after sampling, before training; here the trained policy of a step is tested."""
     count = case["num_iterations"]
@@ -303,7 +304,7 @@ def test_stages_come_in_order_and_tests_where_the_scheme_wants_them(case, tmp_pa
     assert tested == len([a for a in diary.done if a.startswith("test")])
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_run_killed_after_any_action_does_the_rest_and_ends_the_same(tmp_path):
     config = configured(eval_every=1, metric="eval/kl_nats")
     whole = trainer_of(config, tmp_path / "whole")
@@ -327,8 +328,8 @@ def test_a_run_killed_after_any_action_does_the_rest_and_ends_the_same(tmp_path)
         assert weights_of(whole) == weights_of(resumed)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("is_told", [False, True])
+@each_row("precision", ["fp32", "bf16"])
+@each_row("is_told", [False, True])
 def test_auto_continues_in_the_precision_that_the_run_began_with(tmp_path, precision, is_told):
     trainer_of(configured(precision=precision, training_steps=1), tmp_path / "run").train()
     # By the run's own checkpoints, or by those that it is told to go on from.

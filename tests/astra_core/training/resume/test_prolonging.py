@@ -1,4 +1,4 @@
-import pytest
+from each_row import each_row
 from tiny_training import choice, configured
 
 from astra_core.training.resume.prolonging import has_same_rates
@@ -10,13 +10,13 @@ def same(kind, *, steps=3, done=3, **changes):
     return has_same_rates(config, training_steps=steps, num_done=done)
 
 
-@pytest.mark.parametrize("kind", ["constant", "constant_with_warmup", "inverse_sqrt"])
-@pytest.mark.parametrize("warmup_steps", [1, 2])
+@each_row("kind", ["constant", "constant_with_warmup", "inverse_sqrt"])
+@each_row("warmup_steps", [1, 2])
 def test_a_schedule_of_the_step_alone_has_the_rates_it_had(kind, warmup_steps):
     assert same(kind, warmup_steps=warmup_steps)
 
 
-@pytest.mark.parametrize("kind", ["cosine", "linear", "polynomial"])
+@each_row("kind", ["cosine", "linear", "polynomial"])
 def test_a_schedule_that_looks_ahead_has_others(kind):
     assert not same(kind)
     assert same(kind, steps=9)

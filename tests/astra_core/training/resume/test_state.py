@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from slow_rows import slow_but
+from dear_rows import wide_but
+from each_row import each_row
 from tiny_agents import agents_config, agents_trainer, weights
 from tiny_training import assert_same_state, choice, configured, trainer_of, weights_of
 
@@ -43,18 +44,18 @@ def check_resumed(tmp_path, *, after=1, **changes):
     assert_same_state(whole.store.newest(), resumed.store.newest())
 
 
-@pytest.mark.parametrize("name", slow_but(BUILT_INS["algorithm"], "dpo", "ppo"))
+@each_row("name", wide_but(BUILT_INS["algorithm"], "dpo", "ppo"))
 def test_every_algorithm_continues_where_it_stopped(tmp_path, name):
     check_resumed(tmp_path, algorithm=choice(name), eval_every=9)
 
 
-@pytest.mark.parametrize("name", slow_but(BUILT_INS["optimizer"], "sgd"))
+@each_row("name", wide_but(BUILT_INS["optimizer"], "sgd"))
 def test_every_optimizer_continues_where_it_stopped(tmp_path, name):
     options = {"sgd": {"momentum": 0.9}, "rmsprop": {"momentum": 0.5, "centered": True}}
     check_resumed(tmp_path, optimizer=choice(name, **options.get(name, {})), eval_every=9)
 
 
-@pytest.mark.parametrize("kind", ["cosine"])
+@each_row("kind", ["cosine"])
 def test_every_schedule_continues_where_it_stopped(tmp_path, kind):
     check_resumed(
         tmp_path,
@@ -64,7 +65,7 @@ def test_every_schedule_continues_where_it_stopped(tmp_path, kind):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "changes",
     [
         {"checkpoint": {"save_every": 2}, "after": 3},
@@ -148,7 +149,7 @@ def killed_at_every(stride, folder, versions):
     return json.loads(done.stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("versions", [0, 2])
 def test_a_run_may_be_killed_before_each_stage_and_whenever_it_writes(tmp_path, versions):
     found = killed_at_every(7, tmp_path, versions)
@@ -175,8 +176,8 @@ AGENTS = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but(AGENTS, "parts", "frozen"))
+@pytest.mark.real
+@pytest.mark.parametrize("name", wide_but(AGENTS, "parts", "frozen"))
 def test_several_agents_continue_where_they_stopped(tmp_path, name):
     agents, changes = AGENTS[name]
     changes = {"training_steps": 3, "metric": "eval/kl_nats", "eval_every": 1, **changes}

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 from tiny_training import configured, trainer_of, weights_of
 
 from astra_core.training.trainer import Trainer
@@ -13,7 +14,7 @@ def evaluated(**changes):
     return [point.training_step for point in trainer.progress.evaluations]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("scheme", "steps"),
     [
         ("every", [0, 2, 3]),
@@ -34,7 +35,7 @@ def test_how_often_and_whether_at_first_matter_for_every_alone():
     assert [0, 3] == evaluated(evaluate="first_and_last", **often)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 @pytest.mark.parametrize("scheme", ["every", "first_and_last", "first", "last", "none"])
 def test_the_scheme_changes_nothing_that_is_learned(scheme):
     trainer = trainer_of(configured(evaluate=scheme))
@@ -45,7 +46,7 @@ def test_the_scheme_changes_nothing_that_is_learned(scheme):
     assert weights_of(plain) == weights_of(trainer)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("scheme", "keep", "kept"),
     [
         # The untrained attacker is the nearest to the reference, and so the best by this mode.
@@ -74,7 +75,7 @@ def test_a_run_ends_with_the_attacker_that_is_kept(scheme, keep, kept, tmp_path)
     assert weights[kept] == weights_of(again)
 
 
-@pytest.mark.parametrize("changes", [{"keep": "last"}, {"evaluate": "none"}])
+@each_row("changes", [{"keep": "last"}, {"evaluate": "none"}])
 def test_a_budget_that_ends_a_run_keeps_what_was_learned_last(changes, tmp_path):
     budget = {"early_stopping": {"max_optimizer_steps": 4}, "epochs_per_experience": 3}
     config = configured(metric=METRIC, mode="min", **budget, **changes)
@@ -124,7 +125,7 @@ def test_what_is_evaluated_and_kept_may_change_at_resume(tmp_path):
     assert last == weights_of(again)
 
 
-@pytest.mark.parametrize(("scheme", "num_told"), [("every", 0), ("first_and_last", 1), ("none", 1)])
+@each_row(("scheme", "num_told"), [("every", 0), ("first_and_last", 1), ("none", 1)])
 def test_patience_that_can_end_nothing_is_reported_in_one_line(scheme, num_told, caplog):
     trainer_of(configured(evaluate=scheme, early_stopping={"patience": 2}))
 

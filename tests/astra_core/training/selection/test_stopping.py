@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from each_row import each_row
 
 from astra_core.config import EarlyStopping
 from astra_core.errors import ConfigurationError
@@ -17,7 +18,7 @@ def offered(values, *, mode="max", min_delta=0.0):
     return best, taken
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("values", "mode", "min_delta", "taken"),
     [
         ([0.1, 0.2, 0.15, 0.3], "max", 0.0, [True, True, False, True]),
@@ -41,7 +42,7 @@ def test_an_evaluation_is_the_best_if_it_gains_more_than_the_least_that_counts(
     assert len(values) - 1 - last == best.num_since
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("scores", "mode", "min_delta", "last"),
     [
         ([0.20, 0.21], "max", 0.0, 1),
@@ -70,7 +71,7 @@ def test_a_metric_that_is_not_evaluated_lists_those_that_are():
         Best(metric="eval/x", mode="max").offer({"eval/a": 1.0}, 0, "", min_delta=0.0)
 
 
-@pytest.mark.parametrize("last", [0.1, 0.9, math.nan])
+@each_row("last", [0.1, 0.9, math.nan])
 def test_the_last_evaluation_can_be_taken_back(last):
     before, _ = offered([0.3, 0.2])
     best, _ = offered([0.3, 0.2, last])
@@ -83,7 +84,7 @@ def test_the_last_evaluation_can_be_taken_back(last):
     assert {"best_0"} == again.models
 
 
-@pytest.mark.parametrize("values", [[], [0.1, 0.4, 0.2], [math.nan]])
+@each_row("values", [[], [0.1, 0.4, 0.2], [math.nan]])
 def test_the_best_survives_a_checkpoint(values):
     best, _ = offered(values)
     again = Best(metric="eval/x", mode="max")
@@ -126,18 +127,18 @@ def test_without_a_rule_training_continues():
     assert reason(max_kl_nats=None, step=10**6, num_since=10**3, kl_nats=1e6) == ""
 
 
-@pytest.mark.parametrize(("num_since", "expected"), [(2, ""), (3, "did not improve for 3 eval")])
+@each_row(("num_since", "expected"), [(2, ""), (3, "did not improve for 3 eval")])
 def test_patience_counts_evaluations_without_improvement(num_since, expected):
     assert expected in reason(patience=3, num_since=num_since)
     assert bool(expected) == bool(reason(patience=3, num_since=num_since))
 
 
-@pytest.mark.parametrize(("kl_nats", "stops"), [(4.9, False), (5.0, False), (5.1, True)])
+@each_row(("kl_nats", "stops"), [(4.9, False), (5.0, False), (5.1, True)])
 def test_drifting_away_from_the_reference_ends_training(kl_nats, stops):
     assert stops == ("KL to the reference" in reason(max_kl_nats=5.0, kl_nats=kl_nats))
 
 
-@pytest.mark.parametrize(("step", "stops"), [(9, False), (10, True), (11, True)])
+@each_row(("step", "stops"), [(9, False), (10, True), (11, True)])
 def test_updates_can_be_limited(step, stops):
     assert stops == ("optimiser steps are done" in reason(max_optimizer_steps=10, step=step))
 
@@ -148,7 +149,7 @@ def test_budgets_are_asked_for_without_patience():
     assert ["", "4 optimiser steps are done"] == [own.spent(step) for step in (3, 4)]
 
 
-@pytest.mark.parametrize("start", [100.0, 130.0])
+@each_row("start", [100.0, 130.0])
 def test_time_can_be_limited(start, monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(stopping.time, "monotonic", lambda: clock[0])

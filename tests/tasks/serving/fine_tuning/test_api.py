@@ -1,6 +1,7 @@
 import httpx
 import openai
 import pytest
+from each_row import each_row
 from job_service import app_of, client_of, preferences, served, service_in, supervised, uploaded
 
 from tasks.serving.fine_tuning.training import run_job
@@ -24,7 +25,7 @@ def create(client, content=TWO, **more):
     return client.fine_tuning.jobs.create(**asked)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_files_come_back_as_they_went(url):
     client = client_of(url)
     file_id = uploaded(client, supervised(2))
@@ -105,7 +106,7 @@ def test_a_list_continues_after_an_id(url):
     assert list(reversed(made)) == [own.id for own in first][:3]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "kind"),
     [
         ({"model": "other"}, openai.NotFoundError),

@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from each_row import each_row
 from job_service import ASKED, SAID, WORSE, preferences, supervised
 
 from tasks.serving.fine_tuning.lines import FileError, examples_of
@@ -39,7 +40,7 @@ def test_preferences():
     assert (SAID, WORSE) == (found.answer["content"], found.worse["content"])
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("content", "method", "words"),
     [
         (b"", "supervised", "at least one example"),

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from tasks.serving.fine_tuning.requests import JobBody
 from tasks.serving.wire import RefusalError, read_body
@@ -32,7 +33,7 @@ def test_the_key_is_of_the_metadata():
     assert of().key is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "more",
     [
         {"method": {"type": "reinforcement"}},

@@ -4,6 +4,7 @@ import sys
 import time
 
 import pytest
+from each_row import each_row
 from job_service import preferences, service_in, supervised
 
 from astra_core.files import folder_digest
@@ -23,9 +24,7 @@ def losses(store, job):
     return [own["data"]["train_loss"] for own in reversed(events)]
 
 
-@pytest.mark.parametrize(
-    ("method", "content"), [("supervised", supervised()), ("dpo", preferences())]
-)
+@each_row(("method", "content"), [("supervised", supervised()), ("dpo", preferences())])
 def test_a_job_learns_what_is_in_its_file(tmp_path, method, content):
     service = service_in(tmp_path)
     hyper = {"hyperparameters": {"n_epochs": 3}}
@@ -63,7 +62,7 @@ def test_a_cancelled_job_is_left_alone(tmp_path):
     assert not losses(service.store, job)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_job_that_is_cancelled_on_its_way_stops_before_the_next_step(tmp_path):
     service = service_in(tmp_path)
     job = created(service, supervised(), hyperparameters={"n_epochs": 50, "batch_size": 1})
@@ -120,7 +119,7 @@ def wait_for_a_step(service, job, count=1):
         time.sleep(0.01)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_killed_job_continues_and_ends_with_the_same_weights(tmp_path):
     service = service_in(tmp_path)
     hyper = {"n_epochs": 20, "batch_size": 1}

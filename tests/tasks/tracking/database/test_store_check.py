@@ -46,7 +46,7 @@ def test_a_damaged_store_is_one_line_wherever_it_is_asked(project, damage):
         assert 1 == len(str(caught.value).splitlines())
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_store_that_is_locked_can_pass(project):
     with closing(sqlite3.connect("mlflow.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")

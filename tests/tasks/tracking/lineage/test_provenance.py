@@ -2,7 +2,7 @@
 
 import subprocess
 
-import pytest
+from each_row import each_row
 
 from tasks.tracking.lineage.provenance import code_changes, dvc_digests, provenance, requirements
 
@@ -44,7 +44,7 @@ def test_provenance_takes_dvcs_names_and_not_its_settings(tmp_path, monkeypatch)
     assert not any("analytics" in name for name in tags)
 
 
-@pytest.mark.parametrize("text", [None, "", "stages: 3", "a: [", "stages:\n  one:\n    cmd: x\n"])
+@each_row("text", [None, "", "stages: 3", "a: [", "stages:\n  one:\n    cmd: x\n"])
 def test_dvc_digests_are_none_without_a_usable_lock_file(tmp_path, text):
     lock = tmp_path / "dvc.lock"
     if text is not None:

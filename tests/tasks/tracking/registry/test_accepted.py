@@ -1,6 +1,7 @@
 from dataclasses import asdict
 
 import pytest
+from each_row import each_row
 from registry_project import enter_project
 
 from tasks.records.data_profile import DataProfile
@@ -10,7 +11,7 @@ from tasks.tracking.store import connect
 PROFILE = DataProfile("word list 1", 7, {"score": [3, 4]}, attacker="ab" * 32)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("report", "expected"),
     [
         ({"success": True, "profile": asdict(PROFILE), "checks": []}, PROFILE),
@@ -23,7 +24,7 @@ def test_each_report_has_its_profile_in_its_place(report, expected):
     assert expected == profile_in(report)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_the_data_are_those_of_the_champion(tmp_path, monkeypatch):
     enter_project(tmp_path, monkeypatch)
     client = connect()

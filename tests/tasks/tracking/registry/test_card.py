@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-import pytest
+from each_row import each_row
 from registry_project import examined
 
 from astra_core.metrics.statistics import Interval
@@ -33,7 +33,7 @@ def test_the_card_names_what_it_is_about():
     assert "Algorithm dpo, seed 11," in CARD
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parent", "words"),
     [
         (Parent("d1" * 32, model_name="attacker", version="3"), "attacker version 3"),

@@ -1,5 +1,6 @@
 import pandas as pd
 import pytest
+from each_row import each_row
 from registry_project import EVALUATION_KEY, examined, prompt_table
 
 from astra_core.config import AttackerConfiguration, GenerationConfiguration, SystemConfiguration
@@ -112,7 +113,7 @@ def test_a_checkpoint_without_a_record_is_refused(attacker):
         read_package(attacker, SystemConfiguration())
 
 
-@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
+@each_row("name", ["table.csv", "table.parquet"])
 def test_a_table_is_read_by_its_ending(tmp_path, name):
     table = prompt_table(rate=0.6, baseline=0.2)
     path = tmp_path / name
@@ -121,8 +122,8 @@ def test_a_table_is_read_by_its_ending(tmp_path, name):
     pd.testing.assert_frame_equal(table, read_table(path))
 
 
-@pytest.mark.parametrize("name", ["table.csv", "table.parquet"])
-@pytest.mark.parametrize("content", [None, b"", b"\xff\xfe\x00"])
+@each_row("name", ["table.csv", "table.parquet"])
+@each_row("content", [None, b"", b"\xff\xfe\x00"])
 def test_a_table_that_is_none_is_one_line(tmp_path, name, content):
     path = tmp_path / name
     if content is not None:

@@ -74,7 +74,7 @@ def version(number):
     return connect().get_model_version("attacker", number)
 
 
-@pytest.mark.slow
+@pytest.mark.real
 def test_a_version_with_weights_is_copied(project):
     export_version("attacker", "2", Path("out"), base=BASE)
 

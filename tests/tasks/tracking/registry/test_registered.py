@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from registry_project import enter_project
@@ -29,7 +30,7 @@ def test_an_alias_leads_to_its_version(client):
     assert has_version(client, NAME, "1")
 
 
-@pytest.mark.parametrize("name", [NAME, "empty", "nobody"])
+@each_row("name", [NAME, "empty", "nobody"])
 def test_what_is_not_there_is_nothing(client, name):
     assert version_behind(client, name, "candidate") is None
     assert not has_version(client, name, "2")

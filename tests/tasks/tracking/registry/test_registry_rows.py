@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from registry_project import enter_project
 
 from tasks.tracking.registry.registered import aliases_in, has_files
@@ -56,7 +57,7 @@ def test_after_a_move_the_rows_are_followed(registry, tmp_path, monkeypatch):
     assert registry_rows().has_files("attacker", "1")
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "sqlite:////nowhere/mlflow.db"])
+@each_row("address", ["http://127.0.0.1:9", "sqlite:////nowhere/mlflow.db"])
 def test_a_server_and_no_store_are_left_to_the_client(address, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
 
