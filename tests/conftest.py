@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import quick_tier
 import torch
 
 torch.set_num_threads(1)
@@ -29,6 +30,10 @@ LONG = frozenset(
     f"test_{name}.py"
     for name in ("state", "other_device", "text_trainer", "distributed", "sharding", "on_ray")
 )
+
+
+def pytest_configure(config):
+    config.pluginmanager.register(quick_tier)
 
 
 def pytest_collection_modifyitems(items):
@@ -50,8 +55,7 @@ def pytest_runtest_protocol(item):
     Counting makes a test slower by half, and what others would add has a test of its own there.
     """
     is_core = HERE / "astra_core" in item.path.parents
-    is_quick = not any(item.iter_markers("real")) and not any(item.iter_markers("wide"))
-    is_counted = HERE / "tasks" in item.path.parents or (is_core and is_quick)
+    is_counted = HERE / "tasks" in item.path.parents or (is_core and quick_tier.is_quick(item))
     measure = None if is_counted else _measure()
     if measure is None:
         return (yield)
