@@ -1,4 +1,4 @@
-"""Every command in the documentation is run somewhere, and is one that its program knows."""
+"""Every command in the documentation is one that its program knows."""
 
 import argparse
 import re
@@ -14,87 +14,18 @@ from typing import Any
 import pytest
 import yaml
 from each_row import each_row
-from pages import ROOT, commands, fenced_commands, known_variables
+from pages import ROOT, commands, known_variables
 
 from flows.settings import change_params
 from tasks.pipeline.names import STAGE_NAMES
 from tasks.pipeline.order import stages
 
-# Read-only and quick, so they run here; and where each of the others does run. What belongs to
-# another tool is held to that tool's own parser only.
+# Read-only and quick, so they run here.
 RUN_HERE = ("astra --help", "astra check", "astra doctor", "python -m tasks --list")
-SECONDS = {"astra check", "astra doctor"}
-RUN_ELSEWHERE = {
-    "make setup": (".ci/run", "make setup"),
-    "make check": (".ci/run", "make check"),
-    "make test-all": (".ci/run", "make test-all"),
-    "make test-routes": (".ci/run", "make test-routes"),
-    "make test": (".ci/run", "make test"),
-    "make services": (".ci/run", "make services"),
-    "make lock": ("Makefile", "pip compile"),
-    "make run": ("Makefile", "flows.cli run"),
-    "make ui": ("Makefile", "flows.cli ui"),
-    "make deploy": ("Makefile", "flows.cli deploy"),
-    "astra run": ("tests/flows", "red_team_training"),
-    "astra status": ("tests/flows", "status_lines"),
-    "astra promote": ("tests/tasks/promotion/test_decision.py", "promote_attacker"),
-    "astra rollback": ("tests/tasks/promotion/test_rollback.py", "rollback"),
-    "astra calibrate": ("tests/flows/commands/test_calibration.py", "calibrate"),
-    "astra init": ("tests/flows/commands/test_beginning.py", "init"),
-    "astra drift": ("tests/flows/runs/test_data_drift.py", '"drift"'),
-    "astra gc": ("tests/flows/commands/test_caring.py", "gc"),
-    "astra resume": ("tests/flows/commands/test_running.py", "resume"),
-    "astra validate": ("tests/flows/commands/test_validating.py", "validate"),
-    "astra history": ("tests/flows/commands/test_chronicle.py", "history"),
-    "astra champion": ("tests/flows/commands/test_chronicle.py", "champion"),
-    "astra lineage": ("tests/flows/commands/test_chronicle.py", "lineage"),
-    "astra report": ("tests/flows/commands/test_report.py", "report"),
-    "astra serve": ("tests/flows/commands/test_model_serving.py", '"serve"'),
-    "astra serve-jobs": ("tests/flows/commands/test_model_serving.py", '"serve-jobs"'),
-    "astra export": ("tests/tasks/tracking/registry/test_exports.py", '"export"'),
-    "astra plots": ("tests/flows/commands/test_report.py", "plots"),
-    "astra compare": ("tests/flows/commands/test_report.py", "compare"),
-    "astra trial": ("tests/flows/commands/test_trial.py", "flows.cli"),
-    "astra sweep": ("tests/flows/sweeps/test_command.py", "sweep"),
-    "astra tune-lr": ("tests/flows/commands/test_tuning.py", "tune-lr"),
-    "astra reevaluate": ("tests/flows", "champion_reevaluation"),
-    "astra examples": ("tests/end_to_end/test_pipeline.py", "flows.cli"),
-    "astra ui": ("tests/flows", "prefect_server"),
-    "astra deploy": ("tests/flows", "deploy"),
-    "dvc repro": ("tests/end_to_end/test_pipeline.py", "repro"),
-    "dvc exp": ("tests/end_to_end/test_dvc_habits.py", '"exp"'),
-    "dvc remote": ("tests/end_to_end/test_dvc_habits.py", '"remote"'),
-    "dvc import-url": ("tests/end_to_end/test_dvc_habits.py", '"import-url"'),
-    "dvc push": ("tests/end_to_end/test_dvc_habits.py", '"push"'),
-    "dvc pull": ("tests/end_to_end/test_dvc_habits.py", '"pull"'),
-    "torchrun": ("tests/tasks/machine/test_processes.py", "torchrun"),
-    "accelerate launch": ("tests/tasks/machine/test_processes.py", "accelerate"),
-}
-# What a person may copy, to begin from it.
-PRODUCTS = [path for stage in stages().values() for path in stage.products]
-PARSED_ONLY = (
-    "dvc params",
-    "dvc metrics",
-    "prefect deployment",
-)
 
 
-@each_row("command", fenced_commands())
-def test_a_command_of_the_pages_is_run_somewhere(command):
-    if command.startswith(("source ", "export ", "eval ", "cp ", *RUN_HERE, *PARSED_ONLY)):
-        return
-    known = [name for name in RUN_ELSEWHERE if f"{command} ".startswith(f"{name} ")]
-    assert known, f"'{command}' must be run by a test; name it in RUN_ELSEWHERE"
-
-    place, words = RUN_ELSEWHERE[known[0]]
-    files = [ROOT / place] if (ROOT / place).is_file() else (ROOT / place).rglob("test_*.py")
-    assert any(words in file.read_text("utf-8") for file in files)
-
-
-@pytest.mark.parametrize(
-    "command",
-    [pytest.param(c, marks=[pytest.mark.real] if c in SECONDS else []) for c in RUN_HERE],
-)
+@pytest.mark.real
+@each_row("command", RUN_HERE)
 def test_a_quick_command_runs(command):
     words = shlex.split(command)
     module = {"astra": ["-m", "flows.cli"], "python": []}[words[0]]
@@ -110,7 +41,8 @@ def test_a_quick_command_runs(command):
     assert done.stdout.strip()
 
 
-@each_row("command", commands())
+@pytest.mark.real  # imports the programs, for seconds
+@each_row("command", commands)
 def test_a_command_of_the_pages_is_one_its_program_knows(command):
     program, *words = shlex.split(command)
     parsers = {
@@ -122,13 +54,18 @@ def test_a_command_of_the_pages_is_one_its_program_knows(command):
         "python": _parse_python,
         "torchrun": _parse_torchrun,
         "accelerate": _parse_accelerate,
-        "cp": lambda words: words[0] == "-r" and Path(words[1]) in PRODUCTS,
+        "cp": lambda words: words[0] == "-r" and Path(words[1]) in _products(),
         "source": lambda words: words == [".venv/bin/activate"],
         "eval": lambda words: _parse_astra(shlex.split(words[0][len("$(astra ") : -1])),
         "export": lambda words: words[0].partition("=")[0] in known_variables(),
     }
     assert program in parsers
     assert parsers[program](words) is not False
+
+
+def _products() -> list[Path]:
+    """What a person may copy, to begin from it."""
+    return [path for stage in stages().values() for path in stage.products]
 
 
 def _parse_make(words: list[str]) -> bool:
@@ -221,7 +158,7 @@ def _exits_not(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Na
         pytest.fail(f"{parser.prog} does not understand {words}")
 
 
-@each_row("command", [c for c in commands() if c.startswith("astra run --set")])
+@each_row("command", lambda: [c for c in commands() if c.startswith("astra run --set")])
 def test_an_assignment_of_the_pages_makes_usable_params(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "params.yaml", tmp_path)

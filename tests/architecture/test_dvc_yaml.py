@@ -130,6 +130,7 @@ def _file(module: str) -> Path:
     return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
 
 
+@pytest.mark.real
 def test_the_command_finds_no_drift():
     done = subprocess.run(
         [sys.executable, "-m", "tasks", "--render", "--check"],

@@ -30,7 +30,7 @@ def test_the_pages_begin_with_a_first_run():
     assert ["1_first_run", "2_a_plugin", "3_two_attackers"] == [path.stem for path in NOTEBOOKS]
 
 
-@each_row("path", NOTEBOOKS, ids=lambda path: path.stem)
+@each_row("path", NOTEBOOKS)
 def test_a_notebook_was_run_from_top_to_bottom(path):
     code = [cell for cell in cells(path) if cell["cell_type"] == "code"]
 
@@ -41,7 +41,7 @@ def test_a_notebook_was_run_from_top_to_bottom(path):
         assert output.get("name") != "stderr"
 
 
-@each_row("path", NOTEBOOKS, ids=lambda path: path.stem)
+@each_row("path", NOTEBOOKS)
 def test_a_notebook_names_no_folder_of_a_machine(path):
     text = path.read_text()
 

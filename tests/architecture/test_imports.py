@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import grimp
+import pytest
 from each_row import each_row
 
 ROOT = Path(__file__).parents[2]
@@ -58,6 +59,7 @@ def test_a_circle_of_imports_would_be_found():
     assert {"a": ["b"], "b": ["c"], "c": ["a"]} == _circles(imports)
 
 
+@pytest.mark.real
 @each_row(
     "statement",
     [

@@ -1,12 +1,12 @@
 """Every key of params.yaml with a wrong type, a wrong range, and a slip of the pen."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
-from cases import CHECK, Case, params
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -30,6 +30,14 @@ BOUNDS = {
     Le: ("le", 1, "less than or equal to"),
     Lt: ("lt", 0, "less than"),
 }
+KINDS = (
+    "a number for a section",
+    "an unknown key",
+    "another type",
+    "a slip of the pen",
+    "no such choice",
+    "beyond a bound",
+)
 CHOICES = frozenset(
     {
         ("executor",),
@@ -42,9 +50,24 @@ CHOICES = frozenset(
 )
 
 
-def cases() -> list[Case]:
+@dataclass(frozen=True)
+class Mistake:
+    """One key of params.yaml, written wrongly.
+
+    Attributes:
+        kind: Of mistake.
+        record: What params.yaml holds; the other sections have their defaults.
+        says: What the line must hold.
+    """
+
+    kind: str
+    record: dict[str, Any]
+    says: tuple[str, ...]
+
+
+def mistakes() -> list[Mistake]:
     """The rows."""
-    return [case for place, info in keys(Params) for case in _of_key(place, info)]
+    return [mistake for place, info in keys(Params) for mistake in _of_key(place, info)]
 
 
 def keys(section: type[BaseModel], before: tuple[str, ...] = ()) -> Iterator[tuple[Any, FieldInfo]]:
@@ -64,29 +87,29 @@ def _is_optional_plugin(info: FieldInfo) -> bool:
     return set(_kinds(info.annotation)) == {Choice, NoneType}
 
 
-def _of_key(place: tuple[str, ...], info: FieldInfo) -> Iterator[Case]:
+def _of_key(place: tuple[str, ...], info: FieldInfo) -> Iterator[Mistake]:
     dotted = ".".join(place)
     kinds = [kind for kind in _kinds(info.annotation) if kind is not NoneType]
     if _is_section(kinds[0]):
         words = (f"{dotted}: input should be an object, got 5", "params.yaml")
-        yield Case(f"{dotted}: a number for a section", CHECK, words, _set(place, 5))
+        yield Mistake("a number for a section", _set(place, 5), words)
         slip = f"{dotted}.nonsense is not a known key"
         if not _is_optional_plugin(info):
-            yield Case(f"{dotted}: an unknown key", CHECK, (slip,), _set((*place, "nonsense"), 1))
+            yield Mistake("an unknown key", _set((*place, "nonsense"), 1), (slip,))
         return
     wrong = [] if kinds[0] is dict else {"a": 1}
     rule = f"{dotted}: {RULES.get(kinds[0], 'input should be')}"
-    yield Case(f"{dotted}: another type", CHECK, (rule, "see params.yaml"), _set(place, wrong))
+    yield Mistake("another type", _set(place, wrong), (rule, "see params.yaml"))
     near = (f"{dotted}_ is not a known key", place[-1])
     slipped = (*place[:-1], f"{place[-1]}_")
-    yield Case(f"{dotted}: a slip of the pen", CHECK, near, _set(slipped, 1))
+    yield Mistake("a slip of the pen", _set(slipped, 1), near)
     yield from _beyond(place, info, dotted)
 
 
-def _beyond(place: tuple[str, ...], info: FieldInfo, dotted: str) -> Iterator[Case]:
+def _beyond(place: tuple[str, ...], info: FieldInfo, dotted: str) -> Iterator[Mistake]:
     if get_origin(info.annotation) is Literal:
         words = (f"{dotted}: input should be '", "got 'nonsense'")
-        yield Case(f"{dotted}: no such choice", CHECK, words, _set(place, "nonsense"))
+        yield Mistake("no such choice", _set(place, "nonsense"), words)
     for bound in info.metadata:
         if type(bound) not in BOUNDS:
             continue
@@ -94,15 +117,15 @@ def _beyond(place: tuple[str, ...], info: FieldInfo, dotted: str) -> Iterator[Ca
         limit = getattr(bound, attribute)
         value = limit + step
         says = (f"{dotted}: input should be {words} {limit:g}", f"got {value!r}")
-        yield Case(f"{dotted}: {value!r}", CHECK, says, _set(place, value))
+        yield Mistake("beyond a bound", _set(place, value), says)
 
 
-def _set(place: tuple[str, ...], value: Any) -> Any:
+def _set(place: tuple[str, ...], value: Any) -> dict[str, Any]:
     for before, name in reversed(list(enumerate(place))[1:]):
         # A choice must name something, or there would be two mistakes.
         named = {"name": "any"} if place[:before] in CHOICES else {}
         value = {**named, name: value}
-    return params(**{place[0]: value})
+    return {place[0]: value}
 
 
 def _kinds(annotation: Any) -> list[Any]:

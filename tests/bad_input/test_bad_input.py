@@ -7,10 +7,9 @@ import hashlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import assignments
@@ -23,33 +22,31 @@ import prompt_files
 import pytest
 import stage_files
 import surroundings
-from cases import Case
+from cases import CHECK, Case
+from each_row import each_row
 from small_world import write_world
 
+from astra_core.errors import AstraError, ConfigurationError
 from astra_core.testing import tiny_language_model
 from astra_core.training import dumps
 from flows.cli import run_command
+from tasks.params.checks import check_params
+from tasks.params.schema import Params, read_params
 
 ROOT = Path(__file__).parents[2]
-TABLE = [
-    *params_keys.cases(),
-    *params_values.CASES,
-    *params_files.CASES,
-    *assignments.CASES,
-    *prompt_files.CASES,
-    *stage_files.CASES,
-    *commands.CASES,
-    *surroundings.CASES,
-    *model_folders.CASES,
-]
-# All keys of params.yaml pass through the same few lines: one in eight shows it in a moment.
-THOROUGH = {case.name for place, case in enumerate(params_keys.cases()) if place % 8}
-CASES = [
-    pytest.param(case, marks=pytest.mark.real if case.name in THOROUGH else (), id=case.name)
-    for case in TABLE
-    if not case.alone
-]
-ALONE = [case for case in TABLE if case.alone]
+TABLES = {
+    "values": params_values.CASES,
+    "params.yaml": params_files.CASES,
+    "--set": assignments.CASES,
+    "prompts": prompt_files.CASES,
+    "stage files": stage_files.CASES,
+    "command lines": commands.CASES,
+    "surroundings": surroundings.CASES,
+    "models": model_folders.CASES,
+}
+# What the check of params.yaml finds in memory, before any stage; the others call a whole command.
+CHECKED = ("values", "params.yaml")
+ALONE = [case for rows in TABLES.values() for case in rows if case.alone]
 # Half a minute would be silence; the slowest takes seconds.
 PATIENCE_S = 60
 
@@ -97,16 +94,11 @@ def whole_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def project(whole_project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy to break; environment, folder and signals are as they were afterwards."""
-    folder = tmp_path / "p"
-    shutil.copytree(whole_project, folder)
-    monkeypatch.chdir(folder)
-    before, terminate = dict(os.environ), signal.getsignal(signal.SIGTERM)
-    yield folder
-    signal.signal(signal.SIGTERM, terminate)
-    os.environ.clear()
-    os.environ.update(before)
+def project(whole_project: Path, tmp_path: Path, restored: None) -> Path:
+    """A copy to break."""
+    folder = Path(shutil.copytree(whole_project, tmp_path / "p"))
+    os.chdir(folder)
+    return folder
 
 
 def _contents(folder: Path) -> dict[str, str]:
@@ -139,21 +131,65 @@ def _require_one_line(case: Case, status: int, errors: str) -> None:
     assert (case.status, 1) == (status, len(lines)), errors
     assert lines[0].startswith("error: ")
     assert 300 >= len(lines[0])
-    assert [] == [words for words in case.says if words not in lines[0]], lines[0]
+    _require_words(lines[0], case.says)
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_a_mistake_is_one_line_and_loses_nothing(case, project, monkeypatch, capfd):
-    case.arrange(project)
-    before = _contents(project)
-    for name, value in case.environment.items():
-        monkeypatch.setenv(name, value)
-    capfd.readouterr()
+def _require_words(line: str, words: Sequence[str]) -> None:
+    assert "\n" not in line
+    assert [] == [each for each in words if each not in line], line
 
-    status = _status(case)
 
-    _require_one_line(case, status, capfd.readouterr().err)
-    assert before == _contents(project)
+def _says_so(case: Case, line: str) -> None:
+    assert [] == [words for words in case.says if words not in line], line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("kind", params_keys.KINDS)
+def test_a_mistake_in_any_key_is_told_with_its_rule(kind):
+    @each_row("mistake", [mistake for mistake in params_keys.mistakes() if mistake.kind == kind])
+    def told(mistake):
+        with pytest.raises(ConfigurationError) as caught:
+            Params.read(mistake.record, where="")
+
+        _require_words(str(caught.value), mistake.says)
+
+    told()
+
+
+@pytest.mark.parametrize("table", CHECKED)
+def test_a_mistake_is_found_before_any_stage(table, whole_project, tmp_path, restored):
+    @each_row("case", [case for case in TABLES[table] if case.command == CHECK and not case.alone])
+    def told(case, tmp_path):
+        os.chdir(shutil.copytree(whole_project, tmp_path / "p"))
+        case.arrange(Path.cwd())
+
+        with pytest.raises(AstraError) as caught:
+            check_params(read_params())
+
+        _require_words(str(caught.value), case.says)
+
+    told(tmp_path=tmp_path)
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("table", TABLES)
+def test_a_mistake_is_one_line_and_loses_nothing(table, whole_project, tmp_path, restored, capfd):
+    @each_row("case", [case for case in TABLES[table] if not case.alone])
+    def told(case, tmp_path, monkeypatch):
+        os.chdir(shutil.copytree(whole_project, tmp_path / "p"))
+        case.arrange(Path.cwd())
+        before = _contents(Path.cwd())
+        for name, value in case.environment.items():
+            monkeypatch.setenv(name, value)
+        capfd.readouterr()
+
+        status = _status(case)
+
+        _require_one_line(case, status, capfd.readouterr().err)
+        assert before == _contents(Path.cwd())
+
+    with pytest.MonkeyPatch.context() as patch:
+        told(tmp_path=tmp_path, monkeypatch=patch)
 
 
 @pytest.mark.real
@@ -177,10 +213,3 @@ def test_a_mistake_ends_a_process_at_once(case, project):
 
     _require_one_line(case, done.returncode, done.stderr)
     assert before == _contents(project)
-
-
-def test_the_table_is_as_large_as_it_says():
-    names = [case.name for case in TABLE]
-
-    assert 300 <= len(names)
-    assert len(names) == len(set(names))

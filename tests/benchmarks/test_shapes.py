@@ -63,7 +63,7 @@ def test_the_judge_knows_the_text_alone():
     assert all(0.0 <= score < 1.0 for score in scorer.score(["a", "b", ""]))
 
 
-@each_row("shape", [TINY, SMALL], ids=lambda shape: shape.name)
+@each_row("shape", [TINY, SMALL])
 def test_the_weights_are_as_large_as_the_models(shape):
     model = language_model(shape).model
 

@@ -7,7 +7,7 @@ from astra_core.registry import BUILT_INS
 from astra_core.testing import contracts, tiny
 
 
-@each_row("module", [contracts, tiny], ids=lambda module: module.__name__)
+@each_row("module", [contracts, tiny])
 def test_what_plugins_are_tested_with_is_offered_under_one_name(module):
     defined = {
         name

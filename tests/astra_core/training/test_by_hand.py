@@ -99,7 +99,6 @@ def test_a_named_iteration_is_reported_too(trainer):
         {"max_grad_norm": 1e-3, "optimizer": "sgd"},
         {"parts": {"all": {"pattern": "layers", "active": "never"}}},
     ],
-    ids=str,
 )
 def test_clipping_and_frozen_parts_hold_by_hand_too(changes):
     plain, own = (trainer_of(configured(training_steps=1, **changes)) for _ in range(2))

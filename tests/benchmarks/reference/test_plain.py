@@ -109,16 +109,6 @@ def test_plain_rollout_grows_the_same_tree(width, depth, num_responses):
         {"target": tiny_language_model(9)},
         {"target": tiny_language_model(9, vocabulary=None)},
     ],
-    ids=[
-        "short contexts",
-        "contexts shorter than a probe",
-        "attacker reads less than target",
-        "separator of one token",
-        "separator of two tokens",
-        "attacker has moved",
-        "another target",
-        "another tokenizer",
-    ],
 )
 def test_plain_rollout_agrees_however_the_models_are_related(parts):
     assert_same(*both(system_of(**parts)))

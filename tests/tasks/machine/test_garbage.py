@@ -31,7 +31,6 @@ runpy.run_module(sys.argv[0], run_name="__main__")
         ["tasks.serving.fine_tuning.worker", "there is none", "job"],
         ["flows.orchestration.fine_tuning"],
     ],
-    ids=lambda command: command[0],
 )
 def test_a_process_collects_rarely_and_not_at_its_end(tmp_path, command):
     done = _run(CODE, *command, folder=tmp_path)

@@ -84,7 +84,6 @@ def test_what_is_refused_is_not_remembered():
         {"tracking.sinks": ["mlflow", "csv"]},
         {"evaluation.calibration": "params.yaml"},
     ],
-    ids=lambda changes: next(iter(changes)),
 )
 def test_where_more_than_the_parameters_decides_all_is_checked(changes):
     assert verdict_key(params_with(**changes)) is None

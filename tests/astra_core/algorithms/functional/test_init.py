@@ -23,7 +23,7 @@ def test_a_name_is_offered_by_the_module_that_defines_it(name):
         assert offered.__doc__
 
 
-@each_row("path", MODULES, ids=lambda path: path.stem)
+@each_row("path", MODULES)
 def test_what_a_module_defines_for_others_is_offered(path):
     defined = {
         part.name
@@ -36,7 +36,7 @@ def test_what_a_module_defines_for_others_is_offered(path):
     assert defined - internal <= set(functional.__all__)
 
 
-@each_row("path", MODULES, ids=lambda path: path.stem)
+@each_row("path", MODULES)
 def test_a_module_knows_tensors_and_errors_and_no_configuration(path):
     tree = ast.parse(path.read_text(encoding="utf-8"))
     named = [part.module for part in ast.walk(tree) if isinstance(part, ast.ImportFrom)]

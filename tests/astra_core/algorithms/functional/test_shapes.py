@@ -157,7 +157,7 @@ SAME_SHAPE = [
 ]
 
 
-@each_row("guarded", SAME_SHAPE, ids=str)
+@each_row("guarded", SAME_SHAPE)
 def test_a_tensor_that_would_broadcast_is_refused(guarded):
     first, *others = guarded.names
     narrow = NARROW if guarded.shape == MATRIX else ALONE
@@ -170,7 +170,7 @@ def test_a_tensor_that_would_broadcast_is_refused(guarded):
     )
 
 
-@each_row("guarded", LIKELIHOODS, ids=str)
+@each_row("guarded", LIKELIHOODS)
 def test_a_mask_that_would_broadcast_over_log_probabilities_is_refused(guarded):
     expected = other_shape("mask", "values", wanted=MATRIX, got=NARROW)
 
@@ -201,7 +201,7 @@ RANKS = [
 ]
 
 
-@each_row("guarded", RANKS, ids=str)
+@each_row("guarded", RANKS)
 def test_tensors_of_another_rank_are_refused_though_they_agree(guarded):
     rank = len(guarded.shape)
     for shape in ((2,) * (rank + 1), (2,) * (rank - 1)):
@@ -223,7 +223,7 @@ COLUMNS = [
 ]
 
 
-@each_row("guarded", COLUMNS, ids=str)
+@each_row("guarded", COLUMNS)
 def test_columns_that_fit_neither_way_are_refused(guarded):
     first, *others = guarded.names
     for name in others:
