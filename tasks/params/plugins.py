@@ -17,7 +17,7 @@ PLUGINS = Path("plugins")
 """The folder that every stage which uses plug-ins depends on as a whole."""
 DATA = frozenset({"path", "program"})
 """Options that name files a plug-in reads: a judge's folder, a file of rules, a program's files."""
-_NAME = re.compile(r"[^\s:]+:[^\W\d]\w*")
+_NAME = re.compile(r"([^\s:]+|.+\.py):[^\W\d]\w*")
 
 
 def is_source(file: Path) -> bool:
@@ -31,18 +31,10 @@ def is_source(file: Path) -> bool:
 def plugin_names(record: Any) -> Iterator[str]:
     """The paths that lead to plug-ins in a plain record of parameters.
 
-    A plug-in is a mapping of ``name`` and ``options``. The options may name further plug-ins at any
-    depth; a text that only looks like a path may be included.
+    The options of a plug-in may name further ones at any depth; a text that only looks like a path
+    may be included.
     """
-    if isinstance(record, Mapping):
-        if set(record) == {"name", "options"}:
-            yield from (text for text in texts_of(record) if _NAME.fullmatch(text))
-        else:
-            for value in record.values():
-                yield from plugin_names(value)
-    elif isinstance(record, list):
-        for value in record:
-            yield from plugin_names(value)
+    return (text for own in _plugins(record) for text in texts_of(own) if _NAME.fullmatch(text))
 
 
 def plugin_data(record: Any) -> tuple[Path, ...]:
@@ -52,7 +44,7 @@ def plugin_data(record: Any) -> tuple[Path, ...]:
         record: Plain, such as sections by name.
     """
     own = PLUGINS.resolve()
-    named = {Path(text) for options in _options(record) for text in _named(options)}
+    named = {Path(text) for each in _plugins(record) for text in _named(each["options"])}
     return tuple(
         sorted(
             path
@@ -63,22 +55,31 @@ def plugin_data(record: Any) -> tuple[Path, ...]:
     )
 
 
-def _options(record: Any) -> Iterator[Mapping[str, Any]]:
-    """The options of each plug-in in a plain record, those of its parts among them."""
+def _plugins(record: Any) -> Iterator[Mapping[str, Any]]:
+    """The mappings that name a plug-in: a ``name`` and ``options``, and what a kind adds to them.
+
+    Those in the options of another are parts of it.
+    """
+    for each in _mappings(record):
+        if {"name", "options"} <= each.keys():
+            yield each
+
+
+def _mappings(record: Any) -> Iterator[Mapping[str, Any]]:
+    """Every mapping of a plain record."""
     if isinstance(record, Mapping):
-        if set(record) == {"name", "options"} and isinstance(record["options"], Mapping):
-            yield record["options"]
-        for value in record.values():
-            yield from _options(value)
-    elif isinstance(record, list):
-        for value in record:
-            yield from _options(value)
+        yield record
+    if isinstance(record, Mapping | list):
+        for value in record.values() if isinstance(record, Mapping) else record:
+            yield from _mappings(value)
 
 
-def _named(options: Mapping[str, Any]) -> Iterator[str]:
-    for key in DATA & options.keys():
-        given = options[key] if isinstance(options[key], list) else [options[key]]
-        yield from (text for text in given if isinstance(text, str) and text)
+def _named(options: Any) -> Iterator[str]:
+    """The texts that options give as files, those of the parts among them."""
+    for part in _mappings(options):
+        for key in DATA & part.keys():
+            given = part[key] if isinstance(part[key], list) else [part[key]]
+            yield from (text for text in given if isinstance(text, str) and text)
 
 
 def texts_of(record: Any) -> Iterator[str]:

@@ -143,6 +143,15 @@ class MyCustomTrainer(Trainer):
         return super().end() or "of the recipe"
 """
 
+GRPO = """
+from astra_core.algorithms.grpo import GRPO
+import rules
+
+
+class MyGRPO(GRPO):
+    rule = rules.RULE
+"""
+
 
 @pytest.mark.row(44, "a trainer registered by its file (`custom_trainer_module_path`)")
 def test_a_trainer_is_named_by_its_file(pipeline, world):
@@ -156,10 +165,11 @@ def test_a_trainer_is_named_by_its_file(pipeline, world):
 @pytest.mark.row(45, "a module outside `plugins/`, whose edits are seen")
 def test_an_edit_outside_plugins_is_another_run(pipeline, world):
     (world / "lab").mkdir(exist_ok=True)
+    (world / "lab/mine.py").write_text(GRPO, "utf-8")
     keys = set()
     for rule in ("one", "two"):
-        (world / "lab/mine.py").write_text(RECIPE.replace("of the recipe", rule), "utf-8")
-        ran = pipeline(training={"trainer": {"name": "lab/mine.py:MyCustomTrainer"}})
+        (world / "lab/rules.py").write_text(f"RULE = '{rule}'", "utf-8")
+        ran = pipeline(training={"algorithm": {"name": "lab/mine.py:MyGRPO"}})
         keys.add(ran.report["run_key"])
 
     assert 2 == len(keys)

@@ -26,10 +26,13 @@ def test_names_are_found_wherever_a_choice_stands():
         "reward": choice("a.b:C"),
         "training": {"trainer": choice("x/y.py:Z"), "algorithm": choice("dpo")},
         "sinks": [choice("one:A"), choice("two:B", inner={"deep": ["three:C", "no path: D"]})],
+        "agents": {"presser": {"schedule": {**choice("my lab/four.py:D"), "defaults": "turns"}}},
         "experiment": "team:Alpha",
     }
 
-    assert ["a.b:C", "x/y.py:Z", "one:A", "two:B", "three:C"] == list(plugin_names(record))
+    assert ["a.b:C", "x/y.py:Z", "one:A", "two:B", "three:C", "my lab/four.py:D"] == list(
+        plugin_names(record)
+    )
 
 
 def test_code_outside_of_plugins_is_named_from_the_project(project):
@@ -55,7 +58,9 @@ def test_a_digest_follows_an_edit(project):
 
 def test_what_a_plugin_reads_is_named_by_its_options(project):
     (project / "my" / "guard").mkdir()
+    (project / "my" / "words.txt").write_text("", "utf-8")
     parts = {"strict": {"judge": choice("guard", path="my/guard")}}
+    terms = {"own": {**choice("plugins.inside:Mine", path="my/words.txt"), "weight": 1.0}}
     record = {
         "system": {
             "target": choice("command", program=["python", "my/helper.py", "--fast"]),
@@ -64,8 +69,11 @@ def test_what_a_plugin_reads_is_named_by_its_options(project):
         },
         "evaluation": {"second_judge": choice("guard", path="my/nowhere")},
         "prompts": {"path": "my/helper.py"},
-        "reward": None,
+        "reward": {"name": "terms", "options": {"terms": terms}},
+        "goal": None,
     }
 
-    assert ["my/guard", "my/helper.py"] == [path.as_posix() for path in plugin_data(record)]
+    assert ["my/guard", "my/helper.py", "my/words.txt"] == [
+        path.as_posix() for path in plugin_data(record)
+    ]
     assert () == plugin_data({"target": choice("scripted", path=None, key_file="my/helper.py")})

@@ -1,13 +1,19 @@
+from itertools import product
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from small_world import PARAMS, write_world
 
 from astra_core.config import Choice
+from astra_core.registry import BASES
+from tasks.params.schema import Params
+from tasks.pipeline.order import outside_inputs, stages
 from tasks.pipeline.stage import plain_sections, sections_for
 from tasks.pipeline.training_run import RUNS, TrainingInputs, TrainingRun, run_key
 from tasks.stages.training import TrainingParams
 
+STAGES = stages()
 INPUTS = TrainingInputs(Path("data/valid"), Path("models/base"), Path("data/rollouts"))
 
 
@@ -56,17 +62,50 @@ def test_a_module_that_is_being_compiled_is_the_same_run(project):
     assert 1 == len(set(keys))
 
 
-@pytest.mark.parametrize("name", ["my/mine.py:Mine", "my.mine:Mine"])
-def test_an_edited_plugin_outside_of_the_folder_is_another_run(project, name):
-    sections = {"training": {"trainer": {"name": name, "options": {}}}}
-    (project / "my").mkdir()
-    (project / "my" / "mine.py").write_text("from .helper import a", "utf-8")
-    keys = []
-    for text in ("a = 1", "a = 1", "a = 2"):
-        (project / "my" / "helper.py").write_text(text, "utf-8")
-        keys.append(run_key(sections, INPUTS))
+# Where params.yaml names each kind of plug-in, and the stages that use it. An executor and a sink
+# change no result, so an edit of theirs makes nothing run again.
+PLACES = {
+    "algorithm": ("training.algorithm", ["training"]),
+    "optimizer": ("training.optimizer", ["training"]),
+    "reward": ("reward", ["rollouts", "training"]),
+    "sampler": ("rollouts.sampler", ["rollouts", "training"]),
+    "schedule": ("training.schedule", ["training"]),
+    "scorer": ("system.scorer", ["validation", "rollouts", "training", "evaluation"]),
+    "target": ("system.target", ["rollouts", "training", "evaluation"]),
+    "term": ("reward.options.terms.own", ["rollouts", "training"]),
+    "trainer": ("training.trainer", ["training"]),
+}
 
-    assert keys[0] == keys[1] != keys[2]
+
+def naming(name, path):
+    """The parameters with a plug-in of one's own at a path of keys."""
+    record = PARAMS.model_dump(mode="json")
+    own = record
+    for key in path.split("."):
+        own = own.setdefault(key, {})
+    own["name"] = name
+    return Params.read(record, where="params.yaml")
+
+
+@each_row(
+    "kind, name",
+    product(sorted(set(BASES) - {"executor", "sink"}), ["my/mine.py:Mine", "my.mine:Mine"]),
+)
+def test_an_edit_of_a_plugin_of_any_kind_or_its_neighbour_is_another_run(project, kind, name):
+    (path, used_by), folder = PLACES[kind], project / "my"
+    params = naming(name, path)
+    folder.mkdir(exist_ok=True)
+    keys = []
+    for mine, helper in ((1, 1), (1, 1), (2, 1), (2, 2)):
+        (folder / "mine.py").write_text(f"from .helper import a; b = {mine}", "utf-8")
+        (folder / "helper.py").write_text(f"a = {helper}", "utf-8")
+        keys.append(run_of(params).key)
+
+    assert (keys[0], 3) == (keys[1], len(set(keys)))
+    for stage in used_by:
+        assert {"my/mine.py", "my/helper.py"} == set(
+            map(str, outside_inputs(STAGES[stage], params))
+        )
 
 
 def test_how_far_a_judge_is_believed_is_asked_after_the_training(project):
