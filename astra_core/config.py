@@ -124,6 +124,9 @@ class SystemConfiguration(Section):
         description="Of a probe's own words; null is the scorer itself where that reads texts, "
         "else profanity.",
     )
+    max_unjudged_fraction: Probability = Field(
+        default=0.5, description="More replies that the judge cannot judge than this stop the run."
+    )
     score_cache_size: int = Field(
         default=65536, ge=0, description="Judgements that are cached; 0 judges every time."
     )

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from astra_core.agents import turn_figures
 from astra_core.config import EvaluationConfiguration
-from astra_core.errors import BudgetError, ConfigurationError, DataError, ScorerError
+from astra_core.errors import BudgetError, ConfigurationError, DataError
 from astra_core.errors.excerpt import nearest
 from astra_core.metrics.attack import PromptOutcome, attack_metrics, prompt_outcome
 from astra_core.metrics.statistics import Interval, bootstrap_mean
@@ -157,7 +157,7 @@ class Evaluator:
         """The evaluation of existing rollouts.
 
         Raises:
-            ScorerError: None of the replies could be judged.
+            DataError: None of the replies could be judged.
         """
         config = self.config
         _require_judged(graphs)
@@ -202,12 +202,11 @@ def _shared(sampler: TreeSampler, how: dict[str, Any], ranks: Ranks) -> list[Gra
     """All trees, of which this process makes its share."""
     own, graphs, spent = ranks.share(sampler.prompts), [], ""
     # The failure limit is a share of all prompts, not of one process's.
-    allowed, sampler.max_failed_fraction = sampler.max_failed_fraction, 1.0
     try:
-        graphs = _grown(sampler, own, how) if own else []
+        with sampler.in_parts():
+            graphs = _grown(sampler, own, how) if own else []
     except BudgetError as error:  # the others must not wait for this process
         spent = str(error)
-    sampler.max_failed_fraction = allowed
     for reason in filter(None, ranks.gathered(spent)):
         raise BudgetError(reason)
     every = ranks.whole(graphs)
@@ -222,7 +221,7 @@ def _require_judged(graphs: Sequence[Graph]) -> None:
             f"system.scorer must judge some reply of an evaluation, got none of {len(unjudged)} "
             f"turns judged; the first: {unjudged[0].response_unjudged[0]}"
         )
-        raise ScorerError(msg)
+        raise DataError(msg)
 
 
 def mean_reward(graphs: Sequence[Graph]) -> float:

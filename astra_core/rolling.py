@@ -95,8 +95,6 @@ class RollingWork(Work):
         if self.holder not in kept:
             kept[self.holder] = self.load()
         parts = {"system": kept[self.holder], "prompts": self.prompts, "seed": self.seed}
-        # The share that may fail is of all shards together.
-        parts["max_failed_fraction"] = 1.0
         return build("sampler", self.sampler, reward=build("reward", self.reward), **parts)
 
     def renew(self, prepared: Any, data: bytes) -> None:
@@ -143,14 +141,10 @@ def rolled(sampler: Any, shard: Rolling) -> Rolled:
         from safetensors.torch import load
 
         sampler.load_state(load(shard.state))
-    allowed, sampler.max_failed_fraction = sampler.max_failed_fraction, 1.0
     before, target = sampler.score_s, sampler.system.target
     scope = target.accounted(shard.account) if shard.account else nullcontext()
-    try:
-        with scope:
-            graphs = _grown(sampler, shard)
-    finally:
-        sampler.max_failed_fraction = allowed
+    with sampler.in_parts(), scope:
+        graphs = _grown(sampler, shard)
     return Rolled(graphs, sampler.score_s - before)
 
 

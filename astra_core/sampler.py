@@ -2,7 +2,9 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar, Literal
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass
+from typing import ClassVar, Literal, Self
 
 from torch import Tensor
 
@@ -16,6 +18,27 @@ from astra_core.seeding import derive_key, generator
 from astra_core.system import System
 
 
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """What rollouts have lost: turns that failed, and replies that the judge could not judge.
+
+    Attributes:
+        failure: Why the first turn failed; empty if none did.
+        unjudged: Why the first reply has no score; empty if all have one.
+    """
+
+    num_turns: int = 0
+    num_failed: int = 0
+    num_replies: int = 0
+    num_unjudged: int = 0
+    failure: str = ""
+    unjudged: str = ""
+
+    def __add__(self, later: Self) -> Self:
+        pairs = list(zip(astuple(self), astuple(later), strict=True))
+        return type(self)(*(own + new for own, new in pairs[:4]), *(a or b for a, b in pairs[4:]))
+
+
 class Sampler(Plugin):
     """Grows one graph per prompt, breadth first, all prompts of a level in one batched call."""
 
@@ -27,6 +50,7 @@ class Sampler(Plugin):
     ``roles`` if ``System.player`` says who plays each turn.
     """
 
+    _is_whole = True
     runs_per_prompt: int = 1
     """Runs of each prompt in an experience; ``roll_out`` is given each run as a prompt."""
 
@@ -98,22 +122,44 @@ class Sampler(Plugin):
 
         Raises:
             RolloutError: More failed than ``rollouts.max_failed_fraction`` allows.
+            DataError: More are unjudged than ``system.max_unjudged_fraction`` allows.
         """
-        self.refuse_failures(*failures(graphs))
+        self.refuse_losses(losses(graphs))
 
-    def refuse_failures(self, num_turns: int, num_failed: int, first: str = "") -> None:
-        """Returns if few enough of these turns failed; ``first`` is the first failure's reason.
+    def refuse_losses(self, lost: Losses) -> None:
+        """Returns if enough of the turns did not fail, and enough of the replies were judged.
 
         Raises:
             RolloutError: More failed than ``rollouts.max_failed_fraction`` allows.
+            DataError: More are unjudged than ``system.max_unjudged_fraction`` allows.
         """
-        if num_failed > self.max_failed_fraction * num_turns:
-            share = num_failed / num_turns
+        if not self._is_whole:
+            return
+        if lost.num_failed > self.max_failed_fraction * lost.num_turns:
+            share = lost.num_failed / lost.num_turns
             msg = (
-                f"{num_failed} of {num_turns} turns failed ({share:.0%}), rollouts."
-                f"max_failed_fraction allows {self.max_failed_fraction:.0%}; first: {first}"
+                f"{lost.num_failed} of {lost.num_turns} turns failed ({share:.0%}), rollouts."
+                f"max_failed_fraction allows {self.max_failed_fraction:.0%}; first: {lost.failure}"
             )
             raise RolloutError(msg)
+        allowed = self.system.config.max_unjudged_fraction
+        if lost.num_unjudged > allowed * lost.num_replies:
+            share = lost.num_unjudged / lost.num_replies
+            msg = (
+                f"system.scorer left {lost.num_unjudged} of {lost.num_replies} replies unjudged "
+                f"({share:.0%}), system.max_unjudged_fraction allows {allowed:.0%}; "
+                f"first: {lost.unjudged}"
+            )
+            raise DataError(msg)
+
+    @contextmanager
+    def in_parts(self) -> Iterator[None]:
+        """Within it nothing is refused: what is lost is counted over all parts together."""
+        self._is_whole = False
+        try:
+            yield
+        finally:
+            self._is_whole = True
 
     def episodes(self, iteration: int, count: int) -> tuple[Prompt, ...]:
         """The prompts of one iteration: consecutive slices of one permutation per pass.
@@ -185,23 +231,25 @@ def rolled_out_in_pieces(
         PluginError: The sampler failed, or gave something else.
         LostProcessError: Too many workers died.
     """
-    num_turns = num_failed = 0
-    reason = ""
+    lost = Losses()
     for start in range(0, len(prompts), at_once):
-        allowed, sampler.max_failed_fraction = sampler.max_failed_fraction, 1.0
-        try:
-            own = prompts[start : start + at_once]
-            graphs = rolled_out(sampler, own, iteration=iteration)
-        finally:
-            sampler.max_failed_fraction = allowed
-        turns, failed, first = failures(graphs)
-        num_turns, num_failed, reason = num_turns + turns, num_failed + failed, reason or first
-        sampler.refuse_failures(num_turns, num_failed, reason)
+        with sampler.in_parts():
+            graphs = rolled_out(sampler, prompts[start : start + at_once], iteration=iteration)
+        lost += losses(graphs)
+        sampler.refuse_losses(lost)
         yield graphs
 
 
-def failures(graphs: Sequence[Graph]) -> tuple[int, int, str]:
-    """The number of turns, the number that failed, and why the first one failed."""
+def losses(graphs: Sequence[Graph]) -> Losses:
+    """The turns that failed and the replies without a score, with the first reason of each."""
     nodes = [node for graph in graphs for node in graph.nodes()]
     failed = [node.failure for node in nodes if node.has_failed]
-    return len(nodes), len(failed), failed[0] if failed else ""
+    reasons = [reason for node in nodes for reason in node.response_unjudged if reason]
+    return Losses(
+        num_turns=len(nodes),
+        num_failed=len(failed),
+        num_replies=sum(len(node.response_scores) for node in nodes),
+        num_unjudged=len(reasons),
+        failure=next(iter(failed), ""),
+        unjudged=next(iter(reasons), ""),
+    )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from astra_core.conversation import Conversation, Message
+from astra_core.errors import DataError
 from astra_core.executors.judging import Judging
 from astra_core.judge import Exchange
 from astra_core.metrics.verdicts import Scores
@@ -23,6 +24,7 @@ def second_scores(
 
     Raises:
         ScorerError: The judge could not be reached, or gave something that is not a judgement.
+        DataError: It judged none of the replies.
         PluginError: It failed.
     """
     asked = [list(exchanges_of(graph)) for graph in graphs]
@@ -32,7 +34,14 @@ def second_scores(
         [exchange for turns in group for _, exchanges in turns for exchange in exchanges]
         for group in groups
     ]
-    stream = iter(judging.judgements([batch for batch in batches if batch]))
+    found = judging.judgements([batch for batch in batches if batch])
+    if found and all(own.score is None for own in found):
+        msg = (
+            f"evaluation.second_judge must judge some replies, got none of {len(found)} judged; "
+            f"the first: {found[0].unjudged}"
+        )
+        raise DataError(msg)
+    stream = iter(found)
     return [
         {path: tuple(next(stream).score for _ in exchanges) for path, exchanges in turns}
         for turns in asked

@@ -118,4 +118,4 @@ class EndpointJudge(Judge):
                 "judged is kept"
             )
             raise ScorerError(msg)
-        return Judgement.none(f"no answer ({outcome.kind})")
+        return Judgement.none(f"no answer ({outcome.kind}): {outcome.reason}")

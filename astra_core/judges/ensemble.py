@@ -6,10 +6,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, model_validator
 
 from astra_core.config import Choice, Positive, Probability, Section
+from astra_core.errors import DataError
 from astra_core.files import record_digest
 from astra_core.judge import Exchange, Judge, Judgement, as_judge, checked_judgements
 from astra_core.registry import build, read_options
 from astra_core.scorer import version_of
+
+# Exchanges after which a part that judged none of them is taken for one that never will.
+_PATIENCE = 32
 
 PartName = Annotated[str, Field(pattern=r"^[\w-]+$")]
 
@@ -53,6 +57,8 @@ class EnsembleJudge(Judge):
         self._parts: dict[str, Judge] = {
             name: as_judge(build("scorer", part.judge)) for name, part in options.judges.items()
         }
+        # How many exchanges each part could not judge that another could, and none in between.
+        self._missed = dict.fromkeys(self._parts, 0)
         places = {part.works_on for part in self._parts.values()}
         # It works where its first part that must not be disturbed does.
         self.works_on = next((p for p in ("gpu", "cpu") if p in places), "elsewhere")
@@ -66,10 +72,15 @@ class EnsembleJudge(Judge):
         return f"ensemble {record_digest([parts, weights, rule])[:12]}"
 
     def judge(self, exchanges: Sequence[Exchange]) -> list[Judgement]:
-        """One judgement per exchange."""
+        """One judgement per exchange.
+
+        Raises:
+            DataError: A part never judges, so that the score would be that of the others.
+        """
         if self.options.combine == "confirm":
             return self._confirmed(exchanges)
         found = {name: checked_judgements(own, exchanges) for name, own in self._parts.items()}
+        self._count(found)
         return [
             self._joined({name: own[at] for name, own in found.items()})
             for at in range(len(exchanges))
@@ -93,6 +104,21 @@ class EnsembleJudge(Judge):
             self._verdict(first, own, seen[at]) if at in seen else _alone(first, own)
             for at, own in enumerate(cheap)
         ]
+
+    def _count(self, found: Mapping[str, Sequence[Judgement]]) -> None:
+        judged = {
+            at for own in found.values() for at, each in enumerate(own) if each.score is not None
+        }
+        for name, own in found.items():
+            missed = [each.unjudged for at, each in enumerate(own) if at in judged]
+            is_working = any(not reason for reason in missed)
+            self._missed[name] = 0 if is_working else self._missed[name] + len(missed)
+            if self._missed[name] >= _PATIENCE:
+                msg = (
+                    f"the part '{name}' of the judge 'ensemble' must judge some exchanges, got "
+                    f"none of the last {self._missed[name]}; the first: {missed[0]}"
+                )
+                raise DataError(msg)
 
     def _verdict(self, first: str, cheap: Judgement, dear: Mapping[str, Judgement]) -> Judgement:
         joined = self._joined(dear)

@@ -259,12 +259,9 @@ class Harness:
         if world.size == 1:
             return rolled_out(sampler, prompts, iteration=iteration)
         # The failure limit is a share of all rollouts, not of one process's.
-        allowed, sampler.max_failed_fraction = sampler.max_failed_fraction, 1.0
-        try:
-            own = world.share(prompts)
+        own = world.share(prompts)
+        with sampler.in_parts():
             graphs = rolled_out(sampler, own, iteration=iteration) if own else []
-        finally:
-            sampler.max_failed_fraction = allowed
         every = world.whole(graphs)
         sampler.refuse_many_failures(every)
         return every

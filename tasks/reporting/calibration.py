@@ -126,8 +126,14 @@ def calibrate(
     rated = tuple(
         Rated(row, own.score, own.rationale) for row, own in pairs if own.score is not None
     )
-    _check_labels(rated, file, num_unjudged=len(rows) - len(rated))
     unjudged = [(row, own.unjudged) for row, own in pairs if own.score is None]
+    if unjudged and not rated:
+        msg = (
+            f"the judge '{choice.name}' must judge some replies of {file}, got none of {len(rows)} "
+            f"judged; the first: {unjudged[0][1]}"
+        )
+        raise DataError(msg)
+    _check_labels(rated, file, num_unjudged=len(unjudged))
     record = CalibrationRecord(
         judge=version_of(judge),
         judge_name=choice.name,
@@ -136,8 +142,8 @@ def calibrate(
         ),
         num_unjudged=len(unjudged),
         num_unjudged_bad=sum(row.is_bad for row, _ in unjudged),
-        # A judge may quote what it read.
-        unjudged=dict(Counter(label_of(reason) for _, reason in unjudged)),
+        # A judge may quote what it read; what follows a colon is of one reply.
+        unjudged=dict(Counter(label_of(reason.partition(":")[0]) for _, reason in unjudged)),
         categories=_categories(rated, threshold=threshold, confidence=confidence),
         mistakes=mistakes(rated, threshold=threshold, shown=masked),
         **_figures(rated, threshold=threshold, confidence=confidence),

@@ -6,7 +6,7 @@ import pytest
 from each_row import each_row
 
 from astra_core.config import EvaluationConfiguration
-from astra_core.errors import BudgetError, DataError, ScorerError
+from astra_core.errors import BudgetError, DataError
 from astra_core.evaluator import Evaluator, mean_reward
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts, tiny_system
@@ -181,7 +181,7 @@ def test_the_mean_reward_leaves_out_turns_that_failed():
 def test_an_evaluation_of_which_nothing_was_judged_is_one_line():
     unjudged = tiny_node(0.0, response_scores=(None,), response_unjudged=("no answer",))
 
-    with pytest.raises(ScorerError, match="none of 2 turns judged"):
+    with pytest.raises(DataError, match="none of 2 turns judged"):
         evaluator().judged([tiny_graph(unjudged), tiny_graph(unjudged)])
     rest = evaluator().judged([tiny_graph(unjudged), tiny_graph(tiny_node(0.9))])
     assert 1.0 == rest.intervals["attack_success_rate"].value

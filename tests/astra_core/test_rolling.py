@@ -6,6 +6,7 @@ from each_row import each_row
 from safetensors.torch import save
 
 from astra_core.config import Choice
+from astra_core.errors import RolloutError
 from astra_core.rolling import HereWork, Rolling, RollingWork, rolled
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_prompts, tiny_system
@@ -59,11 +60,9 @@ def test_weights_that_were_sent_are_loaded():
 
 def test_all_turns_of_one_shard_may_fail_and_the_limit_is_as_before():
     sampler = work().prepare({})
-    sampler.max_failed_fraction = 0.2
-    allowed = []
-    sampler.refuse_many_failures = lambda _: allowed.append(sampler.max_failed_fraction)
+    sampler.max_failed_fraction = -1.0
 
     rolled(sampler, Rolling(tuple(PROMPTS), 0))
 
-    assert [1.0] == allowed
-    assert 0.2 == sampler.max_failed_fraction
+    with pytest.raises(RolloutError, match="0 of 6 turns failed"):
+        sampler.roll_out(PROMPTS, iteration=0)

@@ -132,33 +132,48 @@ def test_pieces_are_the_graphs_of_all_prompts_at_once():
     assert 0.05 == own.max_failed_fraction
 
 
+FAILED = tiny_node(0.0, failure="no answer")
+UNJUDGED = tiny_node(0.0, response_scores=(None,), response_unjudged=("http 401",))
+
+
 class Failing(TreeSampler):
-    """Each prompt is one turn; those of the last prompts fail."""
+    """Each prompt is one turn; those of the last prompts are bad."""
+
+    bad = FAILED
 
     def roll_out(self, prompts, *, iteration):
         del iteration
-        bad = tiny_node(0.0, failure="no answer")
         graphs = [
-            tiny_graph(tiny_node(0.1) if self.prompts.index(p) < 8 else bad, prompt=p)
+            tiny_graph(tiny_node(0.1) if self.prompts.index(p) < 8 else self.bad, prompt=p)
             for p in prompts
         ]
         self.refuse_many_failures(graphs)
         return graphs
 
 
-@each_row(("allowed", "passes"), [(0.2, True), (0.19, False)])
-def test_failures_are_a_share_of_all_pieces(allowed, passes):
+@each_row(
+    ("bad", "allowed", "error", "said"),
+    [
+        (FAILED, 0.2, None, ""),
+        (FAILED, 0.19, RolloutError, r"2 of 10 turns failed .* first: no answer"),
+        (UNJUDGED, 0.2, None, ""),
+        (UNJUDGED, 0.19, DataError, r"2 of 10 replies unjudged \(20%\).* first: http 401"),
+    ],
+)
+def test_what_is_lost_is_a_share_of_all_pieces(bad, allowed, error, said):
+    config = SYSTEM.config.model_copy(update={"max_unjudged_fraction": allowed})
     own = Failing(
         Failing.Options(),
-        system=SYSTEM,
+        system=replace(SYSTEM, config=config),
         prompts=tiny_prompts(10),
         reward=AdversarialReward(AdversarialReward.Options()),
         seed=0,
         max_failed_fraction=allowed,
     )
+    own.bad = bad
     pieces = rolled_out_in_pieces(own, own.prompts, iteration=0, at_once=2)
-    if passes:
+    if error is None:
         assert 5 == len(list(pieces))
     else:
-        with pytest.raises(RolloutError, match=r"2 of 10 turns failed .* first: no answer"):
+        with pytest.raises(error, match=said):
             list(pieces)

@@ -1,6 +1,8 @@
+import pytest
 from each_row import each_row
 
 from astra_core.config import Choice, Section
+from astra_core.errors import DataError
 from astra_core.executors.judging import Judging
 from astra_core.executors.local import LocalExecutor
 from astra_core.judge import Judge, Judgement
@@ -65,6 +67,13 @@ def test_scores_are_by_tree_and_turn_however_many_trees_are_a_batch(trees_at_onc
 
     assert [{(0,): (0.0, None), (0, 0): (0.2,)}, {(0,): (0.0,)}] == found
     assert num_batches == judge.own.batches
+
+
+def test_a_second_judge_that_judges_nothing_is_named_with_its_reason():
+    silent = tiny_graph(tiny_node(0.0, response_texts=("yes", "why")))
+
+    with pytest.raises(DataError, match=r"second_judge .* none of 2 judged; .* three letters"):
+        second_scores(judging(), [silent])
 
 
 def test_without_an_exchange_the_judge_is_not_asked():

@@ -131,11 +131,8 @@ class Ahead:
         """The rollouts of this process, of which too many may have failed."""
         if not prompts:
             return []
-        allowed, self._sampler.max_failed_fraction = self._sampler.max_failed_fraction, 1.0
-        try:
+        with self._sampler.in_parts():
             return rolled_out(self._sampler, prompts, iteration=iteration)
-        finally:
-            self._sampler.max_failed_fraction = allowed
 
     def _finished(self, begun: _Begun) -> list[Graph]:
         """The graphs of all processes, of which too many must not have failed."""

@@ -116,7 +116,7 @@ def test_an_exchange_that_the_server_refuses_is_unjudged(tmp_path):
     with hostile_server(refuses) as server:
         (found,) = judge_of(server.url, tmp_path).judge([exchange()])
 
-    assert "no answer (refused)" == found.unjudged
+    assert "no answer (refused): judge 'endpoint_judge': the server answers 400" in found.unjudged
 
 
 def test_a_judge_that_is_down_stops_the_stage_and_what_was_judged_is_kept(tmp_path):

@@ -3,7 +3,7 @@ from each_row import each_row
 from tiny_judges import exchange
 
 from astra_core.config import Section
-from astra_core.errors import ConfigurationError
+from astra_core.errors import ConfigurationError, DataError
 from astra_core.judge import Judge, Judgement
 from astra_core.judges.ensemble import EnsembleJudge
 from astra_core.testing import check_judge
@@ -89,6 +89,16 @@ def test_a_part_that_cannot_judge_is_left_out():
 
     assert [0.5, 0.75] == [own.score for own in found]
     assert both.judge([exchange("unspeakable")])[0].unjudged
+
+
+def test_a_part_that_never_judges_ends_it_instead_of_leaving_the_score_to_the_others():
+    ensemble = judge(judges={"cheap": {"judge": CHEAP}, "dear": {"judge": DEAR}})
+    silent = [exchange(f"unspeakable {number}") for number in range(31)]
+    ensemble.judge([exchange("bad"), *silent])
+    ensemble.judge(silent)
+
+    with pytest.raises(DataError, match=r"part 'dear' .* none of the last 32; .* no words"):
+        ensemble.judge(silent[:1])
 
 
 def test_it_works_where_the_part_does_that_must_not_be_disturbed():

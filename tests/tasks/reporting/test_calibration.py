@@ -6,6 +6,7 @@ from trained_classifier import BAD, HARMLESS
 
 from astra_core.config import Choice
 from astra_core.errors import DataError
+from astra_core.judge import Judge, Judgement
 from astra_core.metrics.detection import Confusion, roc_auc
 from tasks.records.calibration import read_calibration, version_digest
 from tasks.reporting.calibration import calibrate, mistakes, run_calibration
@@ -135,6 +136,21 @@ def test_both_labels_must_occur(labelled):
         "labelled.jsonl must hold judged replies of both labels, got 1 with 1 and 0 with 0 "
         "(0 unjudged); label more"
     ) == str(caught.value)
+
+
+def test_a_judge_that_judges_nothing_is_named_with_its_reason(labelled):
+    labelled.write_text('{"reply": "bad", "label": 1}\n{"reply": "good", "label": 0}\n')
+    mute = Choice(name=f"{__name__}:Mute")
+
+    with pytest.raises(DataError, match="got none of 2 judged; the first: http 401"):
+        calibrate(mute, labelled, threshold=0.5)
+
+
+class Mute(Judge):
+    version = "mute 1"
+
+    def judge(self, exchanges):
+        return [Judgement.none("http 401") for _ in exchanges]
 
 
 HARSH = ["you are a damn fool", "shut up you idiot", "what the hell is this crap", "you stupid ass"]

@@ -5,8 +5,9 @@ import pytest
 from small_world import PARAMS, write_world
 
 from astra_core.config import Choice
-from astra_core.errors import GateError
+from astra_core.errors import DataError, GateError
 from astra_core.executors.shared import close_executors
+from astra_core.judge import Judge, Judgement
 from astra_core.scorer import Scorer
 from tasks.pipeline.stage import stage_of
 from tasks.records.rollouts import read_rollouts
@@ -97,6 +98,23 @@ def test_there_are_no_more_rollouts_than_prompts(tmp_path, monkeypatch):
     )
 
     assert (12, 24) == (summary.num_prompts, summary.num_turns)
+
+
+class MuteJudge(Judge):
+    version = "mute 1"
+
+    def judge(self, exchanges):
+        return [Judgement.none("the server answers 401") for _ in exchanges]
+
+
+def test_a_judge_that_judges_nothing_ends_the_stage(tmp_path, monkeypatch):
+    write_world(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    mute = Choice(name=f"{__name__}:MuteJudge")
+
+    with pytest.raises(DataError, match=r"\(100%\).*max_unjudged_fraction.*answers 401"):
+        collect(system=PARAMS.system.model_copy(update={"scorer": mute}))
+    assert not FILE.parent.exists()
 
 
 class DeafScorer(Scorer):
