@@ -92,7 +92,8 @@ class _Tables:
 
     def __call__(self, engine):
         path = engine.url.database
-        if engine.url.get_backend_name() != "sqlite" or not path or path == ":memory:":
+        in_memory = not path or path.startswith((":memory:", "file:"))
+        if engine.url.get_backend_name() != "sqlite" or in_memory:
             self.make(engine)
         elif self.kept.exists():
             _copy_database(self.kept, path)

@@ -1,13 +1,21 @@
 """Decisions about candidates whose examinations have known results."""
 
 import json
+import shutil
 
-from registry_project import prompt_table, register, write_checkpoint, write_reports
+from registry_project import EVALUATION_KEY, prompt_table, write_reports
 
+from astra_core.files import read_json, write_json
 from astra_core.rollout import Prompt
 from tasks.params.schema import Params
 from tasks.promotion.decision import promote_attacker
-from tasks.tracking.registry.versions import aliases_of
+from tasks.promotion.examinations import REPORT_FILE, TABLE_FILE
+from tasks.tracking.registry.evidence import evaluation_folder
+from tasks.tracking.registry.versions import (
+    CHECKPOINT_DIGEST_TAG,
+    EVALUATION_KEY_TAG,
+    aliases_of,
+)
 from tasks.tracking.runs import connect
 
 PARAMS = Params()
@@ -36,11 +44,30 @@ def promote(**named):
     return promote_attacker(PARAMS, **(means | named))
 
 
-def register_another(project, seed, **reports):
-    """A second candidate, from a checkpoint and a training of its own."""
-    write_checkpoint(project / "models" / "attacker", seed=seed)
+def register_another(project, seed, *, table=None, **reports):
+    """The second candidate or a later one, with what promotion reads of a registration.
+
+    Args:
+        project: The working folder.
+        seed: Makes another checkpoint: its digest begins with it.
+        table: The table of the examination, instead of that of the reports.
+        reports: What the reports say.
+    """
+    client = connect()
+    first = client.get_model_version("attacker", "1")
+    weights = shutil.copytree(first.source, project / "mlruns" / f"copy{seed}")
+    (note,) = weights.rglob("astra.json")
+    digest = f"{seed:02d}" * 32
+    write_json(read_json(note) | {"digest": digest}, note)
     write_reports(project, run_key=f"{seed:04d}" * 16, **reports)
-    return register()
+    if table is not None:
+        table.to_parquet(project / "reports" / TABLE_FILE, index=False)
+    run = client.create_run(client.get_run(first.run_id).info.experiment_id).info.run_id
+    for name in (TABLE_FILE, REPORT_FILE):
+        client.log_artifact(run, f"reports/{name}", evaluation_folder(EVALUATION_KEY))
+    tags = {EVALUATION_KEY_TAG: EVALUATION_KEY, CHECKPOINT_DIGEST_TAG: digest}
+    version = client.create_model_version("attacker", str(weights), run, tags=tags).version
+    client.set_registered_model_alias("attacker", "candidate", version)
 
 
 def aliases():

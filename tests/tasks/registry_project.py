@@ -29,7 +29,7 @@ def _migrated_database() -> bytes:
     from mlflow import MlflowClient
 
     with tempfile.TemporaryDirectory() as folder:
-        database = Path(folder) / "mlflow.db"
+        database = Path(folder) / "empty.db"
         MlflowClient(f"sqlite:///{database}").search_experiments()
         return database.read_bytes()
 
@@ -39,14 +39,28 @@ def enter_project(folder, monkeypatch, *, is_empty=True):
 
     ``is_empty=False`` keeps the store of a folder that was copied with one.
     """
+    forget_machine(folder, monkeypatch)
+    if is_empty:
+        (folder / "mlflow.db").write_bytes(_migrated_database())
+    return folder
+
+
+def forget_machine(folder, monkeypatch):
+    """Makes ``folder`` the working folder, with no settings of this machine."""
     monkeypatch.chdir(folder)
     for name in ("MLFLOW_TRACKING_URI", "DVC_STAGE", "DVC_EXP_NAME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    if is_empty:
-        (folder / "mlflow.db").write_bytes(_migrated_database())
-    return folder
+
+
+def without_pictures(monkeypatch):
+    """Pictures and page of a version are half of its registration, and decide nothing."""
+    import tasks.stages.registration
+    import tasks.tracking.registry.registration
+
+    monkeypatch.setattr(tasks.tracking.registry.registration, "draw_plots", lambda *_, **__: [])
+    monkeypatch.setattr(tasks.stages.registration, "renew_report", lambda *_, **__: None)
 
 
 def write_checkpoint(folder, *, seed=0):

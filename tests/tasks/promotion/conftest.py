@@ -1,30 +1,17 @@
-"""A project whose first candidate is registered."""
-
-import shutil
-
 import pytest
-from registry_project import enter_project, register, write_project
-
-import tasks.stages.registration
-import tasks.tracking.registry.registration
-
-
-@pytest.fixture(scope="package")
-def registered(tmp_path_factory):
-    """A project whose first candidate is registered; each test works in a copy."""
-    folder = tmp_path_factory.mktemp("registered")
-    with pytest.MonkeyPatch.context() as patch:
-        enter_project(folder, patch)
-        write_project(folder)
-        register()
-    return folder
+from registry_project import enter_project, register, without_pictures, write_project
 
 
 @pytest.fixture
-def project(registered, tmp_path, monkeypatch):
-    folder = shutil.copytree(registered, tmp_path / "project")
-    enter_project(folder, monkeypatch, is_empty=False)
-    # Pictures and page of a version are half of its registration, and decide nothing.
-    monkeypatch.setattr(tasks.tracking.registry.registration, "draw_plots", lambda *_, **__: [])
-    monkeypatch.setattr(tasks.stages.registration, "renew_report", lambda *_, **__: None)
-    return folder
+def project(candidate_in_memory):
+    """A project whose first candidate is registered, in memory."""
+    return candidate_in_memory
+
+
+@pytest.fixture
+def project_on_disk(tmp_path, monkeypatch):
+    """The same with a SQLite file."""
+    write_project(enter_project(tmp_path, monkeypatch))
+    without_pictures(monkeypatch)
+    register()
+    return tmp_path

@@ -1,5 +1,5 @@
 import pytest
-from registry_project import enter_project
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from tasks.promotion.choice import make_candidate
@@ -7,13 +7,12 @@ from tasks.tracking.store import connect
 
 
 @pytest.fixture
-def client(tmp_path, monkeypatch):
+def client(in_memory):
     """A registry with two versions, of which the second is the candidate."""
-    project = enter_project(tmp_path, monkeypatch)
     client = connect()
     client.create_registered_model("attacker")
     for _ in range(2):
-        client.create_model_version("attacker", source=str(project))
+        client.create_model_version("attacker", source="nowhere")
     client.set_registered_model_alias("attacker", "candidate", "2")
     return client
 
@@ -28,7 +27,7 @@ def test_an_earlier_version_is_candidate_again(client):
     assert "1" == str(candidate(client))
 
 
-@pytest.mark.parametrize("version", ["3", "champion", "", "-1"])
+@each_row("version", ["3", "champion", "", "-1"])
 def test_a_version_that_is_none_changes_nothing(client, version):
     with pytest.raises(ConfigurationError, match="must be the number of a version of 'attacker'"):
         make_candidate("attacker", version, client=client)

@@ -9,7 +9,6 @@ from decisions import PARAMS, aliases, fought, promote, register_another, tags
 from registry_project import (
     EVALUATION_KEY,
     Killed,
-    enter_project,
     killed_after,
     prompt_table,
     register,
@@ -24,8 +23,6 @@ from tasks.machine.scratch import SCRATCH
 from tasks.promotion.decision import promote_attacker
 from tasks.tracking.errors import StoreError, TrackingError
 from tasks.tracking.runs import connect
-
-ROOT = Path(__file__).parents[3]
 
 
 def no_evaluation(folder, _):
@@ -59,6 +56,16 @@ def test_a_candidate_no_better_than_the_untrained_attacker_is_refused(project):
     assert decision.reasons[0].startswith("gain must lie above 0 beyond chance, got gain +0.000")
     assert tags("2")["promotion.reasons"] == decision.reasons[0]
     assert decision.summary().startswith("attacker version 2 is not promoted: gain must")
+
+
+@pytest.mark.real
+def test_a_better_candidate_that_was_registered_replaces_the_champion(project_on_disk):
+    promote()
+    write_checkpoint(project_on_disk / "models" / "attacker", seed=1)
+    write_reports(project_on_disk, run_key="0001" * 16, rate=0.9)
+    register()
+    assert promote().promoted
+    assert aliases() == {"candidate": "2", "champion": "2", "previous": "1"}
 
 
 def test_a_better_candidate_replaces_the_champion(project):
@@ -113,13 +120,9 @@ CONFIRMING = PARAMS.model_copy(
 
 def confirmed(project, *, attacker, baseline):
     """Registers a candidate of which a second judge confirms these rates."""
-    write_checkpoint(project / "models" / "attacker", seed=1)
-    write_reports(project, run_key="0001" * 16, rate=0.6)
-    path = project / "reports/evaluation_prompts.parquet"
     second = prompt_table(rate=attacker, baseline=baseline).success_rate
     table = prompt_table(rate=0.6, baseline=0.2).assign(confirmed_success_rate=second)
-    table.to_parquet(path, index=False)
-    register()
+    register_another(project, 1, table=table)
 
 
 def test_success_that_nobody_confirms_is_refused_in_words(project):
@@ -310,9 +313,7 @@ def test_a_candidate_without_examination_is_an_error(project):
         promote()
 
 
-def test_promotion_without_a_candidate_says_what_to_do(tmp_path, monkeypatch):
-    enter_project(tmp_path, monkeypatch)
-
+def test_promotion_without_a_candidate_says_what_to_do(in_memory):
     with pytest.raises(TrackingError, match="'attacker' must exist, got none; run the stage"):
         promote()
 

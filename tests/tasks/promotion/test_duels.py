@@ -5,7 +5,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from registry_project import enter_project
 from small_world import PARAMS
 
 from astra_core.errors import ConfigurationError
@@ -15,8 +14,7 @@ from tasks.tracking.store import connect
 
 
 @pytest.fixture
-def client(tmp_path, monkeypatch):
-    enter_project(tmp_path, monkeypatch)
+def client(in_memory):
     return connect()
 
 

@@ -1,30 +1,20 @@
 from pathlib import Path
 
 import pytest
-from registry_project import (
-    EVALUATION_KEY,
-    enter_project,
-    register,
-    write_project,
-)
+from registry_project import EVALUATION_KEY
 
 from tasks.promotion.examinations import REPORT_FILE, find_examination
 from tasks.tracking.store import connect
 
 
-@pytest.fixture(scope="module")
-def version(tmp_path_factory):
-    """A registered attacker that was examined once, in a folder in which the tests work."""
-    with pytest.MonkeyPatch.context() as patch:
-        enter_project(tmp_path_factory.mktemp("examined"), patch)
-        write_project(Path.cwd())
-        register()
-        yield connect().get_model_version_by_alias("attacker", "candidate")
-
-
-@pytest.fixture(scope="module")
-def client(version):
+@pytest.fixture
+def client(candidate_in_memory):
     return connect()
+
+
+@pytest.fixture
+def version(client):
+    return client.get_model_version_by_alias("attacker", "candidate")
 
 
 def test_the_examination_of_the_registration_is_found(client, version):

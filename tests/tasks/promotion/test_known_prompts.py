@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 from each_row import each_row
-from registry_project import RUN_KEY, enter_project, register, write_project
+from registry_project import RUN_KEY, register, without_pictures, write_project
 
 from tasks.promotion.known_prompts import (
     KNOWN_FILE,
@@ -59,12 +59,12 @@ def test_the_file_holds_a_line_for_each_and_no_text(tmp_path):
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    return enter_project(tmp_path, monkeypatch)
+def project(in_memory):
+    return in_memory
 
 
-@pytest.mark.real
-def test_every_version_tells_what_it_met_and_the_present_data_too(project):
+def test_every_version_tells_what_it_met_and_the_present_data_too(project, monkeypatch):
+    without_pictures(monkeypatch)
     valid = project / "data" / "valid"
     for number, text in enumerate(("first", "second")):
         write_project(project, seed=number, run_key=f"{number:04d}" * 16)
@@ -86,10 +86,10 @@ def test_a_version_without_a_record_is_named(project):
     assert ("1",) == known_prompts(client, "attacker", valid=project / "none").unrecorded
 
 
-def test_the_record_lies_in_the_run_of_the_training(project):
-    write_project(project)
-    receipt = register()
-    names = {file.path for file in connect().list_artifacts(receipt.run_id, "data")}
+def test_the_record_lies_in_the_run_of_the_training(candidate_in_memory):
+    client = connect()
+    run = client.get_run(client.get_model_version("attacker", "1").run_id)
+    names = {file.path for file in client.list_artifacts(run.info.run_id, "data")}
 
     assert f"data/{KNOWN_FILE}" in names
-    assert RUN_KEY == connect().get_run(receipt.run_id).data.tags["astra.run_key"]
+    assert RUN_KEY == run.data.tags["astra.run_key"]

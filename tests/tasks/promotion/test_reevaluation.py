@@ -10,7 +10,6 @@ from registry_project import enter_project, interval, register, write_project
 from small_world import PARAMS, write_world
 
 from astra_core.files import read_json, write_json
-from tasks.params.schema import read_params
 from tasks.promotion.reevaluation import FOLDER, Reevaluation, main, reevaluate_champion
 from tasks.tracking.store import connect
 
@@ -32,13 +31,8 @@ def _found(value, *, drift=None):
 
 
 @pytest.fixture
-def params(tmp_path, monkeypatch):
-    enter_project(tmp_path, monkeypatch)
-    shutil.copy(ROOT / "params.yaml", tmp_path)
-    found = read_params()
-    return found.model_copy(
-        update={"evaluation": found.evaluation.model_copy(update={"num_prompts": 20})}
-    )
+def params(in_memory):
+    shutil.copy(ROOT / "params.yaml", in_memory)
 
 
 @each_row(

@@ -7,10 +7,7 @@ from pathlib import Path
 
 import pytest
 from decisions import aliases, fought, promote, register_another, tags
-from registry_project import (
-    Killed,
-    killed_after,
-)
+from registry_project import Killed, killed_after
 
 from tasks.promotion.decision import DECISIONS, rollback
 from tasks.tracking.errors import TrackingError
@@ -48,7 +45,6 @@ def test_a_version_that_was_rolled_back_is_not_promoted_again(project):
     assert promote().promoted
 
 
-@pytest.mark.real
 def test_rollback_goes_back_more_than_one_promotion(project):
     rates = fought({0: 0.3, 1: 0.65, 2: 1.0})
     promote(evaluate=rates)
@@ -74,9 +70,9 @@ def test_rollback_without_anything_to_go_back_to_is_an_error(project):
 
 
 @pytest.mark.real
-def test_a_promotion_killed_at_any_write_is_completed_by_the_next(project):
+def test_a_promotion_killed_at_any_write_is_completed_by_the_next(project_on_disk):
     promote()
-    register_another(project, 1, rate=0.9)
+    register_another(project_on_disk, 1, rate=0.9)
     num_writes = 0
     deaths = 0
     while deaths == num_writes:
@@ -95,9 +91,9 @@ def test_a_promotion_killed_at_any_write_is_completed_by_the_next(project):
 
 
 @pytest.mark.real
-def test_a_rollback_killed_at_any_write_is_completed_by_the_next(project):
+def test_a_rollback_killed_at_any_write_is_completed_by_the_next(project_on_disk):
     promote()
-    register_another(project, 1, rate=0.9)
+    register_another(project_on_disk, 1, rate=0.9)
     num_writes = 0
     deaths = 0
     while deaths == num_writes:
@@ -145,7 +141,7 @@ def unpromote():
 
 
 @pytest.mark.real
-def test_of_two_that_decide_at_once_the_second_waits(project):
+def test_of_two_that_decide_at_once_the_second_waits(project_on_disk):
     with alone_with(DECISIONS):
         code = "from tasks.promotion.decision import rollback; rollback('nobody')"
         second = subprocess.Popen(

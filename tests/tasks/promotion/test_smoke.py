@@ -1,39 +1,33 @@
-import json
 import shutil
-from pathlib import Path
 
 import pytest
+from decisions import aliases, fought, promote
 from played_service import PlayedService
-from registry_project import enter_project, prompt_table, register, write_project
+from registry_project import register, write_project
 
-from astra_core.rollout import Prompt
 from astra_core.services.pointer import ServicePointer, leave_pointer
 from astra_core.services.remote_trainer import RemoteTrainer
 from tasks.params.schema import Params
 from tasks.promotion.decision import promote_attacker, rollback
 from tasks.promotion.smoke import why_unusable
-from tasks.stages import registration
-from tasks.tracking.registry import registration as recording
-from tasks.tracking.registry.versions import aliases_of, checkpoint_folder
+from tasks.tracking.registry.versions import checkpoint_folder
 from tasks.tracking.store import connect
 
 
-def register_pointer(seed, **reports):
-    """A version whose weights are at a service, registered by the stage."""
-    write_project(Path.cwd(), seed=seed, **reports)
+def leave_for_service(folder):
+    """Puts the address of weights at a service into the folder of a checkpoint."""
     options = {"address": "http://127.0.0.1:1", "base_model": "tiny"}
     own = {"trainer": "remote", "options": options, "path": "a/b", "state": "s", "base": "0"}
-    leave_pointer(ServicePointer(**own), Path("models/attacker"))
-    return register().version
+    leave_pointer(ServicePointer(**own), folder)
 
 
 @pytest.fixture
-def version(tmp_path, monkeypatch):
-    enter_project(tmp_path, monkeypatch)
-    # Pictures and page of a version are half of its registration, and decide nothing.
-    monkeypatch.setattr(recording, "draw_plots", lambda *_, **__: [])
-    monkeypatch.setattr(registration, "renew_report", lambda *_, **__: None)
-    return connect().get_model_version("attacker", register_pointer(0))
+def version(project):
+    """A version whose weights are at a service."""
+    found = connect().get_model_version("attacker", "1")
+    with checkpoint_folder(connect(), found) as folder:
+        leave_for_service(folder)
+    return found
 
 
 def reach(monkeypatch):
@@ -63,22 +57,19 @@ def test_a_version_whose_files_are_gone_is_not_usable(version):
     assert why_unusable(connect(), version).startswith("version 1 must load and write, got ")
 
 
-def test_versions_at_a_service_are_promoted_and_rolled_back(version, monkeypatch):
+@pytest.mark.real
+def test_versions_at_a_service_are_registered_promoted_and_rolled_back(
+    project_on_disk, monkeypatch
+):
     reach(monkeypatch)
-    rates = {0: 0.6, 1: 0.9}
+    for seed in (1, 2):
+        write_project(project_on_disk, seed=seed, rate=0.9, run_key=f"{seed:04d}" * 16)
+        leave_for_service(project_on_disk / "models/attacker")
+        assert f"{seed + 1}" == register().version
+        assert promote(evaluate=fought({1: 0.5, 2: 0.9})).promoted
 
-    def evaluate(folder, _):
-        seed = int(json.loads((folder / "astra.json").read_text())["digest"][:2])
-        return {}, prompt_table(rate=rates[seed], baseline=0.0).query("role == 'attacker'")
-
-    means = {"evaluate": evaluate, "draw": lambda number: [Prompt(f"p{number}", "why now")]}
-    assert promote_attacker(Params(), **means).promoted
-    second = register_pointer(1, rate=0.9, run_key="0001" * 16)
-    assert promote_attacker(Params(), **means).promoted
-    assert second == aliases_of(connect(), "attacker")["champion"]
-
-    assert "1" == rollback("attacker").champion_version
-    assert "1" == aliases_of(connect(), "attacker")["champion"]
+    assert "2" == rollback("attacker").champion_version
+    assert "2" == aliases()["champion"]
 
 
 def test_a_version_that_the_service_does_not_sample_from_is_not_promoted(version, monkeypatch):

@@ -1,0 +1,37 @@
+"""Projects whose store is in memory; each test finds them as if it were the first."""
+
+import shutil
+
+import pytest
+from memory_store import emptied, enter_memory_project, tables
+from registry_project import register, without_pictures, write_project
+
+
+@pytest.fixture(scope="session")
+def memory_folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("memory") / "project"
+
+
+@pytest.fixture
+def in_memory(memory_folder, monkeypatch):
+    """A project in which nothing has happened."""
+    return enter_memory_project(emptied(memory_folder), monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def registered(memory_folder, tmp_path_factory):
+    """A copy of the files, and the tables, of a project whose first candidate is registered."""
+    with pytest.MonkeyPatch.context() as patch:
+        write_project(enter_memory_project(emptied(memory_folder), patch))
+        without_pictures(patch)
+        register()
+        return shutil.copytree(memory_folder, tmp_path_factory.mktemp("kept") / "project"), tables()
+
+
+@pytest.fixture
+def candidate_in_memory(registered, memory_folder, monkeypatch):
+    """A project whose first candidate is registered; other versions have no pictures either."""
+    files, store = registered
+    shutil.copytree(files, emptied(memory_folder))
+    without_pictures(monkeypatch)
+    return enter_memory_project(memory_folder, monkeypatch, store=store)

@@ -1,0 +1,53 @@
+"""A project whose MLflow store is in memory: the real client and tables, and no database file."""
+
+import functools
+import shutil
+import sqlite3
+from contextlib import closing
+
+from registry_project import forget_machine
+
+_NAME = "file:store?mode=memory&cache=shared"
+# With the driver named, it is a database elsewhere to our own code, which looks for no file.
+ADDRESS = f"sqlite+pysqlite:///{_NAME}&uri=true"
+
+
+def enter_memory_project(folder, monkeypatch, *, store=None):
+    """Makes ``folder`` the working folder, with the tables of ``store``, or empty ones.
+
+    One process has one such store, whose artifacts lie in the folder that it was first made in.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    forget_machine(folder, monkeypatch)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", ADDRESS)
+    tables = store or _empty_tables()
+    with closing(sqlite3.connect(":memory:")) as source:
+        source.deserialize(tables)
+        source.backup(_connection())
+    return folder
+
+
+def emptied(folder):
+    """The folder, which was left by the test before, without what it held."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
+
+
+def tables():
+    """What the store holds, for ``enter_memory_project``."""
+    return _connection().serialize()
+
+
+@functools.cache
+def _connection():
+    """What keeps the store alive."""
+    return sqlite3.connect(_NAME, uri=True, check_same_thread=False)
+
+
+@functools.cache
+def _empty_tables():
+    from mlflow import MlflowClient
+
+    _connection()
+    MlflowClient(ADDRESS).search_experiments()
+    return tables()
