@@ -69,7 +69,7 @@ test-routes: setup
 	    || exit 1; \
 	done
 
-# A real training service for the slow tests, in an environment of its own: needs Python 3.12, and
+# A real training service for the real tests, in an environment of its own: needs Python 3.12, and
 # downloads gigabytes where no index has a torch without CUDA. Its client comes into this one.
 services: setup
 	$(UV) -e '.[remote]' || $(PIP) -e '.[remote]'
