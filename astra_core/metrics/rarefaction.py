@@ -92,7 +92,8 @@ def expected_distinct_share(items: Sequence[Iterable[Hashable]], size: int) -> f
     _checked([1] * len(texts), size)
     if not holders:
         return 0.0
-    absent = len(texts) - np.array(list(holders.values()))
+    # Sorted: the order of a set of texts differs from process to process, and rounding with it.
+    absent = len(texts) - np.array(sorted(holders.values()))
     distinct = (1.0 - np.exp(_log_absent(absent, len(texts), size))).sum()
     return float(distinct / (size * sum(map(len, texts)) / len(texts)))
 

@@ -1,18 +1,20 @@
 """Trains by jobs of the own service while a killer strikes: ``python killed_text_training.py DIR``.
 
-Service and trainers are processes of their own, forked once everything is imported. One run is left
-alone; of the other each process but the last is killed by SIGKILL when it begins the next of the
-stages. Prints, as JSON, what each run came to: the digest of its weights, the requests that the
-service answered, and its jobs.
+Service and trainers are processes of their own, forked once everything is imported; the last of
+each run orders sets otherwise. One run is left alone; of the other each process but the last is
+killed by SIGKILL when it begins the next of the stages. Prints, as JSON, what each run came to: the
+digest of its weights, the requests that the service answered, and its jobs.
 """
 
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -108,29 +110,26 @@ class Service:
         return {path: asked[f"POST {path}"] for path in PAID}
 
 
-def trained(folder, service, *, die_at=0):
-    """Trains in a process of its own, which may die at a stage."""
+def train(folder, url, *, die_at=0):
+    """Trains to the end, or dies at a stage; leaves the digest of the weights."""
+    move, count = TrainerState.move_to, iter(range(1, 100))
 
-    def work():
-        move, count = TrainerState.move_to, iter(range(1, 100))
+    def move_to(state, iteration, stage):
+        move(state, iteration, stage)
+        if next(count) == die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-        def move_to(state, iteration, stage):
-            move(state, iteration, stage)
-            if next(count) == die_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        TrainerState.move_to = move_to
-        options = {"export": True, "min_examples": 1, "job_limit_s": WAIT_S}
-        trainer = run(folder, service.url, hyperparameters=LONG, **options)
-        weights = trainer.sampler.system.attacker.model.state_dict()
-        digest = record_digest({name: value.tolist() for name, value in weights.items()})
-        write_text(digest, folder / "digest")
-
-    return forked(work)
+    TrainerState.move_to = move_to
+    options = {"export": True, "min_examples": 1, "job_limit_s": WAIT_S}
+    trainer = run(folder, url, hyperparameters=LONG, **options)
+    weights = trainer.sampler.system.attacker.model.state_dict()
+    digest = record_digest({name: value.tolist() for name, value in weights.items()})
+    write_text(digest, folder / "digest")
 
 
 def came_to(folder, service):
-    assert ended(trained(folder, service)) == 0
+    program = [sys.executable, sys.argv[0], str(folder), service.url]
+    subprocess.run(program, env=os.environ | {"PYTHONHASHSEED": "random"}, check=True)
     found = {"digest": (folder / "digest").read_text(), "paid": service.paid()}
     found["jobs"] = service.jobs()
     service.kill()
@@ -139,11 +138,14 @@ def came_to(folder, service):
 
 def main():
     root = Path(sys.argv[1])
+    if len(sys.argv) > 2:
+        train(root, sys.argv[2])
+        return
     service = Service(root / "quiet-service")
     found = {"quiet": came_to(root / "quiet", service)}
     service = Service(root / "killed-service")
     for boundary in DEATHS:
-        child = trained(root / "killed", service, die_at=boundary)
+        child = forked(partial(train, root / "killed", service.url, die_at=boundary))
         assert ended(child) == -signal.SIGKILL
     found["killed"] = came_to(root / "killed", service)
     sys.stdout.write(json.dumps(found) + "\n")

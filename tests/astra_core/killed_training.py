@@ -2,15 +2,16 @@
 
 One run is left alone. Each other is a child process that is killed by SIGKILL at another of the
 moments at which a run begins a stage of an iteration (each of these), or writes, moves or removes
-something, or reports an update (every STRIDE-th), and is then started again. With VERSIONS,
-experiences are collected that far ahead. Prints, as JSON, how many moments there are, which of them
-begin a stage, the signals that ended the killed runs, and the moments after which a run ended
-otherwise than the one that was left alone.
+something, or reports an update (every STRIDE-th), and is then started again in a process that
+orders sets otherwise. With VERSIONS, experiences are collected that far ahead. Prints, as JSON, how
+many moments there are, which of them begin a stage, the signals that ended the killed runs, and the
+moments after which a run ended otherwise than the one that was left alone.
 """
 
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -102,15 +103,18 @@ def main():
     torch.set_num_threads(1)
     root, stride = Path(sys.argv[1]), int(sys.argv[2])
     # In this process, so that its children need not import everything again.
+    if "resume" in sys.argv:
+        for folder in root.glob("killed_*"):
+            child(folder)
+        return
     train(root / "whole")
     whole, stages, count = ended_with(root / "whole")
-    wrong, signals = [], []
-    for kill_at in sorted({*range(1, count, stride), *stages}):
-        folder = root / f"killed_{kill_at}"
-        signals.append(child(folder, kill_at=kill_at))
-        child(folder)
-        if ended_with(folder)[0] != whole:
-            wrong.append(kill_at)
+    moments = sorted({*range(1, count, stride), *stages})
+    killed = {kill_at: root / f"killed_{kill_at}" for kill_at in moments}
+    signals = [child(folder, kill_at=kill_at) for kill_at, folder in killed.items()]
+    again = [sys.executable, *sys.argv[:3], str(VERSIONS), "resume"]
+    subprocess.run(again, env=os.environ | {"PYTHONHASHSEED": "random"}, check=True)
+    wrong = [kill_at for kill_at, folder in killed.items() if ended_with(folder)[0] != whole]
     sys.stdout.write(
         json.dumps({"count": count, "stages": stages, "signals": signals, "wrong": wrong})
     )

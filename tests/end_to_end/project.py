@@ -102,6 +102,7 @@ def environment(folder: Path) -> dict[str, str]:
         "PYTHONPATH": str(folder),
         "ASTRA_PYTHON": sys.executable,
         "OMP_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "random",
         "DVC_SITE_CACHE_DIR": str(folder / ".dvc" / "site"),
         "DVC_NO_ANALYTICS": "1",
         "PREFECT_HOME": str(folder / ".prefect"),

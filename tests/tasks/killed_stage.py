@@ -1,9 +1,10 @@
 """The training stage while a killer strikes: ``python killed_stage.py FOLDER STRIDE``.
 
 One run is left alone. Each other is a child process that is killed by SIGKILL at another of the
-moments at which the stage writes, moves or removes a file, and is then run again. Prints, as JSON,
-how many moments there are, the signals that ended the killed runs, and for each moment after which
-an output, or what a sink has recorded, differs from that of the run that was left alone, which do.
+moments at which the stage writes, moves or removes a file, and is then run again in a process that
+orders sets otherwise. Prints, as JSON, how many moments there are, the signals that ended killed
+runs, and for each moment after which an output, or what a sink has recorded, differs from that of
+the run that was left alone, which do.
 """
 
 import csv
@@ -11,6 +12,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -105,6 +107,10 @@ def recorded(folder):
 def main():
     torch.set_num_threads(1)
     root, stride = Path(sys.argv[1]), int(sys.argv[2])
+    if "resume" in sys.argv:
+        for folder in root.glob("killed_*"):
+            child(folder)
+        return
     origin = root / "origin"
     origin.mkdir()
     os.chdir(origin)
@@ -119,11 +125,12 @@ def main():
     alone = fresh("alone")
     child(alone)
     whole, count = outputs(alone), json.loads((alone / "count.json").read_text())
-    wrong, signals = {}, []
-    for kill_at in range(1, count + 1, stride):
-        folder = fresh(f"killed_{kill_at}")
-        signals.append(child(folder, kill_at=kill_at))
-        child(folder)
+    killed = {kill_at: fresh(f"killed_{kill_at}") for kill_at in range(1, count + 1, stride)}
+    signals = [child(folder, kill_at=kill_at) for kill_at, folder in killed.items()]
+    again = [sys.executable, *sys.argv, "resume"]
+    subprocess.run(again, env=os.environ | {"PYTHONHASHSEED": "random"}, check=True)
+    wrong = {}
+    for kill_at, folder in killed.items():
         ended = outputs(folder)
         differ = sorted(name for name in whole | ended if whole.get(name) != ended.get(name))
         if differ:

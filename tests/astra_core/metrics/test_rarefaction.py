@@ -60,6 +60,17 @@ def test_the_share_of_distinct_items_is_the_ratio_of_expectations():
     assert expected_distinct_share([[], []], 2) == 0.0
 
 
+def test_no_figure_depends_on_the_order_of_a_set():
+    """It differs from process to process, and with it the last digits of a sum."""
+    rng = generator(derive_key(1, "orders"))
+    texts = [rng.integers(60, size=8).tolist() for _ in range(40)]
+    shares = {
+        expected_distinct_share([texts[i] for i in rng.permutation(40)], 7) for _ in range(20)
+    }
+
+    assert 1 == len(shares)
+
+
 def test_draws_repeat_themselves_and_follow_the_seed():
     counts = [20, 15, 9, 4]
 
