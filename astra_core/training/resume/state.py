@@ -58,9 +58,10 @@ class RunState:
     def checkpoint(self, progress: Progress, best: Best, stopping: Stopping) -> Checkpoint:
         """Everything that a run needs to resume, in its present state."""
         record = {
-            **progress.record(),
+            # A figure of an evaluation need not be finite.
+            **as_json(progress.record(), subject="a run"),
             **self._identity(),
-            "best": best.record(),
+            "best": as_json(best.record(), subject="a run"),
             "stopping": stopping.record(),
             "optimizer": optimizer_record(self._updates.optimizer),
             "schedule": schedule_record(self._updates.learners[0]),
@@ -93,9 +94,9 @@ class RunState:
         self._updates.schedule.load_state_dict(from_json(record["schedule"]))
         self._agents.load(record, checkpoint.tensors)
         self._updates.scatter()
-        best.load(record["best"])
+        best.load(from_json(record["best"]))
         stopping.load(record["stopping"])
-        return Progress.of(record), changed
+        return Progress.of(from_json(record)), changed
 
     def write_model(self, folder: Path) -> None:
         """A Hugging Face folder of the attacker; adapters are merged, and kept beside it."""

@@ -57,7 +57,8 @@ class Best:
         gain = self._sign * (value - self.value)
         score_mean = metrics.get(TIE_BREAKER, math.nan)
         wins_tie = gain == min_delta == 0.0 and self._sign > 0.0 and score_mean > self.score_mean
-        is_gain = not (math.isnan(value) or gain <= min_delta)
+        # The first beats none; an infinity that is reached again gains NaN, which is no gain.
+        is_gain = not math.isnan(value) and (math.isnan(self.value) or gain > min_delta)
         self.num_since = 0 if is_gain else self.num_since + 1
         if is_gain or wins_tie:
             self.value, self.training_step, self.model = value, training_step, model

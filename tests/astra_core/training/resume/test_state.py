@@ -1,6 +1,7 @@
 """A run that was stopped, by a person or by SIGKILL, ends as if it had not been."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from tiny_training import assert_same_state, choice, configured, trainer_of, wei
 from astra_core.errors import CheckpointError
 from astra_core.registry import BUILT_INS
 from astra_core.testing import tiny_language_model
+from astra_core.training.trainer import Trainer
 
 HERE = Path(__file__).parents[2]
 
@@ -93,6 +95,24 @@ def test_torchs_random_state_continues_too(tmp_path):
 def test_a_new_run_has_nothing_to_continue_from(tmp_path):
     assert not trainer_of(configured(), tmp_path).resume()
     assert not trainer_of(configured()).resume()
+
+
+class Infinite(Trainer):
+    """An evaluation's figure need not be finite."""
+
+    def examine(self, evaluator):
+        return {**super().examine(evaluator), "eval/own": math.inf}
+
+
+def test_a_figure_without_an_end_is_kept_in_a_checkpoint(tmp_path):
+    config = configured(metric="eval/kl_nats")
+    whole, resumed = (trainer_of(config, tmp_path / "run", trainer=Infinite) for _ in range(2))
+    whole.evaluate()
+    whole.save()
+
+    assert resumed.resume()
+    assert math.inf == resumed.progress.evaluations[-1].metrics["eval/own"]
+    assert whole.progress == resumed.progress
 
 
 def test_a_run_that_has_ended_only_puts_its_best_weights_back(tmp_path):

@@ -29,6 +29,9 @@ def offered(values, *, mode="max", min_delta=0.0):
         ([0.12, 0.06, 0.0], "min", 0.1, [True, False, True]),
         ([math.nan, 0.1, math.nan], "max", 0.0, [False, True, False]),
         ([-1.0, 0.0], "min", 0.0, [True, False]),
+        ([math.inf, math.inf], "min", 0.0, [True, False]),
+        ([-math.inf, -math.inf, 0.0], "max", 0.0, [True, False, True]),
+        ([math.inf, math.inf, math.nan], "max", 0.1, [True, False, False]),
     ],
 )
 def test_an_evaluation_is_the_best_if_it_gains_more_than_the_least_that_counts(
