@@ -18,7 +18,7 @@ from tasks.machine.environment import set_environment
 from tasks.machine.garbage import collect_rarely
 from tasks.machine.parents import end_with_dvc
 from tasks.machine.privacy import keep_private
-from tasks.params.checks import check_params, tell_idle
+from tasks.params.checks import check_params, tell_warnings
 from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
 from tasks.pipeline.boundary import complain_of, run_stage
@@ -74,7 +74,7 @@ def _check() -> int:
     quiet_libraries()
     check_params(params)
     advise(params)
-    tell_idle(params)
+    tell_warnings(params)
     say("params.yaml is usable")
     return 0
 

@@ -5,6 +5,7 @@ also those of other agents. The tokens of others' turns are masked, so it learns
 The loss of a window is the sum over the steps of all agents divided by their weight, as for one.
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,17 +15,20 @@ from jaxtyping import Float
 from torch import Tensor
 
 from astra_core.algorithm import Algorithm, Batch
+from astra_core.algorithms.policy import off_policy
 from astra_core.config import Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.extensions import promises
 from astra_core.extensions.calls import plugin_call
-from astra_core.registry import build
+from astra_core.registry import build, read_options
 from astra_core.rollout import Graph, Node
 from astra_core.sampler import Sampler
 from astra_core.settings.agents import check_agents
 from astra_core.system import System
 from astra_core.training.distribution.distributed import World
 from astra_core.training.learner import trained_agents
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +229,7 @@ def build_algorithm(training: TrainingConfiguration, system: System) -> Algorith
 def check_team(
     config: TrainingConfiguration, sampler: Sampler, algorithm: Algorithm, *, world: World
 ) -> None:
-    """Returns if the agents of the sampler's System can be trained by this algorithm.
+    """Returns if the algorithm can train the agents; warns of samples that are off-policy.
 
     Raises:
         ConfigurationError: They cannot; see ``check_agents`` and ``Algorithm.check_needs``.
@@ -249,6 +253,9 @@ def check_team(
         algorithm.refuse_own_weights()
     elif hasattr(algorithm, "options"):
         _check_needs(sampler, algorithm)
+    options = getattr(algorithm, "options", None) or read_options("algorithm", config.algorithm)
+    if (line := off_policy(options, system.probe)) and world.is_first:
+        _LOG.warning(line)
 
 
 def _check_needs(sampler: Sampler, algorithm: Algorithm) -> None:

@@ -63,12 +63,15 @@ def _check_all(params: Params) -> None:
     _check_agents(params)
 
 
-def tell_idle(params: Params) -> None:
-    """Prints one line on standard error if a stopping rule can never apply at these evaluations."""
+def tell_warnings(params: Params) -> None:
+    """Prints a line on standard error about each setting that can be used and hardly meant."""
+    from astra_core.algorithms.policy import off_policy
     from astra_core.training.selection.evaluation_scheme import idle_rule
 
-    if line := idle_rule(params.training):
-        complain(f"warning: {line}")
+    options = read_options("algorithm", params.training.algorithm)
+    for line in (idle_rule(params.training), off_policy(options, params.system.probe)):
+        if line:
+            complain(f"warning: {line}")
 
 
 def _check_executor(params: Params) -> None:
