@@ -32,6 +32,6 @@ def registered(memory_folder, tmp_path_factory):
 def candidate_in_memory(registered, memory_folder, monkeypatch):
     """A project whose first candidate is registered; other versions have no pictures either."""
     files, store = registered
-    shutil.copytree(files, emptied(memory_folder))
+    shutil.copytree(files, emptied(memory_folder), dirs_exist_ok=True)
     without_pictures(monkeypatch)
     return enter_memory_project(memory_folder, monkeypatch, store=store)

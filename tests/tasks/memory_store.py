@@ -9,7 +9,7 @@ from registry_project import forget_machine
 
 _NAME = "file:store?mode=memory&cache=shared"
 # With the driver named, it is a database elsewhere to our own code, which looks for no file.
-ADDRESS = f"sqlite+pysqlite:///{_NAME}&uri=true"
+ADDRESS = f"sqlite+pysqlite:///{_NAME}&uri=true&check_same_thread=false"
 
 
 def enter_memory_project(folder, monkeypatch, *, store=None):
@@ -17,7 +17,6 @@ def enter_memory_project(folder, monkeypatch, *, store=None):
 
     One process has one such store, whose artifacts lie in the folder that it was first made in.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     forget_machine(folder, monkeypatch)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", ADDRESS)
     tables = store or _empty_tables()
@@ -28,8 +27,10 @@ def enter_memory_project(folder, monkeypatch, *, store=None):
 
 
 def emptied(folder):
-    """The folder, which was left by the test before, without what it held."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """The folder without what the test before left in it; somebody may still work in it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
     return folder
 
 

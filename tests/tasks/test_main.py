@@ -70,6 +70,7 @@ def test_the_doctor_exits_with_a_problem(run_main, capfd):
     assert found["git"]["ok"]
 
 
+@pytest.mark.real
 def test_the_module_is_a_command(tmp_path):
     command = [sys.executable, "-m", "tasks", "nothing"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

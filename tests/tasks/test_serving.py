@@ -64,6 +64,7 @@ def test_the_alias_loads_without_this_project_and_without_warnings(project):
     assert "Warning" not in done.stderr
 
 
+@pytest.mark.real
 def test_a_seed_gives_the_same_probes(model):
     first = model.predict(CONTEXTS, params={"seed": 7})
 
@@ -173,6 +174,7 @@ def test_no_warning_is_raised_while_it_writes(model):
         model.predict(CONTEXTS)
 
 
+@pytest.mark.real
 def test_a_caller_may_name_one_of_several_agents(tmp_path, monkeypatch):
     enter_project(tmp_path, monkeypatch)
     write_project(tmp_path)

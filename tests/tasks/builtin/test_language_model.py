@@ -63,6 +63,7 @@ def test_utterances_of_the_second_and_later_turns_fit_into_24_tokens(tokenizer):
     assert np.mean(lengths > 24) < 0.01
 
 
+@pytest.mark.real
 def test_training_repeats_itself_and_leaves_the_global_random_state(tiny):
     torch.manual_seed(5)
     before = torch.get_rng_state()
@@ -73,12 +74,14 @@ def test_training_repeats_itself_and_leaves_the_global_random_state(tiny):
         assert torch.equal(expected, actual)
 
 
+@pytest.mark.real
 def test_another_seed_trains_another_model(tiny):
     other, _ = make_language_model(TINY, seed=1)
 
     assert not torch.equal(tiny[0].model.norm.weight, other.model.norm.weight)
 
 
+@pytest.mark.real
 def test_training_lowers_the_loss_and_tells_its_progress(tokenizer):
     dialogues = make_dialogues(160, seed=0)
     seen = []

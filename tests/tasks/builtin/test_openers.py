@@ -14,6 +14,7 @@ def test_make_openers_gives_as_many_distinct_texts_as_asked():
     assert 5000 == len({opener.text for opener in made})
 
 
+@pytest.mark.real
 def test_make_openers_repeats_itself_in_another_process():
     script = (
         "from tasks.builtin.openers import make_openers; print(make_openers(9, seed=3)[8].text)"

@@ -61,6 +61,7 @@ def test_other_code_is_another_recipe(package, name):
     assert before != recipe_digest(TINY, seed=0, package=package)
 
 
+@pytest.mark.real
 def test_a_kept_model_is_found_by_its_recipe_and_copied_without_it(package, tmp_path):
     assert shipped_model(TINY, seed=3, package=package) is None
 

@@ -61,6 +61,7 @@ def test_progress_lets_an_exception_through():
         raise KeyError
 
 
+@pytest.mark.real
 def test_what_libraries_write_lands_in_the_log(tmp_path, capfd):
     log = tmp_path / "logs" / "training.log"
     with libraries_to(log):

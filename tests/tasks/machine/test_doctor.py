@@ -159,6 +159,7 @@ def test_what_can_be_fixed_is_fixed_and_the_rest_is_reported(project):
     assert (ROOT / ".dvc" / "config").read_text() == DVC_CONFIG
 
 
+@pytest.mark.real
 def test_a_version_whose_files_are_gone_is_a_problem(project, monkeypatch):
     enter_project(project, monkeypatch)
     (project / "files").mkdir()

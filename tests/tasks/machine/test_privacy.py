@@ -49,6 +49,7 @@ def test_an_empty_folder_stays_empty(tmp_path):
     assert [] == list(tmp_path.iterdir())
 
 
+@pytest.mark.real
 def test_what_is_written_from_then_on_is_closed_also_by_children(tmp_path):
     keep_private(tmp_path)
     (tmp_path / "own").write_text("x")

@@ -44,6 +44,7 @@ def test_an_error_leaves_none():
     assert [] == _left()
 
 
+@pytest.mark.real
 def test_the_folder_of_a_killed_process_is_removed_by_the_next():
     done = subprocess.run([sys.executable, "-c", KILLED], check=False)
     assert -signal.SIGKILL == done.returncode

@@ -65,6 +65,7 @@ def test_where_nobody_says_who_works_the_cores_count_as_free(monkeypatch, tmp_pa
     assert FREE == thread_waits(0)
 
 
+@pytest.mark.real
 def test_a_neighbour_on_every_core_is_seen():
     code = "while True: pass"
     busy = [subprocess.Popen([sys.executable, "-c", code]) for _ in os.sched_getaffinity(0)]

@@ -36,6 +36,7 @@ def test_the_values_hold_within_the_block_and_the_file_stays_as_it_is(project):
     assert before == Path("params.yaml").read_bytes()
 
 
+@pytest.mark.real
 def test_a_process_started_within_sees_them(project):
     code = "from tasks.params.schema import read_params; print(read_params().training.lr)"
     with laid_over({"training.lr": 0.25}):

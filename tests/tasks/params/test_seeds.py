@@ -91,6 +91,7 @@ def test_the_data_seed_chooses_the_builtin_openers(tmp_path, source):
     assert set(before) != set(prompts_made(tmp_path, builtin, data_seed=1))
 
 
+@pytest.mark.real
 def test_the_model_seed_makes_another_builtin_model(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sizes = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "intermediate_size": 24}

@@ -84,11 +84,13 @@ def test_a_longer_training_in_a_clone_leaves_the_bytes_of_one_from_the_start(
     ]
 
 
+@pytest.mark.real
 def test_the_same_training_in_a_clone_is_over_at_once(clone, short, monkeypatch, capsys):
     assert short[1] == trained(clone, monkeypatch)
     assert GOES_ON in capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.real
 def test_a_run_that_has_begun_goes_by_its_own_state(clone, long, monkeypatch, capsys):
     trained(clone, monkeypatch, training_steps=5)
     capsys.readouterr()
@@ -97,6 +99,7 @@ def test_a_run_that_has_begun_goes_by_its_own_state(clone, long, monkeypatch, ca
     assert "goes on" not in capsys.readouterr().out
 
 
+@pytest.mark.real
 def test_whether_the_state_is_exported_trains_nothing_again(short, tmp_path, monkeypatch):
     folder = shutil.copytree(short[0], tmp_path / "project")
     best = max(folder.glob("runs/*/checkpoints/best_*")).stat().st_mtime_ns
@@ -141,6 +144,7 @@ def test_what_a_run_from_the_start_would_not_come_by_is_left(
     assert trained(fresh, monkeypatch, **before, **changes) == found
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("change", [{"lr": 1e-4}, {"batch_size": 3}])
 def test_another_run_says_nothing_of_it(clone, monkeypatch, capsys, change):
     trained(clone, monkeypatch, **change)
@@ -165,6 +169,7 @@ def test_a_damaged_state_is_left(clone, long, monkeypatch, capsys, file):
     assert long == found
 
 
+@pytest.mark.real
 def test_never_begins_from_the_start(clone, monkeypatch, capsys):
     checkpoint = PARAMS.training.checkpoint.model_copy(update={"resume": "never"})
     monkeypatch.chdir(clone)

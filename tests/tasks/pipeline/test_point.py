@@ -67,6 +67,7 @@ def test_a_second_workspace_restores_what_the_first_has_run(workspace, dvc_proje
     assert (dvc_project / ".dvc/cache/files").is_dir()
 
 
+@pytest.mark.real
 def test_a_stage_waits_for_its_turn_and_none_begins_once_it_is_stopped(workspace, dvc_project):
     lock = dvc_project / "common"
     with lock.open("w") as file:
@@ -83,6 +84,7 @@ def test_a_stage_waits_for_its_turn_and_none_begins_once_it_is_stopped(workspace
     assert not (workspace / "out.txt").exists()
 
 
+@pytest.mark.real
 def test_a_stage_that_fails_ends_the_point(workspace):
     (workspace / "toy.py").write_text("raise SystemExit(5)", "utf-8")
     failed = _start(workspace, "prompts", "validation")

@@ -49,6 +49,7 @@ def _reproduce(*arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.real
 def test_a_stage_that_ran_is_current_and_its_words_are_all_one_sees(project):
     assert not is_current("toy")
     result = _reproduce("toy")
@@ -72,6 +73,7 @@ def test_what_dvc_remembers_is_restored_with_a_word(project):
     assert "done" == Path("out.txt").read_text()
 
 
+@pytest.mark.real
 def test_a_missing_input_is_reported_by_one_line_and_not_tried_again(project):
     result = _reproduce("next")
     failure = read_failure("next")
@@ -82,6 +84,7 @@ def test_a_missing_input_is_reported_by_one_line_and_not_tried_again(project):
     assert not failure.retryable
 
 
+@pytest.mark.real
 def test_a_stage_that_says_nothing_is_a_crash_that_may_pass(project):
     Path("toy.py").write_text("raise SystemExit(9)", encoding="utf-8")
     result = _reproduce("toy")

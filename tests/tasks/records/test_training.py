@@ -105,6 +105,7 @@ def test_the_summary_is_one_line(first, value, line):
     assert f"{line[:-1]}{told}" == warned.summary()
 
 
+@pytest.mark.real
 def test_the_record_says_how_far_each_experience_moved_the_attacker():
     config = configured(training_steps=2, kl={"warn_per_experience_nats": 1e-4})
     trainer = trainer_of(config, is_evaluated=False)
@@ -118,6 +119,7 @@ def test_the_record_says_how_far_each_experience_moved_the_attacker():
     assert "nats per probe, beyond training.kl.warn_per_experience_nats" in record.kl_warning
 
 
+@pytest.mark.real
 def test_the_record_has_the_first_experience_s_signal():
     class TwoReplies(TreeSampler):
         def __init__(self, options, **others):

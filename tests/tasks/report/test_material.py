@@ -2,21 +2,20 @@ import shutil
 from pathlib import Path
 
 import pytest
-from registry_project import enter_project, register, write_project
 
 from astra_core.errors import DataError
+from tasks.records.receipt import RECEIPT, RegistrationReceipt
+from tasks.records.reports import read_record
 from tasks.report.material import read_material
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.runs import connect
 
 
 @pytest.fixture
-def receipt(tmp_path, monkeypatch):
-    write_project(enter_project(tmp_path, monkeypatch))
-    return register()
+def receipt(candidate_in_memory):
+    return read_record(RECEIPT, RegistrationReceipt)
 
 
-@pytest.mark.real
 def test_a_version_is_found_by_number_alias_and_run(receipt):
     client = connect()
     found = read_material(client, "attacker", "1")

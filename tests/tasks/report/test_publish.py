@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from registry_project import enter_project, register, write_project
+from registry_project import register, write_project
 from report_material import material
 
 from tasks.records.receipt import RECEIPT
@@ -10,11 +10,12 @@ from tasks.tracking.runs import connect
 
 
 @pytest.fixture
-def receipt(tmp_path, monkeypatch):
-    write_project(enter_project(tmp_path, monkeypatch))
+def receipt(in_memory):
+    write_project(in_memory)
     return register()
 
 
+@pytest.mark.real
 def test_registration_shows_the_report_at_the_top_of_its_run(receipt):
     client = connect()
     run = client.get_run(receipt.run_id)

@@ -181,6 +181,7 @@ def test_the_default_judge_is_found_to_be_blind_to_threats(labelled):
     assert found.best_thresholds["youden"].threshold < 0.5
 
 
+@pytest.mark.real
 def test_a_classifier_that_was_trained_is_calibrated_with_intervals(labelled):
     words = [(word, 1) for word in BAD] + [(word, 0) for word in HARMLESS]
     rows = [

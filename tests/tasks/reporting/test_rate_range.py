@@ -27,6 +27,7 @@ def test_what_is_no_range_is_one_line(wrong):
         rates_between(*wrong)
 
 
+@pytest.mark.real
 def test_a_higher_rate_moves_further_and_nothing_is_changed(tmp_path, monkeypatch, capfd, restored):
     monkeypatch.chdir(tmp_path)
     write_world(tmp_path)

@@ -126,6 +126,7 @@ def test_rollouts_or_an_examination_beyond_the_budget_are_one_line(project):
         assert [] == server.requests
 
 
+@pytest.mark.real
 def test_a_server_that_is_down_stops_the_run_in_one_line(project):
     with hostile_server() as server:
         url = server.url
@@ -135,6 +136,7 @@ def test_a_server_that_is_down_stops_the_run_in_one_line(project):
     assert "\n" not in str(raised.value)
 
 
+@pytest.mark.real
 def test_what_fails_now_and_then_is_counted_on_nodes_and_teaches_nothing(project):
     def shaky(handler, body, number):
         handler.give(b"{}", 500) if number % 50 == 7 else well(handler, body, number)

@@ -83,6 +83,7 @@ def test_a_reference_of_its_own_is_used(tmp_path):
     assert tmp_path / "reference" == read_model_paths(tmp_path / "base")["reference"]
 
 
+@pytest.mark.real
 def test_a_builtin_model_is_made_once_for_all_roles_and_is_reproducible(tmp_path):
     small = {"num_quarrels": 40, "num_dialogues": 40, "hidden_size": 16, "intermediate_size": 16}
     models = Params.read({"models": {"builtin": small}}, where="").models

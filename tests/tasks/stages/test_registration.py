@@ -5,12 +5,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 from registry_project import (
     RUN_KEY,
     Killed,
     enter_project,
+    forget_machine,
     killed_after,
     register,
+    without_pictures,
     write_checkpoint,
     write_project,
     write_reports,
@@ -38,6 +41,13 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def project_in_memory(in_memory, monkeypatch):
+    without_pictures(monkeypatch)
+    write_project(in_memory)
+    return in_memory
+
+
 def state(client):
     """How much of each kind there is; a repetition must not add to it."""
     experiment = client.get_experiment_by_name(EXPERIMENT).experiment_id
@@ -59,6 +69,7 @@ def state(client):
     }
 
 
+@pytest.mark.real
 def test_register_attacker_leaves_a_receipt(project):
     receipt = register()
 
@@ -77,7 +88,7 @@ def test_register_attacker_leaves_a_receipt(project):
     assert receipt.summary().startswith("attacker version 1 is candidate (checkpoint 000000000000")
 
 
-def test_registering_twice_changes_nothing(project):
+def test_registering_twice_changes_nothing(project_in_memory):
     first = register()
     before = state(connect())
     second = register()
@@ -86,7 +97,7 @@ def test_registering_twice_changes_nothing(project):
     assert before == state(connect())
 
 
-def test_register_attacker_continues_with_the_run_of_the_training(project):
+def test_register_attacker_continues_with_the_run_of_the_training(project_in_memory):
     log = open_run(RUN_KEY, experiment=EXPERIMENT, params={"seed": 0})
     log.log_step({"train/loss": 0.69}, 1)
     log.finish("FAILED")
@@ -198,17 +209,21 @@ def test_a_model_whose_files_were_deleted_is_uploaded_again(project):
     assert len(state(connect())["models"]) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     "path", ["reports/training.json", "reports/evaluation.json", "models/attacker/astra.json"]
 )
-def test_a_missing_report_is_named(project, path):
+def test_a_missing_report_is_named(tmp_path, monkeypatch, path):
+    forget_machine(tmp_path, monkeypatch)
+    write_project(tmp_path)
     Path(path).unlink()
 
     with pytest.raises(DataError, match=f"{path} must be a JSON report"):
         register()
 
 
-def test_a_store_that_is_away_is_one_line(project, monkeypatch):
+def test_a_store_that_is_away_is_one_line(tmp_path, monkeypatch):
+    forget_machine(tmp_path, monkeypatch)
+    write_project(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from memory_store import ADDRESS, emptied, enter_memory_project
 from small_world import PARAMS, write_world
 
 from astra_core.config import TrainingConfiguration
@@ -35,12 +36,10 @@ def run(module, function, params=PARAMS):
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
+def world(memory_folder):
     """Rollouts and training called as plain functions, one after the other."""
-    folder = tmp_path_factory.mktemp("world")
     with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        folder = enter_memory_project(emptied(memory_folder), patch)
         write_world(folder)
         screen = Terminal()
         patch.setattr(sys, "stderr", screen)
@@ -93,8 +92,7 @@ def test_the_step_table_has_the_untrained_attacker_and_every_update(world):
 def test_metrics_reach_the_tracker_while_training(world):
     from mlflow import MlflowClient
 
-    folder, _ = world
-    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    client = MlflowClient(ADDRESS)
     experiment = client.get_experiment_by_name("red-team-training")
     (found,) = client.search_runs([experiment.experiment_id])
 
@@ -110,7 +108,7 @@ def test_the_report_and_the_tracker_say_how_the_models_were_run(world):
     from mlflow import MlflowClient
 
     folder, _ = world
-    client = MlflowClient(f"sqlite:///{folder}/mlflow.db")
+    client = MlflowClient(ADDRESS)
     experiment = client.get_experiment_by_name("red-team-training")
     (found,) = client.search_runs([experiment.experiment_id])
     line = json.loads((folder / "reports/training.json").read_text())["engine"]
@@ -123,7 +121,7 @@ def test_the_report_and_the_tracker_say_how_the_models_were_run(world):
 def test_another_sink_gets_the_whole_run_and_trains_nothing_again(world, monkeypatch):
     folder, _ = world
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", ADDRESS)
     key = json.loads((folder / "reports/training.json").read_text())["run_key"]
     tracking = TrackingConfiguration.read({"sinks": ["csv"]}, where="tracking")
     params = PARAMS.model_copy(update={"tracking": tracking})
@@ -204,6 +202,7 @@ def trained(folder, monkeypatch, **changes):
     return summary.summary(), report
 
 
+@pytest.mark.real
 def test_a_trainer_of_ones_own_that_never_evaluates_exports_its_last_weights(world, monkeypatch):
     mine = {"name": f"{__name__}:Unexamined", "options": {}}
     line, report = trained(world[0], monkeypatch, trainer=mine)
@@ -214,6 +213,7 @@ def test_a_trainer_of_ones_own_that_never_evaluates_exports_its_last_weights(wor
     )
 
 
+@pytest.mark.real
 def test_without_evaluation_the_weights_are_those_that_training_ends_with(world, monkeypatch):
     never, silent = trained(world[0], monkeypatch, evaluate="none")
     _, last = trained(world[0], monkeypatch, keep="last")
@@ -224,6 +224,7 @@ def test_without_evaluation_the_weights_are_those_that_training_ends_with(world,
     assert last["checkpoint_digest"] == silent["checkpoint_digest"]
 
 
+@pytest.mark.real
 def test_what_is_kept_decides_what_is_exported(world, monkeypatch):
     nearest = {"metric": "eval/kl_nats", "mode": "min"}
     first, best = trained(world[0], monkeypatch, **nearest)
@@ -236,6 +237,7 @@ def test_what_is_kept_decides_what_is_exported(world, monkeypatch):
     assert best["checkpoint_digest"] != last["checkpoint_digest"]
 
 
+@pytest.mark.real
 def test_the_untrained_alone_is_evaluated_and_the_trained_kept(world, monkeypatch):
     line, report = trained(world[0], monkeypatch, evaluate="first")
 
@@ -244,6 +246,7 @@ def test_the_untrained_alone_is_evaluated_and_the_trained_kept(world, monkeypatc
     assert report["first"]["value"] is not None
 
 
+@pytest.mark.real
 def test_a_supervised_trainer_exports_what_it_learned(world, monkeypatch):
     folder, _ = world
     lessons = folder / "lessons.jsonl"

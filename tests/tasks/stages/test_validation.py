@@ -234,6 +234,7 @@ def test_validate_prompts_refuses_splits_that_differ_in_their_columns(project):
     assert 1 == len(str(refusal.value).splitlines())
 
 
+@pytest.mark.real
 def test_whoever_scores_the_same_prompts_are_rejected(project):
     prepare(GOOD + BAD)
     validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))

@@ -1,5 +1,4 @@
 import pytest
-from registry_project import enter_project
 
 from tasks.machine.scratch import SCRATCH
 from tasks.tracking.artifacts import fetched, kept_files
@@ -7,8 +6,7 @@ from tasks.tracking.store import connect, experiment_id
 
 
 @pytest.fixture
-def client(tmp_path, monkeypatch):
-    enter_project(tmp_path, monkeypatch)
+def client(in_memory):
     return connect()
 
 

@@ -1,13 +1,11 @@
 import pytest
-from registry_project import enter_project
 
 from tasks.tracking.figures import figures_csv, log_figures
 from tasks.tracking.store import connect, experiment_id
 
 
 @pytest.fixture
-def client(tmp_path, monkeypatch):
-    enter_project(tmp_path, monkeypatch)
+def client(in_memory):
     return connect()
 
 

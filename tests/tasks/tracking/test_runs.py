@@ -27,7 +27,12 @@ EXPERIMENT = "red-team-training"
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
+def project(in_memory):
+    return in_memory
+
+
+@pytest.fixture
+def on_disk(tmp_path, monkeypatch):
     return enter_project(tmp_path, monkeypatch)
 
 
@@ -55,10 +60,11 @@ def test_project_root_leaves_the_temporary_copy_of_an_experiment():
     assert Path("/srv/other") == project_root(Path("/srv/other"))
 
 
-def test_connect_switches_to_the_write_ahead_log(project):
+@pytest.mark.real
+def test_connect_switches_to_the_write_ahead_log(on_disk):
     connect()
 
-    with sqlite3.connect(project / "mlflow.db") as connection:
+    with sqlite3.connect(on_disk / "mlflow.db") as connection:
         mode = connection.execute("PRAGMA journal_mode").fetchone()[0]
 
     assert "wal" == mode
@@ -213,16 +219,17 @@ def test_a_server_that_is_away_costs_one_line(project, monkeypatch, capsys):
     assert lines[0].startswith("warning: tracking is off, the run goes on (ConnectionRefusedError")
 
 
-def test_a_store_that_breaks_during_training_costs_one_line_and_recovers(project, capsys):
+@pytest.mark.real
+def test_a_store_that_breaks_during_training_costs_one_line_and_recovers(on_disk, capsys):
     log = open_run(RUN_KEY, experiment=EXPERIMENT, params={})
-    with sqlite3.connect(project / "mlflow.db") as connection:
+    with sqlite3.connect(on_disk / "mlflow.db") as connection:
         connection.execute("ALTER TABLE metrics RENAME TO metrics_away")
     for step in range(120):
         log.log_step({"train/loss": 0.5}, step)
 
     assert 1 == len(capsys.readouterr().err.splitlines())
 
-    with sqlite3.connect(project / "mlflow.db") as connection:
+    with sqlite3.connect(on_disk / "mlflow.db") as connection:
         connection.execute("ALTER TABLE metrics_away RENAME TO metrics")
     log.finish()
 
@@ -267,10 +274,14 @@ def test_processes_may_meet_on_a_new_database(tmp_path, monkeypatch):
     assert 3 == len(run_ids - {None})
 
 
-def test_mlflow_server_command_is_the_light_one(project, monkeypatch):
+def test_mlflow_server_command_is_the_light_one(tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
     arguments, environment = mlflow_server_command(5055)
 
-    assert f"sqlite:///{project}/mlflow.db" == arguments[arguments.index("--backend-store-uri") + 1]
+    assert (
+        f"sqlite:///{tmp_path}/mlflow.db" == arguments[arguments.index("--backend-store-uri") + 1]
+    )
     assert ["--host", "127.0.0.1", "--port", "5055", "--workers", "1"] == arguments[-6:]
     assert "false" == environment["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"]
 

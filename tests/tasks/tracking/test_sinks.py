@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from each_row import each_row
-from registry_project import RUN_KEY, enter_project
+from registry_project import RUN_KEY
 
 from astra_core.errors import ConfigurationError
 from astra_core.sink import Sink
@@ -18,8 +18,8 @@ EXPERIMENT = "red-team-training"
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    return enter_project(tmp_path, monkeypatch)
+def project(in_memory):
+    return in_memory
 
 
 class Torn(Sink):

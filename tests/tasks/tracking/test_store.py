@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from each_row import each_row
-from registry_project import enter_project
+from memory_store import emptied, enter_memory_project
+from registry_project import enter_project, forget_machine
 
 from astra_core.errors import DataError, DiskFullError
 from tasks.tracking.errors import DamagedStoreError, StoreError, TrackingError
@@ -27,11 +28,17 @@ from tasks.tracking.store import (
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
+def store(memory_folder):
     """A client of an empty store, in whose folder the tests work."""
     with pytest.MonkeyPatch.context() as patch:
-        enter_project(tmp_path_factory.mktemp("store"), patch)
+        enter_memory_project(emptied(memory_folder), patch)
         yield connect()
+
+
+@pytest.fixture
+def no_store(tmp_path, monkeypatch):
+    """A project whose store nobody has opened."""
+    forget_machine(tmp_path, monkeypatch)
 
 
 @each_row(
@@ -75,7 +82,9 @@ def test_a_report_names_no_password_and_no_folder_above_the_project(uri, told):
     assert told == told_address(uri, Path("/srv/project"))
 
 
-def test_connect_makes_the_folder_and_one_writer_after_another(store, tmp_path, monkeypatch):
+@pytest.mark.real
+def test_connect_makes_the_folder_and_one_writer_after_another(tmp_path, monkeypatch):
+    enter_project(tmp_path, monkeypatch)
     database = tmp_path / "deep" / "mlflow.db"
     database.parent.mkdir()
     database.write_bytes(Path("mlflow.db").read_bytes())
@@ -96,7 +105,7 @@ def test_connect_sets_what_keeps_mlflow_quiet_unless_a_person_did(store, monkeyp
     assert "true" == os.environ["MLFLOW_DISABLE_TELEMETRY"]
 
 
-def test_a_server_that_is_away_is_a_store_error(store, monkeypatch):
+def test_a_server_that_is_away_is_a_store_error(no_store, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
 
@@ -119,21 +128,24 @@ def test_a_server_that_is_away_is_a_store_error(store, monkeypatch):
         (sqlite3.OperationalError("database is locked"), StoreError),
     ],
 )
-def test_what_a_damaged_full_or_locked_store_raises_is_distinguished(store, error, kind):
+def test_what_a_damaged_full_or_locked_store_raises_is_distinguished(no_store, error, kind):
     with pytest.raises(kind, match=str(error.args[-1])) as raised, store_errors():
         raise error
     assert error is raised.value.__cause__
     assert isinstance(error, tracking_failures())
 
 
-def test_what_is_ours_or_a_bug_passes_as_it_is(store):
+def test_what_is_ours_or_a_bug_passes_as_it_is(no_store):
     for error in (DataError("ours"), ZeroDivisionError("a bug")):
         with pytest.raises(type(error)) as raised, store_errors():
             raise error
         assert error is raised.value
 
 
-def test_an_experiment_is_made_once_with_its_files_beside_the_database(store):
+@pytest.mark.real
+def test_an_experiment_is_made_once_with_its_files_beside_the_database(tmp_path, monkeypatch):
+    enter_project(tmp_path, monkeypatch)
+    store = connect()
     found = experiment_id(store, "red team/é 1")
     experiment = store.get_experiment(found)
 
@@ -174,7 +186,7 @@ def test_an_experiment_that_the_store_refuses_is_one_line(store):
     assert "\n" not in str(refused.value)
 
 
-def test_the_server_shows_the_store_to_this_machine_alone(store, monkeypatch):
+def test_the_server_shows_the_store_to_this_machine_alone(no_store, monkeypatch):
     arguments, environment = mlflow_server_command(5055)
     root = Path.cwd()
 

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from registry_project import enter_project, write_reports
+from registry_project import write_reports
 
 from tasks.params.schema import Params
 from tasks.records.evaluation import read_evaluation
@@ -15,9 +15,9 @@ EXPERIMENT = "red-team-training"
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
-    write_reports(tmp_path)
-    return enter_project(tmp_path, monkeypatch)
+def project(in_memory):
+    write_reports(in_memory)
+    return in_memory
 
 
 def _adopt(parent, name="lr=1"):

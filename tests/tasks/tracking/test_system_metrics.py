@@ -1,5 +1,6 @@
 import time
 
+import pytest
 from registry_project import RUN_KEY, enter_project
 
 from tasks.params.schema import TrackingConfiguration
@@ -20,6 +21,7 @@ def names(*, system_metrics, key=RUN_KEY):
     return set(run.data.metrics), run.info.status
 
 
+@pytest.mark.real
 def test_the_load_of_the_machine_is_beside_the_figures_where_it_is_asked_for(tmp_path, monkeypatch):
     enter_project(tmp_path, monkeypatch)
     monkeypatch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "0.05")

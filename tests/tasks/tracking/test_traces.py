@@ -1,5 +1,4 @@
 import pytest
-from registry_project import enter_project
 
 from astra_core.rollout import Context, Graph, Node, Probe, Prompt, Replies
 from tasks.params.schema import TrackingConfiguration
@@ -32,8 +31,7 @@ def graphs():
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    enter_project(tmp_path, monkeypatch)
+def run(in_memory):
     client = connect()
     return client.create_run(experiment_id(client, "mine"))
 

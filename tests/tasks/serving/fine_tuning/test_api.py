@@ -38,6 +38,7 @@ def test_files_come_back_as_they_went(url):
         client.files.retrieve(file_id)
 
 
+@pytest.mark.real
 def test_a_whole_job_by_the_unmodified_client(url, service):
     client = client_of(url)
     method = {"type": "dpo", "dpo": {"hyperparameters": {"n_epochs": 3, "beta": 0.2}}}
@@ -59,6 +60,7 @@ def test_a_whole_job_by_the_unmodified_client(url, service):
         assert said.choices
 
 
+@pytest.mark.real
 def test_a_job_may_begin_from_what_a_job_has_made(url, service):
     client = client_of(url)
     first = create(client)
@@ -85,6 +87,7 @@ def test_a_key_creates_one_job_and_belongs_to_one_request(url):
     assert jobs == {own.id for own in found}
 
 
+@pytest.mark.real
 def test_a_job_is_cancelled_once_and_not_after_its_end(url, service):
     client = client_of(url)
     job = create(client)

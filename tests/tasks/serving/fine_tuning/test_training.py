@@ -24,6 +24,7 @@ def losses(store, job):
     return [own["data"]["train_loss"] for own in reversed(events)]
 
 
+@pytest.mark.real
 @each_row(("method", "content"), [("supervised", supervised()), ("dpo", preferences())])
 def test_a_job_learns_what_is_in_its_file(tmp_path, method, content):
     service = service_in(tmp_path)
@@ -40,6 +41,7 @@ def test_a_job_learns_what_is_in_its_file(tmp_path, method, content):
     assert 2 == len(service.store.checkpoints(job.id))
 
 
+@pytest.mark.real
 def test_a_job_is_not_trained_twice_nor_by_two(tmp_path):
     service = service_in(tmp_path)
     job = created(service, supervised(2))

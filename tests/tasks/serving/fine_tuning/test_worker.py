@@ -1,3 +1,4 @@
+import pytest
 from job_service import service_in, supervised
 
 from tasks.serving.fine_tuning import worker
@@ -5,6 +6,7 @@ from tasks.serving.fine_tuning.requests import JobBody
 from tasks.serving.wire import read_body
 
 
+@pytest.mark.real
 def test_the_process_of_a_job_ends_well_when_the_job_has_ended(tmp_path):
     service = service_in(tmp_path)
     service.store.add_file("file-1", supervised(2), filename="a", purpose="fine-tune")

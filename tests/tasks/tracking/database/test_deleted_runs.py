@@ -23,6 +23,7 @@ def project(tmp_path_factory):
         yield folder
 
 
+@pytest.mark.real
 def test_a_deleted_run_goes_with_its_files(project):
     client = connect()
     run = client.create_run("1")
@@ -41,6 +42,7 @@ def test_a_deleted_run_goes_with_its_files(project):
     assert not Path(run.info.artifact_uri).exists()
 
 
+@pytest.mark.real
 def test_what_a_version_needs_stays_whoever_deleted_it(project):
     client = connect()
     version = client.get_model_version("attacker", "1")
@@ -56,6 +58,7 @@ def test_what_a_version_needs_stays_whoever_deleted_it(project):
     client.restore_run(version.run_id)
 
 
+@pytest.mark.real
 def test_the_data_of_versions_is_known_by_dvcs_digests(project):
     assert frozenset({f"{DIGEST}.dir"}) == digests_of_versions()
 

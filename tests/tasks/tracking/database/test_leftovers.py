@@ -3,7 +3,7 @@ import time
 from pathlib import Path
 
 import pytest
-from registry_project import RUN_KEY, enter_project, register, write_project
+from registry_project import RUN_KEY
 
 from tasks.tracking.database.leftovers import leftovers, needed_keys, remove
 from tasks.tracking.errors import TrackingError
@@ -13,9 +13,9 @@ DAY_S = 86_400.0
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch):
+def project(in_memory):
     """Runs of 30 and 1 days, of which one made the champion and one a version without alias."""
-    project = enter_project(tmp_path, monkeypatch)
+    project = in_memory
     client = connect()
     client.create_registered_model("attacker")
     for key in ("champion", "nobody"):
@@ -44,9 +44,7 @@ def test_what_a_champion_came_from_and_what_is_recent_stays(project):
     }
 
 
-def test_a_champion_that_registration_made_keeps_its_training(tmp_path, monkeypatch):
-    write_project(enter_project(tmp_path, monkeypatch))
-    register()
+def test_a_champion_that_registration_made_keeps_its_training(candidate_in_memory):
     connect().set_registered_model_alias("attacker", "champion", "1")
     for key in (RUN_KEY[:16], "0" * 16):
         Path(f"runs/{key}").mkdir(parents=True)

@@ -30,6 +30,7 @@ def _files_of_the_version():
         return folder
 
 
+@pytest.mark.real
 def test_a_moved_project_finds_its_artifacts(registered, tmp_path, monkeypatch):
     moved = tmp_path / "ö moved"
     registered.rename(moved)
@@ -44,6 +45,7 @@ def test_a_moved_project_finds_its_artifacts(registered, tmp_path, monkeypatch):
     assert connect().list_artifacts(run.info.run_id)
 
 
+@pytest.mark.real
 def test_a_copy_leaves_its_original_alone(registered, tmp_path, monkeypatch):
     copy = tmp_path / "copy"
     shutil.copytree(registered, copy)
@@ -55,6 +57,7 @@ def test_a_copy_leaves_its_original_alone(registered, tmp_path, monkeypatch):
     assert registered in _files_of_the_version().parents
 
 
+@pytest.mark.real
 def test_artifacts_that_did_not_come_along_are_left_where_they_are(registered, tmp_path):
     alone = tmp_path / "alone"
     alone.mkdir()
@@ -63,6 +66,7 @@ def test_artifacts_that_did_not_come_along_are_left_where_they_are(registered, t
     assert () == follow_move(alone / "mlflow.db")
 
 
+@pytest.mark.real
 def test_no_file_of_a_version_names_a_folder_of_this_machine(registered, tmp_path):
     texts = {
         path: path.read_bytes() for path in (registered / "mlruns").rglob("*") if path.is_file()
@@ -71,6 +75,7 @@ def test_no_file_of_a_version_names_a_folder_of_this_machine(registered, tmp_pat
     assert [] == [path.name for path, text in texts.items() if str(tmp_path).encode() in text]
 
 
+@pytest.mark.real
 def test_a_version_whose_files_are_gone_is_not_registered(registered):
     assert is_registered(registered / RECEIPT)
     assert files_are_there("attacker", "1")

@@ -36,6 +36,7 @@ def of_another_mlflow(database):
         connection.commit()
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("damage", [no_database, truncated, a_folder, of_another_mlflow])
 def test_a_damaged_store_is_one_line_wherever_it_is_asked(project, damage):
     damage(project / "mlflow.db")
@@ -91,6 +92,7 @@ def test_an_address_that_leads_nowhere_is_one_line(project, monkeypatch, address
     assert 1 == len(str(caught.value).splitlines())
 
 
+@pytest.mark.real
 def test_looking_changes_no_byte_of_the_store(project):
     connect()
     before = (project / "mlflow.db").read_bytes()

@@ -1,5 +1,4 @@
 import pytest
-from registry_project import enter_project
 
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.lineage.chronicle import lineage_of, version_summaries
@@ -8,8 +7,7 @@ from tasks.tracking.store import connect
 
 
 @pytest.fixture
-def client(tmp_path, monkeypatch):
-    enter_project(tmp_path, monkeypatch)
+def client(in_memory):
     return connect()
 
 

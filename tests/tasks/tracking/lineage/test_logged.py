@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from mlflow.entities import LoggedModelOutput
-from registry_project import enter_project
+from memory_store import emptied, enter_memory_project
 
 from astra_core.files import file_digest, folder_digest
 from tasks.records.models import Parent
@@ -13,9 +12,9 @@ from tasks.tracking.store import connect
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory):
+def client(memory_folder):
     with pytest.MonkeyPatch.context() as patch:
-        enter_project(tmp_path_factory.mktemp("store"), patch)
+        enter_memory_project(emptied(memory_folder), patch)
         yield connect()
 
 
@@ -99,6 +98,8 @@ def test_dvcs_digest_is_a_tag_where_its_lock_file_names_the_path(client, run_id,
 
 
 def test_a_parent_is_named_by_tags_and_its_model_is_an_input(client, run_id):
+    from mlflow.entities import LoggedModelOutput
+
     own = client.create_run("0").info.run_id
     models = [
         client.create_logged_model("0", name="a", tags={"astra.checkpoint_digest": digest})

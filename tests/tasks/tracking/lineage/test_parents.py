@@ -3,7 +3,16 @@ import shutil
 from pathlib import Path
 
 import pytest
-from registry_project import RUN_KEY, enter_project, register, write_checkpoint, write_project
+from each_row import each_row
+from memory_store import emptied, enter_memory_project, tables
+from registry_project import (
+    RUN_KEY,
+    forget_machine,
+    register,
+    without_pictures,
+    write_checkpoint,
+    write_project,
+)
 
 from astra_core.config import MachineConfiguration, SystemConfiguration
 from astra_core.models.folders import FORMAT, attacker_digest
@@ -28,15 +37,15 @@ def _write_digest(folder):
 
 
 @pytest.fixture(scope="module")
-def registered(tmp_path_factory):
+def registered(memory_folder, tmp_path_factory):
     """A project with two versions, and their digests; the first is champion, the second has a note.
 
     The note says how it reads its chat template.
     """
-    folder = tmp_path_factory.mktemp("registered")
     digests = []
     with pytest.MonkeyPatch.context() as patch:
-        enter_project(folder, patch)
+        folder = enter_memory_project(emptied(memory_folder), patch)
+        without_pictures(patch)
         for seed in (0, 1):
             write_project(folder, seed=seed)
             if seed == 1:
@@ -44,16 +53,16 @@ def registered(tmp_path_factory):
             digests.append(_write_digest(folder / "models/attacker"))
             register()
         connect().set_registered_model_alias("attacker", "champion", "1")
-        yield folder, digests
+    kept = shutil.copytree(folder, tmp_path_factory.mktemp("kept") / "project")
+    return kept, tables(), digests
 
 
 @pytest.fixture
-def project(registered, tmp_path, monkeypatch):
-    """The project, with a store of its own."""
-    folder = shutil.copytree(registered[0], tmp_path / "project")
-    monkeypatch.chdir(folder)
-    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    return folder
+def project(registered, memory_folder, monkeypatch):
+    """The project, as it was left."""
+    files, store, _ = registered
+    shutil.copytree(files, emptied(memory_folder), dirs_exist_ok=True)
+    return enter_memory_project(memory_folder, monkeypatch, store=store)
 
 
 def prepare(attacker, base, **more):
@@ -64,7 +73,7 @@ def prepare(attacker, base, **more):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("wanted", "number"),
     [("1", "1"), ("2", "2"), ("champion", "1"), ("candidate", "2"), ("3", None), ("best", None)],
 )
@@ -74,8 +83,7 @@ def test_numbers_and_aliases_are_looked_up(project, wanted, number):
 
 
 def test_without_a_store_there_is_no_version_and_none_is_made(tmp_path, monkeypatch):
-    enter_project(tmp_path, monkeypatch)
-    (tmp_path / "mlflow.db").unlink()
+    forget_machine(tmp_path, monkeypatch)
 
     assert version_number("attacker", "champion") is None
     assert not (tmp_path / "mlflow.db").exists()
@@ -86,14 +94,14 @@ def test_a_version_is_copied_and_known_by_all_its_names(project, registered):
     version = connect().get_model_version("attacker", "1")
 
     assert parent == Parent(
-        digest=registered[1][0],
+        digest=registered[-1][0],
         run_key=RUN_KEY,
         model_name="attacker",
         version="1",
         alias="champion",
         run_id=version.run_id,
     )
-    assert copy_version("attacker", "2", Path("two")).digest == registered[1][1]
+    assert copy_version("attacker", "2", Path("two")).digest == registered[-1][1]
     assert copy_version("attacker", "2", Path("two")).alias is None
 
 
@@ -132,14 +140,14 @@ def test_an_earlier_attacker_in_a_folder_is_a_parent_too(project, registered):
     prepare(folder, project / "base", target=folder)
     parent = read_manifest(project / "base").attacker.parent
 
-    assert (registered[1][1], None) == (parent.digest, parent.version)
+    assert (registered[-1][1], None) == (parent.digest, parent.version)
     assert parent.run_key == json.loads((copy / "astra.json").read_text())["run_key"]
     (copy / "astra.json").unlink()
     prepare(folder, project / "plain", target=folder)
     assert read_manifest(project / "plain").attacker.parent is None
 
 
-@pytest.mark.parametrize("wanted", ["9", "previous"])
+@each_row("wanted", ["9", "previous"])
 def test_a_version_that_is_not_there_is_one_clear_line(project, wanted):
     words = f"version '{wanted}' of 'attacker' must be in the registry, got none; 'astra status'"
     with pytest.raises(TrackingError, match=words) as refusal:
@@ -155,8 +163,9 @@ def test_other_weights_than_were_registered_are_refused(project, registered):
         copy_version("attacker", "1", project / "base")
 
 
+@pytest.mark.real
 def test_a_store_that_cannot_be_read_is_one_clear_line(tmp_path, monkeypatch):
-    enter_project(tmp_path, monkeypatch)
+    forget_machine(tmp_path, monkeypatch)
     (tmp_path / "mlflow.db").write_bytes(b"no database" * 100)
     with pytest.raises(DamagedStoreError) as refusal:
         copy_version("attacker", "champion", tmp_path / "base")

@@ -83,6 +83,7 @@ def test_a_version_with_weights_is_copied(project):
     assert kept == Path("out/model.safetensors").read_bytes()
 
 
+@pytest.mark.real
 def test_weights_at_a_service_are_brought_and_added_to_the_base(project, service):
     base = LanguageModel.load(BASE / "target")
     service.archives["run/sampler_weights/one"] = adapters_of(base)
@@ -93,6 +94,7 @@ def test_weights_at_a_service_are_brought_and_added_to_the_base(project, service
     assert ROLES == json.loads(Path("out/agents.json").read_text())
 
 
+@pytest.mark.real
 def test_the_command_of_the_services_page_brings_the_champion(project, service, restored):
     root = Path(__file__).parents[4]
     shutil.copy(root / "params.yaml", project)
@@ -107,18 +109,21 @@ def test_the_command_of_the_services_page_brings_the_champion(project, service, 
     connect().delete_registered_model_alias("attacker", "champion")
 
 
+@pytest.mark.real
 def test_a_service_that_keeps_its_weights_leaves_no_folder(project, service):
     with pytest.raises(TrainingError, match="the service must give its weights out"):
         export_version("attacker", "1", Path("out"), base=BASE)
     assert not Path("out").exists()
 
 
+@pytest.mark.real
 def test_a_pointer_cannot_be_served_or_trained_on_from(project):
     with pytest.raises(ConfigurationError, match="must hold weights, got a pointer"):
         copy_version("attacker", "1", Path("out"))
     assert not Path("out").exists()
 
 
+@pytest.mark.real
 def test_what_cannot_be_exported_is_one_line(project):
     with pytest.raises(TrackingError, match="version '9' of 'attacker' must be in the registry"):
         export_version("attacker", "9", Path("out"), base=BASE)
@@ -126,6 +131,7 @@ def test_what_cannot_be_exported_is_one_line(project):
         export_version("attacker", "2", Path("models"), base=BASE)
 
 
+@pytest.mark.real
 def test_the_command_tells_what_it_wrote(project, restored, capfd):
     shutil.copy(Path(__file__).parents[4] / "params.yaml", project)
 

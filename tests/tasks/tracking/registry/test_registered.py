@@ -1,8 +1,6 @@
 import pytest
 from each_row import each_row
-from mlflow import MlflowClient
-from mlflow.exceptions import MlflowException
-from registry_project import enter_project
+from memory_store import emptied, enter_memory_project
 
 from tasks.tracking.registry.registered import aliases_in, has_version, version_behind
 from tasks.tracking.store import connect
@@ -11,11 +9,10 @@ NAME = "attacker"
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory):
+def client(memory_folder):
     """Of a store with one version, the champion, and a model without any."""
     with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("store")
-        enter_project(folder, patch)
+        folder = enter_memory_project(emptied(memory_folder), patch)
         client = connect()
         client.create_registered_model(NAME)
         client.create_registered_model("empty")
@@ -38,6 +35,9 @@ def test_what_is_not_there_is_nothing(client, name):
 
 
 def test_a_store_that_does_not_answer_is_no_empty_one(monkeypatch):
+    from mlflow import MlflowClient
+    from mlflow.exceptions import MlflowException
+
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     nowhere = MlflowClient("http://127.0.0.1:9")
     for ask in (

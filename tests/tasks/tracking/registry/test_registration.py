@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from registry_project import RUN_KEY, enter_project, register, write_project
+from memory_store import emptied, enter_memory_project
+from registry_project import RUN_KEY, register, without_pictures, write_project
 
 from astra_core.files import read_json, write_json
 from tasks.tracking.figures import HEADLINE
@@ -13,15 +14,22 @@ from tasks.tracking.lineage.chronicle import lineage_of
 from tasks.tracking.runs import connect
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    write_project(enter_project(tmp_path, monkeypatch))
-    return tmp_path
+@pytest.fixture(scope="module")
+def receipt(memory_folder):
+    """That of a registration whose training moved too far, of data that DVC knows."""
+    with pytest.MonkeyPatch.context() as patch:
+        project = enter_memory_project(emptied(memory_folder), patch)
+        write_project(project)
+        report = project / "reports/training.json"
+        write_json(read_json(report) | {"kl_warning": "experience 2 moved the attacker"}, report)
+        Path("dvc.lock").write_text(
+            "schema: '2.0'\nstages:\n  prompts:\n    outs:\n    - path: data/prompts\n"
+            "      md5: 4f1c.dir\n"
+        )
+        yield register()
 
 
-def test_register_attacker_records_the_run(project):
-    receipt = register()
-
+def test_register_attacker_records_the_run(receipt):
     client = connect()
     run = client.get_run(receipt.run_id)
     assert run.data.tags["astra.run_key"] == RUN_KEY
@@ -39,36 +47,14 @@ def test_register_attacker_records_the_run(project):
     assert json.loads(inputs["valid"].dataset.profile) == {"num_rows": 2}
 
 
-def test_a_training_that_was_not_evaluated_is_registered(project):
-    report, steps = (project / "reports" / name for name in ("training.json", "training_steps.csv"))
-    found = json.loads(report.read_text())
-    report.write_text(json.dumps({**found, "first": None, "best": None, "kept": "last"}))
-    steps.write_text("step,training_step,train/loss\n0,0,\n1,1,0.69\n2,2,0.61\n")
-    run = connect().get_run(register().run_id)
-    kept = {path.name for path in Path(run.info.artifact_uri).rglob("*.png")}
-
-    assert pytest.approx(0.61) == run.data.metrics["train/loss"]
-    assert pytest.approx(0.6) == run.data.metrics["final/attack_success_rate"]
-    assert not [name for name in run.data.metrics if name.startswith("eval/")]
-    assert {"scores.png"} == kept
-
-
-def test_a_training_that_moved_too_far_is_tagged(project):
-    report = project / "reports/training.json"
-    found = json.loads(report.read_text())
-    report.write_text(json.dumps({**found, "kl_warning": "experience 2 moved the attacker"}))
-
-    receipt = register()
-
+def test_a_training_that_moved_too_far_is_tagged(receipt):
     client = connect()
     version = client.get_model_version(receipt.model_name, receipt.version)
     for tags in (client.get_run(receipt.run_id).data.tags, version.tags):
         assert "experience 2 moved the attacker" == tags["astra.kl_warning"]
 
 
-def test_register_attacker_keeps_reports_and_pictures(project):
-    receipt = register()
-
+def test_register_attacker_keeps_reports_and_pictures(receipt):
     root = Path(connect().get_run(receipt.run_id).info.artifact_uri)
     kept = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     assert kept == {
@@ -97,9 +83,7 @@ def test_register_attacker_keeps_reports_and_pictures(project):
     }
 
 
-def test_register_attacker_makes_a_restricted_candidate(project):
-    receipt = register()
-
+def test_register_attacker_makes_a_restricted_candidate(receipt):
     version = connect().get_model_version_by_alias("attacker", "candidate")
     assert receipt.version == str(version.version) == "1"
     assert version.tags["astra.checkpoint_digest"] == "00" * 32
@@ -116,22 +100,39 @@ def test_register_attacker_makes_a_restricted_candidate(project):
     assert version.run_id == receipt.run_id
 
 
-def test_lineage_carries_the_digests_of_dvc(project):
-    Path("dvc.lock").write_text(
-        "schema: '2.0'\nstages:\n  prompts:\n    outs:\n    - path: data/prompts\n"
-        "      md5: 4f1c.dir\n"
-    )
-    receipt = register()
-
+def test_lineage_carries_the_digests_of_dvc(receipt):
     inputs = connect().get_run(receipt.run_id).inputs.dataset_inputs
     digests = {i.dataset.name: {t.key: t.value for t in i.tags}.get("dvc.md5") for i in inputs}
     assert digests == {"prompts": "4f1c.dir", "valid": None, "rollouts": None}
 
 
-def test_results_by_category_are_kept_as_a_table_and_a_few_figures(tmp_path, monkeypatch):
-    enter_project(tmp_path, monkeypatch)
-    write_project(tmp_path)
-    path = tmp_path / "reports/evaluation.json"
+@pytest.fixture
+def project(in_memory, monkeypatch):
+    without_pictures(monkeypatch)
+    write_project(in_memory)
+    return in_memory
+
+
+@pytest.mark.real
+def test_a_training_that_was_not_evaluated_is_registered(in_memory):
+    write_project(in_memory)
+    report, steps = (
+        in_memory / "reports" / name for name in ("training.json", "training_steps.csv")
+    )
+    found = json.loads(report.read_text())
+    report.write_text(json.dumps({**found, "first": None, "best": None, "kept": "last"}))
+    steps.write_text("step,training_step,train/loss\n0,0,\n1,1,0.69\n2,2,0.61\n")
+    run = connect().get_run(register().run_id)
+    kept = {path.name for path in Path(run.info.artifact_uri).rglob("*.png")}
+
+    assert pytest.approx(0.61) == run.data.metrics["train/loss"]
+    assert pytest.approx(0.6) == run.data.metrics["final/attack_success_rate"]
+    assert not [name for name in run.data.metrics if name.startswith("eval/")]
+    assert {"scores.png"} == kept
+
+
+def test_results_by_category_are_kept_as_a_table_and_a_few_figures(project):
+    path = project / "reports/evaluation.json"
     record = read_json(path)
     rates = dict.fromkeys(("attacker", "baseline", "lift"), record["lift"])
     record["categories"] = {"fraud": {"num_prompts": 7, **rates}}

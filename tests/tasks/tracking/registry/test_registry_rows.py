@@ -28,6 +28,7 @@ def registry(tmp_path, monkeypatch):
     return client
 
 
+@pytest.mark.real
 def test_the_rows_say_what_the_client_says(registry):
     rows = registry_rows()
 
@@ -39,6 +40,7 @@ def test_the_rows_say_what_the_client_says(registry):
     assert [True, False, True] == [rows.has_files("attacker", one) for one in ("1", "2", "3")]
 
 
+@pytest.mark.real
 def test_a_deleted_version_has_no_files(registry):
     registry.delete_model_version("attacker", "1")
     registry.delete_model_version("attacker", "3")
@@ -49,6 +51,7 @@ def test_a_deleted_version_has_no_files(registry):
     )
 
 
+@pytest.mark.real
 def test_after_a_move_the_rows_are_followed(registry, tmp_path, monkeypatch):
     moved = tmp_path.parent / f"{tmp_path.name} moved"
     shutil.move(tmp_path, moved)
@@ -64,6 +67,7 @@ def test_a_server_and_no_store_are_left_to_the_client(address, monkeypatch):
     assert registry_rows() is None
 
 
+@pytest.mark.real
 def test_tables_of_another_mlflow_are_left_to_the_client(tmp_path, monkeypatch):
     enter_project(tmp_path, monkeypatch, is_empty=False)
     with closing(sqlite3.connect("mlflow.db")) as other:
@@ -72,6 +76,7 @@ def test_tables_of_another_mlflow_are_left_to_the_client(tmp_path, monkeypatch):
     assert registry_rows() is None
 
 
+@pytest.mark.real
 def test_to_ask_for_the_champion_imports_no_mlflow(registry):
     code = (
         "import sys; from flows.registry import alias_versions, files_are_there; "

@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from registry_project import Killed, enter_project, killed_after, write_checkpoint
+from memory_store import emptied, enter_memory_project
+from registry_project import Killed, killed_after, write_checkpoint
 
 from astra_core.config import SystemConfiguration
 from tasks.tracking.errors import TrackingError
@@ -30,10 +31,10 @@ NAME = "attacker"
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory):
+def client(memory_folder):
     """Of a store in whose folder the tests work."""
     with pytest.MonkeyPatch.context() as patch:
-        enter_project(tmp_path_factory.mktemp("store"), patch)
+        enter_memory_project(emptied(memory_folder), patch)
         write_checkpoint(Path("checkpoint"))
         yield connect()
 
