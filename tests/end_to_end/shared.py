@@ -18,6 +18,24 @@ PLACE = Path("ä b", "astra source")
 QUICK = "flow.retry_delay_s=0.1"
 # Compiled by the run.
 CODE = ("astra_core", "flows", "tasks")
+# Python imports it in every process of the run, servers and DVC among them: it notes who asks whom.
+TRAP = """\
+import os, sys
+from pathlib import Path
+
+def note(event, arguments):
+    if event not in ("socket.getaddrinfo", "socket.connect"):
+        return
+    address = arguments[0] if event == "socket.getaddrinfo" else arguments[1]
+    host = address[0] if isinstance(address, tuple) else address
+    if event == "socket.connect" and not isinstance(address, tuple):
+        return
+    if host not in ("127.0.0.1", "localhost", "::1", "0.0.0.0", "", None):
+        with Path(__file__).with_name("hosts").open("a") as file:
+            file.write(f"{host} asked by {sys.argv}\\n")
+
+sys.addaudithook(note)
+"""
 # What stands before the first training.
 PREPARED = ("prompts", "validation", "models", "rollouts")
 
@@ -42,7 +60,8 @@ def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
 class Finished:
     """A small project through which ``astra run`` went once: to be read or copied, not changed.
 
-    It is as a source archive gives it: no git, in a folder with spaces and an umlaut.
+    It is as a source archive gives it: no git, in a folder with spaces and an umlaut. It ran under
+    a shell's usual umask, with ``TRAP`` in each process.
 
     Attributes:
         folder: The project.
@@ -109,7 +128,11 @@ def _run_once(root: Path) -> None:
     set_params(folder, QUICK)
     (folder / "tmp").mkdir()
     shutil.copytree(folder, root / "fresh", symlinks=True)
+    (folder / "sitecustomize.py").write_text(TRAP, encoding="utf-8")
+    folder.chmod(0o755)
+    before = os.umask(0o022)
     try:
         assert start(folder).wait() == 0, (folder / "runs.log").read_text("utf-8")
     finally:
+        os.umask(before)
         end(folder)

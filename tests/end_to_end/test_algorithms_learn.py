@@ -33,7 +33,7 @@ from astra_core.training.trainer import Trainer
 from tasks.builtin.language_model import LanguageModelConfiguration, make_language_model
 from tasks.builtin.openers import make_openers
 
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.wide
 
 SEEDS = (1, 2, 3)[: int(os.environ.get("ASTRA_SEEDS", "1"))]
 # Standard error of a mean reward over the examination's 256 rollouts: 0.02.

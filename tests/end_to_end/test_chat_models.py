@@ -4,12 +4,11 @@ import shutil
 
 import pyarrow.parquet as pq
 import pytest
-from mlflow import MlflowClient
 from project import ROOT, run_in
 from shared import finished_project
 from tiny_chats import MARKS, chat_model
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(1800)]
 
 ATTACKER = "my/attacker"
 TARGET = "my/chat-model"
@@ -57,6 +56,7 @@ def test_every_stage_goes_through_and_a_second_run_has_nothing_to_do(attacked):
 
 
 def test_the_attacker_has_learned_and_is_a_chat_model_that_others_can_load(attacked):
+    from mlflow import MlflowClient
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     folder, _ = attacked

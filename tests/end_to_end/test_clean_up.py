@@ -8,7 +8,7 @@ import pytest
 from project import run_in
 from shared import finished_project
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(1800)]
 ASTRA = ("-m", "flows.cli")
 
 

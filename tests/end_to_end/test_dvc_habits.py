@@ -8,11 +8,10 @@ import sys
 import time
 
 import pytest
-from mlflow import MlflowClient
-from project import make_project, run_in, set_params
+from project import run_in, set_params
 from shared import finished_project
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
 
 def git(folder, *arguments):
@@ -27,8 +26,8 @@ def dvc(folder, *arguments):
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """A project under git whose first stage ran once, and then as an experiment."""
-    folder = make_project(tmp_path_factory.mktemp("habits") / "project")
-    dvc(folder, "repro", "prompts")
+    finished = finished_project(tmp_path_factory)
+    folder = finished.copy_after(tmp_path_factory.mktemp("habits") / "project", "prompts")
     git(folder, "add", "--all")
     git(folder, "commit", "-qm", "first")
     dvc(folder, "exp", "run", "--set-param", "data_seed=1", "--name", "tried", "prompts")
@@ -43,6 +42,7 @@ def test_an_experiment_runs_the_stage_with_its_parameter(project):
     assert "up to date" in dvc(project, "status", "prompts")
 
 
+@pytest.mark.wide
 def test_an_experiment_is_applied_again(project):
     git(project, "checkout", "-q", "--", "params.yaml", "dvc.lock")
     dvc(project, "repro", "prompts")
@@ -55,12 +55,14 @@ def test_an_experiment_is_applied_again(project):
     assert "up to date" in dvc(project, "status", "prompts")
 
 
+@pytest.mark.wide
 def test_a_queued_experiment_waits(project):
     dvc(project, "exp", "run", "--queue", "--set-param", "data_seed=2", "prompts")
 
     assert "Queued" in dvc(project, "queue", "status")
 
 
+@pytest.mark.wide
 def test_a_second_clone_pulls_what_the_first_pushed(project):
     dvc(project, "remote", "add", "--local", "--default", "store", str(project.parent / "store"))
     assert "pushed" in dvc(project, "push")
@@ -76,6 +78,7 @@ def test_a_second_clone_pulls_what_the_first_pushed(project):
     assert "up to date" in dvc(clone, "status", "prompts")
 
 
+@pytest.mark.wide
 def test_imported_prompts_are_watched_and_updated(project):
     outside, file = project.parent / "prompts.txt", project / "my" / "prompts.txt"
     outside.write_text("\n".join(f"why are you number {n}" for n in range(300)), "utf-8")
@@ -95,8 +98,10 @@ def stage_changes(project):
     return str(json.loads(dvc(project, "status", "--json")).get("prompts", ""))
 
 
-@pytest.mark.timeout(1800)
+@pytest.mark.wide
 def test_after_a_checkout_of_an_older_lock_all_is_clean(tmp_path_factory):
+    from mlflow import MlflowClient
+
     folder = finished_project(tmp_path_factory).copy_to(tmp_path_factory.mktemp("older") / "a")
     git(folder, "init", "-q")
     for name in (".dvc/config.local", "runs.log"):
@@ -157,6 +162,7 @@ def _make_bucket(url):
             return
 
 
+@pytest.mark.wide
 @pytest.mark.skipif(bool(MISSING), reason=f"pip install 'moto[server]' dvc-s3: no {MISSING}")
 def test_a_second_clone_pulls_from_an_s3_store(project, bucket, tmp_path):
     add = ("remote", "add", "--local", "--force", "--default", "team", "s3://dvc")

@@ -40,7 +40,7 @@ def _can_mount():
 
 
 pytestmark = [
-    pytest.mark.real,
+    pytest.mark.wide,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(not _can_mount(), reason="no namespace of its own can be had here"),
 ]

@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+from each_row import each_row
 
 from flows.servers import services
 from flows.servers.access import FILE, auth_string, client_variables, header, login_link
@@ -135,7 +136,7 @@ def _experiments(service):
     return [experiment["name"] for experiment in found["experiments"]]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "headers",
     [
         {},
@@ -163,7 +164,7 @@ def test_prefect_promises_nothing_to_another_page(servers):
     assert reply.headers["access-control-allow-origin"] is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "headers",
     [
         {"Host": FOREIGN},
@@ -179,7 +180,7 @@ def test_mlflow_refuses_who_comes_from_elsewhere(servers, headers):
     assert "taken" not in _experiments(servers[1])
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", FOREIGN])
+@each_row("name", ["127.0.0.1", FOREIGN])
 def test_a_hostile_page_makes_nothing(servers, browser, hostile_port, name):
     browser.get(f"http://{name}:{hostile_port}/")
     assert "hostile" == browser.title
@@ -205,7 +206,7 @@ def test_a_name_that_leads_here_opens_no_door(servers, browser):
     assert "taken" not in _experiments(servers[1])
 
 
-@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+@each_row("name", ["127.0.0.1", "localhost"])
 def test_prefects_page_shows_what_its_server_knows(servers, browser, name):
     service = servers[0]
     flow = json.loads(_send(service, "POST", "/api/flows/", {"name": "f"}, headers=header())[1])

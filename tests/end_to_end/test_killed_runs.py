@@ -101,6 +101,7 @@ def _assert_nothing_stays(folder):
     _wait_for(lambda: not _at_work(folder), timeout_s=240.0 + KEEPER.grace_s)
 
 
+@pytest.mark.wide
 @pytest.mark.parametrize("moment", ["server", "validation"])
 def test_a_killed_flow_leaves_no_process(project, begin, moment):
     flow = begin("run", "--force")
@@ -111,6 +112,7 @@ def test_a_killed_flow_leaves_no_process(project, begin, moment):
     _assert_nothing_stays(project)
 
 
+@pytest.mark.wide
 def test_a_flow_killed_with_the_process_of_dvc_leaves_no_stage(project, begin):
     flow = begin("run", "--force")
     _stage(project, "validation")
@@ -123,6 +125,7 @@ def test_a_flow_killed_with_the_process_of_dvc_leaves_no_stage(project, begin):
     _assert_nothing_stays(project)
 
 
+@pytest.mark.wide
 def test_a_killed_reevaluation_leaves_no_process(project, begin):
     flow = begin("reevaluate")
     _wait_for(lambda: _at_work(project, "tasks.promotion.reevaluation"))
@@ -142,6 +145,7 @@ def test_killed_pages_leave_no_server_and_no_worker(project, begin):
     _assert_nothing_stays(project)
 
 
+@pytest.mark.wide
 def test_a_server_that_is_killed_ends_the_run_with_a_line(project, begin):
     flow = begin("run", "--force")
     _stage(project, "validation")
@@ -162,7 +166,7 @@ def test_a_server_that_is_killed_ends_the_run_with_a_line(project, begin):
 
 
 def test_a_group_that_is_stopped_ends_with_a_line(project, begin):
-    flow = begin("run", "--force")
+    flow = begin("run", "--force", "--engine", "local")
     _stage(project, "validation")
     os.killpg(flow.pid, signal.SIGTERM)
     status = flow.wait(120)
@@ -174,6 +178,7 @@ def test_a_group_that_is_stopped_ends_with_a_line(project, begin):
     _assert_nothing_stays(project)
 
 
+@pytest.mark.wide
 def test_after_all_of_this_a_run_works(project):
     result = run_in(project, "-m", "flows.cli", "run")
 

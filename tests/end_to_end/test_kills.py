@@ -1,7 +1,7 @@
 """SIGKILL at random moments, then the same command: every output is that of a quiet run.
 
-Every second stage is struck at, once. With ``ASTRA_KILLS`` each stage is, so many times;
-``ASTRA_KILL_SEED`` says when, and which are the second ones.
+Each kind of process is struck at once; in the wide tier every second stage of a whole run is. With
+``ASTRA_KILLS`` each stage is, so many times; ``ASTRA_KILL_SEED`` says when, and which are second.
 """
 
 import os
@@ -23,7 +23,8 @@ NUM_KILLS = int(os.environ.get("ASTRA_KILLS", "0"))
 SEED = int(os.environ.get("ASTRA_KILL_SEED", "0"))
 STRUCK = [stage for stage in STAGE_NAMES for _ in range(NUM_KILLS)] or STAGE_NAMES[SEED % 2 :: 2]
 VICTIMS = ("stage", "dvc", "flow")
-MAX_STARTS = 4 + len(STRUCK)
+EACH_KIND = {"rollouts": ["stage"], "training": ["dvc", "server"], "evaluation": ["flow"]}
+LOST = "the Prefect server of this run must keep running"
 
 
 @pytest.fixture(scope="module")
@@ -61,22 +62,39 @@ def _plan() -> dict[str, list[str]]:
     return plan
 
 
-def test_a_run_that_is_killed_again_and_again_ends_like_a_quiet_one(quiet, project):
-    killer = Killer(project, _plan(), quiet.seconds, seed=SEED)
-    statuses = []
-    while not statuses or statuses[-1] != 0:
-        assert len(statuses) < MAX_STARTS, (project / "runs.log").read_text()
-        flow = start(project)
-        killer.watch(flow)
-        statuses.append(flow.wait())
-    sys.stdout.write(f"seed {SEED}: {killer.strikes}; exits {statuses}\n")
+def test_each_kind_of_process_is_killed_once_and_the_run_ends_like_a_quiet_one(quiet, prepared):
+    struck = _struck(quiet, prepared, EACH_KIND)
 
     # A stage that was quicker than the blow is over; one may get away.
-    assert len(killer.strikes) >= len(STRUCK)
-    assert 3 <= len({strike.partition(" ")[0] for strike in killer.strikes})
+    assert len(struck) >= 3
+    assert ("server" in struck) is (LOST in (prepared / "runs.log").read_text())
+    _assert_ended_like(quiet, prepared)
+
+
+@pytest.mark.wide
+def test_a_run_that_is_killed_again_and_again_ends_like_a_quiet_one(quiet, project):
+    struck = _struck(quiet, project, _plan())
+
+    assert len(struck) >= len(STRUCK)
+    assert 3 <= len(set(struck))
     _assert_ended_like(quiet, project)
 
 
+def _struck(quiet, folder, plan):
+    """Runs until a run ends well: the kinds of those that were killed, in order."""
+    killer = Killer(folder, plan, quiet.seconds, seed=SEED)
+    most = 4 + sum(map(len, plan.values()))
+    statuses = []
+    while not statuses or statuses[-1] != 0:
+        assert len(statuses) < most, (folder / "runs.log").read_text()
+        flow = start(folder)
+        killer.watch(flow)
+        statuses.append(flow.wait())
+    sys.stdout.write(f"seed {SEED}: {killer.strikes}; exits {statuses}\n")
+    return [strike.partition(" ")[0] for strike in killer.strikes]
+
+
+@pytest.mark.wide
 def test_a_run_whose_pages_lose_their_server_continues_by_the_same_command(quiet, prepared):
     ports = ("--prefect-port", _free_port(), "--mlflow-port", _free_port())
     run_in(prepared, "-m", "flows.cli", "ui", "--detach", *ports)
@@ -90,6 +108,7 @@ def test_a_run_whose_pages_lose_their_server_continues_by_the_same_command(quiet
     _assert_ended_like(quiet, prepared)
 
 
+@pytest.mark.wide
 def test_two_runs_at_once_make_what_one_makes(quiet, prepared):
     # MLflow's tables, as Prefect's are there: to make them twice at once is another matter.
     connect = "from tasks.tracking.runs import connect; connect().search_experiments()"

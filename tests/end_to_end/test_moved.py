@@ -5,11 +5,10 @@ import socket
 import urllib.request
 
 import pytest
-from mlflow import MlflowClient
 from project import run_in
 from shared import finished_project
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(1800)]
 
 
 def astra(folder, *arguments):
@@ -22,6 +21,8 @@ def free_port():
 
 
 def test_a_moved_project_works_as_before(tmp_path_factory):
+    from mlflow import MlflowClient
+
     finished = finished_project(tmp_path_factory)
     folder = tmp_path_factory.mktemp("moved")
     # The first copy is what a person moves on: no path of the original may be needed.

@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from mlflow import MlflowClient
 from project import run_in, set_params
 from shared import finished_project
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(1800)]
 
 # As the deployment calls it, and what its page would say.
 NIGHT = """\
@@ -26,6 +25,8 @@ def nights(tmp_path_factory):
 
     The gate's decision about attackers so small is chance, so the alias is set by hand.
     """
+    from mlflow import MlflowClient
+
     finished = finished_project(tmp_path_factory)
     folder = finished.copy_to(tmp_path_factory.mktemp("nights") / "project")
     # The best of so short a training may be the attacker that it began with.

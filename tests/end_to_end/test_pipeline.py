@@ -11,6 +11,8 @@ import pytest
 from project import ROOT, environment, run_in, set_params
 from shared import finished_project
 
+from flows.cli import run_command
+
 pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
 
 WEIGHTS = "models/attacker/model.safetensors"
@@ -19,7 +21,7 @@ WEIGHTS = "models/attacker/model.safetensors"
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """A project in which every stage has run: by ``astra run``; test_privacy has ``dvc repro``."""
-    return finished_project(tmp_path_factory).folder
+    return finished_project(tmp_path_factory)
 
 
 @pytest.fixture
@@ -34,29 +36,32 @@ def copy_of(tmp_path):
     return copy
 
 
-def test_a_run_makes_what_dvc_would_and_leaves_a_clean_status(finished):
-    status = run_in(finished, "-m", "dvc", "status").stdout
+def test_a_run_without_git_makes_what_dvc_would_and_a_second_one_has_nothing_to_do(finished):
+    log = run_in(finished.folder, "-m", "dvc", "repro").stdout
+    status = run_in(finished.folder, "-m", "dvc", "status").stdout
 
-    assert "up to date" in status
-    receipt = json.loads((finished / "reports/registration.json").read_text())
-    assert "1" == str(receipt["version"])
-    evaluation = json.loads((finished / "reports/evaluation.json").read_text())
-    assert 12 == evaluation["num_prompts"]
-
-
-def test_a_second_repro_starts_no_stage(finished):
-    log = run_in(finished, "-m", "dvc", "repro").stdout
-
+    assert " " in finished.folder.name
+    assert not (finished.folder / ".git").exists()
+    assert "up to date" not in finished.said
     assert "Running stage" not in log
     assert 7 == log.count("didn't change, skipping")
+    assert "up to date" in status
+    files = [path for path in finished.fresh.iterdir() if path.is_file()]
+    assert [] == [p for p in files if p.read_bytes() != (finished.folder / p.name).read_bytes()]
+    receipt = json.loads((finished.folder / "reports/registration.json").read_text())
+    assert "1" == str(receipt["version"])
+    evaluation = json.loads((finished.folder / "reports/evaluation.json").read_text())
+    assert 12 == evaluation["num_prompts"]
+    for line in ("registered     attacker version 1", "promotion      attacker version 1"):
+        assert line in finished.said
 
 
 def test_no_report_holds_an_attack_in_clear(finished):
     import pyarrow.parquet as pq
 
-    rows = pq.read_table(finished / "data/rollouts/rollouts.parquet").to_pylist()
+    rows = pq.read_table(finished.folder / "data/rollouts/rollouts.parquet").to_pylist()
     probes = {row["probe_text"] for row in rows if len(row["probe_text"].split()) > 3}
-    files = [path for path in (finished / "reports").rglob("*") if path.is_file()]
+    files = [path for path in (finished.folder / "reports").rglob("*") if path.is_file()]
     reports = [path for path in files if path.suffix != ".parquet"]
     shown = "".join(path.read_text(encoding="utf-8") for path in reports)
 
@@ -64,9 +69,22 @@ def test_no_report_holds_an_attack_in_clear(finished):
     assert [] == [probe for probe in probes if probe in shown]
 
 
-def test_examples_are_shown_masked_and_in_clear_on_purpose(finished):
-    masked = run_in(finished, "-m", "flows.cli", "examples", "--count", "2").stdout
-    clear = run_in(finished, "-m", "flows.cli", "examples", "--reveal").stdout
+@pytest.fixture
+def astra(finished, restored, monkeypatch, capfd):
+    """What a command says in the project's folder."""
+    monkeypatch.chdir(finished.folder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{finished.folder}/mlflow.db")
+
+    def call(*words):
+        status = run_command(words)
+        return status, capfd.readouterr().out
+
+    return call
+
+
+def test_examples_are_shown_masked_and_in_clear_on_purpose(astra):
+    _, masked = astra("examples", "--count", "2")
+    _, clear = astra("examples", "--reveal")
 
     assert "·" in masked
     assert "·" not in clear
@@ -74,19 +92,25 @@ def test_examples_are_shown_masked_and_in_clear_on_purpose(finished):
     assert "Content warning" in clear
 
 
+def test_status_and_doctor_know_of_the_run(astra):
+    assert 7 == astra("status")[1].count("up to date")
+    assert "MLflow's store" in astra("doctor")[1]
+
+
 def test_the_notebook_of_a_first_run_reads_what_a_run_left(finished, tmp_path, monkeypatch):
     monkeypatch.setenv("MPLBACKEND", "Agg")
     cells = json.loads((ROOT / "examples/1_first_run.ipynb").read_text())["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     (tmp_path / "notebook.py").write_text("\n".join(code))
-    said = run_in(finished, str(tmp_path / "notebook.py")).stdout
+    said = run_in(finished.folder, str(tmp_path / "notebook.py")).stdout
 
-    assert "up to date" in said
+    assert 7 == said.count("up to date\n")
     assert "Content warning" in said
 
 
+@pytest.mark.wide
 def test_training_killed_midway_ends_with_the_same_bytes(finished, copy_of):
-    folder = copy_of(finished)
+    folder = copy_of(finished.folder)
     expected = (folder / WEIGHTS).read_bytes()
     _forget_training(folder)
 
@@ -99,8 +123,9 @@ def test_training_killed_midway_ends_with_the_same_bytes(finished, copy_of):
     assert expected == (folder / WEIGHTS).read_bytes()
 
 
+@pytest.mark.wide
 def test_dvc_repro_trains_in_as_many_processes_as_params_say(finished, copy_of):
-    folder = copy_of(finished)
+    folder = copy_of(finished.folder)
     set_params(folder, "machine.num_processes=2")
     run_in(folder, "-m", "dvc", "repro", "-q", "training")
 
@@ -109,8 +134,9 @@ def test_dvc_repro_trains_in_as_many_processes_as_params_say(finished, copy_of):
     assert "training:" not in changed
 
 
+@pytest.mark.wide
 def test_the_same_parameters_give_the_same_bytes_again(finished, copy_of):
-    folder = copy_of(finished)
+    folder = copy_of(finished.folder)
     expected = (folder / WEIGHTS).read_bytes()
     _forget_training(folder)
     run_in(folder, "-m", "tasks", "training")
@@ -118,8 +144,9 @@ def test_the_same_parameters_give_the_same_bytes_again(finished, copy_of):
     assert expected == (folder / WEIGHTS).read_bytes()
 
 
+@pytest.mark.wide
 def test_a_damaged_newest_checkpoint_is_passed_over(finished, copy_of):
-    folder = copy_of(finished)
+    folder = copy_of(finished.folder)
     expected = (folder / WEIGHTS).read_bytes()
     shutil.rmtree(folder / "models/checkpoint")
     (folder / "dvc.lock").unlink()
@@ -130,8 +157,9 @@ def test_a_damaged_newest_checkpoint_is_passed_over(finished, copy_of):
     assert expected == (folder / WEIGHTS).read_bytes()
 
 
+@pytest.mark.wide
 def test_damaged_checkpoints_are_one_clear_line(finished, copy_of):
-    folder = copy_of(finished)
+    folder = copy_of(finished.folder)
     for state in folder.glob("runs/*/checkpoints/step_*/state.safetensors"):
         state.write_bytes(b"damaged")
     result = run_in(folder, "-m", "tasks", "training", check=False)
@@ -141,8 +169,9 @@ def test_damaged_checkpoints_are_one_clear_line(finished, copy_of):
     assert "must hold an undamaged checkpoint" in result.stderr
 
 
+@pytest.mark.wide
 def test_an_empty_prompt_file_is_one_clear_line(finished, copy_of):
-    folder = copy_of(finished)
+    folder = copy_of(finished.folder)
     (folder / "mine.txt").write_text("", encoding="utf-8")
     set_params(folder, "prompts.source=file", "prompts.path=mine.txt")
     result = run_in(folder, "-m", "tasks", "prompts", check=False)
@@ -152,8 +181,9 @@ def test_an_empty_prompt_file_is_one_clear_line(finished, copy_of):
     assert "mine.txt" in result.stderr
 
 
+@pytest.mark.wide
 def test_an_edited_prompt_file_runs_the_prompts_stage_again(finished, copy_of):
-    folder = copy_of(finished)
+    folder = copy_of(finished.folder)
     lines = [f"Tell me about thing number {number}." for number in range(300)]
     (folder / "mine.txt").write_text("\n".join(lines), encoding="utf-8")
     set_params(folder, "prompts.source=file", "prompts.path=mine.txt")

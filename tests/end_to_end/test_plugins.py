@@ -32,7 +32,8 @@ def test_a_trainer_of_ones_own_trains_under_astra_run_and_dvc_repro(tmp_path, tm
         subprocess.run(command, cwd=folder, env=bare, check=True, capture_output=True, timeout=600)
         return json.loads((folder / "reports" / "training.json").read_text("utf-8"))
 
-    ran = trained(str(Path(sys.executable).with_name("astra")), "run", "--to", "training")
+    astra = str(Path(sys.executable).with_name("astra"))
+    ran = trained(astra, "run", "--engine", "local", "--to", "training")
     # Trained anew, from the same prompts, models and rollouts.
     shutil.rmtree(folder / "runs")
     shutil.rmtree(folder / "models/checkpoint")
@@ -57,7 +58,7 @@ class Mine(Scorer):
 """
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_an_edit_of_a_plug_in_in_any_folder_is_seen_by_a_plain_dvc_repro(tmp_path):
     folder = make_project(tmp_path / "project")
     lab = tmp_path / "lab"

@@ -2,38 +2,25 @@
 
 import os
 import stat
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from project import COPIED, environment, make_project, run_in, set_params
+from project import COPIED, make_project, run_in, set_params
+from shared import TRAP, finished_project
 
-OWN = {*COPIED, ".git", "sitecustomize.py", "hosts"}
+pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
+
+OWN = {*COPIED, ".git", "sitecustomize.py", "hosts", "runs.log", "tmp"}
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-# Python imports it in every process of the run, servers and DVC among them.
-TRAP = """\
-import os, sys
-from pathlib import Path
-
-def note(event, arguments):
-    if event not in ("socket.getaddrinfo", "socket.connect"):
-        return
-    address = arguments[0] if event == "socket.getaddrinfo" else arguments[1]
-    host = address[0] if isinstance(address, tuple) else address
-    if event == "socket.connect" and not isinstance(address, tuple):
-        return
-    if host not in ("127.0.0.1", "localhost", "::1", "0.0.0.0", "", None):
-        with Path(__file__).with_name("hosts").open("a") as file:
-            file.write(f"{host} asked by {sys.argv}\\n")
-
-sys.addaudithook(note)
-"""
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A project that ``dvc repro`` and ``astra run`` went through, under a shell's usual umask."""
+@pytest.fixture(
+    scope="module",
+    params=["astra run", pytest.param("dvc repro, in two processes", marks=pytest.mark.wide)],
+)
+def finished(request, tmp_path_factory):
+    """A project that ran under a shell's usual umask, with the trap in all of its processes."""
+    if request.param == "astra run":
+        return finished_project(tmp_path_factory).folder
     folder = make_project(tmp_path_factory.mktemp("private") / "project")
     set_params(folder, "machine.num_processes=2", "training.training_steps=3")
     folder.chmod(0o755)
@@ -41,9 +28,6 @@ def finished(tmp_path_factory):
     before = os.umask(0o022)
     try:
         run_in(folder, "-m", "dvc", "repro", "-q")
-        astra = [str(Path(sys.executable).with_name("astra")), "run"]
-        own = environment(folder)
-        subprocess.run(astra, cwd=folder, env=own, check=True, capture_output=True, timeout=600)
     finally:
         os.umask(before)
     return folder
@@ -59,7 +43,6 @@ def _open_to_others(folder):
             yield path
 
 
-@pytest.mark.real
 def test_nobody_else_can_read_what_a_run_leaves(finished):
     made = [path for path in finished.iterdir() if path.name not in OWN]
     found = [path for place in made if place.is_dir() for path in _open_to_others(place.parent)]
@@ -72,7 +55,6 @@ def test_nobody_else_can_read_what_a_run_leaves(finished):
     assert shown <= {"dvc.lock", "__pycache__"}
 
 
-@pytest.mark.real
 def test_only_what_dvc_copies_has_a_mode_of_the_shells(finished):
     """DVC gives its own copies modes that follow the umask of who called it; their folder is shut.
 
@@ -89,7 +71,6 @@ def test_only_what_dvc_copies_has_a_mode_of_the_shells(finished):
     assert {parts[0] for parts in loose} <= {"data", "models", "reports", "mlruns"}
 
 
-@pytest.mark.real
 def test_a_whole_run_asks_nobody_outside_of_this_machine(finished):
     hosts = finished / "hosts"
 

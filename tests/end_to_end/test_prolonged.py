@@ -12,7 +12,7 @@ from killer import outputs
 from project import environment, run_in, set_params
 from shared import PREPARED, finished_project
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(1800)]
 
 # A schedule that does not look ahead, and a last evaluation that only the end of a run asks for.
 SHORT = (

@@ -42,6 +42,7 @@ def report(folder, name):
     return json.loads((folder / f"reports/{name}.json").read_text())
 
 
+@pytest.mark.wide
 def test_llama_cpp_is_attacked_whatever_is_killed(tmp_path, tmp_path_factory):
     with llama_server(tmp_path) as url, hostile_server(forwarded(url)) as counter:
         own = {"model": "m", "extra": {"cache_prompt": False}}
@@ -114,6 +115,7 @@ def _killed_three_times(folder, counter, *, at, till):
         assert count < len(at)
 
 
+@pytest.mark.wide
 def test_transformers_serve_is_attacked_to_the_promotion(tmp_path, tmp_path_factory):
     with transformers_serve(tmp_path) as (url, model):
         made = project(tmp_path_factory, tmp_path / "project", url, model)

@@ -1,9 +1,7 @@
-"""Two agents from params.yaml to reports, by the commands of the stages."""
+"""Two agents from params.yaml to reports, through the stages."""
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,15 +12,16 @@ from astra_core.agents import as_exported
 from astra_core.files import file_digest
 from astra_core.models.language_model import LanguageModel
 from tasks.params.schema import read_params
+from tasks.pipeline.stage import stage_of
 from tasks.records.rollouts import read_rollouts
-from tasks.stages.evaluation import evaluate_checkpoint
+from tasks.stages.evaluation import evaluate_attacker, evaluate_checkpoint
+from tasks.stages.rollouts import collect_rollouts
+from tasks.stages.training import train_attacker
 
 pytestmark = pytest.mark.real
 
-ROOT = Path(__file__).parents[2]
 ROLES = ["opener", "presser"]
 TOLD = "you are bad"
-STAGES = ("rollouts", "training", "evaluation")
 WEIGHTS = ("model.safetensors", "agents/presser/model.safetensors", "agents.json")
 
 
@@ -36,23 +35,12 @@ def written(folder):
     }
     record["training"]["agents"] = {"presser": {"lr": 1e-3}}
     (folder / "params.yaml").write_text(yaml.safe_dump(record), "utf-8")
-    for stage in STAGES:
-        done = subprocess.run(
-            [sys.executable, "-m", "tasks", stage],
-            cwd=folder,
-            env={
-                "PATH": "/usr/bin:/bin",
-                "PYTHONPATH": str(ROOT),
-                "HOME": str(folder),
-                "MLFLOW_TRACKING_URI": f"sqlite:///{folder}/mlflow.db",
-                "MLFLOW_DISABLE_TELEMETRY": "true",
-                "HF_HUB_OFFLINE": "1",
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
+    params = read_params(folder / "params.yaml")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder}/mlflow.db")
+        for stage in (collect_rollouts, train_attacker, evaluate_attacker):
+            stage_of(stage).run(params)
     return folder
 
 
@@ -121,6 +109,7 @@ def test_an_exported_attacker_plays_its_roles_whatever_params_say(world, monkeyp
         assert record["evaluation_key"] == examined["evaluation_key"]
 
 
+@pytest.mark.wide
 def test_a_second_run_ends_with_the_same_bytes(world, tmp_path):
     again = written(tmp_path)
 

@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-from mlflow import MlflowClient
 from project import environment
 from shared import finished_project
 from team_servers import postgres_folder, team_servers
@@ -47,6 +46,8 @@ def git(folder, *arguments):
 
 
 def test_a_clone_uses_postgres_the_artifact_proxy_and_s3(tmp_path, tmp_path_factory):
+    from mlflow import MlflowClient
+
     folder = tmp_path / "project"
     finished_project(tmp_path_factory).copy_after(folder, *BEFORE)
     with team_servers(tmp_path) as team:

@@ -108,6 +108,7 @@ def test_three_iterations_raise_the_mean_score(server, tmp_path):
     assert untrained["eval/score_mean_high"] < trained["eval/score_mean_low"]
 
 
+@pytest.mark.wide
 def test_killed_after_each_stage_nothing_is_asked_twice(server, quiet, tmp_path):
     killed = finished(server, tmp_path, deaths=DEATHS)
     for kind in WORK:
@@ -123,6 +124,7 @@ def test_killed_after_each_stage_nothing_is_asked_twice(server, quiet, tmp_path)
         assert found == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.wide
 def test_a_server_that_is_killed_ends_the_run_in_a_line_which_then_continues(quiet, tmp_path):
     folder, port = tmp_path / "server", free_port()
     folder.mkdir()

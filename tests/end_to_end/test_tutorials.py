@@ -12,7 +12,7 @@ from pages import blocks
 from project import ROOT, environment, run_in
 from shared import finished_project
 
-pytestmark = [pytest.mark.real, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.wide, pytest.mark.timeout(1200)]
 
 PAGE = ROOT / "docs/tutorials/attack-a-chat-model.md"
 

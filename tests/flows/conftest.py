@@ -2,6 +2,7 @@
 
 import os
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,16 @@ stages:
     deps: [toy.py]
     outs: [out.txt]
 """
+
+HERE = Path(__file__).parent
+REAL = {"prefect_server", "toy"}
+
+
+def pytest_collection_modifyitems(items):
+    """What has the server or a toy project with DVC runs on the real parts."""
+    for item in items:
+        if HERE in item.path.parents and REAL & set(item.fixturenames):
+            item.add_marker(pytest.mark.real)
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ def _register(folder):
     return client
 
 
+@pytest.mark.real
 def test_a_receipt_is_true_while_the_registry_has_its_version(project):
     receipt = project / "receipt.json"
     write_record(left(), receipt)
@@ -33,6 +34,7 @@ def test_a_receipt_is_true_while_the_registry_has_its_version(project):
     assert not is_registered(receipt)
 
 
+@pytest.mark.real
 def test_files_of_another_version_are_not_registered(project):
     """As after a checkout of an earlier dvc.lock."""
     receipt, note = project / "reports/receipt.json", project / "models/attacker/astra.json"
@@ -51,6 +53,7 @@ def test_without_a_receipt_nothing_is_registered(project):
     assert not is_registered(project / "none.json")
 
 
+@pytest.mark.real
 def test_alias_versions_lists_what_is_set(project):
     client = _register(project)
 

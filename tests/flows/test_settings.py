@@ -2,6 +2,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from astra_core.testing import tiny_language_model
@@ -11,18 +12,38 @@ from tasks.params.schema import read_params
 ROOT = Path(__file__).parents[2]
 
 
+SMALL = """\
+seed: 0  # of everything
+models:
+  reference: null
+system:
+  target: {name: causal_lm, options: {}}
+training:
+  lr: 1e-3
+  max_grad_norm: 1.0
+"""
+
+
 @pytest.fixture
 def params(tmp_path):
+    """A small file: to read and write the whole of params.yaml takes a tenth of a second."""
+    path = tmp_path / "params.yaml"
+    path.write_text(SMALL, "utf-8")
+    return path
+
+
+@pytest.fixture
+def whole(tmp_path):
     return Path(shutil.copy(ROOT / "params.yaml", tmp_path))
 
 
-def test_a_value_changes_and_every_comment_stays(params):
-    before = params.read_text().splitlines()
-    changes = change_params(["training.lr=1e-4"], params)
-    after = params.read_text().splitlines()
+def test_a_value_changes_and_every_comment_stays(whole):
+    before = whole.read_text().splitlines()
+    changes = change_params(["training.lr=1e-4"], whole)
+    after = whole.read_text().splitlines()
     changed = [(old, new) for old, new in zip(before, after, strict=True) if old != new]
 
-    assert 1e-4 == read_params(params).training.lr
+    assert 1e-4 == read_params(whole).training.lr
     assert ["training.lr: "] == [line[:13] for line in changes]
     assert changes[0].endswith("-> 1e-4")
     assert 1 == len(changed)
@@ -49,7 +70,7 @@ def test_null_is_written_as_null(params):
     assert read_params(params).training.max_grad_norm is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "Say this: {prompt}",
@@ -60,6 +81,7 @@ def test_null_is_written_as_null(params):
     ],
 )
 def test_a_sentence_is_read_as_text_and_quoted_where_yaml_needs_it(params, text):
+    params.write_text(SMALL, "utf-8")
     system = "system.target.options.system_prompt"
     assignments = ["system.target.options.format=auto", f"{system}={text}"]
     lines = change_params(assignments, params)
@@ -121,9 +143,9 @@ PRESETS = sorted(path.stem for path in (ROOT / "params").glob("*.yaml"))
 
 
 @pytest.fixture
-def with_presets(params):
-    shutil.copytree(ROOT / "params", params.parent / "params")
-    return params
+def with_presets(whole):
+    shutil.copytree(ROOT / "params", whole.parent / "params")
+    return whole
 
 
 def test_a_preset_is_laid_over_the_file_and_one_line_says_so(with_presets):

@@ -18,6 +18,7 @@ def test_what_is_missing_is_one_line(monkeypatch, capfd):
     ) == capfd.readouterr().err
 
 
+@pytest.mark.real
 def test_with_all_of_them_it_is_the_command_line():
     command = [sys.executable, "-c", "from flows.start import main; main()", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -36,7 +36,7 @@ def test_a_stage_gets_the_limit_of_its_own_from_params(toy, in_flow):
     assert not (folder / "out.txt").exists()
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.timeout(1800)
 def test_astra_run_trains_then_skips_and_registers_again_what_was_lost(tmp_path, tmp_path_factory):
     finished = finished_project(tmp_path_factory)

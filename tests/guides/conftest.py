@@ -18,10 +18,10 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items):
-    """What runs a stage is slow: there are many of them, and each trains and records a run."""
+    """The pipeline is one more place of what each row's script shows."""
     for item in items:
         if item.path.parent == HERE and "pipeline" in item.fixturenames:
-            item.add_marker(pytest.mark.real)
+            item.add_marker(pytest.mark.wide)
 
 
 @pytest.fixture(scope="session")

@@ -80,6 +80,7 @@ class Custom(REINFORCE):
         }
 
 
+@pytest.mark.real
 @pytest.mark.row(41, "`_prepare_batch`: advantages and batch fields of one's own")
 def test_own_advantages_and_fields_reach_the_loss(here):
     check_algorithm(Custom)
@@ -342,6 +343,7 @@ class ActorCritic(REINFORCE):
         return losses.sum(), {"actor": float(losses.detach().sum())}
 
 
+@pytest.mark.real
 @pytest.mark.row(68, "PPO, A2C and DPO as algorithms of one's own")
 @each_row("algorithm", [Preference, ActorCritic])
 def test_a_known_algorithm_written_anew_trains(algorithm):

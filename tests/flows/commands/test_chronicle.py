@@ -67,6 +67,7 @@ def test_history_has_a_line_for_each_version(registry):
     assert ["2", "1"] == [each["version"] for each in json.loads(_shown("history", "--json"))]
 
 
+@pytest.mark.real
 def test_the_champion_is_shown_with_the_reasons_of_its_decision(registry):
     _register(registry, **{"promotion.decision": "promoted", "promotion.reasons": "it is better"})
     registry.set_registered_model_alias("attacker", "champion", "1")
@@ -78,6 +79,7 @@ def test_the_champion_is_shown_with_the_reasons_of_its_decision(registry):
     assert "1" == json.loads(_shown("champion", "--json"))["version"]
 
 
+@pytest.mark.real
 def test_a_lineage_says_how_to_get_everything_back(registry, tmp_path):
     (tmp_path / "data").mkdir()
     run_id = _register(registry, commit="0123456789abcdef0")
@@ -92,6 +94,7 @@ def test_a_lineage_says_how_to_get_everything_back(registry, tmp_path):
     assert run_id == json.loads(_shown("lineage", "1", "--json"))["summary"]["run_id"]
 
 
+@pytest.mark.real
 def test_without_a_commit_git_is_not_asked_for_it(registry):
     _register(registry)
 

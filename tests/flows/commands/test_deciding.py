@@ -1,6 +1,7 @@
 import shutil
 from pathlib import Path
 
+import pytest
 from registry_project import enter_project
 
 from flows.cli import run_command
@@ -8,6 +9,7 @@ from flows.cli import run_command
 ROOT = Path(__file__).parents[3]
 
 
+@pytest.mark.real
 def test_without_a_champion_there_is_nothing_to_go_back_to(restored, tmp_path, monkeypatch, capfd):
     shutil.copy(ROOT / "params.yaml", tmp_path)
     enter_project(tmp_path, monkeypatch)

@@ -120,7 +120,7 @@ def test_killed_server_and_worker_and_the_job_ends_all_the_same(project, monkeyp
     assert second.end(signal.SIGINT) in {0, 130}
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_job_that_takes_longer_than_its_limit_fails_and_says_so(project, monkeypatch):
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     server = Server(project, "serve-jobs", "tiny", "--job-limit-s", "5")

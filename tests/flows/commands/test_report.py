@@ -11,6 +11,7 @@ from flows.cli import app
 from flows.commands import report
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture
@@ -27,7 +28,6 @@ def _shown(*words):
     return result.stdout
 
 
-@pytest.mark.real
 def test_an_empty_registry_is_one_line_and_not_made(project):
     (project / "mlflow.db").unlink()
 
@@ -59,7 +59,6 @@ def test_without_a_receipt_the_candidate_is_meant(project):
     assert "attacker version 1" in _shown("report", "--md")
 
 
-@pytest.mark.real
 def test_two_versions_are_compared_in_text_json_or_a_page(project):
     write_project(project)
     register()

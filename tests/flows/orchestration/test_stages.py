@@ -55,7 +55,7 @@ def test_a_stage_runs_once_and_is_then_skipped(toy, in_flow, capsys):
     assert "toy          up to date\n" == capsys.readouterr().out
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_force_runs_what_is_up_to_date(toy, in_flow):
     toy(COUNT)
     in_flow(run_stage, "toy")
@@ -77,7 +77,7 @@ def test_a_deleted_output_is_restored_without_running(toy, in_flow, capfd):
     assert 1 == _num_runs()
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_crash_is_tried_again(toy, in_flow):
     toy(CRASH_ONCE)
     outcome = in_flow(run_stage, "toy", retry_delay_s=0.1)

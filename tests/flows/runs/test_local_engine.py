@@ -53,24 +53,25 @@ def test_values_for_one_run_leave_params_yaml_alone_and_the_next_run_goes_back(
 ):
     folder = finished_project(tmp_path_factory).copy_to(tmp_path / "project")
     before = {name: (folder / name).read_bytes() for name in ("params.yaml", "dvc.yaml")}
-    steps = (folder / "reports/training_steps.csv").read_bytes()
-    some = ("run", "--engine", "local", "--set", "training.lr=2e-3", "--to", "training")
+    prompts = (folder / "data/prompts/train.parquet").read_bytes()
+    local = ("run", "--engine", "local")
+    some = (*local, "--set", "data_seed=7", "--to", "prompts")
     once = run_in(folder, "-m", "flows.cli", *some)
     again = run_in(folder, "-m", "flows.cli", *some).stdout
-    changed = (folder / "reports/training_steps.csv").read_bytes()
+    changed = (folder / "data/prompts/train.parquet").read_bytes()
     status = run_in(folder, "-m", "flows.cli", "status").stdout
-    back = run_in(folder, "-m", "flows.cli", "run").stdout
+    back = run_in(folder, "-m", "flows.cli", *local).stdout
     quick = run_in(folder, "-c", NO_PREFECT, "run")
 
     assert before == {name: (folder / name).read_bytes() for name in before}
-    assert "this run       training.lr: " in once.stdout
-    assert "params.yaml  unchanged: training.lr held for this run" in once.stdout
+    assert "this run       data_seed: " in once.stdout
+    assert "params.yaml  unchanged: data_seed held for this run" in once.stdout
     assert "promotion" not in once.stdout
-    assert 5 == again.count("up to date")
-    assert "training     would run: params.yaml" in status
-    assert steps != changed
-    assert "training     restored from DVC's cache" in back
-    assert steps == (folder / "reports/training_steps.csv").read_bytes()
+    assert 1 == again.count("up to date")
+    assert "prompts      would run: params.yaml" in status
+    assert prompts != changed
+    assert "prompts      restored from DVC's cache" in back
+    assert prompts == (folder / "data/prompts/train.parquet").read_bytes()
     assert "up to date" in run_in(folder, "-m", "dvc", "status").stdout
     assert 7 == quick.stdout.count("up to date")
     assert "promotion      attacker version 1" in quick.stdout

@@ -12,6 +12,7 @@ from tasks.params.schema import read_params
 from tasks.tracking.store import connect
 
 ROOT = Path(__file__).parents[3]
+pytestmark = pytest.mark.real
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ def test_a_file_that_others_could_read_is_closed():
     assert 0o600 == FILE.stat().st_mode & 0o777
 
 
+@pytest.mark.real
 def test_processes_that_ask_at_once_get_one_string():
     command = [
         sys.executable,

@@ -57,6 +57,7 @@ def wait_until(condition):
         time.sleep(0.02)
 
 
+@pytest.mark.real
 def test_the_oldest_job_is_started_again_until_it_has_ended(service):
     first, second = created(service), created(service)
     started = Started(0)
@@ -69,6 +70,7 @@ def test_the_oldest_job_is_started_again_until_it_has_ended(service):
     keeper.stop()
 
 
+@pytest.mark.real
 def test_a_job_that_another_process_trains_is_left_to_it(service):
     job = created(service)
     started = Started(0)
@@ -81,6 +83,7 @@ def test_a_job_that_another_process_trains_is_left_to_it(service):
     keeper.stop()
 
 
+@pytest.mark.real
 def test_the_process_of_a_job_ends_with_the_keeper(service):
     created(service)
     started = Started(600)
@@ -92,6 +95,7 @@ def test_the_process_of_a_job_ends_with_the_keeper(service):
     assert started[0][1].returncode is not None
 
 
+@pytest.mark.real
 def test_a_job_that_never_ends_fails_at_its_limit_and_the_next_one_is_begun(service):
     first, second = created(service), created(service)
     started = Started(600)
@@ -108,6 +112,7 @@ def test_a_job_that_never_ends_fails_at_its_limit_and_the_next_one_is_begun(serv
     assert started[0][1].returncode is not None
 
 
+@pytest.mark.real
 def test_the_process_of_a_cancelled_job_does_not_hold_up_the_next_for_ever(service):
     first, second = created(service), created(service)
     started = Started(600)

@@ -2,9 +2,12 @@ import subprocess
 import sys
 
 import psutil
+import pytest
 from each_row import each_row
 
 from flows.servers.keeper import kept
+
+pytestmark = pytest.mark.real
 
 TELL_AND_SLEEP = "import os, time; print(os.getpid(), flush=True); time.sleep(300)"
 

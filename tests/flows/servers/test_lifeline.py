@@ -1,6 +1,10 @@
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.real
+
 # Says that it watches, then what came of it.
 WATCHER = """
 import time

@@ -54,6 +54,7 @@ def test_when_one_port_is_taken_nothing_is_left_running():
     assert [] == services.running()
 
 
+@pytest.mark.real
 def test_the_pages_of_a_moved_project_look_where_it_is_now(tmp_path, monkeypatch):
     (tmp_path / "old").mkdir()
     old = enter_project(tmp_path / "old", monkeypatch)

@@ -3,6 +3,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from flows.servers.prefect_server import log_in, main
 
 
@@ -13,6 +15,7 @@ def test_the_login_page_names_no_string_and_is_not_kept():
     assert b'localStorage.setItem("prefect-password", btoa(location.hash.slice(1)))' in reply.body
 
 
+@pytest.mark.real
 def test_a_server_that_nobody_wants_any_more_does_not_start():
     """Its lifeline ends while Prefect is still being imported."""
     listener, child_end = os.pipe()

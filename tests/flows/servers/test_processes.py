@@ -43,6 +43,7 @@ def _living(path):
     ]
 
 
+@pytest.mark.real
 def test_run_group_gives_the_exit_status():
     status = run_group([sys.executable, "-c", "raise SystemExit(7)"], environment=_plain())
 
@@ -63,6 +64,7 @@ def test_a_time_limit_ends_grandchildren_too(tmp_path):
     assert [] == _living(tmp_path / "pids")
 
 
+@pytest.mark.real
 def test_a_crash_leaves_no_grandchild(tmp_path):
     status = run_group(_family(tmp_path / "pids", "1"), environment=_plain())
     _wait_for(lambda: not _living(tmp_path / "pids"))
@@ -102,6 +104,7 @@ def _wait_for(happened, timeout_s=10.0):
         time.sleep(0.05)
 
 
+@pytest.mark.real
 def test_a_process_that_continues_has_its_group_and_its_log(tmp_path):
     code = "import os, sys; print(os.environ['MINE'], os.getpgrp() == os.getpid(), file=sys.stderr)"
     with (tmp_path / "log").open("wb") as log:

@@ -26,6 +26,7 @@ def _web_server():
     return services.start("web", command, {}, url=f"http://127.0.0.1:{port}")
 
 
+@pytest.mark.real
 def test_a_service_is_found_by_another_command_and_stopped():
     service = _web_server()
     try:
@@ -41,6 +42,7 @@ def test_a_service_is_found_by_another_command_and_stopped():
     assert not services.answers(service.url)
 
 
+@pytest.mark.real
 def test_a_process_of_the_same_number_is_not_the_service():
     service = _web_server()
     later = Service(service.name, service.pid, service.started + 100.0)
@@ -51,6 +53,7 @@ def test_a_process_of_the_same_number_is_not_the_service():
         services.stop([service])
 
 
+@pytest.mark.real
 def test_a_service_that_ends_at_once_names_its_log():
     command = [sys.executable, "-c", "raise SystemExit('no')"]
     service = services.start("broken", command, {}, url="http://127.0.0.1:9")
@@ -81,6 +84,7 @@ def test_a_port_in_use_is_named_with_the_option_to_change_it():
 LEADER = "import subprocess, time; print(subprocess.Popen(['sleep', '60']).pid); time.sleep(60)"
 
 
+@pytest.mark.real
 def test_what_a_killed_service_left_behind_is_stopped_with_it():
     service = services.start("leader", [sys.executable, "-u", "-c", LEADER], {})
     log = services.LOGS / "leader.log"

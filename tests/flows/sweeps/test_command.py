@@ -1,6 +1,4 @@
 import json
-import shutil
-from pathlib import Path
 
 import pytest
 from sweep_results import result
@@ -9,12 +7,10 @@ from flows.cli import run_command
 from flows.sweeps.points import make_points
 from tasks.records.reports import write_record
 
-ROOT = Path(__file__).parents[3]
-
 
 @pytest.fixture
 def project(tmp_path, monkeypatch, restored):
-    shutil.copy(ROOT / "params.yaml", tmp_path)
+    (tmp_path / "params.yaml").write_text("training: {lr: 1e-3}\n", "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     return tmp_path

@@ -22,6 +22,7 @@ def point(tmp_path, monkeypatch):
     return make_points([("training.lr=1e-4",)], (0,))[0]
 
 
+@pytest.mark.real
 def test_a_point_that_fails_tells_why_and_keeps_no_result(point):
     # The workspace has no stage script.
     with pytest.raises(StageError, match="DVC cannot run stage prompts"):
