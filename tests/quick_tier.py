@@ -25,7 +25,7 @@ def is_quick(item):
 
 
 def pytest_configure():
-    sys.addaudithook(_note)
+    sys.addaudithook(note)
     start = multiprocessing.util.spawnv_passfds
 
     def spawn(path, *rest):
@@ -35,7 +35,7 @@ def pytest_configure():
     multiprocessing.util.spawnv_passfds = spawn  # is no audited event
 
 
-def _note(event, arguments):
+def note(event, arguments):
     if event == "subprocess.Popen" and OURS.fullmatch(Path(str(arguments[0])).name):
         _done["processes"].append(str(arguments[1]))
     elif event == "os.fork":
@@ -46,23 +46,23 @@ def _note(event, arguments):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item):
-    _begin()
+    begin()
     result = yield
-    _check(item)
+    check(item)
     return result
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    _begin()
+    begin()
     with _updates_counted():
         result = yield
     folder = str(item.path.parent.relative_to(HERE))
-    _check(item, may_update=folder.startswith(UPDATE_IS_THE_SUBJECT))
+    check(item, may_update=folder.startswith(UPDATE_IS_THE_SUBJECT))
     return result
 
 
-def _begin():
+def begin():
     _done.update(processes=[], stores=[], updates=0)
 
 
@@ -75,7 +75,7 @@ def _updates_counted():
     return register_optimizer_step_post_hook(count)
 
 
-def _check(item, *, may_update=True):
+def check(item, *, may_update=True):
     if not is_quick(item):
         return
     broken = [f"starts {each[:200]}" for each in dict.fromkeys(_done["processes"])]
