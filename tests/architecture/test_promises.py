@@ -18,10 +18,10 @@ def _statements() -> list[str]:
     """The commands and sentences of the README; titles, tables and the list of pages are none."""
     page = ROOT / "README.md"
     found = [line for block in blocks(page, "bash") for line in block.splitlines() if line]
-    text = re.sub(r"<!--.*?-->", "", prose(page), flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->|^#.*?$", "", prose(page), flags=re.DOTALL | re.MULTILINE)
     for part in re.split(r"\n\s*\n|\n(?=[-|#>] ?)", text):
         whole = " ".join(part.split()).removeprefix("> ").removeprefix("- ")
-        if whole and not whole.startswith(("#", "|", "[")):
+        if whole and not whole.startswith(("|", "[")):
             found += re.split(r"(?<=[.:!?])\s+(?=[A-Z*\[])", whole)
     return found
 
