@@ -1,11 +1,11 @@
 """Decisions about candidates whose examinations have known results."""
 
-import json
 import shutil
 
-from registry_project import EVALUATION_KEY, prompt_table, write_reports
+from registry_project import EVALUATION_KEY, prompt_table, seed_of, write_reports
 
 from astra_core.files import read_json, write_json
+from astra_core.models.folders import attacker_digest
 from astra_core.rollout import Prompt
 from tasks.params.schema import Params
 from tasks.promotion.decision import promote_attacker
@@ -25,7 +25,7 @@ def fought(rates, seen=None, strategies=None):
     """What examines attackers whose checkpoints have these seeds; notes who met which prompts."""
 
     def evaluate(folder, prompts):
-        seed = int(json.loads((folder / "astra.json").read_text())["digest"][:2])
+        seed = seed_of(folder)
         if seen is not None:
             seen.append((seed, [prompt.prompt_id for prompt in prompts]))
         table = prompt_table(rate=rates[seed], baseline=0.0).query("role == 'attacker'")
@@ -49,7 +49,7 @@ def register_another(project, seed, *, table=None, **reports):
 
     Args:
         project: The working folder.
-        seed: Makes another checkpoint: its digest begins with it.
+        seed: What the checkpoint's note says, whose weights are the first's.
         table: The table of the examination, instead of that of the reports.
         reports: What the reports say.
     """
@@ -57,8 +57,8 @@ def register_another(project, seed, *, table=None, **reports):
     first = client.get_model_version("attacker", "1")
     weights = shutil.copytree(first.source, project / "mlruns" / f"copy{seed}")
     (note,) = weights.rglob("astra.json")
-    digest = f"{seed:02d}" * 32
-    write_json(read_json(note) | {"digest": digest}, note)
+    digest = attacker_digest(note.parent)
+    write_json(read_json(note) | {"value": float(seed)}, note)
     write_reports(project, run_key=f"{seed:04d}" * 16, **reports)
     if table is not None:
         table.to_parquet(project / "reports" / TABLE_FILE, index=False)

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from astra_core.metrics.statistics import Interval
+from astra_core.models.folders import attacker_digest
 from tasks.params.schema import Params
 from tasks.pipeline.stage import stage_of
 from tasks.records.evaluation import EvaluationRecord
@@ -91,9 +92,20 @@ def write_checkpoint(folder, *, seed=0):
         eos_token_id=0,
     )
     LlamaForCausalLM(config).save_pretrained(folder)
-    record = {"digest": f"{seed:02d}" * 32, "run_key": RUN_KEY, "metric": "eval/score_mean"}
-    (folder / "astra.json").write_text(json.dumps(record))
+    write_note(folder, value=float(seed))
     return folder
+
+
+def write_note(folder, **told):
+    """Its astra.json, with the digest of what the folder holds now."""
+    record = {"run_key": RUN_KEY, "metric": "eval/score_mean", **told}
+    record["digest"] = attacker_digest(folder)
+    (folder / "astra.json").write_text(json.dumps(record))
+
+
+def seed_of(folder):
+    """The seed that ``write_checkpoint`` was given."""
+    return int(json.loads((folder / "astra.json").read_text())["value"])
 
 
 def write_reports(

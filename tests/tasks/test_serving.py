@@ -9,9 +9,10 @@ from collections import Counter
 import pandas as pd
 import pytest
 from each_row import each_row
-from registry_project import enter_project, register, write_project
+from registry_project import enter_project, register, write_note, write_project
 
-from tasks.tracking.registry.versions import CANDIDATE, checkpoint_folder, smoke_test
+from tasks.promotion.smoke import why_unusable
+from tasks.tracking.registry.versions import CANDIDATE, checkpoint_folder
 from tasks.tracking.runs import connect
 from tasks.tracking.store import quiet_pyfunc
 
@@ -181,6 +182,7 @@ def test_a_caller_may_name_one_of_several_agents(tmp_path, monkeypatch):
     agents = {"presser": {"instruction": "you are bad"}}
     note = {"roles": ["opener", "presser"], "agents": agents}
     (tmp_path / "models/attacker/agents.json").write_text(json.dumps(note), "utf-8")
+    write_note(tmp_path / "models/attacker")
     register()
     client = connect()
     version = client.get_model_version_by_alias("attacker", CANDIDATE)
@@ -193,4 +195,4 @@ def test_a_caller_may_name_one_of_several_agents(tmp_path, monkeypatch):
 
     assert first == model.predict(CONTEXTS, params=likeliest)
     assert first != second
-    assert smoke_test(client, version) is None
+    assert why_unusable(client, version) is None

@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 from astra_core.files import file_digest, read_json, record_digest
+from astra_core.models.folders import attacker_digest
 from tasks.machine.scratch import scratch_folder
+from tasks.records.receipt import RECEIPT, RegistrationReceipt
+from tasks.records.reports import read_record
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.lineage.provenance import requirements
-from tasks.tracking.store import one_line, quiet_pyfunc
+from tasks.tracking.store import quiet_pyfunc
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -36,7 +39,6 @@ _SERVING_CODE = Path(__file__).parents[2] / "serving" / "attacker_pyfunc.py"
 _REQUIREMENTS = ("mlflow", "torch", "transformers", "tokenizers", "safetensors", "pandas")
 # The file that ``System.save`` writes if several agents play the turns.
 _AGENTS = "agents.json"
-SMOKE_CONTEXTS = ["Hello.", "How are you today?"]
 # Parameters that a caller of the served model may set; their defaults come from system.probe.
 _CALL_PARAMS = ("max_new_tokens", "temperature", "top_p", "top_k", "seed")
 
@@ -177,26 +179,42 @@ def version_folder(client: "MlflowClient", version: "ModelVersion") -> Iterator[
 
 @contextmanager
 def checkpoint_folder(client: "MlflowClient", version: "ModelVersion") -> Iterator[Path]:
-    """Yields the Hugging Face folder inside a version."""
+    """Yields the Hugging Face folder inside a version, as in ``stored_package``."""
+    with stored_package(client, version) as package:
+        yield package.checkpoint
+
+
+@contextmanager
+def stored_package(client: "MlflowClient", version: "ModelVersion") -> Iterator[Package]:
+    """Yields what was registered as a version; nothing of it has been loaded or run.
+
+    Raises:
+        TrackingError: Its files are gone, or are not those that were registered.
+    """
     from mlflow.models import Model
 
     with version_folder(client, version) as folder:
         flavor = Model.load(str(folder)).flavors["python_function"]
-        yield folder / str(flavor["artifacts"][CHECKPOINT]["path"])
+        checkpoint = folder / str(flavor["artifacts"][CHECKPOINT]["path"])
+        digest = attacker_digest(checkpoint)
+        is_inside = checkpoint.resolve().is_relative_to(folder.resolve())
+        if not is_inside or {digest} != _registered_digests(version):
+            msg = (
+                f"version {version.version} of '{version.name}' must have the weights that were "
+                f"registered, got others ({digest[:12]}); restore its files, or name another"
+            )
+            raise TrackingError(msg)
+        yield Package(checkpoint, digest, dict(flavor.get("config") or {}))
 
 
-def smoke_test(client: "MlflowClient", version: "ModelVersion") -> str | None:
-    """Why the version cannot load and write as it would be served; None if it can."""
-    try:
-        with version_folder(client, version) as folder:
-            model = quiet_pyfunc().load_model(str(folder))
-            probes = model.predict(SMOKE_CONTEXTS, params={"max_new_tokens": 8, "seed": 0})
-    except Exception as error:  # noqa: BLE001 - whatever it is, the version cannot be served
-        return f"version {version.version} must load and write, got {one_line(error)}"
-    num_texts = sum(isinstance(probe, str) for probe in probes)
-    if num_texts != len(SMOKE_CONTEXTS):
-        return f"version {version.version} must write {len(SMOKE_CONTEXTS)} texts, got {num_texts}"
-    return None
+def _registered_digests(version: "ModelVersion") -> set[str]:
+    """The digest in the version's tags and, if it is this project's own, that in the receipt."""
+    told = {str(version.tags.get(CHECKPOINT_DIGEST_TAG, ""))}
+    if RECEIPT.is_file():
+        receipt = read_record(RECEIPT, RegistrationReceipt)
+        if (receipt.model_name, receipt.version) == (version.name, str(version.version)):
+            told.add(receipt.checkpoint_digest)
+    return told
 
 
 def _aliases(client: "MlflowClient", name: str) -> dict[str, str]:

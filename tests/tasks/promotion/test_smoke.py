@@ -1,24 +1,28 @@
 import shutil
+from pathlib import Path
 
 import pytest
 from decisions import aliases, fought, promote
 from played_service import PlayedService
-from registry_project import register, write_project
+from registry_project import register, write_note, write_project
 
+from astra_core.models.folders import attacker_digest
 from astra_core.services.pointer import ServicePointer, leave_pointer
 from astra_core.services.remote_trainer import RemoteTrainer
 from tasks.params.schema import Params
 from tasks.promotion.decision import promote_attacker, rollback
 from tasks.promotion.smoke import why_unusable
-from tasks.tracking.registry.versions import checkpoint_folder
+from tasks.records.receipt import RECEIPT
+from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG, checkpoint_folder
 from tasks.tracking.store import connect
 
 
-def leave_for_service(folder):
+def leave_for_service(folder, seed=0):
     """Puts the address of weights at a service into the folder of a checkpoint."""
     options = {"address": "http://127.0.0.1:1", "base_model": "tiny"}
-    own = {"trainer": "remote", "options": options, "path": "a/b", "state": "s", "base": "0"}
+    own = {"trainer": "remote", "options": options, "path": "a/b", "state": "s", "base": str(seed)}
     leave_pointer(ServicePointer(**own), folder)
+    write_note(folder, value=float(seed))
 
 
 @pytest.fixture
@@ -27,7 +31,25 @@ def version(project):
     found = connect().get_model_version("attacker", "1")
     with checkpoint_folder(connect(), found) as folder:
         leave_for_service(folder)
-    return found
+        digest = attacker_digest(folder)
+    RECEIPT.unlink()
+    connect().set_model_version_tag("attacker", "1", CHECKPOINT_DIGEST_TAG, digest)
+    return connect().get_model_version("attacker", "1")
+
+
+def test_a_version_writes_by_our_code_and_never_by_what_lies_beside_its_weights(project):
+    version = connect().get_model_version("attacker", "1")
+    folder = Path(connect().get_model_version_download_uri("attacker", "1"))
+    (folder / "attacker_pyfunc.py").write_text("open('ran', 'w')\nraise SystemExit\n")
+    note = folder / "MLmodel"
+    code = "loader_module: mlflow.pyfunc.model"
+    note.write_text(note.read_text().replace(code, "loader_module: attacker_pyfunc"))
+    assert why_unusable(connect(), version) is None
+    assert not Path("ran").exists()
+
+    next(folder.rglob("model.safetensors")).write_bytes(b"damaged")
+    told = why_unusable(connect(), version)
+    assert told.startswith("version 1 must load and write, got TrackingError: version 1 of ")
 
 
 def reach(monkeypatch):
@@ -64,7 +86,7 @@ def test_versions_at_a_service_are_registered_promoted_and_rolled_back(
     reach(monkeypatch)
     for seed in (1, 2):
         write_project(project_on_disk, seed=seed, rate=0.9, run_key=f"{seed:04d}" * 16)
-        leave_for_service(project_on_disk / "models/attacker")
+        leave_for_service(project_on_disk / "models/attacker", seed)
         assert f"{seed + 1}" == register().version
         assert promote(evaluate=fought({1: 0.5, 2: 0.9})).promoted
 

@@ -9,6 +9,7 @@ from memory_store import emptied, enter_memory_project
 from registry_project import RUN_KEY, register, without_pictures, write_project
 
 from astra_core.files import read_json, write_json
+from astra_core.models.folders import attacker_digest
 from tasks.tracking.figures import HEADLINE
 from tasks.tracking.lineage.chronicle import lineage_of
 from tasks.tracking.runs import connect
@@ -86,7 +87,7 @@ def test_register_attacker_keeps_reports_and_pictures(receipt):
 def test_register_attacker_makes_a_restricted_candidate(receipt):
     version = connect().get_model_version_by_alias("attacker", "candidate")
     assert receipt.version == str(version.version) == "1"
-    assert version.tags["astra.checkpoint_digest"] == "00" * 32
+    assert version.tags["astra.checkpoint_digest"] == attacker_digest(project / "models/attacker")
     assert "astra.target_digest" not in version.tags
     lineage = lineage_of(connect(), "attacker", "1")
     assert ("7a" * 32, RUN_KEY) == (lineage.target_digest, lineage.run_key)
