@@ -1,8 +1,9 @@
-"""Access to the Prefect servers that we start: only for those who can read the owner's secret.
+"""Access to the servers that we start: only for those who can read the owner's secret.
 
 Every user of the machine and every page in a browser can reach a server on 127.0.0.1. So each
 server requires a secret: a temporary server has its own, and that of ``astra ui`` has the
-project's, in a file that only the owner can read.
+project's, in a file that only the owner can read. So has MLflow's server: who can write to the
+registry decides what the owner loads from it.
 """
 
 import base64
@@ -52,17 +53,33 @@ def client_variables(auth: str) -> dict[str, str]:
     return {"PREFECT_API_AUTH_STRING": auth}
 
 
+def tracking_variables(auth: str) -> dict[str, str]:
+    """The environment variables with which MLflow's client may use a server."""
+    user, _, password = auth.partition(":")
+    return {"MLFLOW_TRACKING_USERNAME": user, "MLFLOW_TRACKING_PASSWORD": password}
+
+
 def header() -> dict[str, str]:
     """The HTTP header with these credentials."""
     auth = os.environ.get("PREFECT_API_AUTH_STRING")
     if not auth:
         return {}
-    return {"Authorization": f"Basic {base64.b64encode(auth.encode()).decode()}"}
+    return {"Authorization": basic(auth)}
 
 
-def login_link(address: str) -> str:
-    """A link that logs a browser in; the part after ``#`` never leaves the browser."""
-    return f"{address}{LOGIN}#{auth_string()}"
+def basic(auth: str) -> str:
+    """The value of the HTTP header ``Authorization`` for a secret."""
+    return f"Basic {base64.b64encode(auth.encode()).decode()}"
+
+
+def login_link(address: str, page: str = "") -> str:
+    """A link that logs a browser in; the part after ``#`` never leaves the browser.
+
+    Args:
+        address: Of the server.
+        page: What MLflow's login opens then, such as ``#/experiments``.
+    """
+    return f"{address}{LOGIN}#{auth_string()}{page}"
 
 
 def _write_once(auth: str, path: Path) -> None:

@@ -8,8 +8,14 @@ from urllib.parse import urlsplit
 
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import excerpt
-from flows.servers.access import HOSTS, auth_string, client_variables, header
-from flows.servers.services import PREFECT, Service, ServiceError, answers, running
+from flows.servers.access import (
+    HOSTS,
+    auth_string,
+    client_variables,
+    header,
+    tracking_variables,
+)
+from flows.servers.services import MLFLOW, PREFECT, Service, ServiceError, answers, running
 
 
 def api_url() -> str | None:
@@ -76,14 +82,24 @@ def client_environment(url: str | None = None) -> dict[str, str]:
     return {"PREFECT_API_URL": url}
 
 
-def own_server(url: str) -> Service | None:
-    """The running server of ``astra ui``, if the address leads to it."""
+def own_server(url: str, name: str = PREFECT) -> Service | None:
+    """The running server of ``astra ui`` with this name, if the address leads to it."""
     asked = urlsplit(url)
     for service in running():
         known = urlsplit(service.url)
-        if service.name == PREFECT and asked.hostname in HOSTS and asked.port == known.port:
+        if service.name == name and asked.hostname in HOSTS and asked.port == known.port:
             return service
     return None
+
+
+def own_tracking_variables() -> dict[str, str]:
+    """The login for ``MLFLOW_TRACKING_URI``, where that leads to the server of ``astra ui``."""
+    named = os.environ.get("MLFLOW_TRACKING_URI", "")
+    try:
+        is_own = named.startswith("http") and own_server(named, MLFLOW) is not None
+    except ValueError:  # no address; who uses it says so
+        return {}
+    return tracking_variables(auth_string()) if is_own else {}
 
 
 def _lets_in(url: str, headers: Mapping[str, str]) -> bool:

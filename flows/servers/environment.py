@@ -30,6 +30,10 @@ def set_flow_environment() -> None:
     home = {"PREFECT_HOME": str(Path(".prefect").absolute())}
     for name, value in {**PRIVATE, **QUIET, **STEADY, **CLOSED, **home}.items():
         os.environ.setdefault(name, value)
+    if os.environ.get("MLFLOW_TRACKING_URI", "").startswith("http"):
+        from flows.servers.addresses import own_tracking_variables
+
+        os.environ |= {**own_tracking_variables(), **os.environ}
 
 
 @contextmanager

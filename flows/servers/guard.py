@@ -5,6 +5,7 @@ its own name. A server can require a secret, which such a page does not have; th
 request even before that.
 """
 
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
@@ -23,11 +24,11 @@ IN_MEMORY = "prefect-in-memory"
 POLICY = "connect-src 'self' blob: data:; frame-ancestors 'self'"
 
 
-def guard(app: Starlette) -> None:
-    """Accepts only requests addressed to this machine and, from a browser, those of our pages."""
+def guard(app: Starlette, *, hosts: Sequence[str] = HOSTS) -> None:
+    """Accepts only requests addressed to these names and, from a browser, those of our pages."""
     app.add_middleware(OwnPagesOnly)
     # Added last, so it runs first.
-    app.add_middleware(_OwnNamesOnly, allowed_hosts=list(HOSTS), www_redirect=False)
+    app.add_middleware(_OwnNamesOnly, allowed_hosts=list(hosts), www_redirect=False)
 
 
 class _OwnNamesOnly(TrustedHostMiddleware):

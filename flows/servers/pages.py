@@ -57,21 +57,26 @@ def _follow_move() -> None:
 
 def _place(service: Service) -> str:
     """The address to open; only a terminal, never a log, gets the login link."""
-    if service.name == services.PREFECT and sys.stdout.isatty():
-        return login_link(service.url)
+    if not service.url:
+        return "runs scheduled flows"
+    page = ""
     if service.name == services.MLFLOW and RECEIPT.is_file():
-        registered = read_record(RECEIPT, RegistrationReceipt)
-        return runs_page(registered.experiment_id, server=service.url)
-    return service.url or "runs scheduled flows"
+        page = runs_page(read_record(RECEIPT, RegistrationReceipt).experiment_id)
+    if sys.stdout.isatty():
+        return login_link(service.url, page.removeprefix("/"))
+    return f"{service.url}{page}"
 
 
 def tell_login() -> None:
-    """Prints the link that logs a browser in to Prefect's pages.
+    """Prints the links that log a browser in to the pages, Prefect's first.
 
     Raises:
         ServiceError: The pages are not running.
     """
     say(login_link(_running_server().url))
+    for service in services.running():
+        if service.name == services.MLFLOW:
+            say(login_link(service.url))
 
 
 def tell_environment() -> None:

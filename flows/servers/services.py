@@ -120,13 +120,14 @@ def prefect_server(port: int, *, lasting: bool = True) -> Service:
 
 def mlflow_server(port: int, *, lasting: bool = True) -> Service:
     """MLflow's server and pages, started."""
-    from flows.servers.mlflow_pages import APP_NAME
+    from flows.servers.mlflow_pages import APP_NAME, AUTH
     from tasks.tracking.store import mlflow_server_command
 
     _require_free(port, "--mlflow-port")
     command, environment = mlflow_server_command(port)
     command += ["--app-name", APP_NAME]
     address = f"http://127.0.0.1:{port}"
+    environment = {**environment, AUTH: auth_string()}
     return _start_other(MLFLOW, command, environment, url=address, lasting=lasting)
 
 

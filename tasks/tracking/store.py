@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from astra_core.errors import AstraError
+from astra_core.errors.excerpt import shortened
 from astra_core.files import disk_full, is_disk_full
 from tasks.machine.ports import MLFLOW_PORT
 from tasks.tracking.address import check_tracking_uri
@@ -190,7 +191,10 @@ def _told(error: Exception) -> AstraError:
         # With a missing driver or an unknown scheme no later try can help.
         is_lasting = isinstance(error, ImportError) or "unsupported uri" in str(error).lower()
         kind = DamagedStoreError if is_lasting else StoreError
-        return kind(f"{problem}; see MLFLOW_TRACKING_URI")
+        way_out = "MLFLOW_TRACKING_URI"
+        if "401" in str(error):
+            way_out = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD in .env.example"
+        return kind(f"{problem}; see {way_out}")
     if any(word in str(error).lower() for word in _PASSING):
         return StoreError(f"{problem}; another process writes there, try again")
     return DamagedStoreError(
@@ -269,8 +273,7 @@ def mlflow_server_command(port: int = MLFLOW_PORT) -> tuple[list[str], dict[str,
 
 def one_line(error: Exception) -> str:
     """The error as one line that fits a screen."""
-    first = " ".join(str(error).split())
-    return f"{type(error).__name__}: {first[:300]}"
+    return shortened(f"{type(error).__name__}: {error}", limit=320)
 
 
 def sqlite_file(uri: str) -> Path | None:

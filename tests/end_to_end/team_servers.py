@@ -32,6 +32,7 @@ SECRETS = {
     "POSTGRES_PASSWORD": "first1",
     "PREFECT_DATABASE_PASSWORD": "second2",
     "MLFLOW_DATABASE_PASSWORD": "third3",
+    "MLFLOW_TRACKING_PASSWORD": "seventh7",
     "PREFECT_API_AUTH_STRING": "user:fourth4",
 }
 KEYS = {"AWS_ACCESS_KEY_ID": "fifth5", "AWS_SECRET_ACCESS_KEY": "sixth6"}
@@ -101,6 +102,8 @@ def team_servers(folder: Path) -> Iterator[Team]:
         users = {
             **KEYS,
             "MLFLOW_TRACKING_URI": f"http://127.0.0.1:{ports['mlflow']}",
+            "MLFLOW_TRACKING_USERNAME": "astra",
+            "MLFLOW_TRACKING_PASSWORD": SECRETS["MLFLOW_TRACKING_PASSWORD"],
             "PREFECT_API_URL": f"http://127.0.0.1:{ports['prefect']}/api",
             "PREFECT_API_AUTH_STRING": SECRETS["PREFECT_API_AUTH_STRING"],
             "PYTHONPATH": beside,

@@ -132,7 +132,7 @@ def _pools(service):
 
 def _experiments(service):
     path = "/api/2.0/mlflow/experiments/search?max_results=10"
-    found = json.loads(_send(service, "GET", path)[1])
+    found = json.loads(_send(service, "GET", path, headers=header())[1])
     return [experiment["name"] for experiment in found["experiments"]]
 
 
@@ -167,16 +167,19 @@ def test_prefect_promises_nothing_to_another_page(servers):
 @each_row(
     "headers",
     [
-        {"Host": FOREIGN},
-        {"Origin": f"http://{FOREIGN}"},
-        {"Origin": "http://127.0.0.1:9"},
-        {"Origin": f"http://{FOREIGN}", "Content-Type": "text/plain"},
+        {},
+        {"Authorization": "Basic YXN0cmE6"},
+        {"Host": FOREIGN, "with": "string"},
+        {"Origin": f"http://{FOREIGN}", "with": "string"},
+        {"Origin": "http://127.0.0.1:9", "with": "string"},
+        {"Origin": f"http://{FOREIGN}", "Content-Type": "text/plain", "with": "string"},
     ],
 )
-def test_mlflow_refuses_who_comes_from_elsewhere(servers, headers):
-    reply, _ = _send(servers[1], "POST", EXPERIMENTS, EXPERIMENT, headers=headers)
+def test_mlflow_refuses_who_has_no_string_and_who_comes_from_elsewhere(servers, headers):
+    known = header() if headers.pop("with", None) else {}
+    reply, _ = _send(servers[1], "POST", EXPERIMENTS, EXPERIMENT, headers={**headers, **known})
 
-    assert reply.status in {400, 403}
+    assert reply.status in {400, 401, 403}
     assert "taken" not in _experiments(servers[1])
 
 
@@ -201,7 +204,7 @@ def test_a_name_that_leads_here_opens_no_door(servers, browser):
         browser.get(f"http://{FOREIGN}:{port}/")
         statuses = browser.execute_async_script(ATTACK, path, json.dumps(record))
 
-        assert {400, 403, "refused", 0} >= set(statuses)
+        assert {400, 401, 403, "refused", 0} >= set(statuses)
     assert "taken" not in _pools(servers[0])
     assert "taken" not in _experiments(servers[1])
 
@@ -231,10 +234,11 @@ def test_our_own_page_may_do_what_another_may_not(servers, browser):
 
 
 def test_mlflows_page_shows_what_its_server_knows(servers, browser):
-    _send(servers[1], "POST", EXPERIMENTS, {"name": "amber-experiment"})
-    browser.get(f"{servers[1].url}/#/experiments")
+    _send(servers[1], "POST", EXPERIMENTS, {"name": "amber-experiment"}, headers=header())
+    browser.get(login_link(servers[1].url, "#/experiments"))
 
     _wait_for(lambda: "amber-experiment" in _text(browser))
+    assert auth_string() not in browser.current_url
 
 
 def test_without_the_link_prefects_page_asks_and_shows_nothing(servers, browser):
