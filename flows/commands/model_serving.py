@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from fastapi import FastAPI
 
     from tasks.params.schema import Params
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 TOKEN = "ASTRA_SERVE_TOKEN"  # noqa: S105 - the name of a variable
 SERVED = Path(".astra/served")
 JOBS = Path(".astra/jobs")
+_FAREWELL_S = 3  # for a client that has sent half of its request
 
 Models = Annotated[
     list[str] | None,
@@ -27,13 +30,14 @@ Host = Annotated[str, typer.Option(help="An address other than 127.0.0.1 needs a
 def serve(models: Models = None, *, port: Port = 8000, host: Host = "127.0.0.1") -> None:
     """Serve models by the OpenAI interface, until Ctrl-C."""
     params, token = _begin(host)
+    listener = listen(host, port)
     folders = model_folders(models or ["champion"], params)
     from tasks.serving.inference import Speakers, add_inference
     from tasks.serving.wire import make_app
 
     app = make_app("astra serve", token=token)
     add_inference(app, Speakers(lambda: folders, separator=params.system.separator))
-    run_server(app, host=host, port=port, told=f"serves {', '.join(folders)}")
+    run_server(app, listener, told=f"serves {', '.join(folders)}")
 
 
 def serve_jobs(
@@ -50,6 +54,8 @@ def serve_jobs(
     """Serve fine-tuning jobs, and the models they make, by the OpenAI interface, until Ctrl-C."""
     params, token = _begin(host)
     _require_uploads()
+    _require_folder(folder)
+    listener = listen(host, port)
     folders = model_folders(models or ["champion"], params)
     from flows.servers.job_keeper import JobKeeper
     from tasks.serving.fine_tuning.api import JobService, add_fine_tuning
@@ -69,7 +75,7 @@ def serve_jobs(
     keeper = JobKeeper(folder.resolve(), limit_s=job_limit_s)
     keeper.start()
     try:
-        run_server(app, host=host, port=port, told=f"trains from {', '.join(folders)}")
+        run_server(app, listener, told=f"trains from {', '.join(folders)}")
     finally:
         keeper.stop()
 
@@ -107,6 +113,45 @@ def _require_uploads() -> None:
     from astra_core.errors.packages import require_package
 
     require_package("python_multipart", subject="serve-jobs", extra="serve")
+
+
+def _require_folder(folder: Path) -> None:
+    """Returns if the folder is there, or can be made.
+
+    Raises:
+        ConfigurationError: It cannot.
+    """
+    from astra_core.errors import ConfigurationError
+    from astra_core.paths import found_at
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        writable = os.access(folder, os.W_OK | os.X_OK)
+    except (OSError, ValueError):
+        writable = False
+    if not writable:
+        msg = f"--folder must be a folder to write to, got {found_at(folder)}; name another"
+        raise ConfigurationError(msg)
+
+
+def listen(host: str, port: int) -> "socket":
+    """A socket that listens there, before anything is loaded.
+
+    Raises:
+        ConfigurationError: The address is not this machine's, or the port is taken.
+    """
+    from socket import create_server
+
+    from astra_core.errors import ConfigurationError
+
+    try:
+        return create_server((host, port))
+    except OSError as error:
+        msg = (
+            f"--host and --port must be a free address of this machine, got {host}:{port} "
+            f"({error.strerror}); name others, --port 0 takes a free port"
+        )
+        raise ConfigurationError(msg) from None
 
 
 def model_folders(places: Sequence[str], params: "Params") -> dict[str, Path]:
@@ -152,18 +197,19 @@ def system_of(params: "Params") -> Mapping[str, object]:
     return {**{name: own[name] for name in kept}, "scorer": scorer}
 
 
-def run_server(app: "FastAPI", *, host: str, port: int, told: str) -> None:
+def run_server(app: "FastAPI", listener: "socket", *, told: str) -> None:
     """Serves until Ctrl-C or SIGTERM."""
-    import socket
-
     import uvicorn
 
     from flows.servers.access import HOSTS
     from flows.servers.guard import guard
     from tasks.machine.console import say
 
+    host, port = listener.getsockname()[:2]
     if host in HOSTS:
         guard(app)
-    listener = socket.create_server((host, port))
-    say(f"http://{host}:{listener.getsockname()[1]}/v1 {told}; Ctrl-C stops it")
-    uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="off")).run([listener])
+    say(f"http://{host}:{port}/v1 {told}; Ctrl-C stops it")
+    config = uvicorn.Config(
+        app, log_level="warning", lifespan="off", timeout_graceful_shutdown=_FAREWELL_S
+    )
+    uvicorn.Server(config).run([listener])

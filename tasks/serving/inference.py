@@ -89,7 +89,7 @@ class ChatBody(Sampling):
 class TextBody(Sampling):
     """The body of ``/v1/completions``."""
 
-    prompt: str | list[str]
+    prompt: str | Annotated[list[str], Field(max_length=256)]
     max_tokens: int | None = Field(default=16, ge=1)
     logprobs: int | None = Field(default=None, ge=0, le=5)
 

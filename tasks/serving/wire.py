@@ -4,6 +4,7 @@ An error is ``{"error": {message, type, param, code}}`` with a status of 4xx, as
 interface expect. What a server does not offer is refused, never ignored.
 """
 
+import asyncio
 import hmac
 import json
 from collections.abc import Awaitable, Callable
@@ -13,8 +14,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+MOST_JSON = 1 << 24
+"""Bytes of a request's body."""
+_IDLE_S = 30.0
 _KINDS = {401: "authentication_error", 404: "invalid_request_error", 409: "conflict_error"}
 
 
@@ -62,8 +68,10 @@ async def body_of(request: Request, kind: type[Asked]) -> Asked:
     """
     try:
         record = json.loads(await request.body())
+        # Half of a character, such as \\ud83d, is no text that a tokenizer or an answer can hold.
+        json.dumps(record, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        message = "the body must be a JSON object, got something else"
+        message = "the body must be a JSON object of whole characters, got something else"
         raise refusal(message) from None
     return read_body(record, kind)
 
@@ -99,6 +107,8 @@ def _explained(error: ValidationError) -> RefusalError:
 def make_app(title: str, *, token: str | None) -> FastAPI:
     """An application that answers errors in the interface's form and requires the token.
 
+    A body may have ``MOST_JSON`` bytes, or what ``state.longer`` has for its path.
+
     Args:
         title: The application's title.
         token: Every request must have it as ``Authorization: Bearer``; None requires none.
@@ -107,6 +117,8 @@ def make_app(title: str, *, token: str | None) -> FastAPI:
     app.add_exception_handler(RefusalError, _refuse)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _http_error)
+    app.state.longer = {}
+    app.add_middleware(ArrivalLimits, longer=app.state.longer)
 
     @app.middleware("http")
     async def ask_for_token(
@@ -119,6 +131,67 @@ def make_app(title: str, *, token: str | None) -> FastAPI:
         return RefusalError(message, status=401, code="invalid_api_key").response()
 
     return app
+
+
+class ArrivalLimits:
+    """Refuses a body that is too long, or of which no part arrives for a while.
+
+    Args:
+        app: The application.
+        most: Bytes of a body.
+        longer: Bytes of a body by path, where they may be more.
+        idle_s: Seconds from one part of a body to the next.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        most: int = MOST_JSON,
+        longer: dict[str, int] | None = None,
+        idle_s: float = _IDLE_S,
+    ) -> None:
+        self._app = app
+        self._most = most
+        self._longer = longer or {}
+        self._idle_s = idle_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes the request on; its body is refused where it is read."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        most = self._longer.get(scope["path"], self._most)
+        told = Headers(scope=scope).get("content-length", "0")
+        if told.isdecimal() and int(told[:19]) > most:
+            await _too_long(most).response()(scope, receive, send)
+            return
+        await self._app(scope, self._limited(receive, most), send)
+
+    def _limited(self, receive: Receive, most: int) -> Receive:
+        taken, is_whole = 0, False
+
+        async def part() -> Message:
+            nonlocal taken, is_whole
+            if is_whole:  # what comes next is that the client leaves
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), self._idle_s)
+            except TimeoutError:
+                words = f"the body must arrive within {self._idle_s:g} s, got a part of it"
+                raise RefusalError(words, status=408, code="request_timeout") from None
+            taken += len(message.get("body", b""))
+            is_whole = not message.get("more_body", False)
+            if taken > most:
+                raise _too_long(most)
+            return message
+
+        return part
+
+
+def _too_long(most: int) -> RefusalError:
+    words = f"the body must be at most {most} bytes, got more"
+    return RefusalError(words, status=413, code="request_too_large")
 
 
 def _refuse(_request: Request, error: Exception) -> Response:

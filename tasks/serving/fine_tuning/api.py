@@ -17,6 +17,8 @@ from tasks.serving.fine_tuning.tables import Job
 from tasks.serving.wire import RefusalError, body_of, refusal
 
 PURPOSE = "fine-tune"
+FILES = "/v1/files"
+_FORM_BYTES = 1 << 16  # of what a form has around its file
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ def add_fine_tuning(app: FastAPI, service: JobService) -> None:
     """Adds the routes."""
     _add_files(app, service.store)
     _add_jobs(app, service)
+    app.state.longer[FILES] = MAX_BYTES + _FORM_BYTES
 
     @app.get("/v1/astra/weights")
     def weights(model: str) -> Response:
@@ -106,9 +109,9 @@ def add_fine_tuning(app: FastAPI, service: JobService) -> None:
 
 
 def _add_files(app: FastAPI, store: JobStore) -> None:
-    @app.post("/v1/files")
+    @app.post(FILES)
     async def upload(request: Request) -> dict[str, Any]:
-        async with request.form(max_files=1, max_part_size=MAX_BYTES) as form:
+        async with request.form(max_files=1, max_fields=8) as form:
             unknown = sorted(set(form) - {"file", "purpose"})
             if unknown:
                 msg = f"Unrecognized request argument supplied: {unknown[0]}"
@@ -128,7 +131,7 @@ def _add_files(app: FastAPI, store: JobStore) -> None:
         )
         return _found_file(store, file_id)
 
-    @app.get("/v1/files")
+    @app.get(FILES)
     def files(
         limit: int = 10_000, after: str | None = None, purpose: str | None = None
     ) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-MAX_BYTES = 1 << 29
+MAX_BYTES = 1 << 26
+"""Bytes of a training file, which is read as a whole."""
 Method = Literal["supervised", "dpo"]
 
 
@@ -93,6 +94,7 @@ def examples_of(content: bytes, method: Method) -> list[Example]:
 def _of_line(number: int, line: bytes, method: Method) -> Sequence[Example]:
     try:
         record = json.loads(line)
+        json.dumps(record, ensure_ascii=False).encode()  # raises where it holds half a character
         return _preference(number, record) if method == "dpo" else _answers(number, record)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

@@ -11,6 +11,8 @@ _AUTO_EPOCHS = {"supervised": 3, "dpo": 1}
 _AUTO_BATCH = 8
 
 Auto = Literal["auto"]
+# A factor beyond these makes of every model noise, or nothing but overflow.
+Factor = Annotated[float, Field(ge=1e-6, le=1e4)]
 Text64 = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 Text512 = Annotated[str, StringConstraints(max_length=512)]
 
@@ -19,14 +21,14 @@ class Hyperparameters(Body):
     """How a job learns; ``auto`` leaves it to this service."""
 
     batch_size: Auto | Annotated[int, Field(ge=1, le=256)] = "auto"
-    learning_rate_multiplier: Auto | Annotated[float, Field(gt=0.0)] = "auto"
+    learning_rate_multiplier: Auto | Factor = "auto"
     n_epochs: Auto | Annotated[int, Field(ge=1, le=50)] = "auto"
 
 
 class DpoHyperparameters(Hyperparameters):
     """The hyperparameters of preference learning."""
 
-    beta: Auto | Annotated[float, Field(gt=0.0)] = "auto"
+    beta: Auto | Factor = "auto"
 
 
 class _Supervised(Body):

@@ -192,12 +192,13 @@ class JobStore:
             base.execute(sa.insert(EVENTS).values(**own, created_at=_now()))
 
     def note_step(self, job_id: str, message: str, *, step: int, data: Mapping[str, Any]) -> None:
-        """Adds the figures of a step once; after this progress its starts are counted from 0."""
+        """Adds the figures of a step once; a new step is progress: starts count from 0 again."""
         own = {"job": job_id, "level": "info", "type": "metrics", "message": message}
         values = {**own, "data": dict(data), "step": step, "created_at": _now()}
         with self._engine.begin() as base:
-            base.execute(sa.insert(EVENTS).prefix_with("OR IGNORE").values(**values))
-            base.execute(sa.update(JOBS).where(JOBS.c.id == job_id).values(starts=0))
+            added = base.execute(sa.insert(EVENTS).prefix_with("OR IGNORE").values(**values))
+            if added.rowcount:
+                base.execute(sa.update(JOBS).where(JOBS.c.id == job_id).values(starts=0))
 
     def events(self, job_id: str) -> list[dict[str, Any]]:
         """The events of a job, newest first, in the interface's form."""

@@ -72,7 +72,7 @@ def run_job(folder: Path, job_id: str) -> str:
 def _trained(store: JobStore, job: Job) -> None:
     """Trains, or says why not; a user's mistake is the job's error, without a traceback."""
     if job.starts >= MAX_STARTS:
-        words = f"its worker ended {job.starts} times without a step"
+        words = f"its worker ended {job.starts} times without a new step; worker.log says why"
         store.fail(job.id, words, code="worker_lost")
         return
     store.count_start(job.id)

@@ -1,6 +1,7 @@
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from each_row import each_row
 from job_service import client_of, supervised, uploaded
 
 from astra_core.errors import ConfigurationError
@@ -55,6 +57,29 @@ def test_beyond_this_machine_a_token_is_needed(project, capfd, monkeypatch, comm
 
     assert 2 == run_command([command, "tiny", "--host", "0.0.0.0"])  # noqa: S104
     assert TOKEN in capfd.readouterr().err
+
+
+@each_row(
+    "command, told",
+    [
+        (("serve", "tiny", "--port", "{busy}"), "must be a free address of this machine, got"),
+        (("serve-jobs", "tiny", "--port", "{busy}"), "must be a free address of this machine, got"),
+        (("serve", "tiny", "--host", "127.0.0.1", "--port", "99999"), "99999"),
+        (
+            ("serve-jobs", "tiny", "--folder", "params.yaml"),
+            "--folder must be a folder to write to",
+        ),
+        (("serve-jobs", "tiny", "--folder", "params.yaml/x"), "--folder must be a folder to write"),
+    ],
+)
+def test_where_it_cannot_serve_it_says_so_in_one_line(project, capfd, command, told):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        busy = str(taken.getsockname()[1])
+        assert 2 == run_command([word.format(busy=busy) for word in command])
+    (line,) = capfd.readouterr().err.splitlines()
+
+    assert line.startswith("error: ")
+    assert told in line
 
 
 class Server:

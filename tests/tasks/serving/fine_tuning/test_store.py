@@ -51,6 +51,11 @@ def test_a_step_is_noted_once_and_forgives_earlier_starts(store):
     assert [1.0] == [own["data"]["train_loss"] for own in steps]
     assert 0 == store.job("job").starts
 
+    # A worker that dies after each resumption repeats the step before: that is no progress.
+    store.count_start("job")
+    store.note_step("job", "step", step=1, data={"train_loss": 1.0})
+    assert 1 == store.job("job").starts
+
 
 def test_another_process_finds_what_was_written(store):
     store.add_file("file-1", b"{}", filename="a.jsonl", purpose="fine-tune")
