@@ -13,6 +13,10 @@ _LEET = "$@€£¢¥§"
 # Inside a word these replace letters too, or separate them: sh!t, f*ck, f.u.c.k. At its end they
 # are punctuation.
 _INNER = "!|*+#.~^=<>&%\\[]{}?°•∙"
+# What stands before a host; a password may hold any other character.
+_LOGIN = re.compile(r"(?<=://)[^\s'\"]*@")
+# A query or a fragment: in an address, or after a host without its scheme where it names a value.
+_QUERY = re.compile(r"(://[^\s'\"?#]*[?#]|(?<=[\w/\]])[?#](?=[\w.~%-]+=))[^\s'\"]+")
 # One letter of the shape for each character of the text: w a part of a word, c one of a script
 # whose signs are words or syllables, i inner, s space, x anything else.
 _WORD = re.compile(r"[wc](?:[wc]|i+(?=[wc]))*")
@@ -60,6 +64,15 @@ def _shape(char: str) -> str:
         return "w"
     # Letters in circles, in squares and in flags.
     return "w" if "LETTER" in unicodedata.name(char, "") else "x"
+
+
+def without_credentials(text: str) -> str:
+    """The text without what logs in: user and query of every address in it.
+
+    >>> without_credentials("got 'http://me:secret@host/v1?key=sk-1'")
+    "got 'http://***@host/v1?***'"
+    """
+    return _LOGIN.sub("***@", _QUERY.sub(r"\1***", text))
 
 
 def visible(text: str) -> str:

@@ -5,17 +5,18 @@ message, so that an orchestrator can pickle them, and inherit from the standard 
 caller expects.
 """
 
-from astra_core.redaction import visible
+from astra_core.redaction import visible, without_credentials
 
 
 class AstraError(Exception):
     """Root of every error that is not a bug of ours.
 
-    It may quote the name of a file or a key, which must not send control codes to the terminal.
+    It may quote the name of a file or a key, which must not send control codes to the terminal,
+    or an address, which must not show a password.
     """
 
     def __str__(self) -> str:
-        return visible(super().__str__())
+        return visible(without_credentials(super().__str__()))
 
 
 class ConfigurationError(AstraError, ValueError):

@@ -13,8 +13,13 @@ from pathlib import Path
 from types import FrameType
 
 from astra_core.errors import AstraError
+from astra_core.errors.excerpt import shortened
 from astra_core.redaction import masked, visible
 
+# Of a trace's line; the screen has room for less, and cuts it again.
+_LIMIT = 2_000
+_MAX_LINES = 25
+_MOST = 100_000
 _OURS = frozenset({"astra_core", "tasks", "flows"})
 # The folders of Python and its packages.
 _LIBRARIES = tuple(
@@ -36,9 +41,16 @@ def shown(error: BaseException) -> str:
 
 
 def shown_text(error: BaseException) -> str:
-    """What may be shown of an exception's text."""
+    """What may be shown of an exception's text: a line for each problem, each cut where long."""
+    lines = _whole_text(error).splitlines()
+    rest = [f"and {len(lines) - _MAX_LINES} lines more"] if len(lines) > _MAX_LINES else []
+    return "\n".join([*(shortened(line, limit=_LIMIT) for line in lines[:_MAX_LINES]), *rest])
+
+
+def _whole_text(error: BaseException) -> str:
     try:
-        text = str(error)
+        # Nobody reads more, and masking it takes time.
+        text = str(error)[:_MOST]
     except Exception as other:  # noqa: BLE001 - a third-party class may raise anything
         return f"no text, as {type(other).__name__} was raised for it"
     if isinstance(error, AstraError) and is_ours(error):

@@ -5,6 +5,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
+from astra_core.redaction import without_credentials
+
 LINE_LIMIT = 300
 """Characters of an error's line; about four rows of a terminal."""
 
@@ -19,7 +21,8 @@ def excerpt(value: Any, *, limit: int = _VALUE_LIMIT) -> str:
     shape.maxlist = shape.maxtuple = shape.maxdict = 6
     shape.maxlevel = 3
     try:
-        written = shape.repr(value)
+        # Before it is cut: a part of an address would not look like one.
+        written = shape.repr(without_credentials(value) if isinstance(value, str) else value)
     except ValueError:
         # Python writes no integer of more than 4,300 digits.
         return "a number of thousands of digits"
@@ -28,7 +31,7 @@ def excerpt(value: Any, *, limit: int = _VALUE_LIMIT) -> str:
 
 def shortened(text: str, *, limit: int = LINE_LIMIT) -> str:
     """The text without line breaks; of a long one the beginning and the end, where the help is."""
-    line = " ".join(text.split())
+    line = without_credentials(" ".join(text.split()))
     if len(line) <= limit:
         return line
     tail = limit // 3

@@ -16,7 +16,10 @@ from astra_core.errors.exception_text import (
     shown,
     shown_text,
 )
+from astra_core.errors.excerpt import shortened
 from astra_core.extensions.plugin_files import spelled_module
+
+_SHOWN = 160  # characters of a plug-in's error; the trace has the rest
 
 
 class plugin_call:  # noqa: N801 - used as a context manager alone
@@ -84,7 +87,8 @@ def _attributed(error: BaseException, subject: str, action: str) -> AstraError:
         if is_ours(error) and subject in text:
             return error
         return _class_of(error)(f"{subject} in {action}: {text}{'' if is_ours(error) else where}")
-    msg = f"{subject} must not fail in {action}, got {shown(error)}{where}; correct it there"
+    got = shortened(shown(error), limit=_SHOWN)
+    msg = f"{subject} must not fail in {action}, got {got}{where}; correct it there"
     return PluginError(msg)
 
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Self
 from pydantic import Field, model_validator
 
 from astra_core.config import Positive, Probability, Section
-from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.judge import Exchange, Judge, Judgement
+from astra_core.settings.patterns import check_pattern
 
 PatternName = Annotated[str, Field(pattern=r"\S")]
 
@@ -37,14 +37,8 @@ class RegexJudge(Judge):
 
         @model_validator(mode="after")
         def _patterns_are_patterns(self) -> Self:
-            import regex
-
             for name, own in self.patterns.items():
-                try:
-                    regex.compile(own.pattern)
-                except regex.error as error:
-                    msg = f"patterns.{name} must be a regular expression, got: {error}; correct it"
-                    raise ConfigurationError(msg) from None
+                check_pattern(f"patterns.{name}", own.pattern)
             return self
 
     options: Options

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from astra_core.config import LoraConfiguration
 from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import shortened
 from astra_core.errors.packages import require_package
 from astra_core.seeding import derive_seed, torch_seeded
 
@@ -35,7 +36,7 @@ def add_adapters(model: Any, config: LoraConfiguration, *, seed: int) -> None:
         with torch_seeded(derive_seed(seed, "adapters")):
             inject_adapter_in_model(settings, model)
     except ValueError as error:
-        reason = str(error).splitlines()[0]
+        reason = shortened(str(error).partition("\n")[0], limit=140)
         msg = (
             f"training.lora.target_modules must name linear layers, got {targets}: {reason}; "
             "null takes all"

@@ -1,11 +1,11 @@
 """Models that share weights: both have the same parameters, so training one changes both."""
 
-import re
 from typing import Any
 
 from torch.nn import Module, Parameter
 
 from astra_core.errors import ConfigurationError
+from astra_core.settings.patterns import occurs
 
 
 def share_weights(model: Module, origin: Module, *, own: str, where: str) -> None:
@@ -21,7 +21,9 @@ def share_weights(model: Module, origin: Module, *, own: str, where: str) -> Non
         ConfigurationError: The expression is found in no name.
     """
     names = _names(model)
-    kept = {key for key, given in names.items() if any(re.search(own, name) for name in given)}
+    kept = {
+        key for key, given in names.items() if any(occurs(own, name, where=where) for name in given)
+    }
     if not kept:
         known = sorted(name for given in names.values() for name in given)[:3]
         msg = f"{where} must be found in the name of a weight, got '{own}'; names are such as "

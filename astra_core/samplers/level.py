@@ -10,6 +10,7 @@ from itertools import groupby
 
 from astra_core.conversation import Conversation, Message
 from astra_core.errors import TargetError
+from astra_core.errors.excerpt import shortened
 from astra_core.judge import Judgement
 from astra_core.models.chat_format import ChatFormat
 from astra_core.models.utterances import Utterance
@@ -220,7 +221,7 @@ def responded(growth: Growth, asked: Sequence[Asked]) -> Responded:
         scored = scored_answers(growth.system, said, lambda: answers(growth, asked))
     except TargetError as error:
         # The target's boundary: any other error is a bug of ours and must not be caught.
-        failures = (Failure(f"{type(error).__name__}: {error}"),) * len(asked)
+        failures = (Failure(shortened(f"{type(error).__name__}: {error}")),) * len(asked)
         return Responded(failures, failures, (0.0,) * len(asked), 0.0)
     recorded = tuple(map(_recorded, scored.answers, scored.judgements))
     return Responded(scored.answers, recorded, scored.probe_scores, scored.waited_s)

@@ -1,12 +1,12 @@
 """Several attackers, called agents: which turns each plays, what they share, how each learns."""
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from astra_core.errors import ConfigurationError
+from astra_core.settings.patterns import check_pattern
 from astra_core.settings.sections import Choice, Count, NonNegative, Positive, Section
 
 AgentName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
@@ -28,7 +28,7 @@ class Part(Section):
 
     @model_validator(mode="after")
     def _can_be_used(self) -> Self:
-        _check_pattern("pattern", self.pattern)
+        check_pattern("pattern", self.pattern)
         if not self.start < self.stop <= self.period:
             msg = "start < stop <= period must hold"
             raise ValueError(msg)
@@ -57,7 +57,7 @@ class AgentConfiguration(Section):
         if self.own_weights is not None and self.model == "own":
             msg = "own_weights must be null when model is 'own', which shares none"
             raise ValueError(msg)
-        _check_pattern("own_weights", self.own_weights or "")
+        check_pattern("own_weights", self.own_weights or "")
         return self
 
     @property
@@ -176,11 +176,3 @@ def _check_surroundings(problems: Mapping[str, bool]) -> None:
     for msg, is_there in problems.items():
         if is_there:
             raise ConfigurationError(msg)
-
-
-def _check_pattern(name: str, pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        msg = f"{name} must be a regular expression ({error})"
-        raise ValueError(msg) from error

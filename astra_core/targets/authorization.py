@@ -42,8 +42,8 @@ def check_address(
         AuthorizationError: It is no plain address, or its host is not authorised.
     """
     if not _ADDRESS.fullmatch(address):
-        # Only the beginning is shown, as there might be a password in it.
-        shown = excerpt(address.rpartition("@")[2])
+        # Neither user nor query is shown, as there might be a password in it.
+        shown = excerpt(re.sub(r"([?#]).+", r"\1***", address.rpartition("@")[2], flags=re.DOTALL))
         msg = (
             f"{subject} must be http(s)://host[:port][/path] without user or "
             f"query, got {shown}; put a key into key_env or key_file"

@@ -20,6 +20,7 @@ from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation
 from astra_core.errors import ChangedTargetError, ConfigurationError
 from astra_core.files import record_digest
+from astra_core.paths import is_file, kind_of
 from astra_core.target import Outcome, Surroundings
 from astra_core.targets import wire
 from astra_core.targets.authorization import Authorization, check_address
@@ -30,6 +31,7 @@ from astra_core.targets.posting import Answered, Posting, Server, UnansweredErro
 from astra_core.targets.relay import Relay
 
 _LOG = logging.getLogger(__name__)
+_LONGEST_KEY = 1 << 16  # characters
 _ASKED = (
     "base_url",
     "model",
@@ -260,17 +262,27 @@ def key_of(options: Endpoint.Options) -> str:
         place, key = f"variable {options.key_env}", os.environ.get(options.key_env, "").strip()
     elif options.key_file is not None:
         place = f"file {options.key_file}"
-        try:
-            key = options.key_file.read_text(encoding="utf-8").strip()
-        except (OSError, ValueError):
-            key = ""
+        key = _read_key(options.key_file)
     else:
         return ""
     if not key or not key.isascii() or not key.isprintable():
         found = "nothing there" if not key else "something with other characters"
+        if options.key_file is not None and not is_file(options.key_file):
+            found = kind_of(options.key_file)
         msg = f"{place} must hold the endpoint's key on one line, got {found}; put it there"
         raise ConfigurationError(msg)
     return key
+
+
+def _read_key(path: Path) -> str:
+    """The text of a file; empty where there is no file, such as a pipe that nobody writes to."""
+    if not is_file(path):
+        return ""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(_LONGEST_KEY).strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _server(options: Endpoint.Options) -> Server:

@@ -1,6 +1,5 @@
 """Replies by rules from a file, for tests and tutorials; the first matching rule replies."""
 
-import re
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +13,7 @@ from astra_core.conversation import Conversation
 from astra_core.errors import ConfigurationError
 from astra_core.files import record_digest
 from astra_core.seeding import generator
+from astra_core.settings.patterns import check_pattern, occurs
 from astra_core.target import Answer, Outcome, Reply, Surroundings, Target, Usage
 
 
@@ -27,11 +27,7 @@ class Rule(Section):
     @field_validator("when")
     @classmethod
     def _can_be_found(cls, value: str) -> str:
-        try:
-            re.compile(value)
-        except re.error as error:
-            msg = f"when must be a regular expression, got an error: {error}"
-            raise ValueError(msg) from None
+        check_pattern("when", value)
         return value
 
 
@@ -98,7 +94,8 @@ class Scripted(Target):
         fitting = (
             rule.say
             for rule in self._rules.rules
-            if rule.turn in {None, turn} and re.search(rule.when, probe)
+            if rule.turn in {None, turn}
+            and occurs(rule.when, probe, where="target 'scripted': when")
         )
         sayings = next(fitting, self._rules.otherwise)
         saying = sayings[int(generator(key).integers(len(sayings)))].replace("{probe}", probe)

@@ -41,6 +41,8 @@ from tasks.pipeline.order import find_stage, outside_inputs, watched_by
 from tasks.pipeline.precision import advise
 from tasks.pipeline.stage import Stage
 
+_SHOWN = 180  # characters of a bug's text; the trace has the rest
+
 
 def run_stage(
     name: str,
@@ -196,11 +198,11 @@ def _report(error: BaseException, name: str, log: Path, *, is_child: bool) -> in
         # One line is enough for a mistake; for a bug the trace is needed.
         tell_tail(masked_trace(error))
     if isinstance(error, PluginError):
-        complain(f"error: {failure.message}; the trace is in {log}")
+        complain(shortened(f"error: {failure.message}; the trace is in {log}"))
     elif isinstance(error, AstraError):
         complain_of(error)
     elif status == failures.EXIT_BUG:
-        words = " ".join(failure.message.split())
+        words = shortened(failure.message, limit=_SHOWN)
         complain(f"bug in stage {name}: {failure.error}: {words}; the trace is in {log}")
     else:
         complain(f"{name} {failure.message}")

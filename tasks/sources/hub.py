@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from astra_core.errors import ConfigurationError
+from astra_core.errors.excerpt import shortened
 from tasks.sources.files import file_suffixes
 
 # Description files that many data sets have beside the rows.
@@ -30,7 +31,7 @@ def fetch_dataset(dataset: str, revision: str, *, split: str) -> list[Path]:
             )
         )
     except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
+        reason = shortened(str(error).strip().partition("\n")[0], limit=140)
         msg = (
             f"data set '{dataset}' at {revision} must be reachable or cached, "
             f"got {type(error).__name__}: {reason}; go online once, or use prompts.source: file"

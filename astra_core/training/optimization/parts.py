@@ -1,6 +1,5 @@
 """Parts of the trained weights: the rate of each, and when it moves at all."""
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -8,6 +7,7 @@ from torch.nn import Module, Parameter
 
 from astra_core.config import Part
 from astra_core.errors import ConfigurationError
+from astra_core.settings.patterns import occurs
 
 
 def is_active(part: Part, training_step: int) -> bool:
@@ -55,7 +55,7 @@ def parameter_groups(
         raise ConfigurationError(msg)
     _refuse_empty_parts(parts, weights)
     for name, parameter in weights.items():
-        own = tuple(key for key, part in parts.items() if re.search(part.pattern, name))
+        own = tuple(key for key, part in parts.items() if _is_in(key, part, name))
         groups.setdefault((own, parameter.ndim > 1), []).append(parameter)
     # Matrices first, as the learning rate that is reported is the first group's.
     ordered = sorted(groups.items(), key=lambda item: (item[0][0], not item[0][1]))
@@ -70,6 +70,10 @@ def parameter_groups(
     ]
 
 
+def _is_in(key: str, part: Part, name: str) -> bool:
+    return occurs(part.pattern, name, where=f"training.parts.{key}.pattern")
+
+
 def _factor(parts: Sequence[Part]) -> float:
     factor = 1.0
     for part in parts:
@@ -79,7 +83,7 @@ def _factor(parts: Sequence[Part]) -> float:
 
 def _refuse_empty_parts(parts: Mapping[str, Part], weights: Mapping[str, Parameter]) -> None:
     for key, part in parts.items():
-        if not any(re.search(part.pattern, name) for name in weights):
+        if not any(_is_in(key, part, name) for name in weights):
             msg = (
                 f"training.parts.{key}.pattern must be found in the name of a trained weight, "
                 f"got '{part.pattern}'; names are such as {sorted(weights)[:3]}"

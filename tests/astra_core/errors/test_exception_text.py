@@ -53,6 +53,20 @@ def test_a_text_of_ours_is_shown():
     assert "must be given" == shown_text(ConfigurationError("must be given"))
 
 
+def test_of_a_long_text_a_few_lines_are_shown():
+    for error in (OSError("x" * 300_000), DataError("a b\n" * 100_000), ValueError("w" * 300_000)):
+        told = shown_text(caught(lambda error=error: throw(error)))
+
+        assert len(told) < 5_000
+
+
+def test_no_address_shows_what_logs_in():
+    address = "https://me:sk-hidden@host/v1?key=sk-hidden"
+    for kind in (OSError, ConfigurationError, RuntimeError):
+        assert "hidden" not in shown(kind(f"no answer from '{address}' within 3 s"))
+    assert "got 'https://***@host/v1?***' 3" == str(ConfigurationError(f"got '{address}' 3"))
+
+
 def test_an_error_of_our_class_that_others_raise_is_masked():
     error = caught(lambda: throw(DataError("no rows in you stupid idiot")))
 

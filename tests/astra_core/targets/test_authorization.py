@@ -33,6 +33,24 @@ def test_loopback_needs_no_authorization_and_another_host_does():
         check_address("https://sub.model.example.org/v1", OURS)
 
 
+@each_row(
+    "address",
+    [
+        "http://host/v1?key=sk-hidden",
+        "http://host/v1?sk-hidden",
+        "host/v1?key=sk-hidden&" + "x" * 200 + "=sk-hidden",
+        "http://me:sk-hidden@host/v1",
+        "http://me:" + "sk-hidden" * 30 + "@host/v1",
+        "http://host/v1#token=sk-hidden",
+    ],
+)
+def test_a_refused_address_shows_no_key(address):
+    with pytest.raises(AuthorizationError, match="host") as refused:
+        check_address(address, None)
+
+    assert "hidden" not in str(refused.value)
+
+
 @each_row("missing", ["owner", "note", "hosts"])
 def test_an_authorization_says_who_why_and_where(missing):
     given = {"owner": "us", "note": "ticket 7", "hosts": ["a"]}
