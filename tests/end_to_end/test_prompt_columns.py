@@ -176,6 +176,7 @@ def test_attack_success_is_reported_by_category(project):
     assert all(f"{name} ({count} prompts): " in lines for name, count in counts.items())
 
 
+@pytest.mark.wide
 def test_the_parts_of_the_test_keep_their_contracts():
     check_sampler(Curriculum)
     check_reward(Fraudulent)
