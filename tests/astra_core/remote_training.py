@@ -12,7 +12,7 @@ from astra_core.testing import tiny_prompts, tiny_system
 from astra_core.training.checkpoint import CheckpointStore
 
 WHERE = {"address": "http://127.0.0.1:1", "base_model": "tiny", "export": False}
-SHORT = GenerationConfiguration(max_new_tokens=6, min_new_tokens=0)
+SHORT = GenerationConfiguration(max_new_tokens=3, min_new_tokens=0)
 
 
 class Played(RemoteTrainer):

@@ -26,6 +26,7 @@ def ended(folder, *, budget, **changes):
     return trainer, [weights_of(trainer) for _ in trainer.steps()]
 
 
+@pytest.mark.real
 def test_a_budget_is_asked_before_every_update_and_its_last_weights_are_examined(tmp_path):
     trainer, weights = ended(tmp_path, budget={"max_optimizer_steps": 4})
     progress = trainer.progress
@@ -39,6 +40,7 @@ def test_a_budget_is_asked_before_every_update_and_its_last_weights_are_examined
     assert progress.training_step == trainer.best.training_step == trainer.store.newest().step
 
 
+@pytest.mark.real
 def test_a_budget_that_an_experience_just_fills_cuts_nothing_short(tmp_path):
     changes = {"epochs_per_experience": 1, "batch_size": 64}
     trainer, _ = ended(tmp_path, budget={"max_optimizer_steps": 2}, **changes)
@@ -47,6 +49,7 @@ def test_a_budget_that_an_experience_just_fills_cuts_nothing_short(tmp_path):
     assert [(0, 0), (2, 2)] == [(p.training_step, p.step) for p in trainer.progress.evaluations]
 
 
+@pytest.mark.real
 def test_nothing_is_learned_from_an_experience_that_has_left_the_reference(tmp_path):
     trainer, weights = ended(tmp_path, budget={"max_kl_nats": 1e-4})
     progress = trainer.progress
@@ -73,6 +76,7 @@ class Fickle(Trainer):
         return super().end() or ("enough" if self.progress.training_step == 2 else "")
 
 
+@pytest.mark.real
 def test_the_attacker_is_examined_whatever_ends_the_run(tmp_path):
     plain = trainer_of(configured(**AMID))
     trainer = Fickle(
@@ -89,6 +93,7 @@ def test_the_attacker_is_examined_whatever_ends_the_run(tmp_path):
     assert 2 == trainer.best.training_step
 
 
+@pytest.mark.real
 def test_a_run_that_is_resumed_past_its_budget_is_examined_first(tmp_path):
     for report in trainer_of(configured(**AMID), tmp_path).steps():
         if report.training_step == 3:
@@ -143,6 +148,7 @@ def test_a_run_that_gets_a_larger_budget_ends_like_one_that_had_it(tmp_path, bud
     assert_same_state(whole.store.newest(), longer.store.newest())
 
 
+@pytest.mark.real
 def test_a_run_without_a_whole_checkpoint_cannot_get_a_larger_budget(tmp_path):
     trainer_of(configured(**BOUND), tmp_path).train()
     for path in tmp_path.glob("step_*"):

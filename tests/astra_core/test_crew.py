@@ -21,7 +21,7 @@ from astra_core.executors.shared import close_executors
 from astra_core.sampler import rolled_out
 from astra_core.testing import tiny_prompts
 
-SHORT = GenerationConfiguration(max_new_tokens=6)
+SHORT = GenerationConfiguration(max_new_tokens=3)
 SYSTEM = SystemConfiguration(
     max_context_tokens=64,
     probe=SHORT,

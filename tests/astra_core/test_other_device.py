@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from dear_rows import wide_but
 from distributed_training import WIDE
 from other_device import NAME, OtherTensor, other_device
 from started_processes import SIZE, as_numbers, ended, left_in, started
@@ -46,7 +47,7 @@ def test_the_other_device_computes_and_refuses_what_a_gpu_refuses(device):
 # load_state_dict believes that nothing can be copied to a device of this name.
 @pytest.mark.real
 @pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
-@pytest.mark.parametrize("name", BUILT_INS["algorithm"])
+@pytest.mark.parametrize("name", wide_but(BUILT_INS["algorithm"], "dpo", "ppo"))
 def test_training_there_gives_the_weights_of_the_cpu(tmp_path, name):
     # One experience has several updates; the tests of resuming have two.
     config = configured(algorithm=choice(name), **CONFIG | {"training_steps": 1})

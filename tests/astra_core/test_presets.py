@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from astra_core.training.trainer import Trainer
 CASES = json.loads(
     (Path(__file__).parents[1] / "vectors" / "astra_config_defaults.json").read_text("utf-8")
 )["cases"]
-SHORT = GenerationConfiguration(max_new_tokens=6)
+SHORT = GenerationConfiguration(max_new_tokens=3)
 SMALL = Assembly(
     system=SystemConfiguration(
         max_context_tokens=64,
@@ -36,11 +37,17 @@ SMALL = Assembly(
 TEXTS = [prompt.text for prompt in tiny_prompts(6)]
 
 
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    tiny_language_model(seed=1).save(folder / "attacker")
+    tiny_language_model(seed=2).save(folder / "target")
+    return folder
+
+
 @pytest.fixture
-def folders(tmp_path):
-    tiny_language_model(seed=1).save(tmp_path / "attacker")
-    tiny_language_model(seed=2).save(tmp_path / "target")
-    return tmp_path
+def folders(models, tmp_path):
+    return Path(shutil.copytree(models, tmp_path, dirs_exist_ok=True))
 
 
 def built(folders, *, assembly=SMALL, prompts=TEXTS, **changes):
@@ -92,6 +99,7 @@ def test_a_change_is_checked_like_a_line_of_params():
         hf_configuration(batchsize=5)
 
 
+@pytest.mark.real
 def test_the_preset_trains_examines_and_keeps_only_what_was_better(folders):
     trainer = built(folders)
     untrained = weights_of(trainer)
@@ -108,6 +116,7 @@ def test_the_preset_trains_examines_and_keeps_only_what_was_better(folders):
     )
 
 
+@pytest.mark.real
 def test_a_stopped_run_of_the_preset_continues(folders):
     first = built(folders, training_steps=1)
     first.train()
@@ -143,6 +152,7 @@ def test_a_folder_that_is_missing_is_reported_at_once_and_nobody_is_asked(folder
     assert [] == hosts
 
 
+@pytest.mark.real
 def test_a_whole_run_of_the_preset_asks_nobody(folders):
     system = SMALL.system.model_copy(update={"scorer": Choice(name="profanity")})
     around = SMALL.model_copy(update={"system": system})

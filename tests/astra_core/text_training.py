@@ -1,7 +1,7 @@
 """A tiny run of the trainer ``text``."""
 
 import torch
-from tiny_training import configured, sampler_of
+from tiny_training import TALK, configured, sampler_of
 
 from astra_core.registry import build
 from astra_core.services.text_trainer import TextTrainer
@@ -18,7 +18,7 @@ def trainer_of(folder, url, *, algorithm=IMITATION, **options):
     own = {"min_examples": 2, "poll_s": 0.02, "job_limit_s": 60.0, "export": False}
     choice = {"name": "text", "options": {**own, **options, "attacker": attacker}}
     config = configured(trainer=choice, algorithm=algorithm, training_steps=2)
-    system = tiny_system(0)
+    system = tiny_system(0, config=TALK)
     algorithm = build("algorithm", config.algorithm, system=system)
     store = CheckpointStore(folder / "run", keep=5)
     return TextTrainer(config, sampler_of(system), algorithm, store=store)

@@ -17,7 +17,7 @@ ROLES = ["opener", "presser"]
 
 def agents_config(roles=ROLES, **agents):
     """Who plays, and what each agent has; ``presser={"model": "own"}``."""
-    short = {"max_new_tokens": 6}
+    short = {"max_new_tokens": 3}
     record = {
         "max_context_tokens": 64,
         "probe": short,

@@ -2,12 +2,18 @@
 
 import torch
 
-from astra_core.config import Choice, EvaluationConfiguration, TrainingConfiguration
+from astra_core.config import (
+    Choice,
+    EvaluationConfiguration,
+    GenerationConfiguration,
+    SystemConfiguration,
+    TrainingConfiguration,
+)
 from astra_core.evaluator import Evaluator
 from astra_core.registry import build
 from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
-from astra_core.testing import tiny_prompts, tiny_system
+from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 from astra_core.training.checkpoint import CheckpointStore
 from astra_core.training.trainer import Trainer
 
@@ -20,7 +26,27 @@ SHORT = {
     "early_stopping": {},
     "checkpoint": {"save_every": 1, "keep": 5},
 }
-EXAMINATION = EvaluationConfiguration(num_rollouts=2, depth=1, num_resamples=50)
+EXAMINATION = EvaluationConfiguration(num_rollouts=2, depth=1, num_resamples=20)
+WORDS = GenerationConfiguration(max_new_tokens=3)
+"""What a run costs is how many tokens it says, one after the other."""
+TALK = SystemConfiguration(max_context_tokens=64, probe=WORDS, response=WORDS, tokens_per_batch=512)
+
+
+WORTH = {0.9: (2, 3, 0), 0.1: (6, 7, 0)}
+
+
+def _turns(*after):
+    """Two turns that say something else and are worth something else."""
+    good, bad = (tiny_node(score, *after, probe_ids=ids) for score, ids in WORTH.items())
+    return good, bad
+
+
+class Ready(TreeSampler):
+    """Has its rollouts at hand, three pairs of each prompt, for what needs no sampling."""
+
+    def roll_out(self, prompts, *, iteration):
+        turns = _turns(*_turns())
+        return [tiny_graph(*turns, prompt=prompt, iteration=iteration) for prompt in prompts]
 
 
 def configured(**changes):
@@ -54,7 +80,7 @@ def trainer_of(
 ):
     """A Trainer as a new process would build it."""
     torch.manual_seed(0)
-    system = tiny_system(1)
+    system = tiny_system(1, config=TALK)
     for part in (system.attacker, system.target.language_model, system.reference):
         part.model.to(device).tie_weights()
     choice = config.algorithm.model_copy(update={"options": options})

@@ -42,14 +42,18 @@ def system():
 
 @pytest.fixture(scope="session")
 def experience():
-    """Two rewarded trees three turns deep, and one whose siblings are all worth the same."""
+    """Two rewarded trees three turns deep, one whose siblings are all worth the same, and one
+    of three siblings.
+    """
     system = three_models()
     reward = AdversarialReward(AdversarialReward.Options(novelty_weight=1.0))
     prompts = tiny_prompts(2)
-    shape = TreeSampler.Options(tree_width=3, tree_depth=3, num_responses=1)
+    shape = TreeSampler.Options(tree_width=2, tree_depth=3, num_responses=1)
     sampler = TreeSampler(shape, system=system, prompts=prompts, reward=reward, seed=5)
     flat = tiny_graph(tiny_node(0.3), tiny_node(0.3))
-    return [*reward.assign(sampler.roll_out(prompts, iteration=0)), flat]
+    worth = {0.9: (2, 3, 0), 0.5: (3, 2, 0), 0.1: (6, 7, 0)}
+    three = tiny_graph(*(tiny_node(own, probe_ids=ids) for own, ids in worth.items()))
+    return [*reward.assign(sampler.roll_out(prompts, iteration=0)), flat, three]
 
 
 @pytest.fixture

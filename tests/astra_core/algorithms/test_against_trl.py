@@ -16,7 +16,7 @@ from astra_core.engine.logprobs import token_logprobs
 
 os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1")
 # Its import warns about other libraries, which pytest would make an error of ours.
-pytestmark = [pytest.mark.filterwarnings("ignore")]
+pytestmark = [pytest.mark.real, pytest.mark.filterwarnings("ignore")]
 
 TRLS_DIVERGENCES = {
     "forward_kl": "forward_kl",
@@ -128,10 +128,10 @@ def test_grpo_is_trls(options, theirs, experience, make_algorithm, nudge, tmp_pa
 def test_group_advantages_are_trls(experience, make_algorithm):
     """TRL adds 1e-4 to the spread; ours divides by it alone."""
     steps = make_algorithm("grpo", backup="none").flatten(experience[0])
-    rewards = torch.tensor([step.node.reward for step in steps[:3]])
+    rewards = torch.tensor([step.node.reward for step in steps[:2]])
     expected = (rewards - rewards.mean()) / (rewards.std() + 1e-4)
 
-    assert expected.tolist() == pytest.approx([s.advantage for s in steps[:3]], rel=2e-3)
+    assert expected.tolist() == pytest.approx([s.advantage for s in steps[:2]], rel=2e-3)
 
 
 def test_rloo_is_trls(experience, make_algorithm, nudge, tmp_path):

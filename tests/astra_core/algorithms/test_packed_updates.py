@@ -25,7 +25,10 @@ def padded(attacker):
     return LanguageModel(model, attacker.tokenizer)
 
 
-@pytest.fixture(scope="module", params=["gpt2", "llama", "chat"])
+@pytest.fixture(
+    scope="module",
+    params=["llama", *(pytest.param(kind, marks=pytest.mark.real) for kind in ("gpt2", "chat"))],
+)
 def system(request):
     """One whose attacker has moved away from its reference, in float64 where all of it can be."""
     if request.param == "chat":

@@ -120,7 +120,7 @@ def test_the_value_head_learns_the_return(make_algorithm, experience):
     batch = algorithm.collate(algorithm.flatten_all(experience))
     optimizer = torch.optim.Adam(algorithm.parameters(), lr=0.1)
     losses = []
-    for _ in range(30):
+    for _ in range(12):
         loss, metrics = algorithm.step(batch)
         (loss / batch.weight).backward()
         optimizer.step()

@@ -27,10 +27,12 @@ def numbers(found):
     return [number for number, _ in found]
 
 
+@pytest.mark.real
 def test_it_keeps_the_contract():
     check_executor("processes", num_workers=2)
 
 
+@pytest.mark.real
 def test_a_worker_that_is_killed_costs_its_shard_alone(two, tmp_path):
     shards = [(number, "die" if number == 2 else "") for number in range(6)]
 
@@ -57,6 +59,7 @@ def test_a_straggler_is_done_again_by_an_idle_worker(two, tmp_path):
     assert [7, 8] == numbers(two.run(Sums(tmp_path), [(7, ""), (8, "")]))
 
 
+@pytest.mark.real
 def test_errors_of_the_work_are_raised_here(two, tmp_path):
     with pytest.raises(DataError, match="must be good"):
         two.run(Sums(tmp_path), [(0, ""), (1, "fail")])
@@ -64,6 +67,7 @@ def test_errors_of_the_work_are_raised_here(two, tmp_path):
         two.run(Sums(tmp_path), [(0, "break")])
 
 
+@pytest.mark.real
 def test_one_bar_shows_all_shards(two, tmp_path):
     told = []
     with shown_by(bar_into(told)):

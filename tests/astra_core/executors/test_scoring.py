@@ -1,5 +1,4 @@
 import pytest
-from each_row import each_row
 
 from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
@@ -9,7 +8,7 @@ PHRASES = Choice(name="phrases", options={"phrases": ["bad"]})
 TEXTS = ["bad", "good", "so bad bad", "", "fine"]
 
 
-@each_row("executor", ["local", "processes"])
+@pytest.mark.parametrize("executor", ["local", pytest.param("processes", marks=pytest.mark.real)])
 def test_texts_are_scored_in_their_order_whoever_scores(executor):
     scoring = Scoring.of(PHRASES, Choice(name=executor))
     alone = [Scoring.of(PHRASES, Choice(name="local")).scores([x], at_once=1)[0] for x in TEXTS]

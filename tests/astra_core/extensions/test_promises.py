@@ -17,7 +17,7 @@ from astra_core.scorers.cached import CachedScorer
 from astra_core.testing import tiny_language_model, tiny_prompts
 
 TEXTS = [prompt.text for prompt in tiny_prompts(4)]
-SHORT = GenerationConfiguration(max_new_tokens=4)
+SHORT = GenerationConfiguration(max_new_tokens=2)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def choice(plugin, monkeypatch):
 
 
 def train(folder, tmp_path, *, scorer=None, sampler=None, reward=None, **changes):
-    """Two training steps with one bad part."""
+    """A training step with one bad part."""
     phrases = Choice(name="phrases", options={"phrases": ["bad"]})
     assembly = Assembly(
         system=SystemConfiguration(
@@ -47,7 +47,7 @@ def train(folder, tmp_path, *, scorer=None, sampler=None, reward=None, **changes
     )
     own = {name: value.model_dump(mode="json") for name, value in changes.items()}
     algorithm = {"algorithm": {"name": "dpo", "options": {"margin": 0.0}}}
-    config = hf_configuration(**{"training_steps": 2, "eval_every": 1} | algorithm | own)
+    config = hf_configuration(**{"training_steps": 1, "eval_every": 1} | algorithm | own)
     hf_trainer(
         folder / "attacker",
         folder / "attacker",
@@ -166,7 +166,7 @@ def test_a_bad_part_of_any_kind_ends_the_run_in_one_line(
     assert text in told(caught, kind, plugin)
 
 
-@each_row("value", [None, "text", float("inf"), 1j])
+@each_row("value", ["text", float("inf")])
 def test_a_reward_that_is_no_number_is_refused(value, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(bad.BadReward, "value", value)
     with pytest.raises(PluginError, match="every turn a finite number") as caught:

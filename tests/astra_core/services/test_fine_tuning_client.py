@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 from hostile_jobs import HostileJobs
 from job_service import served
 
@@ -9,7 +10,7 @@ BODY = {"model": "tiny", "training_file": "file-0", "metadata": {KEY: "key"}}
 
 
 @pytest.fixture
-def asking(request):
+def asking():
     hostile = HostileJobs()
     with served(hostile.app) as url:
         client = FineTuning(url, pause_s=0.01)
@@ -32,7 +33,7 @@ def test_files_and_jobs_are_found_by_what_they_were_created_with(asking):
     assert [b"{}\n"] == hostile.bodies
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("status", "error", "outcome"),
     [
         ("succeeded", None, "succeeded"),

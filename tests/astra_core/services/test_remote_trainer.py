@@ -16,6 +16,7 @@ class Local(Trainer):
     """The local trainer, whose steps are to be the service's."""
 
 
+@pytest.mark.real
 def test_a_service_learns_what_the_local_trainer_learns(tmp_path):
     service = PlayedService()
     there = remote(tmp_path / "there", service, epochs_per_experience=2, evaluate="none")
@@ -98,6 +99,7 @@ def test_weights_that_the_service_has_unloaded_are_published_again(tmp_path, mon
         assert torch.equal(weight, again.published[last][name])
 
 
+@pytest.mark.real
 def test_killed_within_an_update_it_begins_at_the_state_before(tmp_path):
     service, again = PlayedService(), PlayedService()
     remote(tmp_path / "whole", service).train()
@@ -146,6 +148,7 @@ def test_a_host_that_is_not_authorised_is_never_asked(tmp_path):
         remote(tmp_path, None, kind=RemoteTrainer, options=options)
 
 
+@pytest.mark.real
 @each_row("on_error", ["fail_fast", "retry", "min_group"])
 def test_a_draw_that_fails(on_error, tmp_path):
     # Draws 9 to 11 are tried in the first experience; the evaluation before it is whole.
@@ -163,6 +166,7 @@ def test_a_draw_that_fails(on_error, tmp_path):
         assert 2 == trainer.train().training_step
 
 
+@pytest.mark.real
 @each_row("keep", ["last", "best"])
 def test_what_stays_at_the_service_is_exported_as_a_pointer_to_it(tmp_path, keep):
     service = PlayedService()
@@ -177,6 +181,7 @@ def test_what_stays_at_the_service_is_exported_as_a_pointer_to_it(tmp_path, keep
     assert pointer.base == parameters_digest(tiny_language_model(1))
 
 
+@pytest.mark.real
 def test_a_run_ends_when_it_has_spent_its_money(tmp_path):
     prices = {"prefill": 1.0, "sampled": 2.0, "trained": 3.0}
     service, options = PlayedService(), {"prices": prices, "max_cost": 1e-5}
@@ -198,6 +203,7 @@ def test_a_limit_of_money_needs_prices(tmp_path):
         remote(tmp_path, PlayedService(), options={"max_cost": 1.0})
 
 
+@pytest.mark.real
 def test_a_run_ends_when_it_has_sent_its_tokens(tmp_path):
     trainer = remote(tmp_path, PlayedService(), options={"max_tokens": 1})
 

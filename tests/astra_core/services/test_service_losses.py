@@ -1,7 +1,7 @@
 import pytest
 import torch
 from each_row import each_row
-from tiny_training import sampler_of
+from tiny_training import TALK, sampler_of
 
 from astra_core.config import Choice
 from astra_core.engine.logprobs import token_logprobs
@@ -15,7 +15,13 @@ from astra_core.training.harness import Harness
 
 @pytest.fixture(scope="module")
 def system():
-    return tiny_system(1)
+    return tiny_system(1, config=TALK)
+
+
+@pytest.fixture(scope="module")
+def graphs(system):
+    algorithm = build("algorithm", Choice(name="sft"), system=system)
+    return Harness(sampler_of(system), algorithm, num_episodes=3).experience(0).graphs
 
 
 @each_row(
@@ -31,10 +37,10 @@ def system():
         ("expert_iteration", {}, "cross_entropy"),
     ],
 )
-def test_the_services_loss_is_the_local_one(name, options, loss, system):
+def test_the_services_loss_is_the_local_one(name, options, loss, system, graphs):
     algorithm = build("algorithm", Choice(name=name, options=options), system=system)
     harness = Harness(sampler_of(system), algorithm, num_episodes=3)
-    (batch,) = harness.batches(harness.experience(0), epoch=0, batch_size=1000)
+    (batch,) = harness.batches(harness.experience(0, graphs=graphs), epoch=0, batch_size=1000)
     # Of another policy, so that ratios are not 1 and some are beyond their bounds.
     moved = batch.behaviour_logprobs + torch.linspace(-0.4, 0.4, batch.mask.numel()).view_as(
         batch.mask.float()

@@ -50,6 +50,7 @@ def are_close(some, others, *, tolerance):
     return all(torch.allclose(some[name], others[name], atol=tolerance) for name in some)
 
 
+@pytest.mark.real
 def test_a_part_is_learned_from_before_the_next_one_is_sampled(tmp_path):
     service = Watched()
     trained(tmp_path, service)
@@ -60,6 +61,7 @@ def test_a_part_is_learned_from_before_the_next_one_is_sampled(tmp_path):
     assert "ddpddp" * 2 == order
 
 
+@pytest.mark.real
 def test_parts_teach_what_the_whole_teaches_where_probes_weigh_alike(tmp_path):
     streamed, trainer = trained(tmp_path / "parts", PlayedService())
     whole, other = trained(tmp_path / "whole", PlayedService(), options={})
@@ -71,6 +73,7 @@ def test_parts_teach_what_the_whole_teaches_where_probes_weigh_alike(tmp_path):
     assert last.loss == pytest.approx(theirs.loss, abs=1e-5)
 
 
+@pytest.mark.real
 def test_in_passes_of_a_few_probes_nothing_changes(tmp_path):
     small, _ = trained(tmp_path / "small", PlayedService(), batch_size=5)
     large, _ = trained(tmp_path / "large", PlayedService())
@@ -78,6 +81,7 @@ def test_in_passes_of_a_few_probes_nothing_changes(tmp_path):
     assert are_close(small, large, tolerance=1e-5)
 
 
+@pytest.mark.real
 def test_killed_between_parts_it_draws_nothing_again_and_learns_the_same(tmp_path):
     service = Watched()
     whole, _ = trained(tmp_path / "whole", service)
@@ -91,6 +95,7 @@ def test_killed_between_parts_it_draws_nothing_again_and_learns_the_same(tmp_pat
     assert are_close(whole, killed, tolerance=0.0)
 
 
+@pytest.mark.real
 def test_an_experience_that_teaches_nothing_costs_no_update(tmp_path):
     service = PlayedService()
     flat = {"name": "grpo", "options": {"min_spread": 1e9}}

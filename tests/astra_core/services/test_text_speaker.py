@@ -9,7 +9,7 @@ from astra_core.target import Surroundings
 from astra_core.targets.endpoint import Endpoint
 from astra_core.testing import tiny_system
 
-SHORT = GenerationConfiguration(max_new_tokens=6)
+SHORT = GenerationConfiguration(max_new_tokens=3)
 
 
 @pytest.fixture

@@ -54,6 +54,7 @@ def test_a_job_that_ends_otherwise_is_reported_with_the_way_out(
     assert hostile.asked["chat"] == (chats if is_refused else 2 * chats)
 
 
+@pytest.mark.real
 def test_a_refused_file_is_terminal_and_costs_one_request(tmp_path):
     hostile = HostileJobs(refusal="blocked by the content policy")
     with served(hostile.app) as url:
@@ -64,6 +65,7 @@ def test_a_refused_file_is_terminal_and_costs_one_request(tmp_path):
     assert 1 == hostile.asked["create"]
 
 
+@pytest.mark.real
 @each_row("lost", ["upload", "create"])
 def test_an_answer_that_was_lost_is_looked_up_and_nothing_made_twice(tmp_path, lost):
     hostile = HostileJobs(lost=lost)
@@ -77,6 +79,7 @@ def test_an_answer_that_was_lost_is_looked_up_and_nothing_made_twice(tmp_path, l
     assert ["tiny", "ft:0"] == [job["model"] for job in hostile.jobs]
 
 
+@pytest.mark.real
 def test_too_few_examples_are_an_outcome(tmp_path):
     hostile = HostileJobs()
     with served(hostile.app) as url:
@@ -86,6 +89,7 @@ def test_too_few_examples_are_an_outcome(tmp_path):
     assert (2, "tiny") == (trainer.progress.training_step, trainer.speaker.model)
 
 
+@pytest.mark.real
 def test_a_job_may_begin_from_the_first_model_each_time(tmp_path):
     hostile = HostileJobs()
     hyper = {"n_epochs": 2}
@@ -108,17 +112,15 @@ def test_what_cannot_be_trained_is_refused_before_anything_is_sent(tmp_path):
     assert not hostile.asked
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "algorithm",
     [
         IMITATION,
-        pytest.param(
-            {
-                "name": "dpo",
-                "options": {"backup": "leaf_mean", "midpoint": 0.2, "margin": 0.0, "discount": 1.0},
-            },
-            marks=pytest.mark.real,
-        ),
+        {
+            "name": "dpo",
+            "options": {"backup": "leaf_mean", "midpoint": 0.2, "margin": 0.0, "discount": 1.0},
+        },
     ],
 )
 def test_attackers_learn_at_a_real_service_and_come_home(tmp_path, algorithm):

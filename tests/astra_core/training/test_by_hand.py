@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from each_row import each_row
-from tiny_training import configured, trainer_of, weights_of
+from tiny_training import Ready, configured, trainer_of, weights_of
 
 from astra_core.errors import ConfigurationError
 from astra_core.training.harness import Harness
@@ -13,7 +13,7 @@ from astra_core.training.harness import Harness
 
 @pytest.fixture
 def trainer():
-    return trainer_of(configured(), is_evaluated=False)
+    return trainer_of(configured(), is_evaluated=False, sampler=Ready)
 
 
 def learn(trainer, batch):
@@ -63,7 +63,7 @@ def test_steps_that_were_counted_twice_are_reported(trainer):
 
 
 def test_the_schedule_moves_with_each_experience():
-    trainer = trainer_of(configured(schedule="annealing"), is_evaluated=False)
+    trainer = trainer_of(configured(schedule="annealing"), is_evaluated=False, sampler=Ready)
     rates = []
     for _ in range(2):
         for batch in trainer.harness.experience():
@@ -101,7 +101,7 @@ def test_a_named_iteration_is_reported_too(trainer):
     ],
 )
 def test_clipping_and_frozen_parts_hold_by_hand_too(changes):
-    plain, own = (trainer_of(configured(training_steps=1, **changes)) for _ in range(2))
+    plain, own = (trainer_of(configured(**changes), sampler=Ready) for _ in range(2))
     experience = plain.harness.experience(0)
     for window in plain.windows(experience):
         plain.update(window, experience)
@@ -122,7 +122,11 @@ def test_an_optimiser_alone_makes_no_report(trainer):
 
 
 def test_figures_of_an_update_are_means_over_its_batches():
-    trainer, heard, seen = trainer_of(configured(batch_size=1), is_evaluated=False), [], []
+    trainer, heard, seen = (
+        trainer_of(configured(batch_size=1), is_evaluated=False, sampler=Ready),
+        [],
+        [],
+    )
     trainer.reports.to(heard.append)
     batches = iter(trainer.harness.experience())
     for batch in (next(batches), next(batches)):
@@ -147,7 +151,7 @@ def test_figures_of_an_update_are_means_over_its_batches():
 
 def test_gradient_checkpointing_gives_the_same_gradients_by_hand():
     def gradients(**changes):
-        trainer = trainer_of(configured(**changes), is_evaluated=False)
+        trainer = trainer_of(configured(**changes), is_evaluated=False, sampler=Ready)
         trainer.harness.step(next(iter(trainer.harness.experience())))[0].backward()
         return [p.grad for p in trainer.sampler.system.attacker.model.parameters()]
 
@@ -157,7 +161,7 @@ def test_gradient_checkpointing_gives_the_same_gradients_by_hand():
 
 
 def test_a_schedule_of_the_loops_own_has_the_last_word():
-    trainer = trainer_of(configured(lr=0.01, training_steps=3), is_evaluated=False)
+    trainer = trainer_of(configured(lr=0.01, training_steps=3), is_evaluated=False, sampler=Ready)
     own = torch.optim.lr_scheduler.StepLR(trainer.optimizer, 1, gamma=0.5)
     rates = []
     for _ in range(3):
@@ -171,7 +175,7 @@ def test_a_schedule_of_the_loops_own_has_the_last_word():
 
 def test_two_schedules_are_refused():
     schedule = {"name": "transformers", "options": {"kind": "linear"}}
-    trainer = trainer_of(configured(schedule=schedule), is_evaluated=False)
+    trainer = trainer_of(configured(schedule=schedule), is_evaluated=False, sampler=Ready)
     own = torch.optim.lr_scheduler.StepLR(trainer.optimizer, 1, gamma=0.5)
     for batch in trainer.harness.experience():
         learn(trainer, batch)
@@ -182,7 +186,7 @@ def test_two_schedules_are_refused():
 
 
 def test_an_optimiser_of_the_loops_own_is_refused_with_the_way_out():
-    trainer = trainer_of(configured(), is_evaluated=False)
+    trainer = trainer_of(configured(), is_evaluated=False, sampler=Ready)
 
     with pytest.raises(ConfigurationError, match=r"name it in training\.optimizer"):
         trainer.optimizer = torch.optim.SGD(trainer.sampler.system.parameters(), lr=0.1)
@@ -191,7 +195,7 @@ def test_an_optimiser_of_the_loops_own_is_refused_with_the_way_out():
 def test_without_one_the_configured_schedule_moves():
     schedule = {"name": "transformers", "options": {"kind": "linear"}}
     config = configured(lr=0.01, training_steps=2, schedule=schedule)
-    trainer = trainer_of(config, is_evaluated=False)
+    trainer = trainer_of(config, is_evaluated=False, sampler=Ready)
     for batch in trainer.harness.experience():
         learn(trainer, batch)
 
@@ -231,7 +235,7 @@ def test_the_report_of_such_an_update_has_that_optimisers_rate(trainer):
 
 def test_frozen_parts_hold_for_such_an_optimiser_too():
     parts = {"all": {"pattern": "layers", "active": "never"}}
-    trainer = trainer_of(configured(parts=parts), is_evaluated=False)
+    trainer = trainer_of(configured(parts=parts), is_evaluated=False, sampler=Ready)
     model = trainer.sampler.system.attacker.model
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     learn_by(torch.optim.SGD(model.parameters(), lr=0.25), trainer)

@@ -8,9 +8,10 @@ import pytest
 import torch
 from dear_rows import wide_but
 from each_row import each_row
-from tiny_training import configured, trainer_of, weights_of
+from tiny_training import Ready, configured, trainer_of, weights_of
 
 from astra_core.errors import AstraError, PluginError
+from astra_core.samplers.tree import TreeSampler
 from astra_core.training.driving import drive
 from astra_core.training.trainer import Trainer
 
@@ -70,9 +71,9 @@ class BySteps(Trainer):
 OWN = (ByHand, ByWindows, ByIteration, Around, BySteps)
 
 
-def built(own, folder=None, **changes):
+def built(own, folder=None, *, sampler=TreeSampler, **changes):
     """A trainer of this class, as ``trainer_of`` builds the plain one."""
-    plain = trainer_of(configured(**CONFIG | changes), folder)
+    plain = trainer_of(configured(**CONFIG | changes), folder, sampler=sampler)
     return own(
         plain.config,
         plain.sampler,
@@ -176,6 +177,7 @@ def test_a_run_that_was_cut_continues(own, tmp_path):
     assert [report.row() for report in expected] == rows
 
 
+@pytest.mark.real
 @each_row("own", [ByHand, ByWindows, Around])
 def test_a_run_that_has_ended_is_not_begun_again(own, tmp_path):
     first, _ = driven(own, tmp_path)
@@ -228,7 +230,7 @@ class Idle(Trainer):
 )
 def test_what_a_train_of_ones_own_leaves_out_is_one_line(own, words, tmp_path):
     with pytest.raises(AstraError, match=words) as caught:
-        drive(built(own, tmp_path), lambda _: None)
+        drive(built(own, tmp_path, sampler=Ready), lambda _: None)
 
     assert 1 == len(str(caught.value).splitlines())
     assert own.__name__ in str(caught.value)
@@ -242,7 +244,7 @@ def test_a_gradient_that_is_no_number_is_left_out_by_hand_too(tmp_path):
                 (loss * float("nan")).backward()
                 self.optimizer.step()
 
-    trainer, heard = built(Broken, tmp_path), []
+    trainer, heard = built(Broken, tmp_path, sampler=Ready), []
     before = weights_of(trainer)
     drive(trainer, heard.append)
 
@@ -262,8 +264,8 @@ def test_windows_by_hand_are_one_report_each(tmp_path):
                     self.optimizer.step()
                     self.optimizer.zero_grad()
 
-    trainer, heard = built(Pairs, tmp_path, batch_size=1), []
-    num_steps = len(built(Pairs).harness.experience(0).steps)
+    trainer, heard = built(Pairs, tmp_path, sampler=Ready, batch_size=1), []
+    num_steps = len(built(Pairs, sampler=Ready).harness.experience(0).steps)
     drive(trainer, heard.append)
 
     assert num_steps // 2 == len(heard)

@@ -77,7 +77,10 @@ def test_small_differences_may_be_passed_over():
 
 
 def dump_of(folder, **changes):
-    trainer = trainer_of(configured(dump_steps=[2], training_steps=1, **changes), folder)
+    trainer = trainer_of(
+        configured(dump_steps=[2], training_steps=1, batch_size=1, evaluate="none", **changes),
+        folder,
+    )
     trainer.train()
     return folder / "dumps" / "step_000002"
 

@@ -6,15 +6,16 @@ from itertools import pairwise
 import pytest
 import torch
 from each_row import each_row
-from tiny_training import configured, sampler_of, trainer_of
+from tiny_training import TALK, sampler_of
 
 from astra_core.algorithms.dpo import DPO
+from astra_core.config import Choice
 from astra_core.errors import ConfigurationError
-from astra_core.registry import BUILT_INS
+from astra_core.registry import BUILT_INS, build
 from astra_core.testing import tiny_graph, tiny_node, tiny_system
 from astra_core.training.harness import Experience, Harness
 
-SYSTEM = tiny_system(1)
+SYSTEM = tiny_system(1, config=TALK)
 
 
 def harness(*, num_episodes=3, seed=1, shuffle="trees", **options):
@@ -93,11 +94,17 @@ def test_the_order_depends_on_epoch_iteration_and_seed_alone(experience):
     assert order() != order(seed=2)
 
 
+@pytest.fixture(scope="module")
+def five_graphs():
+    return harness(num_episodes=5).experience(0).graphs
+
+
 @each_row("name", BUILT_INS["algorithm"])
-def test_whole_trees_are_shuffled_with_every_algorithm(name):
-    config = configured(algorithm={"name": name}, num_episodes_per_experience=5)
-    own = trainer_of(config).harness
-    experience = own.experience(0)
+def test_whole_trees_are_shuffled_with_every_algorithm(name, five_graphs):
+    sampler = sampler_of(SYSTEM)
+    algorithm = build("algorithm", Choice(name=name), system=SYSTEM)
+    own = Harness(sampler, algorithm, num_episodes=5)
+    experience = own.experience(0, graphs=five_graphs)
     trees = [{id(node) for node in graph.nodes()} for graph in experience.graphs]
     own.algorithm.collate = Collated
     order = [step for batch in own.batches(experience, epoch=0, batch_size=2) for step in batch]

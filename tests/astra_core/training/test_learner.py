@@ -62,7 +62,7 @@ def test_a_shared_model_with_parts_learns_each_at_its_own_rate(folder):
 
 @each_row(("frozen", "learns"), [("opener", "presser"), ("presser", "opener")])
 def test_a_frozen_agent_keeps_its_weights_and_has_no_optimizer_state(folder, frozen, learns):
-    trainer, before, rows = trained(folder, OWN, {frozen: {"trainable": False}}, training_steps=2)
+    trainer, before, rows = trained(folder, OWN, {frozen: {"trainable": False}})
     by_name = dict(zip(("opener", "presser"), moved(trainer, before), strict=True))
 
     assert set() == by_name[frozen]
@@ -152,6 +152,7 @@ def test_settings_without_weights_to_use_them_are_refused(folder):
         trained(folder, agents, {"presser": {"lr": 0.1}}, lora=LORA)
 
 
+@pytest.mark.real
 def test_a_schedule_of_one_agent_may_follow_an_evaluation(folder):
     plateau = {"name": "plateau", "options": {"patience": 0, "factor": 0.5, "threshold": 9.0}}
     training = {"presser": {"schedule": plateau}}

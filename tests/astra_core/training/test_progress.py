@@ -2,7 +2,7 @@ import io
 import time
 
 import pytest
-from tiny_training import configured, sampler_of, trainer_of
+from tiny_training import Ready, configured, sampler_of, trainer_of
 
 from astra_core.scorers.phrases import PhraseScorer
 from astra_core.testing import tiny_system
@@ -67,7 +67,9 @@ def test_a_terminal_sees_how_much_is_done_of_how_much(monkeypatch):
     screen = Terminal()
     monkeypatch.setattr("sys.stderr", screen)
     seen = []
-    trainer_of(configured(), is_evaluated=False).train(lambda report: seen.append(report.step))
+    trainer_of(configured(), is_evaluated=False, sampler=Ready).train(
+        lambda report: seen.append(report.step)
+    )
 
     assert "training" in screen.getvalue()
     assert "100%" in screen.getvalue()
@@ -82,7 +84,9 @@ def test_nothing_is_drawn_where_nobody_looks(capsys):
 
 
 def test_a_report_counts_what_its_update_learned_from():
-    trainer = trainer_of(configured(gradient_accumulation_steps=2), is_evaluated=False)
+    trainer = trainer_of(
+        configured(batch_size=1, gradient_accumulation_steps=2), is_evaluated=False
+    )
     experience = trainer.harness.experience(0)
     (window, *_) = trainer.windows(experience)
     report = trainer.update(window, experience, is_first=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from each_row import each_row
+from dear_rows import wide_but
 from tiny_agents import agents_config, agents_system, agents_trainer, changed, weights
 from tiny_training import configured, sampler_of, trainer_of
 
@@ -32,9 +32,8 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("models")
 
 
-def gradients(trainer, batch_size, *, epoch=0):
+def gradients(trainer, experience, batch_size, *, epoch=0):
     """Of every agent's weights, after the steps of one experience."""
-    experience = trainer.harness.experience(0)
     window = list(trainer.harness.batches(experience, epoch=epoch, batch_size=batch_size))
     loss, metrics = trainer.updates.gradients(window, training_step=0)
     found = {name: weight.grad.clone() for name, weight in trainer.updates.weights().items()}
@@ -68,15 +67,17 @@ def test_an_update_does_not_depend_on_micro_batches_or_their_order(folder):
     experience = trainer.harness.experience(0)
     # Where nobody has moved yet, every pair is a tie up to rounding.
     trainer.updates.apply([trainer.algorithm.collate(experience.steps)], training_step=0)
-    loss, metrics, whole = gradients(trainer, 64)
+    loss, metrics, whole = gradients(trainer, experience, 64)
     for batch_size, epoch in ((1, 0), (3, 1)):
-        again, figures, found = gradients(trainer, batch_size, epoch=epoch)
+        again, figures, found = gradients(trainer, experience, batch_size, epoch=epoch)
         assert pytest.approx(loss, rel=1e-4) == again
         assert pytest.approx(metrics, rel=1e-3, abs=1e-5) == figures
         assert_close(whole, found)
 
 
-@each_row("name", ["dpo", "grpo", "reinforce", "expert_iteration"])
+@pytest.mark.parametrize(
+    "name", wide_but(("dpo", "grpo", "reinforce", "expert_iteration"), "dpo", "reinforce")
+)
 def test_agents_that_share_everything_learn_as_one_attacker(folder, name):
     options = {"dpo": {"margin": 0.0}, "reinforce": {"baseline": "none"}}.get(name, {})
     found = []
@@ -85,7 +86,7 @@ def test_agents_that_share_everything_learn_as_one_attacker(folder, name):
         config = configured(algorithm={"name": name, "options": options})
         system = agents_system(folder, agents_config(roles=roles))
         trainer = Trainer(config, sampler_of(system), build_algorithm(config, system))
-        found.append(gradients(trainer, 64))
+        found.append(gradients(trainer, trainer.harness.experience(0), 64))
     (loss, _, alone), (again, _, together) = found
 
     assert pytest.approx(loss, rel=1e-4) == again
@@ -93,7 +94,9 @@ def test_agents_that_share_everything_learn_as_one_attacker(folder, name):
 
 
 def test_the_loss_is_the_agents_own_by_their_shares(folder):
-    trainer = agents_trainer(folder, agents_config(**OWN), gradient_accumulation_steps=9)
+    trainer = agents_trainer(
+        folder, agents_config(**OWN), gradient_accumulation_steps=9, training_steps=1
+    )
     for report in trainer.steps():
         row = report.row()
         shares = [row[f"train/{name}/share"] for name in ("opener", "presser")]
@@ -174,7 +177,7 @@ def test_each_agent_remembers_its_own(folder):
     assert {"opener/running_mean", "presser/num_seen"} <= algorithm.state().keys()
 
 
-@each_row("name", sorted(set(BUILT_INS["algorithm"]) - {"ppo"}))
+@pytest.mark.parametrize("name", wide_but(sorted(set(BUILT_INS["algorithm"]) - {"ppo"}), "grpo"))
 def test_every_algorithm_without_weights_teaches_several_agents(folder, name):
     torch.manual_seed(0)
     config = configured(algorithm={"name": name, "options": {}}, training_steps=1)

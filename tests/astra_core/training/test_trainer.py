@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from each_row import each_row
-from tiny_training import choice, configured, sampler_of, trainer_of, weights_of
+from tiny_training import Ready, choice, configured, sampler_of, trainer_of, weights_of
 
 from astra_core.algorithm import Algorithm
 from astra_core.algorithms.dpo import DPO
@@ -45,10 +45,12 @@ def plain(tmp_path_factory):
     return outcome(tmp_path_factory.mktemp("run"))
 
 
+@pytest.mark.real
 def test_a_run_can_be_repeated_bit_for_bit(plain, tmp_path):
     assert plain == outcome(tmp_path)
 
 
+@pytest.mark.real
 @each_row(
     ("change", "differs"),
     [
@@ -79,7 +81,7 @@ def test_every_setting_changes_the_run(plain, tmp_path, change, differs):
 
 def test_the_mode_says_which_end_of_the_metric_is_best(tmp_path):
     runs = [
-        outcome(tmp_path / mode, metric="eval/kl_nats", mode=mode, eval_every=1)
+        outcome(tmp_path / mode, metric="eval/kl_nats", mode=mode, eval_every=1, training_steps=1)
         for mode in ("max", "min")
     ]
 
@@ -88,6 +90,7 @@ def test_the_mode_says_which_end_of_the_metric_is_best(tmp_path):
     assert runs[0]["exported"] != runs[1]["exported"]
 
 
+@pytest.mark.real
 @each_row("options", [{"patience": 2}, {"max_kl_nats": 1e-6}, {"max_seconds": 1e-6}])
 def test_every_rule_of_early_stopping_ends_a_run(tmp_path, options):
     trainer = trainer_of(
@@ -105,14 +108,15 @@ def test_every_rule_of_early_stopping_ends_a_run(tmp_path, options):
 
 def test_min_delta_says_what_counts_as_better():
     runs = [
-        outcome(metric="eval/kl_nats", eval_every=1, early_stopping={"min_delta": delta})
+        outcome(training_steps=1, metric="eval/kl_nats", early_stopping={"min_delta": delta})
         for delta in (0.0, 1e6)
     ]
 
     assert [True, False] == [run["best"] > 0 for run in runs]
 
 
-@each_row(("batch_size", "windows"), [(1, 14), (2, 7), (7, 2)])
+@pytest.mark.real
+@each_row(("batch_size", "windows"), [(1, 14), (7, 2)])
 def test_the_split_of_a_window_into_micro_batches_changes_nothing(batch_size, windows):
     """Windows of 14 pairs, whatever the size of a pass; the last pass may be smaller."""
     options = {"pairs": "all", "margin": 0.0}
@@ -191,7 +195,7 @@ def test_a_short_last_window_is_applied_and_weighs_what_it_holds(case):
         optimizer=choice("sgd"),
         max_grad_norm=None,
     )
-    trainer = trainer_of(config, algorithm=Counting, is_evaluated=False)
+    trainer = trainer_of(config, algorithm=Counting, is_evaluated=False, sampler=Ready)
     trainer.train()
 
     expected = case["recommended_final_weight"]
@@ -225,7 +229,9 @@ class Steep(Exploding):
 
 @each_row("kind", [Exploding, Steep])
 def test_an_update_that_is_not_finite_is_skipped_and_counted(kind):
-    trainer = trainer_of(configured(max_nonfinite_steps=1), algorithm=kind, is_evaluated=False)
+    trainer = trainer_of(
+        configured(max_nonfinite_steps=1), algorithm=kind, is_evaluated=False, sampler=Ready
+    )
     weights, reports = [], []
     for report in trainer.steps():
         weights.append(weights_of(trainer))
@@ -275,7 +281,7 @@ def test_reports_say_what_happened():
 
 def test_a_listener_hears_of_every_update():
     told = []
-    progress = trainer_of(configured()).train(told.append)
+    progress = trainer_of(configured(), is_evaluated=False, sampler=Ready).train(told.append)
 
     assert progress.step == len(told)
 
@@ -288,7 +294,9 @@ class Indifferent(DPO):
 
 
 def test_experience_that_teaches_nothing_makes_no_update_and_is_counted(tmp_path):
-    trainer = trainer_of(configured(), tmp_path, algorithm=Indifferent)
+    trainer = trainer_of(
+        configured(evaluate="none"), tmp_path, algorithm=Indifferent, sampler=Ready
+    )
     before = weights_of(trainer)
 
     assert [] == list(trainer.steps())
@@ -300,14 +308,15 @@ def test_experience_that_teaches_nothing_makes_no_update_and_is_counted(tmp_path
 def test_rollouts_that_exist_are_learned_from_first():
     system = tiny_system(1)
     (graph,) = sampler_of(system, seed=77).roll_out(tiny_prompts(1), iteration=0)
-    collected = trainer_of(configured(), first_graphs=[graph] * 2)
-    plain = trainer_of(configured())
-    reports = [list(trainer.steps()) for trainer in (collected, plain)]
+    collected = trainer_of(configured(), first_graphs=[graph] * 2, is_evaluated=False)
+    plain = trainer_of(configured(), is_evaluated=False)
+    first, other = (next(trainer.steps()).metrics for trainer in (collected, plain))
 
-    assert reports[0][0].metrics["rollout/num_nodes"] == 24.0
-    assert reports[0][0].metrics["rollout/reward"] != reports[1][0].metrics["rollout/reward"]
+    assert first["rollout/num_nodes"] == 24.0
+    assert first["rollout/reward"] != other["rollout/reward"]
 
 
+@pytest.mark.real
 def test_the_best_weights_are_in_the_attacker_at_the_end_and_score_what_they_scored(tmp_path):
     trainer = trainer_of(
         configured(metric="eval/kl_nats", mode="min", eval_every=1, lr=0.05), tmp_path
@@ -333,7 +342,7 @@ def test_a_best_model_that_no_longer_scores_what_it_scored_is_reported(tmp_path)
 
 
 def test_without_an_evaluator_the_last_weights_stay(tmp_path):
-    trainer = trainer_of(configured(), tmp_path, is_evaluated=False)
+    trainer = trainer_of(configured(training_steps=1), tmp_path, is_evaluated=False)
     trainer.train()
 
     assert trainer.progress.evaluations == []
@@ -352,8 +361,8 @@ def test_a_metric_that_does_not_exist_is_refused_before_training():
     assert trainer.progress.step == 0
 
 
-def test_reference_and_target_do_not_move(tmp_path):
-    trainer = trainer_of(configured(), tmp_path)
+def test_reference_and_target_do_not_move():
+    trainer = trainer_of(configured(training_steps=1), is_evaluated=False)
     reference = trainer.sampler.system.reference.model
     before = [p.clone() for p in reference.parameters()]
     trainer.train()

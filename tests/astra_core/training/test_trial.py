@@ -20,6 +20,7 @@ def test_a_dry_run_tells_what_a_batch_costs(tmp_path):
     assert 2 * configured().batch_size >= shape[0] > 0
 
 
+@pytest.mark.real
 @each_row("algorithm", ["dpo", "ppo"])
 def test_a_dry_run_changes_nothing(tmp_path, algorithm):
     config = configured(algorithm=choice(algorithm))

@@ -127,6 +127,7 @@ def half_of_two(rank, folder):
         torch.distributed.destroy_process_group()
 
 
+@pytest.mark.real
 def test_two_processes_make_of_a_window_what_one_makes(tmp_path, monkeypatch):
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     # Forked, as a new one would read torch again, which takes seconds.
@@ -271,7 +272,11 @@ def test_parts_may_learn_at_rates_of_their_own():
 
 
 def test_a_frozen_part_of_the_attacker_stays_as_it_was_and_the_rest_learns():
-    trainer = trainer_of(configured(parts={"mlp": {"pattern": "mlp", "active": "never"}}))
+    trainer = trainer_of(
+        configured(
+            training_steps=1, evaluate="none", parts={"mlp": {"pattern": "mlp", "active": "never"}}
+        )
+    )
     model = trainer.sampler.system.attacker.model
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     trainer.train()
@@ -282,6 +287,7 @@ def test_a_frozen_part_of_the_attacker_stays_as_it_was_and_the_rest_learns():
     assert any("attn" in name for name in moved)
 
 
+@pytest.mark.real
 def test_alternating_parts_resume_where_they_stopped(tmp_path):
     span = {"active": "periodic", "period": 2}
     config = configured(

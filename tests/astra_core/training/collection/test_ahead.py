@@ -41,6 +41,7 @@ def plain():
     return trained()
 
 
+@pytest.mark.real
 def test_no_staleness_is_the_synchronous_run_to_the_byte(plain, tmp_path):
     trainer, rows = trained(staleness(0), tmp_path)
     stored = trainer.store.newest()
@@ -76,6 +77,7 @@ def test_every_setting_changes_what_is_learned(some, other):
     assert weights_of(trained(some)[0]) != weights_of(trained(other)[0])
 
 
+@pytest.mark.real
 def test_every_experience_is_of_the_version_that_the_schedule_names():
     """The behaviour log-probabilities are those of that version, which is read once more."""
     trainer = trainer_of(configured(**GRPO, staleness=staleness(1)), is_evaluated=False)

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
+from dear_rows import wide_but
 from distributed_training import WIDE
 from each_row import each_row
 from safetensors.torch import load_file
@@ -188,7 +189,7 @@ def test_the_parts_of_a_checkpoint_are_read_as_that_of_one_process(whole, tmp_pa
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("size", wide_but([1, 2, 3], 1, 3))
 def test_a_killed_run_continues_in_another_number_of_processes(whole, cut, tmp_path, size):
     folder = shutil.copytree(cut, tmp_path / "cut")
     assert not (folder / "weights_0").exists()

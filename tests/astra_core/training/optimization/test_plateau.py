@@ -77,25 +77,26 @@ def test_it_is_torchs_own():
 
 
 def test_a_run_follows_its_evaluations():
-    trainer = trainer_of(configured(**RUN))
+    trainer = trainer_of(configured(**{**RUN, "training_steps": 2}))
     found = [report.lr for report in trainer.steps()]
 
-    assert [0.01, 0.005, 0.0025, 0.00125] == pytest.approx(sorted(set(found), reverse=True))
+    assert [0.01, 0.005] == pytest.approx(sorted(set(found), reverse=True))
 
 
+@pytest.mark.real
 def test_evaluating_less_often_is_another_course():
     trainer = trainer_of(configured(**{**RUN, "eval_every": 2}))
 
     assert 2 == len({report.lr for report in trainer.steps()})
 
 
-@each_row("after", [2])
-def test_a_run_that_follows_a_figure_resumes(after, tmp_path):
+@pytest.mark.real
+def test_a_run_that_follows_a_figure_resumes(tmp_path):
     changes = {**RUN, "keep": "last"}
     whole = trainer_of(configured(**changes), tmp_path / "whole")
     expected = [report.row() for report in whole.steps()]
     for report in trainer_of(configured(**changes), tmp_path / "cut").steps():
-        if report.training_step == after + 1:
+        if report.training_step == 3:
             break
     resumed = trainer_of(configured(**changes), tmp_path / "cut")
 
@@ -107,17 +108,18 @@ def test_a_run_that_follows_a_figure_resumes(after, tmp_path):
 
 
 def test_an_infinity_in_the_state_is_in_the_checkpoint(tmp_path):
-    trainer = trainer_of(configured(**{**RUN, "eval_first": False}), tmp_path)
+    changes = {**RUN, "eval_first": False, "batch_size": 1}
+    trainer = trainer_of(configured(**changes), tmp_path)
     next(trainer.steps())
     assert -math.inf == trainer.updates.schedule.best
-    resumed = trainer_of(configured(**{**RUN, "eval_first": False}), tmp_path)
+    resumed = trainer_of(configured(**changes), tmp_path)
 
     assert resumed.resume()
     assert -math.inf == resumed.updates.schedule.best
 
 
 def test_when_to_evaluate_may_not_change_under_a_schedule_that_follows(tmp_path):
-    trainer_of(configured(**RUN), tmp_path).train()
+    trainer_of(configured(**{**RUN, "training_steps": 1}), tmp_path).train()
 
     with pytest.raises(CheckpointError, match=r"'eval_every'.* as they were"):
         trainer_of(configured(**{**RUN, "eval_every": 2}), tmp_path).resume()
@@ -156,6 +158,7 @@ class Lost(Halving):
     metric = "eval/kl_nats"
 
 
+@pytest.mark.real
 def test_torchs_own_class_works_as_a_plug_in(tmp_path):
     changes = {**RUN, "schedule": choice(f"{__name__}:Halving")}
     trainer = trainer_of(configured(**changes), tmp_path)
@@ -187,6 +190,7 @@ class Stepped(SchedulePlugin):
         return MultiStepLR(optimizer, [3], gamma=0.5)
 
 
+@pytest.mark.real
 def test_a_schedule_with_a_table_by_step_resumes(tmp_path):
     changes = {"training_steps": 4, "schedule": choice(f"{__name__}:Stepped"), "eval_every": 9}
     for report in trainer_of(configured(**changes), tmp_path).steps():

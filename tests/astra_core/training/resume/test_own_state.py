@@ -19,6 +19,7 @@ KINDS = {"sampler": Curriculum, "trainer": Momentum}
 NONE = {"sampler": TreeSampler, "trainer": Trainer}
 
 
+@pytest.mark.real
 @each_row("kind", KINDS)
 def test_what_a_part_of_ones_own_has_learned_is_resumed(kind, tmp_path):
     own = {**NONE, kind: KINDS[kind]}
@@ -37,6 +38,7 @@ def test_what_a_part_of_ones_own_has_learned_is_resumed(kind, tmp_path):
     assert_same_state(whole.store.newest(), resumed.store.newest())
 
 
+@pytest.mark.real
 @each_row("kind", KINDS)
 def test_a_resumed_run_needs_that_state(kind, tmp_path, monkeypatch):
     """Otherwise the test above could not fail."""

@@ -124,6 +124,7 @@ def test_a_plain_choice_of_an_algorithm_is_one_with_published_defaults(config):
     assert {} == check_resumable(own, own, subject="it")
 
 
+@pytest.mark.real
 def test_a_run_that_is_prolonged_ends_like_one_that_was_planned_so_long(tmp_path):
     trainer_of(configured(training_steps=2), tmp_path / "run").train()
     longer = trainer_of(configured(training_steps=4), tmp_path / "run")
@@ -168,6 +169,7 @@ def test_a_run_that_is_prolonged_leaves_the_files_of_one_that_was_planned_so_lon
     assert _files(tmp_path / "whole") == _files(tmp_path / "run")
 
 
+@pytest.mark.real
 @each_row("evaluate", ["last", "none"])
 def test_a_run_that_is_evaluated_at_its_ends_alone_is_prolonged_likewise(tmp_path, evaluate):
     settings = {"evaluate": evaluate, "eval_every": 3, "metric": "eval/kl_nats"}
@@ -183,6 +185,7 @@ def test_a_run_that_is_evaluated_at_its_ends_alone_is_prolonged_likewise(tmp_pat
     assert weights_of(whole) == weights_of(longer)
 
 
+@pytest.mark.real
 def test_a_run_that_stays_ended_has_its_last_evaluation(tmp_path):
     settings = {"early_stopping": {"max_optimizer_steps": 9}, "eval_every": 7}
     first = trainer_of(configured(training_steps=5, **settings), tmp_path / "run")
@@ -197,9 +200,9 @@ def test_a_run_that_stays_ended_has_its_last_evaluation(tmp_path):
 
 
 def test_resume_never_starts_over_and_leaves_nothing_of_the_old_run(tmp_path):
-    trainer_of(configured(), tmp_path).train()
+    trainer_of(configured(training_steps=1), tmp_path, is_evaluated=False).train()
     config = configured(checkpoint={"save_every": 1, "resume": "never"}, training_steps=1)
-    again = trainer_of(config, tmp_path)
+    again = trainer_of(config, tmp_path, is_evaluated=False)
 
     assert not again.resume()
     assert [] == list(tmp_path.iterdir())
@@ -236,14 +239,14 @@ def test_a_folder_without_a_checkpoint_is_refused(tmp_path):
 
 
 def test_a_checkpoint_of_another_algorithm_is_refused_where_it_lies(tmp_path):
-    trainer_of(configured(training_steps=1), tmp_path).train()
+    trainer_of(configured(training_steps=1), tmp_path, is_evaluated=False).train()
     other = trainer_of(configured(training_steps=1, algorithm=choice("grpo")), tmp_path)
     with pytest.raises(CheckpointError, match=r"step_000001 was written by dpo and cannot resume"):
         other.resume()
 
 
 def test_every_checkpoint_says_what_wrote_it(tmp_path):
-    trainer = trainer_of(configured(training_steps=1), tmp_path)
+    trainer = trainer_of(configured(training_steps=1), tmp_path, is_evaluated=False)
     trainer.train()
     record = read_json(tmp_path / "step_000001" / "record.json")
 
@@ -277,6 +280,7 @@ class Diary:
         return noted
 
 
+@pytest.mark.real
 @each_row("case", [c for c in STAGED if "expected_checkpoints" in c])
 def test_stages_come_in_order_and_tests_where_the_scheme_wants_them(case, tmp_path):
     """NIP tests after sampling, before training; here the trained policy of a step is tested."""
@@ -328,6 +332,7 @@ def test_a_run_killed_after_any_action_does_the_rest_and_ends_the_same(tmp_path)
         assert weights_of(whole) == weights_of(resumed)
 
 
+@pytest.mark.real
 @each_row("precision", ["fp32", "bf16"])
 @each_row("is_told", [False, True])
 def test_auto_continues_in_the_precision_that_the_run_began_with(tmp_path, precision, is_told):

@@ -46,27 +46,30 @@ def check_resumed(tmp_path, *, after=1, **changes):
     assert_same_state(whole.store.newest(), resumed.store.newest())
 
 
-@each_row("name", wide_but(BUILT_INS["algorithm"], "dpo", "ppo"))
+@pytest.mark.real
+@pytest.mark.parametrize("name", wide_but(BUILT_INS["algorithm"], "dpo", "ppo"))
 def test_every_algorithm_continues_where_it_stopped(tmp_path, name):
     check_resumed(tmp_path, algorithm=choice(name), eval_every=9)
 
 
-@each_row("name", wide_but(BUILT_INS["optimizer"], "sgd"))
+@pytest.mark.real
+@pytest.mark.parametrize("name", wide_but(BUILT_INS["optimizer"], "sgd"))
 def test_every_optimizer_continues_where_it_stopped(tmp_path, name):
     options = {"sgd": {"momentum": 0.9}, "rmsprop": {"momentum": 0.5, "centered": True}}
     check_resumed(tmp_path, optimizer=choice(name, **options.get(name, {})), eval_every=9)
 
 
-@each_row("kind", ["cosine"])
-def test_every_schedule_continues_where_it_stopped(tmp_path, kind):
+@pytest.mark.real
+def test_a_schedule_continues_where_it_stopped(tmp_path):
     check_resumed(
         tmp_path,
-        schedule=choice("transformers", kind=kind),
+        schedule=choice("transformers", kind="cosine"),
         warmup_steps=2,
         eval_every=9,
     )
 
 
+@pytest.mark.real
 @each_row(
     "changes",
     [
@@ -81,6 +84,7 @@ def test_a_run_continues_from_wherever_its_last_checkpoint_is(tmp_path, changes)
     check_resumed(tmp_path, **changes)
 
 
+@pytest.mark.real
 def test_torchs_random_state_continues_too(tmp_path):
     trainer = trainer_of(configured(), tmp_path)
     torch.manual_seed(123)
@@ -115,6 +119,7 @@ def test_a_figure_without_an_end_is_kept_in_a_checkpoint(tmp_path):
     assert whole.progress == resumed.progress
 
 
+@pytest.mark.real
 def test_a_run_that_has_ended_only_puts_its_best_weights_back(tmp_path):
     first = trainer_of(configured(), tmp_path)
     first.train()
@@ -126,6 +131,7 @@ def test_a_run_that_has_ended_only_puts_its_best_weights_back(tmp_path):
     assert first.progress == again.progress
 
 
+@pytest.mark.real
 def test_a_damaged_checkpoint_costs_a_step_and_changes_nothing(tmp_path):
     whole = trainer_of(configured(), tmp_path / "whole")
     whole.train()
@@ -140,7 +146,7 @@ def test_a_damaged_checkpoint_costs_a_step_and_changes_nothing(tmp_path):
 
 
 def test_another_configuration_does_not_continue_and_names_what_changed(tmp_path):
-    trainer_of(configured(), tmp_path).train()
+    trainer_of(configured(training_steps=1), tmp_path, is_evaluated=False).train()
     other = trainer_of(configured(lr=0.5, batch_size=3), tmp_path)
 
     with pytest.raises(CheckpointError, match=r"'batch_size', 'lr'"):
@@ -148,7 +154,7 @@ def test_another_configuration_does_not_continue_and_names_what_changed(tmp_path
 
 
 def test_another_model_does_not_continue(tmp_path):
-    trainer_of(configured(), tmp_path).train()
+    trainer_of(configured(training_steps=1), tmp_path, is_evaluated=False).train()
     other = trainer_of(configured(), tmp_path)
     other.sampler.system.attacker.model = tiny_language_model(vocabulary=("a", "b")).model
 
