@@ -115,12 +115,12 @@ def test_a_prefix_hides_no_recogniser(finding, text):
     assert RECOGNISERS[finding](text)
 
 
-# Linear is a fraction of a second; quadratic would be hours.
+# Linear is milliseconds; quadratic would be many minutes.
 @pytest.mark.timeout(120)
 @each_row("finding", FINDINGS)
 @each_row("unit", ["a", "a.", "a-", "@", "{", "1 ", "12 345 ", "+1 ", "u/"])
 def test_findings_search_a_huge_text_in_linear_time(finding, unit):
-    text = unit * (200_000 // len(unit))
+    text = unit * (50_000 // len(unit))
     found = FINDINGS[finding].search(text)
 
     assert found is None or found.end() <= len(text)

@@ -6,8 +6,10 @@ import pytest
 from each_row import each_row
 
 from astra_core.errors import DataError
-from tasks.expectations import validate_rollouts
-from tasks.expectations.speech import TokenLimits
+from tasks.expectations import validate_frame, validate_rollouts
+from tasks.expectations.facts import rollout_facts
+from tasks.expectations.speech import NO_LIMITS, TokenLimits
+from tasks.expectations.suites import rollout_suite
 
 VOCABULARY = 50
 
@@ -55,6 +57,15 @@ def validate(frame):
     return validate_rollouts([frame], max_failed_fraction=0.2, vocabulary_size=VOCABULARY)
 
 
+def failed(frame, *checks, limits=NO_LIMITS):
+    """Those of these checks that fail, without the time that all the others take."""
+    facts = rollout_facts(frame, limits)
+    suite = rollout_suite(max_failed_fraction=0.2)
+    suite.expectations = [each for each in suite.expectations if each.meta["check"] in checks]
+    report = validate_frame(facts, suite, id_column="row_id")
+    return {check.check for check in report.checks if not check.success}
+
+
 def fail(frame, row):
     """What a turn looks like that drew no reply."""
     frame.at[row, "failure"] = "TargetError: http 503"  # noqa: PD008 - loc would spread a list
@@ -63,25 +74,23 @@ def fail(frame, row):
     frame.loc[row, ["score", "reward", "probe_score"]] = np.nan
 
 
-def test_rollouts_pass_when_every_rule_holds():
-    report = validate(rollout_frame())
+def test_rollouts_pass_as_parquet_gives_them_when_every_rule_holds(tmp_path):
+    rollout_frame().to_parquet(tmp_path / "rollouts.parquet")
+    report = validate(pd.read_parquet(tmp_path / "rollouts.parquet"))
 
     assert () == report.critical_failed
     assert () == report.warnings
 
 
-def test_rollouts_pass_as_parquet_gives_them(tmp_path):
-    rollout_frame().to_parquet(tmp_path / "rollouts.parquet")
-
-    assert validate(pd.read_parquet(tmp_path / "rollouts.parquet")).success
-
-
-def test_rollouts_pass_with_few_failed_turns_and_no_reference():
-    frame = rollout_frame()
-    fail(frame, 4)
+def test_rollouts_pass_in_pieces_with_few_failed_turns_and_no_reference():
+    frame = rollout_frame(("p", "q", "r"))
+    fail(frame, 7)
     frame["reference_logprobs"] = [[] for _ in range(len(frame))]
+    pieces = (rows for _, rows in frame.groupby("prompt_id"))
+    report = validate_rollouts(pieces, max_failed_fraction=0.2, vocabulary_size=VOCABULARY)
 
-    assert () == validate(frame).critical_failed
+    assert () == report.critical_failed
+    assert 15 == report.num_rows
 
 
 # Check, column and what must not stand in it.
@@ -134,43 +143,45 @@ def test_rollouts_stop_at_one_turn_that_breaks_a_rule(report_of_broken_cells, nu
     assert {3, 0} >= {row % 5 for row in found.rows}
 
 
-def test_rollouts_stop_when_too_many_turns_failed():
-    frame = rollout_frame()
+def with_many_failed(frame):
     for row in (2, 3, 4):
         fail(frame, row)
 
-    assert ("failed_fraction",) == validate(frame).critical_failed
 
-
-def test_rollouts_stop_when_all_scores_are_equal():
-    frame = rollout_frame()
+def with_equal_scores(frame):
     frame["response_scores"] = [[0.5, 0.5]] * len(frame)
     frame["score"] = 0.5
 
-    assert ("scores_differ",) == validate(frame).critical_failed
 
-
-def test_rollouts_stop_when_every_response_is_empty():
-    frame = rollout_frame()
+def with_empty_responses(frame):
     frame["response_texts"] = [["", " "]] * len(frame)
 
-    report = validate(frame)
 
-    assert ("some_response_has_text",) == report.critical_failed
-    assert ("degenerate_replies",) == report.warnings
+@each_row(
+    ("change", "check", "warned"),
+    [
+        (with_many_failed, "failed_fraction", ()),
+        (with_equal_scores, "scores_differ", ()),
+        (with_empty_responses, "some_response_has_text", ("degenerate_replies",)),
+    ],
+)
+def test_rollouts_stop_when_a_rule_of_the_whole_breaks(change, check, warned):
+    frame = rollout_frame()
+    change(frame)
+
+    own = ("failed_fraction", "scores_differ", "some_response_has_text", "degenerate_replies")
+    assert {check, *warned} == failed(frame, *own)
 
 
 def test_rollouts_stop_when_there_are_none():
-    assert "rows_present" in validate(rollout_frame().iloc[:0]).critical_failed
+    assert {"rows_present"} == failed(rollout_frame().iloc[:0], "rows_present")
 
 
 def test_rollouts_only_warn_of_truncated_contexts():
     frame = rollout_frame()
     frame.loc[:1, "truncated_tokens"] = 5
-    report = validate(frame)
 
-    assert ("truncated_fraction",) == report.warnings
-    assert report.success
+    assert {"truncated_fraction"} == failed(frame, "truncated_fraction", "rows_present")
 
 
 def test_rollouts_without_a_column_are_refused():
@@ -178,21 +189,8 @@ def test_rollouts_without_a_column_are_refused():
         validate(rollout_frame().drop(columns="probe_mask"))
 
 
-def test_a_rollout_report_never_quotes_a_text():
-    frame = rollout_frame()
-    frame.at[3, "score"] = 0.9  # noqa: PD008 - loc would spread a list
-
-    assert "unspeakable" not in str(validate(frame).to_record())
-
-
-def test_rollouts_in_pieces_are_judged_as_one():
-    frame = rollout_frame(("p", "q", "r"))
-    fail(frame, 7)
-    pieces = (rows for _, rows in frame.groupby("prompt_id"))
-    report = validate_rollouts(pieces, max_failed_fraction=0.2, vocabulary_size=VOCABULARY)
-
-    assert validate(frame) == report
-    assert (15, True) == (report.num_rows, report.success)
+def test_a_rollout_report_never_quotes_a_text(report_of_broken_cells):
+    assert "unspeakable" not in str(report_of_broken_cells.to_record())
 
 
 def unjudge(frame, *rows):
@@ -204,30 +202,29 @@ def unjudge(frame, *rows):
         frame.loc[row, "score"] = np.nan
 
 
+SCORED = ("response_scores_valid", "score_is_mean", "score_present", "score_per_response")
+
+
 def test_rollouts_pass_with_a_few_unjudged_turns_and_warn_of_many():
     frame = rollout_frame()
     unjudge(frame, 4)
-    few = validate(frame)
+    few = failed(frame, *SCORED, "unjudged_fraction")
     unjudge(frame, 1, 2, 3, 4)
 
-    assert ((), ()) == (few.critical_failed, few.warnings)
-    assert ("unjudged_fraction",) == validate(frame).warnings
+    assert set() == few
+    assert {"unjudged_fraction"} == failed(frame, *SCORED, "unjudged_fraction")
 
 
-@each_row(
-    ("column", "value", "check"),
-    [
-        ("response_unjudged", ["empty", ""], "response_scores_valid"),
-        ("response_scores", [0.5, None], "response_scores_valid"),
-        ("score", 0.5, "score_is_mean"),
-    ],
-)
-def test_a_gap_among_the_scores_must_have_a_reason(column, value, check):
+def test_a_gap_among_the_scores_must_have_a_reason():
     frame = rollout_frame()
-    unjudge(frame, 4)
-    frame.at[4, column] = value  # noqa: PD008 - loc would spread a list
+    unjudge(frame, 2, 3, 4)
+    frame.at[2, "response_unjudged"] = ["empty", ""]  # noqa: PD008 - loc would spread a list
+    frame.at[3, "response_scores"] = [0.5, None]  # noqa: PD008 - loc would spread a list
+    frame.loc[4, "score"] = 0.5
+    checks = {check.check: check.rows for check in validate(frame).checks}
 
-    assert check in validate(frame).critical_failed
+    assert (2, 3) == checks["response_scores_valid"]
+    assert 4 in checks["score_is_mean"]
 
 
 def with_scores(frame, score):
@@ -252,67 +249,61 @@ def test_a_success_among_grades_is_enough():
     frame = rollout_frame()
     frame["response_scores"] = [[0.1 * place % 0.4] * 2 for place in range(len(frame))]
     frame["score"] = [scores[0] for scores in frame["response_scores"]]
-    none = validate(frame)
+    none = failed(frame, "some_success", "some_failure")
     frame.at[0, "response_scores"] = [0.5, 0.5]  # noqa: PD008 - loc would spread a list
     frame.loc[0, "score"] = 0.5
 
-    assert ("some_success",) == none.warnings
-    assert () == validate(frame).warnings
+    assert {"some_success"} == none
+    assert set() == failed(frame, "some_success", "some_failure")
+
+
+SPEECH = ("degenerate_probes", "degenerate_replies", "probes_differ", "replies_differ")
 
 
 @each_row(
-    ("changes", "check"),
+    ("changes", "warned"),
     [
-        ({"probe_text": "yes " * 8}, "degenerate_probes"),
-        ({"probe_text": " "}, "degenerate_probes"),
-        ({"response_texts": ["no " * 8, "well"]}, "degenerate_replies"),
-        ({"probe_text": "echo", "response_texts": ["echo", "well"]}, "degenerate_replies"),
-        ({"probe_text": "the same"}, "probes_differ"),
-        ({"response_texts": ["I cannot", "help"]}, "replies_differ"),
+        ({"probe_text": "yes " * 8}, {"degenerate_probes", "probes_differ"}),
+        ({"probe_text": " "}, {"degenerate_probes", "probes_differ"}),
+        ({"response_texts": ["no " * 8, "well"]}, {"degenerate_replies", "replies_differ"}),
+        (
+            {"probe_text": "echo", "response_texts": ["echo", "well"]},
+            {"degenerate_replies", "probes_differ", "replies_differ"},
+        ),
+        ({"probe_text": "the same"}, {"probes_differ"}),
+        ({"response_texts": ["I cannot", "help"]}, {"replies_differ"}),
     ],
 )
-def test_rollouts_only_warn_of_talk_that_repeats_itself(changes, check):
+def test_rollouts_only_warn_of_talk_that_repeats_itself(changes, warned):
     # More turns than a target that says one thing may have replies.
     frame = rollout_frame(("p", "q", "r"))
     for column, value in changes.items():
         frame[column] = [value] * len(frame)
-    report = validate(frame)
 
-    assert check in report.warnings
-    assert check in report.advice
-    assert report.success
+    assert warned == failed(frame, *SPEECH)
 
 
-@each_row(
-    ("limits", "warned"),
-    [
-        (TokenLimits(4, 2), ()),
-        (TokenLimits(3, 2), ("probes_end",)),
-        (TokenLimits(4, 1), ("replies_end",)),
-    ],
-)
-def test_rollouts_only_warn_of_turns_that_never_end(limits, warned):
-    report = validate_rollouts([rollout_frame()], max_failed_fraction=0.2, limits=limits)
-
-    assert (warned, True) == (report.warnings, report.success)
+ENDS = ("probes_end", "replies_end", "replies_pass_filter", "probes_have_length")
 
 
 @each_row(
-    ("reasons", "warned"),
+    ("limits", "reasons", "warned"),
     [
-        (["length", "stop"], ()),
-        (["length", "length"], ("replies_end",)),
-        (["filter", "stop"], ()),
-        (["filter", "filter"], ("replies_pass_filter",)),
+        (TokenLimits(4, 2), None, set()),
+        (TokenLimits(3, 2), None, {"probes_end"}),
+        (TokenLimits(4, 1), None, {"replies_end"}),
+        (NO_LIMITS, ["length", "stop"], set()),
+        (NO_LIMITS, ["length", "length"], {"replies_end"}),
+        (NO_LIMITS, ["filter", "stop"], set()),
+        (NO_LIMITS, ["filter", "filter"], {"replies_pass_filter"}),
     ],
 )
-def test_rollouts_only_warn_of_what_the_target_says_was_cut(reasons, warned):
+def test_rollouts_only_warn_of_turns_that_never_end_or_that_the_target_cut(limits, reasons, warned):
     frame = rollout_frame()
-    frame["response_finish_reasons"] = [reasons] * len(frame)
-    report = validate(frame)
+    if reasons:
+        frame["response_finish_reasons"] = [reasons] * len(frame)
 
-    assert (warned, warned) == (report.warnings, tuple(report.advice))
-    assert report.success
+    assert warned == failed(frame, *ENDS, limits=limits)
 
 
 def test_rollouts_only_warn_of_probes_that_end_at_once():
@@ -322,4 +313,4 @@ def test_rollouts_only_warn_of_probes_that_end_at_once():
     for column in ("probe_logprobs", "reference_logprobs", "target_logprobs"):
         frame[column] = [[-1.0]] * len(frame)
 
-    assert ("probes_have_length",) == validate(frame).warnings
+    assert {"probes_have_length"} == failed(frame, *ENDS, *SCORED)

@@ -19,6 +19,7 @@ runpy.run_module(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.mark.real
 @each_row(
     "command",
     [

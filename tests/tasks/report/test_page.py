@@ -73,6 +73,7 @@ def test_every_part_is_on_the_page(page):
     assert page.count("<svg") >= 6
 
 
+@pytest.mark.real
 def test_the_same_version_gives_the_same_bytes(page):
     assert html_page(material()) == html_page(material())
 

@@ -71,6 +71,7 @@ def test_a_trial_has_every_figure(tried):
     assert tried()["run"]["cost"] is None
 
 
+@pytest.mark.real
 def test_a_trial_can_be_repeated_and_follows_the_seed(tried):
     first, same = tried(), tried()
     other = tried(PARAMS.model_copy(update={"seed": 8, "training_seed": 8}))
@@ -88,6 +89,7 @@ def test_a_trial_sets_the_kernels_and_threads_of_a_stage(tried):
     assert 1 == torch.get_num_threads()
 
 
+@pytest.mark.real
 def test_a_trainer_without_rollouts_is_tried_too(tried, world):
     lessons = world / "lessons.jsonl"
     lessons.write_text('{"prompt": "you are", "probe": "why"}\n', "utf-8")

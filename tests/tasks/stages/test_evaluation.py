@@ -79,6 +79,7 @@ def test_the_metrics_of_dvc_are_five_numbers_of_the_report(world, record):
     } == told
 
 
+@pytest.mark.real
 def test_the_prompts_that_chose_a_checkpoint_are_not_those_of_its_examination(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)

@@ -62,6 +62,7 @@ def test_the_report_is_of_the_turns_that_were_written(world):
     assert report["score_mean"] == pytest.approx(summary.score_mean)
 
 
+@pytest.mark.real
 def test_the_same_params_give_the_same_bytes(world):
     _, folder = world
     before = (folder / FILE).read_bytes(), (folder / REPORT).read_bytes()
@@ -89,6 +90,7 @@ def test_two_workers_write_the_bytes_that_one_process_writes(world):
     assert before == (folder / FILE).read_bytes()
 
 
+@pytest.mark.real
 def test_there_are_no_more_rollouts_than_prompts(tmp_path, monkeypatch):
     write_world(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pandas as pd
+import pytest
 from registry_project import examined, prompt_table
 
 from astra_core.metrics.statistics import Interval
@@ -29,6 +30,7 @@ def test_draw_plots_draws_learning_curve_reward_and_scores(tmp_path):
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
 
 
+@pytest.mark.real
 def test_draw_plots_repeats_itself_byte_for_byte(tmp_path):
     first = draw_plots(tmp_path / "a", steps=STEPS, table=TABLE, evaluation=EVALUATION)
     second = draw_plots(tmp_path / "b", steps=STEPS, table=TABLE, evaluation=EVALUATION)
@@ -43,6 +45,7 @@ def test_draw_plots_leaves_out_what_was_not_measured(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.real
 def test_draw_plots_needs_no_intervals(tmp_path):
     steps = STEPS[["step", "eval/attack_success_rate"]]
 
