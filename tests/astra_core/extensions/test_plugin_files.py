@@ -139,6 +139,7 @@ def test_names_that_no_module_may_have_are_no_hindrance(lab):
     assert "my lab.v2 ü/my-best.1.py:Mine" == path_of(found)
 
 
+@pytest.mark.real
 def test_another_process_unpickles_an_object_of_a_class_in_a_file(lab):
     module = sys.modules[resolve("scorer", "one/mine.py:Mine").__module__]
     (lab / "pair").write_bytes(pickle.dumps(module.Pair("a")))
@@ -162,6 +163,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.real
 def test_a_spawned_process_gets_objects_of_a_class_in_a_file(lab):
     (lab / "script.py").write_text(SPAWNS, "utf-8")
     command = [sys.executable, "script.py"]

@@ -9,6 +9,9 @@ from astra_core.target import Surroundings
 from astra_core.targets.endpoint import Endpoint
 from astra_core.testing import tiny_system
 
+# The speaker asks through a process of its own.
+pytestmark = pytest.mark.real
+
 SHORT = GenerationConfiguration(max_new_tokens=3)
 
 
