@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
 from astra_core.rollout import Prompt
+from astra_core.rollout.metadata import CONTEXT
 
 Role = Literal["system", "user", "assistant"]
 
@@ -57,6 +58,11 @@ class Conversation:
     def category(self) -> str:
         """The prompt's category, from its ``category`` column; empty for none."""
         return self._told("category")
+
+    @property
+    def context(self) -> str:
+        """What the prompt is about, from its ``context`` column; empty for none."""
+        return self._told(CONTEXT)
 
     @property
     def reference_reply(self) -> str:

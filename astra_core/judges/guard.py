@@ -13,7 +13,7 @@ from astra_core.judges.guard_presets import POLICY, PRESETS, GuardPreset
 from astra_core.judges.local import FolderOptions, LocalJudge, nothing_said, rounded
 from astra_core.models.chat_template import chat_text
 
-SLOTS = ("goal", "conversation", "probe", "reply", "policy")
+SLOTS = ("goal", "context", "conversation", "probe", "reply", "policy")
 _SLOT = re.compile(r"\{(\w+)\}")
 _FLAGGED = 0.5
 
@@ -190,6 +190,7 @@ def filled(template: str, exchange: Exchange, policy: str) -> str:
     said = exchange.conversation.messages
     values: Mapping[str, Any] = {
         "goal": exchange.conversation.goal,
+        "context": exchange.conversation.context,
         "conversation": "\n".join(f"{own.role}: {own.text}" for own in said),
         "probe": exchange.probe,
         "reply": exchange.reply,

@@ -50,6 +50,7 @@ class AttackerTemplate(TemplateFormat):
         return self.instruction.format(
             prompt=conversation.prompt.text,
             goal=conversation.goal,
+            context=conversation.context,
             category=conversation.category,
             conversation="\n".join(lines),
         )

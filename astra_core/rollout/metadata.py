@@ -4,6 +4,7 @@ A plain value is one that JSON has too: text, a number, true, false or null. A m
 survives every file of a run with its types.
 """
 
+import hashlib
 import math
 from collections.abc import Iterator, Mapping
 
@@ -11,6 +12,8 @@ from astra_core.errors import DataError
 from astra_core.errors.excerpt import excerpt
 
 Scalar = str | int | float | bool | None
+CONTEXT = "context"
+"""Names what a behaviour is about, such as a passage; with another context it is another prompt."""
 
 
 class Metadata(Mapping[str, Scalar]):
@@ -61,3 +64,10 @@ def problem_of(value: object) -> str:
             return "half of a character (a lone surrogate)"
         return ""
     return "" if value is None or isinstance(value, int) else type(value).__name__
+
+
+def prompt_id_of(text: str, metadata: Mapping[str, Scalar] | None = None) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of the text, and of its context if any."""
+    context = (metadata or {}).get(CONTEXT)
+    whole = text if context in {None, ""} else f"{text}\0{context}"
+    return hashlib.sha256(whole.encode()).hexdigest()[:16]

@@ -1,12 +1,11 @@
 """Prompts: what opens a conversation, and the independent runs of each."""
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Self
 
 from astra_core.errors import ConfigurationError
-from astra_core.rollout.metadata import Metadata, Scalar
+from astra_core.rollout.metadata import Metadata, Scalar, prompt_id_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +13,7 @@ class Prompt:
     """A seed that opens a conversation.
 
     Attributes:
-        prompt_id: A hash of the text.
+        prompt_id: A hash of the text, and of the metadata's ``context`` if it has one.
         text: Its text.
         metadata: Further values such as ``category``; any mapping of plain values.
         run_id: The number of the independent run that it opens, from 0. Runs of a prompt share its
@@ -33,8 +32,7 @@ class Prompt:
     @classmethod
     def of(cls, text: str, metadata: Mapping[str, Scalar] | None = None) -> Self:
         """The prompt with this text, under the id that the pipeline gives it."""
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        return cls(digest[:16], text, Metadata(metadata))
+        return cls(prompt_id_of(text, metadata), text, Metadata(metadata))
 
 
 def prompts_of(given: Sequence[Prompt | str]) -> tuple[Prompt, ...]:

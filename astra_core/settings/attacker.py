@@ -9,7 +9,7 @@ from astra_core.settings.sections import Section
 
 ChatFormatName = Literal["separator", "template", "auto"]
 
-SLOTS = ("prompt", "goal", "category", "conversation")
+SLOTS = ("prompt", "goal", "category", "context", "conversation")
 """The slots that an instruction may name in braces."""
 
 DEFAULT_INSTRUCTION = (
@@ -34,8 +34,9 @@ class AttackerConfiguration(Section):
     instruction: str | None = Field(
         default=None,
         min_length=1,
-        description="template: the first user message, with the slots {prompt}, {goal}, {category} "
-        "and {conversation}; null is a plain one. With {conversation} it is the only message.",
+        description="template: the first user message, with the slots {prompt}, {goal}, "
+        "{category}, {context} and {conversation}; null is a plain one. With {conversation} it is "
+        "the only message.",
     )
     think_tags: tuple[str, str] = Field(
         default=("<think>", "</think>"),

@@ -54,7 +54,9 @@ def status(
 
 
 def validate(
-    file: Annotated[Path, typer.Argument(help="Prompts: json, jsonl, csv, txt or parquet.")],
+    file: Annotated[
+        Path, typer.Argument(help="Prompts: json, jsonl, csv, tsv, txt, yaml or parquet.")
+    ],
     dev: Annotated[
         Path | None, typer.Option(help="Prompts of the dev split, to find leaks.")
     ] = None,

@@ -55,3 +55,25 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         "licence_known": "set prompts.licence once you know it",
     }
 )
+
+ROW_ADVICE: Mapping[str, str] = MappingProxyType(
+    {
+        "max_characters": "raise validation.max_characters, or shorten the texts",
+        "min_characters": "lower validation.min_characters, or drop the texts",
+        "max_words": "raise validation.max_words, or shorten the texts",
+        "foreign_script": "name the language in validation.languages, or leave the prompt out",
+        "language": "name the language in validation.languages, or leave the prompt out",
+        "non_ascii": (
+            "name the texts' languages in validation.languages, such as [zh, en], or raise "
+            "validation.max_non_ascii_fraction"
+        ),
+        "prompt_score": (
+            "the judge finds the prompt itself offensive: validation.max_prompt_score"
+        ),
+        **dict.fromkeys(
+            ("email", "phone", "user_mention", "url", "postal_address"),
+            "take it out, or set validation.reject_personal_data to false",
+        ),
+    }
+)
+"""The same for a check of single rows."""

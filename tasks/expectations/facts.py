@@ -2,16 +2,17 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from astra_core.errors import DataError
+from astra_core.rollout.metadata import CONTEXT, Scalar, prompt_id_of
 from tasks.expectations.languages import foreign_letters, other_language
 from tasks.expectations.speech import NO_LIMITS, TokenLimits, items, speech_facts
-from tasks.records.prompt_table import SPLITS, prompt_id_of
+from tasks.records.prompt_table import METADATA, SPLITS, read_metadata
 
 # What the row suite reads of prompt_facts, with the id that names a row.
 PROMPT_ROW_COLUMNS = (
@@ -82,10 +83,20 @@ def prompt_facts(frame: pd.DataFrame) -> pd.DataFrame:
             for plain, length in zip(ascii_lengths, lengths, strict=True)
         ],
         id_matches=[
-            prompt_id_of(text) == prompt_id
-            for text, prompt_id in zip(texts, frame["prompt_id"], strict=True)
+            prompt_id_of(text, own) == prompt_id
+            for text, own, prompt_id in zip(
+                texts, _metadata(frame), frame["prompt_id"], strict=True
+            )
         ],
     )
+
+
+def _metadata(frame: pd.DataFrame) -> Iterable[Mapping[str, Scalar] | None]:
+    """Of each prompt what its file says of it; parsed only where that may hold a context."""
+    if METADATA not in frame:
+        return [None] * len(frame)
+    told = frame[METADATA]
+    return [read_metadata(own) if f'"{CONTEXT}"' in str(own) else None for own in told]
 
 
 class SetFacts:

@@ -21,6 +21,15 @@ PERSONAL_DATA = ("email", "phone", "user_mention", "url", *RECOGNISERS)
 
 _DOMAIN = r"(?:[a-z0-9-]{1,63}\.){1,4}(?:com|org|net|edu|gov|io|info|co\.uk|de|fr)"
 
+# Written like a mention: a decorator or an at-rule of some language, or whatever is called.
+_OF_CODE = (
+    r"(?!(?:abstractmethod|author|autowired|bean|cache|charset|classmethod|component|contextmanager"
+    r"|contextlib|controller|dataclass|decorator|deprecated|entity|extend|font|functools"
+    r"|import|include|injectable|interface|jit|keyframes|layer|media|mixin|namespace|override"
+    r"|param|property|pytest|return|returns|see|service|since|staticmethod|suppresswarnings"
+    r"|supports|tailwind|test|throws|wraps)\b|\w{1,29}(?:\.\w{1,29})*\()"
+)
+
 FINDINGS: Mapping[str, re.Pattern[str]] = MappingProxyType(
     {
         # Tab and line ends are text; overrides of the writing direction hide text from a reader.
@@ -41,7 +50,9 @@ FINDINGS: Mapping[str, re.Pattern[str]] = MappingProxyType(
             r"|(?<!\w)\+\d{1,3}[ .-]?(?:\(?\d{1,4}\)?[ ./-]?){2,5}\d{2,4}(?!\w)"
             r"|(?<![\w.])0\d{2,4}[ /-]\d{5,8}(?!\w)"
         ),
-        "user_mention": re.compile(r"(?<![\w/])/?u/[\w-]{3,20}|(?<![\w@./])@[A-Za-z_]\w{1,29}"),
+        "user_mention": re.compile(
+            rf"(?<![\w/])/?u/[\w-]{{3,20}}|(?<![\w@./])@(?i:{_OF_CODE})[A-Za-z_]\w{{1,29}}"
+        ),
         "url": re.compile(
             rf"\bh(?:tt|xx)ps?://\S|\bwww\.\w|(?<![\w@.-]){_DOMAIN}(?![\w-])", re.IGNORECASE
         ),

@@ -10,11 +10,13 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from astra_core.errors import GateError
-from tasks.expectations.advice import ADVICE
+from tasks.expectations.advice import ADVICE, ROW_ADVICE
 from tasks.records.data_profile import DataProfile
 
 # critical stops the pipeline, row rejects the row, warning is for the person who reads the report.
 Level = Literal["critical", "row", "warning"]
+# Distinct prompts with which three splits are hardly ever empty.
+_FEWEST = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +157,19 @@ class ValidationReport:
         others = len(self.critical_failed) - 1
         more = f" and {others} more" if others else ""
         ids = f" (such as {', '.join(first.sample_ids[:3])})" if first.sample_ids else ""
-        msg = f"{self.subject} must pass '{first.check}'{limit}{more}, got {seen}{ids}; see {page}"
+        told = f"{self.subject} must pass '{first.check}'{limit}{more}, got {seen}{ids}"
+        msg = "; ".join(filter(None, [told, self._way_out(first.check), f"see {page}"]))
         raise GateError(msg)
+
+    def _way_out(self, check: str) -> str:
+        """What to change in params.yaml; empty where only the page can say."""
+        why = max(self.reasons, key=lambda name: self.reasons[name], default="")
+        if self.num_rejected > self.num_rows / 4:
+            most = f"most were rejected for {why} ({self.reasons[why]})"
+            return ": ".join(filter(None, [most, ROW_ADVICE.get(why, "")]))
+        if not check.endswith("_rows") or not self.splits:
+            return ""
+        return _way_to_enough(self.splits)
 
     def to_record(self) -> dict[str, Any]:
         """The report as JSON-like values."""
@@ -237,3 +250,14 @@ def _table_row(check: Check) -> str:
 
 def _cells(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _way_to_enough(splits: Mapping[str, int]) -> str:
+    """Values with which so few prompts pass, as far as any do."""
+    least, total = min(splits.values()), sum(splits.values())
+    fractions = "prompts.dev_fraction and prompts.test_fraction"
+    if least:
+        return f"set validation.min_prompts to {least}, or raise {fractions}, or bring more prompts"
+    if total < _FEWEST:
+        return f"bring at least {_FEWEST} different prompts"
+    return f"set {fractions} to 0.3 and validation.min_prompts to {total // 8}"

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from astra_core.config import Count, Section
+from astra_core.rollout.metadata import CONTEXT
 
 
 class PromptsConfiguration(Section):
@@ -14,7 +15,9 @@ class PromptsConfiguration(Section):
 
     source: Literal["builtin", "file", "hub"] = "builtin"
     num_builtin: Count = Field(default=5000, description="Openers that the built-in grammar makes.")
-    path: Path | None = Field(default=None, description="json, jsonl, csv, txt or parquet file.")
+    path: Path | None = Field(
+        default=None, description="json, jsonl, csv, tsv, txt, yaml or parquet file."
+    )
     dev_path: Path | None = Field(default=None, description="A separate file for the dev split.")
     text_column: str = Field(default="text", description="Column or key that holds the prompt.")
     metadata_columns: Literal["all"] | tuple[str, ...] = Field(
@@ -26,6 +29,9 @@ class PromptsConfiguration(Section):
         description="Column kept as goal; it is the prompt too where there is no text_column.",
     )
     category_column: str | None = Field(default=None, description="Column kept as category.")
+    context_column: str | None = Field(
+        default=None, description="Kept as context, which makes the same text another prompt."
+    )
     reference_column: str | None = Field(default=None, description="Kept as reference_reply.")
     dataset: str | None = Field(default=None, description="The data set's id on the hub.")
     revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
@@ -40,6 +46,7 @@ class PromptsConfiguration(Section):
         named = {
             self.goal_column: "goal",
             self.category_column: "category",
+            self.context_column: CONTEXT,
             self.reference_column: "reference_reply",
         }
         return {column: name for column, name in named.items() if column is not None}
@@ -61,13 +68,18 @@ class PromptsConfiguration(Section):
         if self.source == "builtin" and self.metadata_columns not in {"all", ()}:
             msg = "metadata_columns must be 'all' when source is 'builtin', which has no columns"
             raise ValueError(msg)
-        named = [self.goal_column, self.category_column, self.reference_column]
+        named = (
+            self.goal_column,
+            self.category_column,
+            self.context_column,
+            self.reference_column,
+        )
         given = [name for name in named if name is not None]
         if self.source == "builtin" and given:
             msg = f"'{given[0]}' must be no column when source is 'builtin', which has none"
             raise ValueError(msg)
         if len(given) > len(set(given)):
-            msg = "goal_column, category_column and reference_column must differ"
+            msg = "goal_column, category_column, context_column and reference_column must differ"
             raise ValueError(msg)
         if self.source == "builtin" and self.dev_path is not None:
             msg = "dev_path must be null when source is 'builtin', which makes its own dev split"

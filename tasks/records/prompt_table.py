@@ -5,7 +5,6 @@ value keeps its type, and a column may have the same name as one of ours. A sour
 columns gives a table without that column.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -20,11 +19,6 @@ COLUMNS = ("prompt_id", "text", "split", "source", "licence", "family")
 METADATA = "metadata"
 REJECTED = "rejected"
 REASONS = "reasons"
-
-
-def prompt_id_of(text: str) -> str:
-    """The first 16 hexadecimal digits of the SHA-256 of the text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def prompt_schema(columns: Iterable[str] = COLUMNS) -> "pa.Schema":

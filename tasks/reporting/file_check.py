@@ -15,14 +15,17 @@ from astra_core.errors.excerpt import shortened
 from astra_core.files import read_json
 from astra_core.paths import found_at, is_file
 from astra_core.redaction import masked
+from astra_core.rollout.metadata import prompt_id_of
+from tasks.expectations.advice import ROW_ADVICE
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import Params
 from tasks.pipeline.stage import sections_for
-from tasks.records.prompt_table import REASONS, REJECTED, SPLITS, prompt_id_of
+from tasks.records.prompt_table import REASONS, REJECTED, SPLITS
 from tasks.reporting.file_lines import BY_ROW, numbered_rows
 from tasks.sources.distinct_rows import normalised
 from tasks.sources.families import FamilyFinder
 from tasks.sources.rows import columns_of
+from tasks.sources.text_files import kind_of_file
 from tasks.stages.prompts import PromptsFiles, PromptsParams, prepare_prompts
 from tasks.stages.validation import ValidationFiles, ValidationParams, validate_prompts
 
@@ -39,13 +42,7 @@ _ADVICE = {
     NEAR: "near duplicates stay in one split, so they leak nothing, but many of them add little",
     LEAK: "texts of the dev file are not trained on; take them out of one of the files",
     NEAR_LEAK: "near duplicates of the dev file are not trained on; take them out of one file",
-    "max_characters": "raise validation.max_characters, or shorten the texts",
-    "min_characters": "lower validation.min_characters, or drop the texts",
-    "max_words": "raise validation.max_words, or shorten the texts",
-    "foreign_script": "name the language in validation.languages, or leave the prompt out",
-    "language": "name the language in validation.languages, or leave the prompt out",
-    "non_ascii": "raise validation.max_non_ascii_fraction for texts in another script",
-    "prompt_score": "the judge finds the prompt itself offensive: validation.max_prompt_score",
+    **ROW_ADVICE,
 }
 _OTHER = "rejected by the data gate; see validation in params.yaml"
 MAX_SHOWN = 10
@@ -104,10 +101,10 @@ class FileCheck:
         sizes = ", ".join(f"{count} {split}" for split, count in self.splits.items())
         usable = sum(self.splits.values())
         yield f"{self.path}: {usable} of {self.num_rows} rows usable ({sizes})"
-        unit = "row" if self.path.suffix.lower() in BY_ROW else "line"
+        unit = "row" if kind_of_file(self.path) in BY_ROW else "line"
         for kind, count in self.counts.items():
             rows = "row" if count == 1 else "rows"
-            yield f"{kind:<16}{count} {rows}: {_ADVICE.get(kind, _OTHER)}"
+            yield f"{kind:<15} {count} {rows}: {_ADVICE.get(kind, _OTHER)}"
             own = [finding for finding in self.findings if finding.kind == kind]
             for finding in own[:MAX_SHOWN]:
                 where = "dev file's " if kind in {LEAK, NEAR_LEAK} else ""
@@ -117,7 +114,7 @@ class FileCheck:
                 yield f"  and {count - MAX_SHOWN} more; --json lists all"
         for name in self.warnings:
             yield f"warning         {name}"
-        yield f"{'gate':<16}{self.gate or 'passes'}"
+        yield f"{'gate':<15} {self.gate or 'passes'}"
 
 
 def check_file(params: Params, path: Path, dev_path: Path | None = None) -> FileCheck:
@@ -185,31 +182,33 @@ def _findings(prompts: PromptsConfiguration, reasons: dict[str, list[str]]) -> I
     """The problems of the rows, in the order of the file."""
     dev = [] if prompts.dev_path is None else list(_texts(prompts.dev_path, prompts))
     rows = list(_texts(prompts.path or Path(), prompts))
-    roots = _roots([text for _, text in (*dev, *rows)])
-    in_dev = {text: line for line, text in reversed(dev)}
+    roots = _roots([text for _, text, _ in (*dev, *rows)])
+    in_dev = {name: line for line, _, name in reversed(dev)}
     first: dict[str, int] = {}
-    for place, (line, text) in enumerate(rows, start=len(dev)):
+    for place, (line, text, name) in enumerate(rows, start=len(dev)):
         shown = shortened(masked(text), limit=_TEXT_LIMIT)
         root = int(roots[place])
         if not text:
             yield Finding(line, BLANK, None, "")
-        elif text in in_dev:
-            yield Finding(line, LEAK, in_dev[text], shown)
-        elif text in first:
-            yield Finding(line, DUPLICATE, first[text], shown)
+        elif name in in_dev:
+            yield Finding(line, LEAK, in_dev[name], shown)
+        elif name in first:
+            yield Finding(line, DUPLICATE, first[name], shown)
         elif root < len(dev):
             yield Finding(line, NEAR_LEAK, dev[root][0], shown)
         else:
             if root != place and rows[root - len(dev)][1] != text:
                 yield Finding(line, NEAR, rows[root - len(dev)][0], shown)
-            for reason in reasons.get(prompt_id_of(text), ()):
+            for reason in reasons.get(name, ()):
                 yield Finding(line, reason, None, shown)
-        first.setdefault(text, line)
+        first.setdefault(name, line)
 
 
-def _texts(path: Path, prompts: PromptsConfiguration) -> Iterator[tuple[int, str]]:
-    for line, text in numbered_rows(path, columns_of(prompts)):
-        yield line, normalised(text)
+def _texts(path: Path, prompts: PromptsConfiguration) -> Iterator[tuple[int, str, str]]:
+    """Of each row the line, the text and the prompt's id."""
+    for line, row in numbered_rows(path, columns_of(prompts)):
+        text = normalised(row.text)
+        yield line, text, prompt_id_of(text, row.metadata)
 
 
 def _roots(texts: list[str]) -> list[int]:

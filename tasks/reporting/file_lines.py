@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tasks.sources.columns import Columns
-from tasks.sources.files import read_rows
+from tasks.sources.files import FileRow, read_rows
 
-BY_ROW = (".json", ".parquet")
+BY_ROW = (".json", ".parquet", ".yaml")
 """Suffixes of files whose rows are not lines; the first row is 1."""
 
 
-def numbered_rows(path: Path, columns: Columns) -> Iterator[tuple[int, str | None]]:
-    """Number and text of each row in order; a row over several lines has the number of its first.
+def numbered_rows(path: Path, columns: Columns) -> Iterator[tuple[int, FileRow]]:
+    """Number and row in the order of the file; one over several lines has the first one's number.
 
     Raises:
         ConfigurationError: As in ``read_rows``.
@@ -19,4 +19,4 @@ def numbered_rows(path: Path, columns: Columns) -> Iterator[tuple[int, str | Non
     """
     for row in read_rows(path, columns):
         # Such as ``line 3`` or ``row 3``.
-        yield int(row.place.rpartition(" ")[2]), row.text
+        yield int(row.place.rpartition(" ")[2]), row

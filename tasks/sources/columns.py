@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from astra_core.errors import ConfigurationError, DataError
 from astra_core.rollout.metadata import Scalar, problem_of
+from tasks.sources.text_files import repeated
 
 Wanted = Literal["all"] | tuple[str, ...]
 KEY = "prompts.metadata_columns"
@@ -46,6 +47,11 @@ class Columns:
         goal = next((column for column, name in self.told.items() if name == "goal"), None)
         return self.text if goal is None or self.text in columns else goal
 
+    @property
+    def of_prompt(self) -> set[str]:
+        """The columns that may hold the prompt."""
+        return {self.text, *(column for column, name in self.told.items() if name == "goal")}
+
     def of_header(self, columns: Sequence[str], *, place: str) -> list[str]:
         """The columns of a table that are kept, in their order.
 
@@ -58,10 +64,10 @@ class Columns:
                 got = "several" if count else shown_names(columns)
                 msg = f"{place} must have one column '{name}', got {got}; see {self._key(name)}"
                 raise ConfigurationError(msg)
-        repeated = {name for name in columns if columns.count(name) > 1}
-        for name in sorted(repeated - {self.text}):
+        several = repeated(columns)
+        for name in sorted(several - {self.text}):
             self.left_out.setdefault(name, "several columns")
-        return [name for name in columns if self._is_wanted(name) and name not in repeated]
+        return [name for name in columns if self._is_wanted(name) and name not in several]
 
     def picked(self, row: Mapping[str, Any], *, place: str) -> dict[str, Scalar]:
         """The values of one row that are kept.
@@ -82,6 +88,8 @@ class Columns:
         kept: dict[str, Scalar] = {}
         for name in filter(self._is_wanted, row):
             value = _missing_as_null(row[name])
+            if self.told.get(name) == "category" and _are_names(value):
+                value = ", ".join(value)
             problem = _problem(value) or problem_of(name)
             if not problem:
                 kept[self.told.get(name, name)] = value
@@ -132,6 +140,10 @@ def shown_names(columns: Iterable[Any]) -> list[str]:
 def _missing_as_null(value: Any) -> Any:
     """The value, with NaN as None: tables of numbers write a missing value as NaN."""
     return None if isinstance(value, float) and math.isnan(value) else value
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _problem(value: Any) -> str:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from astra_core.rollout.metadata import Metadata
+from astra_core.rollout.metadata import Metadata, prompt_id_of
 from tasks.records.intake import PLACES_FILE, places_schema
-from tasks.records.prompt_table import METADATA, prompt_id_of, prompt_schema, spelled_metadata
+from tasks.records.prompt_table import METADATA, prompt_schema, spelled_metadata
 from tasks.sources.families import FamilyFinder
 from tasks.sources.known_numbers import KnownNumbers
 from tasks.sources.rows import SourceRow
@@ -25,10 +25,13 @@ BATCH_ROWS = 8192
 
 
 def normalised(text: str | None) -> str:
-    """The text in Unicode NFC without outer white space; lone surrogates become U+FFFD."""
+    """The text in Unicode NFC without outer white space or a mark of the byte order.
+
+    Lone surrogates become U+FFFD.
+    """
     # JSON can contain half a surrogate pair, which UTF-8 cannot represent.
     whole = (text or "").encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return unicodedata.normalize("NFC", whole).strip()
+    return unicodedata.normalize("NFC", whole.replace("\ufeff", "")).strip()
 
 
 @dataclass(slots=True)
@@ -77,11 +80,14 @@ class DistinctRows:
         self.known, self.told = KnownNumbers(), array("q")
 
     def _kept(self, batch: list[SourceRow]) -> list[dict[str, str | None]]:
-        """The records of the rows whose text occurs for the first time."""
+        """The records of the rows whose text and context occur for the first time."""
         texts = [normalised(row.text) for row in batch]
         self.num_read += len(batch)
         self.num_blank += texts.count("")
-        told = [(row, text, prompt_id_of(text)) for row, text in zip(batch, texts, strict=True)]
+        told = [
+            (row, text, prompt_id_of(text, row.metadata))
+            for row, text in zip(batch, texts, strict=True)
+        ]
         rows = [(row, text, name, int(name, 16)) for row, text, name in told if text]
         first = len(self.ids)
         before = self.known.rows(np.array([number for *_, number in rows], np.uint64))

@@ -1,14 +1,14 @@
-"""Prompts in files: json, jsonl, csv, txt and parquet, distinguished by their suffix.
+"""Prompts in files: json, jsonl, csv, tsv, txt, yaml and parquet, distinguished by their suffix.
 
-All but json are read as a stream, so a million rows take no more memory than a thousand. A problem
-with a file is one error that names the place and never quotes the text, which may be offensive.
+A text file may be packed by gzip. All but json and yaml are read as a stream, so a million rows
+take no more memory than a thousand. A problem with a file is one error that names the place and
+never quotes the text, which may be offensive.
 """
 
-import csv
 import json
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,17 @@ from astra_core.errors import ConfigurationError, DataError
 from astra_core.errors.excerpt import excerpt, shortened
 from astra_core.paths import found_at, is_file
 from astra_core.rollout.metadata import Scalar
+from tasks.params.yaml_files import load_yaml, read_yaml_text
 from tasks.sources.columns import Columns, shown_names
 from tasks.sources.csv_numbers import cell_value, column_kinds
+from tasks.sources.text_files import (
+    csv_rows,
+    delimiter,
+    kind_of_file,
+    lines_of,
+    readable,
+    whole_text,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,7 +64,7 @@ def read_rows(path: Path, columns: Columns) -> Iterator[FileRow]:
         ConfigurationError: The file or a column does not exist, or the suffix has no reader.
         DataError: The file is broken, empty or not UTF-8.
     """
-    reader = _READERS.get(path.suffix.lower())
+    reader = _READERS.get(kind_of_file(path))
     if reader is None:
         shown = excerpt(str(path))
         msg = f"prompts must come from one of {sorted(_READERS)}, got {shown}; convert the file"
@@ -66,17 +75,10 @@ def read_rows(path: Path, columns: Columns) -> Iterator[FileRow]:
     if path.stat().st_size == 0:
         msg = f"{path} must hold prompts, got an empty file; check how it was written"
         raise DataError(msg)
-    try:
+    with readable(path):
         for number, row in enumerate(reader(path, columns), start=1):
             _check_text(row.text, place=f"{path} row {number}")
             yield row
-    except OSError as error:
-        msg = f"{path} must be readable, got: {error.strerror}; check its permissions"
-        raise DataError(msg) from None
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        msg = f"{path} must be UTF-8, got the byte 0x{byte:02x}; convert it, for example with iconv"
-        raise DataError(msg) from None
 
 
 def _check_text(text: str | None, *, place: str) -> None:
@@ -99,45 +101,89 @@ def file_suffixes() -> tuple[str, ...]:
 
 
 def _read_json(path: Path, columns: Columns) -> Iterator[FileRow]:
-    with path.open(encoding="utf-8-sig") as file:
-        rows = _parsed(file.read(), place=str(path))
+    yield from _listed(_parsed(whole_text(path), place=str(path)), columns, path=path)
+
+
+def _read_yaml(path: Path, columns: Columns) -> Iterator[FileRow]:
+    text = read_yaml_text(path)
+    rows = load_yaml(text, subject=str(path), way_out="correct it, or write it as JSON")
+    yield from _listed(rows, columns, path=path)
+
+
+def _listed(rows: Any, columns: Columns, *, path: Path) -> Iterator[FileRow]:
+    """The rows of a list, of lists by category, or of a list for each column."""
+    if isinstance(rows, dict) and rows and all(isinstance(own, list) for own in rows.values()):
+        rows = list(
+            _by_column(rows, path)
+            if columns.text_of(rows) in rows
+            else _by_category(rows, columns.text)
+        )
     if not isinstance(rows, list):
-        msg = f"{path} must be a JSON list of prompts, got {type(rows).__name__}; wrap it in []"
+        msg = (
+            f"{path} must be a list of prompts, or such lists by category, got "
+            f"{type(rows).__name__}; write [...] or {{'category': [...]}}"
+        )
         raise DataError(msg)
     for number, row in enumerate(rows, start=1):
         yield _row_of(row, columns, place=f"{path} row {number}")
 
 
+def _by_column(lists: dict[str, list[Any]], path: Path) -> Iterator[dict[str, Any]]:
+    if len(set(map(len, lists.values()))) > 1:
+        rule = "must have as many values in every column"
+        msg = f"{path} {rule}, got lists of several lengths; write one object for each prompt"
+        raise DataError(msg)
+    return (dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True))
+
+
+def _by_category(lists: dict[str, list[Any]], text: str) -> Iterator[Any]:
+    for name, rows in lists.items():
+        # A single list is the whole file under some name, such as "prompts".
+        own = {"category": name} if len(lists) > 1 else {}
+        for row in rows:
+            told = {text: row} if isinstance(row, str) else row
+            yield told | own if isinstance(told, dict) else row
+
+
 def _read_jsonl(path: Path, columns: Columns) -> Iterator[FileRow]:
-    with path.open(encoding="utf-8-sig", newline="\n") as file:
-        for number, line in enumerate(file, start=1):
-            if line.strip():
-                place = f"{path} line {number}"
-                yield _row_of(_parsed(line, place=place), columns, place=place)
+    for number, line in enumerate(lines_of(path, newline="\n"), start=1):
+        if line.strip():
+            place = f"{path} line {number}"
+            yield _row_of(_parsed(line, place=place), columns, place=place)
 
 
 def _read_txt(path: Path, columns: Columns) -> Iterator[FileRow]:
     columns.of_header([], place=str(path))
-    with path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, start=1):
-            yield FileRow(line, place=f"line {number}")
+    for number, line in enumerate(lines_of(path), start=1):
+        if number == 1:
+            _refuse_table(path, line, columns)
+        yield FileRow(line, place=f"line {number}")
+
+
+def _refuse_table(path: Path, first: str, columns: Columns) -> None:
+    """Returns if the first line is no header with the prompt's column beside others."""
+    fields = first.strip().split(delimiter(path, columns.of_prompt))
+    if len(fields) > 1 and any(field.strip('"') in columns.of_prompt for field in fields):
+        msg = f"{path} must hold a prompt in each line, got a table; rename it to end in .csv"
+        raise DataError(msg)
 
 
 def _read_csv(path: Path, columns: Columns) -> Iterator[FileRow]:
-    _, header = next(_csv_fields(path), (0, []))
+    _, header = next(csv_rows(path, columns.of_prompt), (0, []))
     text = columns.text_of(header)
     _require_column(text, header, path=path)
     kept = columns.of_header(header, place=str(path))
+    rows = partial(_csv_rows, path, columns)
     # The file is read twice: whether a column holds numbers is known only at its end.
-    kinds = column_kinds((row for _, row in _csv_rows(path)), kept) if kept else {}
-    for place, row in _csv_rows(path):
+    kinds = column_kinds((row for _, row in rows()), kept) if kept else {}
+    for place, row in rows():
         values = {name: cell_value(row[name], kinds[name]) for name in kept}
         yield FileRow(row[text], columns.picked(values, place=place), _last_words(place))
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
+def _csv_rows(path: Path, columns: Columns) -> Iterator[tuple[str, dict[str, str | None]]]:
     """The rows by column, each with its place; a missing field of a short row is None."""
-    fields = _csv_fields(path)
+    fields = csv_rows(path, columns.of_prompt)
     _, header = next(fields, (0, []))
     for line, row in fields:
         # Otherwise the text would be cut at an unquoted comma without notice.
@@ -149,22 +195,6 @@ def _csv_rows(path: Path) -> Iterator[tuple[str, dict[str, str | None]]]:
             raise DataError(msg)
         if row:
             yield f"{path} line {line}", dict(zip_longest(header, row))
-
-
-def _csv_fields(path: Path) -> Iterator[tuple[int, list[str]]]:
-    # The default of 131,072 characters would fail on a long prompt, which validation should judge.
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, strict=True)
-        try:
-            first = 1
-            for row in rows:
-                # A quoted text may take several lines.
-                yield first, row
-                first = rows.line_num + 1
-        except csv.Error as error:
-            msg = f"{path} line {rows.line_num} must be CSV, got: {error}; correct that row"
-            raise DataError(msg) from None
 
 
 def _read_parquet(path: Path, columns: Columns) -> Iterator[FileRow]:
@@ -255,4 +285,5 @@ _READERS: dict[str, Callable[[Path, Columns], Iterator[FileRow]]] = {
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,
     ".txt": _read_txt,
+    ".yaml": _read_yaml,
 }

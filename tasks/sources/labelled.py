@@ -1,13 +1,11 @@
-"""Replies with people's labels, in a csv, jsonl or parquet file, for calibrating a judge.
+"""Replies with people's labels, in a csv, tsv, jsonl or parquet file, for calibrating a judge.
 
 A row has a reply and a label, and may have whatever else a judge reads: the probe, the conversation
 before it, the seed prompt with its goal and category. An error names the line and quotes no text.
 """
 
-import csv
 import json
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -20,6 +18,7 @@ from astra_core.judge import Exchange
 from astra_core.paths import found_at, is_file
 from astra_core.rollout import Prompt
 from tasks.sources.columns import shown_names
+from tasks.sources.text_files import csv_rows, kind_of_file, lines_of, readable
 
 _BATCH_ROWS = 8192
 _LABELS = {"0": False, "1": True, "false": False, "true": True, "0.0": False, "1.0": True}
@@ -78,25 +77,18 @@ def read_labelled(path: Path, columns: LabelColumns = SAME_NAMES) -> list[Labell
         ConfigurationError: There is no such file or column, or the suffix has no reader.
         DataError: The file is broken or empty, or a row has no reply or no label.
     """
-    reader = _READERS.get(path.suffix.lower())
+    reader = _READERS.get(kind_of_file(path))
     if reader is None:
         msg = f"FILE must be one of {sorted(_READERS)}, got {excerpt(str(path))}; convert it"
         raise ConfigurationError(msg)
     if not is_file(path):
         msg = f"FILE must name a file of labelled replies, got {found_at(path)}; check the path"
         raise ConfigurationError(msg)
-    try:
+    with readable(path):
         rows = [
             _labelled(row, columns, at=f"{path} {place}", place=place)
-            for place, row in reader(path)
+            for place, row in reader(path, columns)
         ]
-    except UnicodeDecodeError as error:
-        byte = error.object[error.start]
-        msg = f"{path} must be UTF-8, got the byte 0x{byte:02x}; convert it, for example with iconv"
-        raise DataError(msg) from None
-    except OSError as error:
-        msg = f"{path} must be readable, got: {error.strerror}; check its permissions"
-        raise DataError(msg) from None
     if not rows:
         msg = f"{path} must hold labelled replies, got no row; check how it was written"
         raise DataError(msg)
@@ -177,40 +169,30 @@ def _said(each: Mapping[str, Any]) -> Any:
     return each.get("content") if text is None else text
 
 
-def _read_csv(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    # The default of 131,072 characters would fail on a long reply.
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.reader(file, strict=True)
-        try:
-            header = next(rows, [])
-            line = rows.line_num
-            for row in rows:
-                if row and len(row) != len(header):
-                    msg = (
-                        f"{path} line {rows.line_num} must have {len(header)} fields, got "
-                        f"{len(row)}; put texts that hold commas in double quotes"
-                    )
-                    raise DataError(msg)
-                if row:
-                    yield f"line {line + 1}", dict(zip(header, row, strict=True))
-                line = rows.line_num
-        except csv.Error as error:
-            msg = f"{path} line {rows.line_num} must be CSV, got: {error}; correct that row"
-            raise DataError(msg) from None
+def _read_csv(path: Path, columns: LabelColumns) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    rows = csv_rows(path, {columns.reply})
+    _, header = next(rows, (0, []))
+    for line, row in rows:
+        if row and len(row) != len(header):
+            msg = (
+                f"{path} line {line} must have {len(header)} fields, got {len(row)}; put texts "
+                "that hold commas in double quotes"
+            )
+            raise DataError(msg)
+        if row:
+            yield f"line {line}", dict(zip(header, row, strict=True))
 
 
-def _read_jsonl(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    with path.open(encoding="utf-8-sig", newline="\n") as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            row = _parsed(line, at=f"{path} line {number}")
-            if not isinstance(row, dict):
-                got = type(row).__name__
-                msg = f"{path} line {number} must be a JSON object, got {got}; name its columns"
-                raise DataError(msg)
-            yield f"line {number}", row
+def _read_jsonl(path: Path, _: LabelColumns) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, line in enumerate(lines_of(path, newline="\n"), start=1):
+        if not line.strip():
+            continue
+        row = _parsed(line, at=f"{path} line {number}")
+        if not isinstance(row, dict):
+            got = type(row).__name__
+            msg = f"{path} line {number} must be a JSON object, got {got}; name its columns"
+            raise DataError(msg)
+        yield f"line {number}", row
 
 
 def _parsed(text: str, *, at: str) -> Any:
@@ -222,7 +204,7 @@ def _parsed(text: str, *, at: str) -> Any:
         raise DataError(msg) from None
 
 
-def _read_parquet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _read_parquet(path: Path, _: LabelColumns) -> Iterator[tuple[str, Mapping[str, Any]]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -239,7 +221,7 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         raise DataError(msg) from None
 
 
-_READERS: dict[str, Callable[[Path], Iterator[tuple[str, Mapping[str, Any]]]]] = {
+_READERS: dict[str, Callable[[Path, LabelColumns], Iterator[tuple[str, Mapping[str, Any]]]]] = {
     ".csv": _read_csv,
     ".jsonl": _read_jsonl,
     ".parquet": _read_parquet,

@@ -17,6 +17,7 @@ import numpy as np
 
 from astra_core.errors import DataError
 from astra_core.files import draft_folder_of
+from astra_core.rollout.metadata import prompt_id_of
 from astra_core.seeding import derive_key
 from tasks.params.prompts import PromptsConfiguration
 from tasks.pipeline.stage import Out, stage
@@ -25,7 +26,6 @@ from tasks.records.prompt_table import (
     COLUMNS,
     METADATA,
     SPLITS,
-    prompt_id_of,
     prompt_schema,
 )
 from tasks.sources.distinct_rows import BATCH_ROWS, DistinctRows, record_batch
@@ -98,6 +98,7 @@ class PromptsFiles:
         "tasks/builtin/grammar.py",
         "tasks/builtin/openers.py",
         "tasks/builtin/words.py",
+        "tasks/params/yaml_files.py",
         "tasks/records/intake.py",
         "tasks/records/prompt_table.py",
         "tasks/records/reports.py",

@@ -62,9 +62,21 @@ CASES = [
     _case("half a character", "p.json", '["\\ud83d"]', "row 1 must hold whole characters"),
     _case("half a character", "p.jsonl", '{"text": "\\ude00"}', "row 1 must hold whole characters"),
     _case("cut short", "p.json", '[{"text": "a"}, {"te', "must be JSON", "line 1"),
-    _case("an object", "p.json", '{"text": "a"}', "must be a JSON list of prompts, got dict"),
-    _case("a number", "p.json", "5", "must be a JSON list of prompts, got int"),
-    _case("null", "p.json", "null", "must be a JSON list of prompts, got NoneType"),
+    _case(
+        "an object",
+        "p.json",
+        '{"text": "a"}',
+        "must be a list of prompts, or such lists by category, got dict",
+    ),
+    _case(
+        "a number", "p.json", "5", "must be a list of prompts, or such lists by category, got int"
+    ),
+    _case(
+        "null",
+        "p.json",
+        "null",
+        "must be a list of prompts, or such lists by category, got NoneType",
+    ),
     _case("an empty list", "p.json", "[]", NONE),
     _case("numbers", "p.json", "[1, 2]", "row 1 must hold text, got int", "prompts.text_column"),
     _case("nested lists", "p.json", '[["a"]]', "row 1 must hold text, got list"),

@@ -3,12 +3,12 @@ import re
 import pandas as pd
 import pytest
 
+from astra_core.rollout.metadata import prompt_id_of
 from tasks.expectations import validate_frame
 from tasks.expectations.data_docs import data_docs
 from tasks.expectations.facts import PROMPT_ROW_COLUMNS, prompt_facts
 from tasks.expectations.suites import prompt_row_suite
 from tasks.params.schema import ValidationConfiguration
-from tasks.records.prompt_table import prompt_id_of
 
 pytestmark = pytest.mark.real  # the library takes seconds to load
 ADDRESS = "jane@mail.example.org"

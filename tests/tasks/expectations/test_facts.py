@@ -7,6 +7,7 @@ from each_row import each_row
 
 from astra_core.errors import DataError
 from astra_core.rollout import runs_of
+from astra_core.rollout.metadata import prompt_id_of
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts
 from tasks.expectations.facts import (
     ROLLOUT_COLUMNS,
@@ -14,7 +15,6 @@ from tasks.expectations.facts import (
     prompt_facts,
     rollout_facts,
 )
-from tasks.records.prompt_table import prompt_id_of
 from tasks.records.rollouts import rollout_tables, write_rollouts
 
 

@@ -57,6 +57,10 @@ def test_findings_find(finding, text):
         ("email", "meet me @ noon, 3@5, a@b"),
         ("phone", "from 1999 to 2024, 1,000,000 people, 3.14159, 12:30"),
         ("phone", "pi is 3.141 592 6535 and it cost 100 200"),
+        (
+            "user_mention",
+            "the @property decorator, @media print, @font-face, @Override, @app.route('/x')",
+        ),
         ("user_mention", "either/or, you/me, at @ noon, jane@mail.example.org"),
         ("url", "the end.Next sentence, e.g. this, 3.5 comrades"),
     ],

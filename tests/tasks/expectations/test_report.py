@@ -1,6 +1,8 @@
 import json
+from pathlib import Path
 
 import pytest
+from each_row import each_row
 
 from astra_core.errors import GateError
 from tasks.expectations import Check, ValidationReport
@@ -30,6 +32,29 @@ def test_require_success_names_the_check_what_it_saw_and_the_page(tmp_path):
         GateError, match=r"'train_rows' \(>= 20\) and 1 more, got 3; see .*page\.md"
     ):
         report_of(HELD, FAILED, FAILED).require_success(tmp_path / "page.md")
+
+
+@each_row(
+    ("rest", "said"),
+    [
+        (
+            {"splits": {"train": 41, "dev": 4, "test": 5}},
+            r"got 3; set validation\.min_prompts to 4, or raise prompts\.dev_fraction",
+        ),
+        (
+            {"splits": {"train": 40, "dev": 0, "test": 5}},
+            r"to 0\.3 and validation\.min_prompts to 5",
+        ),
+        ({"splits": {"train": 2, "dev": 0, "test": 1}}, "bring at least 16 different prompts"),
+        (
+            {"num_rejected": 9, "reasons": {"url": 1, "non_ascii": 8}},
+            r"most were rejected for non_ascii \(8\): .* validation\.languages, such as \[zh, en\]",
+        ),
+    ],
+)
+def test_require_success_names_values_with_which_the_prompts_pass(rest, said):
+    with pytest.raises(GateError, match=said):
+        report_of(FAILED, **rest).require_success(Path("page.md"))
 
 
 def test_require_success_says_why_a_check_was_not_made(tmp_path):

@@ -3,11 +3,12 @@ import pandas as pd
 import pytest
 from each_row import each_row
 
+from astra_core.rollout.metadata import prompt_id_of
 from tasks.expectations import validate_frame
 from tasks.expectations.facts import language_facts, prompt_facts
 from tasks.expectations.suites import prompt_row_suite, prompt_suite
 from tasks.params.schema import ValidationConfiguration
-from tasks.records.prompt_table import SPLITS, prompt_id_of
+from tasks.records.prompt_table import SPLITS
 
 CONFIG = ValidationConfiguration(
     min_characters=3,

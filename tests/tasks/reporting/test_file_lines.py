@@ -18,4 +18,6 @@ from tasks.sources.columns import Columns
 def test_rows_have_the_numbers_that_an_editor_shows(tmp_path, name, content, expected):
     (tmp_path / name).write_text(content, "utf-8")
 
-    assert expected == list(numbered_rows(tmp_path / name, Columns("text")))
+    found = numbered_rows(tmp_path / name, Columns("text"))
+
+    assert expected == [(number, row.text) for number, row in found]

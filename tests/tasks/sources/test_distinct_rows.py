@@ -1,7 +1,9 @@
 import pyarrow.parquet as pq
 from each_row import each_row
 
-from tasks.records.prompt_table import prompt_id_of
+from astra_core.rollout import Prompt
+from astra_core.rollout.metadata import prompt_id_of
+from tasks.expectations.facts import prompt_facts
 from tasks.sources.distinct_rows import DistinctRows, normalised
 from tasks.sources.families import FamilyFinder
 from tasks.sources.rows import SourceRow
@@ -13,6 +15,7 @@ from tasks.sources.rows import SourceRow
         ("  cafe\u0301 \n", "caf\u00e9"),
         ("half \ud83d a pair", "half \ufffd a pair"),
         ("whole \ud83d\ude00 pair", "whole 😀 pair"),
+        ("\ufeffa mark \ufeff", "a mark"),
         (None, ""),
     ],
 )
@@ -37,3 +40,17 @@ def test_a_text_is_kept_where_it_is_first_and_counted_where_it_is_not(tmp_path):
         found.num_differing,
     )
     assert found.has_metadata
+
+
+def test_a_text_in_another_context_is_another_prompt(tmp_path):
+    contexts = ["a recipe", "a letter", "a recipe", None, ""]
+    rows = [SourceRow("sum it up", "a file", "MIT", metadata={"context": c}) for c in contexts]
+    found = DistinctRows(FamilyFinder(tmp_path))
+    found.take(rows, tmp_path / "rows.parquet")
+    facts = prompt_facts(pq.read_table(tmp_path / "rows.parquet").to_pandas())
+
+    assert 3 == len(set(facts["prompt_id"])) == len(found.ids)
+    assert facts["id_matches"].all()
+    assert prompt_id_of("sum it up") in set(facts["prompt_id"])
+    assert Prompt.of("sum it up", {"context": "a letter"}).prompt_id in set(facts["prompt_id"])
+    assert [0, 0, 0] == found.finder.roots().tolist()

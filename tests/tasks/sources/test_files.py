@@ -1,4 +1,5 @@
 import datetime as dt
+import gzip
 import json
 import math
 
@@ -105,7 +106,6 @@ def test_read_rows_names_the_byte_that_is_not_utf_8(tmp_path, suffix):
     ("name", "content", "place"),
     [
         ("p.json", '["one", "two"', r"p\.json must be JSON.*line 1 column 14"),
-        ("p.json", '{"text": "one"}', r"p\.json must be a JSON list of prompts, got dict"),
         ("p.json", '["one", 2]', r"row 2 must hold text, got int"),
         ("p.json", "[" * 100_000, "RecursionError"),
         ("p.json", "[" + "1" * 5000 + "]", "must be JSON of texts, got ValueError"),
@@ -121,6 +121,72 @@ def test_read_rows_names_the_place_that_is_broken(tmp_path, name, content, place
 
     with pytest.raises(DataError, match=place):
         list(texts(path))
+
+
+TABLE = [{"text": "one, two", "category": "a"}, {"text": "three", "category": "b"}]
+LISTS = {"a": ["one, two"], "b": [{"text": "three"}]}
+
+
+@each_row(
+    ("name", "content"),
+    [
+        ("p.json", json.dumps(LISTS)),
+        ("p.json", json.dumps({"text": ["one, two", "three"], "category": ["a", "b"]})),
+        ("p.json", json.dumps({"prompts": TABLE})),
+        ("p.yaml", "a:\n- one, two\nb:\n- text: three\n"),
+        ("p.yml", "- {text: 'one, two', category: a}\n- {text: three, category: b}\n"),
+        ("p.csv", "text;category\none, two;a\nthree;b\n"),
+        ("p.csv", "category\ttext\na\tone, two\nb\tthree\n"),
+        ("p.tsv", "text\tcategory\none, two\ta\nthree\tb\n"),
+        ("p.jsonl.gz", "\n".join(map(json.dumps, TABLE))),
+        ("p.jsonl", "\n".join("\ufeff" + json.dumps(row) for row in TABLE)),
+        ("p.csv.gz", 'text,category\n"one, two",a\nthree,b\n'),
+    ],
+)
+def test_read_rows_reads_files_as_people_write_them(tmp_path, name, content):
+    path, own = tmp_path / name, content.encode()
+    path.write_bytes(gzip.compress(own) if name.endswith(".gz") else own)
+    found = [(row.text, row.metadata) for row in read_rows(path, Columns("text"))]
+
+    assert [(row["text"], {"category": row["category"]}) for row in TABLE] == found
+
+
+def test_read_rows_joins_a_category_that_is_a_list(tmp_path):
+    path = write_rows(tmp_path, ".jsonl", [{"text": "a", "kinds": ["fraud", "theft"]}])
+
+    assert [{"category": "fraud, theft"}] == kept(path, Columns("text", told={"kinds": "category"}))
+
+
+@each_row(
+    ("name", "content", "said"),
+    [
+        ("p.txt", "id,text\n1,one\n", r"must hold a prompt in each line, got a table; rename it"),
+        ("p.txt", "text\tid\none\t1\n", "got a table"),
+        ("p.json", '{"text": "one"}', "must be a list of prompts, or such lists by category"),
+        ("p.json", '{"text": ["one"], "id": [1, 2]}', "got lists of several lengths"),
+        ("p.jsonl", "x" * 101, "line 1 must have at most .* characters, got more"),
+        ("p.txt", "good\n" + "x" * 101, "line 2 must have at most .* characters, got more"),
+        ("p.csv", "text\n" + "x" * 101, "line 2 must have at most .* characters, got more"),
+        ("p.json", "x" * 201, "must be at most .* characters, got more"),
+        ("p.txt.gz", "no gzip", "must be packed by gzip, got BadGzipFile"),
+    ],
+)
+def test_read_rows_ends_in_one_line(tmp_path, monkeypatch, name, content, said):
+    monkeypatch.setattr("tasks.sources.text_files.LONGEST_LINE", 100)
+    monkeypatch.setattr("tasks.sources.text_files.LONGEST_TEXT", 200)
+    path = tmp_path / name
+    path.write_text(content)
+
+    with pytest.raises(DataError, match=said):
+        list(texts(path))
+
+
+def test_a_table_of_a_hundred_thousand_columns_is_read(tmp_path):
+    path = tmp_path / "p.csv"
+    names = ",".join(f"c{number}" for number in range(100_000))
+    path.write_text(f"text,{names}\none{',1' * 100_000}\n")
+
+    assert ["one"] == list(texts(path))
 
 
 def test_read_rows_refuses_numbers_in_parquet(tmp_path):

@@ -1,0 +1,121 @@
+"""Text files as people write them: packed by gzip, with marks, other delimiters, endless lines."""
+
+import csv
+import gzip
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from astra_core.errors import DataError
+
+# Characters of a line, or of a file that is read as a whole: beyond it something else is meant.
+LONGEST_LINE = 1 << 24
+LONGEST_TEXT = 1 << 29
+_DELIMITERS = (",", ";", "\t")
+_SAME = {".tsv": ".csv", ".yml": ".yaml"}
+_ORDER_MARK = "\ufeff"
+
+
+def kind_of_file(path: Path) -> str:
+    """The suffix that chooses the reader: ``.csv`` of ``a.tsv``, ``.jsonl`` of ``a.jsonl.gz``."""
+    name = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    suffix = name.suffix.lower()
+    return _SAME.get(suffix, suffix)
+
+
+@contextmanager
+def readable(path: Path) -> Iterator[None]:
+    """Within it a file that cannot be read is one line.
+
+    Raises:
+        DataError: It is no UTF-8, is packed and damaged, or the system refuses it.
+    """
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        msg = f"{path} must be packed by gzip, got {type(error).__name__}; pack it again"
+        raise DataError(msg) from None
+    except OSError as error:
+        msg = f"{path} must be readable, got: {error.strerror}; check its permissions"
+        raise DataError(msg) from None
+    except UnicodeDecodeError as error:
+        byte = error.object[error.start]
+        msg = f"{path} must be UTF-8, got the byte 0x{byte:02x}; convert it, for example with iconv"
+        raise DataError(msg) from None
+
+
+def whole_text(path: Path) -> str:
+    """The text of a file that is no longer than ``LONGEST_TEXT``."""
+    with _opened(path, newline=None) as file:
+        text = file.read(LONGEST_TEXT + 1)
+    if len(text) > LONGEST_TEXT:
+        msg = f"{path} must be at most {LONGEST_TEXT >> 20} Mi characters, got more; write jsonl"
+        raise DataError(msg)
+    return text
+
+
+def lines_of(path: Path, *, newline: str | None = None) -> Iterator[str]:
+    """The lines with their ends, without the byte-order marks that ``cat`` leaves between files.
+
+    Raises:
+        DataError: A line is longer than ``LONGEST_LINE``.
+    """
+    with _opened(path, newline=newline) as file:
+        number = 0
+        while line := file.readline(LONGEST_LINE + 1):
+            number += 1
+            if len(line) > LONGEST_LINE:
+                msg = (
+                    f"{path} line {number} must have at most {LONGEST_LINE >> 20} Mi characters, "
+                    "got more; is it the right file?"
+                )
+                raise DataError(msg)
+            yield line.removeprefix(_ORDER_MARK)
+
+
+def csv_rows(path: Path, wanted: Collection[str]) -> Iterator[tuple[int, list[str]]]:
+    """The header and the rows of a table, each with its line.
+
+    Args:
+        path: The file.
+        wanted: Columns, of which the header that the right delimiter gives has one.
+
+    Raises:
+        DataError: It is no CSV.
+    """
+    # The default of 131,072 characters would fail on a long prompt, which validation should judge.
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
+    rows = csv.reader(lines_of(path, newline=""), strict=True, delimiter=delimiter(path, wanted))
+    try:
+        first = 1
+        for row in rows:
+            # A quoted text may take several lines.
+            yield first, row
+            first = rows.line_num + 1
+    except csv.Error as error:
+        msg = f"{path} line {rows.line_num} must be CSV, got: {error}; correct that row"
+        raise DataError(msg) from None
+
+
+def delimiter(path: Path, wanted: Collection[str]) -> str:
+    """The delimiter by which the first line has a wanted column; a comma where none does."""
+    first = next(lines_of(path), "").rstrip("\r\n")
+    for own in _DELIMITERS:
+        if set(wanted) & set(next(csv.reader([first], delimiter=own), [])):
+            return own
+    return _DELIMITERS[0]
+
+
+def repeated(names: Collection[str]) -> set[str]:
+    """The names that occur more than once."""
+    return {name for name, count in Counter(names).items() if count > 1}
+
+
+def _opened(path: Path, *, newline: str | None) -> TextIO:
+    if path.suffix.lower() == ".gz":
+        return gzip.open(path, "rt", encoding="utf-8-sig", newline=newline)
+    return path.open(encoding="utf-8-sig", newline=newline)
