@@ -166,6 +166,7 @@ def test_a_section_read_from_its_own_dump_is_the_same():
     assert config == TrainingConfiguration.read(config.model_dump(mode="json"), where="area")
 
 
+@pytest.mark.real
 def test_naming_plugins_and_reading_configuration_loads_no_torch():
     code = (
         "import sys, astra_core, astra_core.config, astra_core.registry, astra_core.files, "

@@ -73,6 +73,7 @@ def test_a_plugin_that_cannot_be_read_is_refused_with_its_reason(tmp_path, monke
         resolve("scorer", "my_torn_plugin:Mine")
 
 
+@pytest.mark.real
 @each_row("launch", [("-m", "look"), ("-P", "look.py")])
 def test_a_plugin_below_the_working_folder_is_found_however_python_was_started(tmp_path, launch):
     """As ``python -m tasks`` and a notebook (-m), and as a command such as ``astra`` (-P)."""

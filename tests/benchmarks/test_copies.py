@@ -70,6 +70,7 @@ def test_a_command_runs_on_the_copys_code_and_leaves_its_state_there(copy, capfd
     assert "" == capfd.readouterr().out
 
 
+@pytest.mark.real
 def test_a_command_that_fails_is_an_error(copy):
     with pytest.raises(subprocess.CalledProcessError, match="exit status 3"):
         run_python(copy, "-c", TELL, "3")

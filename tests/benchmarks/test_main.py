@@ -26,6 +26,7 @@ def test_the_ratios_are_the_last_lines(capsys, tmp_path):
     assert text == (tmp_path / "out.md").read_text("utf-8")
 
 
+@pytest.mark.real
 def test_a_page_keeps_what_stands_around_its_figures(tmp_path, capsys):
     page = tmp_path / "page.md"
     page.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nafter\n", "utf-8")

@@ -1,3 +1,4 @@
+from functools import cache
 from pathlib import Path
 
 from each_row import each_row
@@ -8,16 +9,15 @@ from flows.settings import planned_params
 PARAMS = Path(__file__).resolve().parents[2] / "params.yaml"
 
 
-def texts():
-    """What params.yaml would say by each recipe."""
-    return {
-        name: planned_params(recipe.changes, PARAMS, preset=recipe.preset)[0]
-        for name, recipe in RECIPES.items()
-    }
+@cache
+def planned(name):
+    """What params.yaml would say by a recipe, as text and read."""
+    recipe = RECIPES[name]
+    return planned_params(recipe.changes, PARAMS, preset=recipe.preset)
 
 
 def test_each_recipe_is_usable_and_another():
-    found = texts()
+    found = {name: planned(name)[0] for name in RECIPES}
 
     assert found[DEFAULT] == planned_params((), PARAMS)[0]
     assert len(RECIPES) == len({*found.values()})
@@ -33,8 +33,7 @@ def test_each_recipe_is_usable_and_another():
     ],
 )
 def test_a_recipe_takes_one_part_back(name, number, has_penalty, floor):
-    recipe = RECIPES[name]
-    _, params = planned_params(recipe.changes, PARAMS, preset=recipe.preset)
+    _, params = planned(name)
     terms = params.reward.options["terms"]
 
     assert number == params.rollouts.sampler.options["num_responses"]
@@ -43,10 +42,7 @@ def test_a_recipe_takes_one_part_back(name, number, has_penalty, floor):
 
 
 def test_one_recipe_and_those_of_the_preset_have_published_options():
-    found = {
-        name: planned_params(recipe.changes, PARAMS, preset=recipe.preset)[1]
-        for name, recipe in RECIPES.items()
-    }
+    found = {name: planned(name)[1] for name in RECIPES}
 
     assert {"published"} | {
         name for name, recipe in RECIPES.items() if recipe.preset == "untuned"
@@ -54,8 +50,7 @@ def test_one_recipe_and_those_of_the_preset_have_published_options():
 
 
 def test_a_recipe_pays_for_rare_successes():
-    recipe = RECIPES["diverse"]
-    _, params = planned_params(recipe.changes, PARAMS, preset=recipe.preset)
+    _, params = planned("diverse")
 
     assert params.reward.options["diversity_weight"] > 0.0
 
@@ -70,8 +65,7 @@ def test_a_recipe_pays_for_rare_successes():
     ],
 )
 def test_a_recipe_leaves_terms_of_the_default_reward_out(name, left_out):
-    _, default = planned_params((), PARAMS)
-    _, params = planned_params(RECIPES[name].changes, PARAMS, preset=RECIPES[name].preset)
+    (_, default), (_, params) = planned(DEFAULT), planned(name)
     before, found = (dict(own.reward.options) for own in (default, params))
 
     assert left_out == {key for key, value in found.items() if value != before[key]}

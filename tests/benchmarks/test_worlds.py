@@ -77,6 +77,7 @@ def test_a_seed_gives_the_same_dialogues(name):
     assert make_dialogues(name, 5, seed=1) != make_dialogues(name, 5, seed=2)
 
 
+@pytest.mark.real
 def test_a_world_has_a_model_and_prompts(tmp_path):
     sizes = ["--num-dialogues", "16", "--num-prompts", "12"]
 
@@ -93,6 +94,7 @@ def test_a_world_has_a_model_and_prompts(tmp_path):
     LanguageModel.load(tmp_path / "one" / worlds.MODEL)
 
 
+@pytest.mark.real
 def test_a_model_of_ones_own_is_trained_on(tmp_path, capsys):
     main(["mirror", str(tmp_path / "base"), "--num-dialogues", "8", "--num-prompts", "3"])
     file = tmp_path / "talk.jsonl"

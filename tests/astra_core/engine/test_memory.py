@@ -86,6 +86,7 @@ print(held, resident_peak_mib(), resident_peak_mib())
 """
 
 
+@pytest.mark.real
 @ON_LINUX
 def test_a_peak_is_reported_once_although_the_memory_was_given_back():
     # In a process of its own: this one may use again what tests before it have freed.
@@ -127,6 +128,7 @@ def test_on_a_gpu_its_own_peak_is_reported_too():
     assert peak_memory(device)["memory/gpu_peak_mib"] == pytest.approx(held, abs=1)
 
 
+@pytest.mark.real
 def test_an_update_reports_what_it_held(kernel, monkeypatch):
     step = DPO.step
     updates = []
@@ -138,13 +140,14 @@ def test_an_update_reports_what_it_held(kernel, monkeypatch):
         return step(self, batch)
 
     monkeypatch.setattr(DPO, "step", hungry)
-    trainer = trainer_of(configured(training_steps=3), is_evaluated=False)
+    trainer = trainer_of(configured(training_steps=2), is_evaluated=False)
     peaks = [report.timings["memory/peak_mib"] for report in trainer.steps()]
 
     assert [500, 500 + HELD_MIB] == peaks[:2]
     assert {500} == set(peaks[2:])
 
 
+@pytest.mark.real
 def test_the_last_update_before_an_evaluation_reports_what_that_held(kernel, monkeypatch):
     evaluate = Evaluator.evaluate
     monkeypatch.setattr(Evaluator, "evaluate", lambda *own: kernel.hold() or evaluate(*own))
@@ -156,6 +159,7 @@ def test_the_last_update_before_an_evaluation_reports_what_that_held(kernel, mon
     assert not any("memory/" in name for report in reports for name in report.row())
 
 
+@pytest.mark.real
 @ON_GLIBC
 def test_freed_memory_is_used_again_and_not_taken_again():
     kept, first, second = touched_twice("keep")
@@ -166,6 +170,7 @@ def test_freed_memory_is_used_again_and_not_taken_again():
     assert second <= first / 10
 
 
+@pytest.mark.real
 @ON_GLIBC
 def test_without_it_every_large_block_is_taken_again():
     _, first, second = touched_twice("leave")
@@ -173,6 +178,7 @@ def test_without_it_every_large_block_is_taken_again():
     assert second >= first / 2
 
 
+@pytest.mark.real
 @ON_GLIBC
 @pytest.mark.parametrize(
     "environment",

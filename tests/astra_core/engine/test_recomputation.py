@@ -1,8 +1,11 @@
+import pytest
 import torch
 from each_row import each_row
 from tiny_training import configured, trainer_of, weights_of
 
+from astra_core.config import LoraConfiguration
 from astra_core.engine.recomputation import recomputed
+from astra_core.models.lora import add_adapters
 from astra_core.testing import tiny_language_model
 
 
@@ -28,11 +31,29 @@ def test_layers_are_computed_again_in_the_backward_pass_and_there_alone(kind):
     assert not any(module.training for module in model.modules())
 
 
-@each_row("lora", [None, {"rank": 2}])
-def test_recomputation_changes_no_weight(lora):
+@each_row("lora", [None, LoraConfiguration(rank=2)])
+def test_recomputation_changes_no_gradient(lora):
+    model = tiny_language_model(is_trained=True).model
+    if lora:
+        add_adapters(model, lora, seed=0)
+
+    def gradients():
+        model.zero_grad()
+        model(input_ids=torch.tensor([[4, 5, 6, 7]]), use_cache=False).logits.logsumexp(
+            dim=2
+        ).sum().backward()
+        return [own.grad for own in model.parameters() if own.requires_grad]
+
+    expected = gradients()
+    with recomputed(model):
+        assert all(map(torch.equal, expected, gradients()))
+
+
+@pytest.mark.real
+def test_recomputation_changes_no_weight():
     runs = []
     for is_on in (False, True):
-        config = configured(gradient_checkpointing=is_on, lora=lora, training_steps=2)
+        config = configured(gradient_checkpointing=is_on, lora={"rank": 2}, training_steps=1)
         runs.append(trainer_of(config, is_evaluated=False))
         runs[-1].train()
 

@@ -176,10 +176,21 @@ SYSTEMS = {
 }
 
 
-@each_row("name", SYSTEMS)
+@each_row("name", ["one model", "told anew", "cut"])
 def test_what_is_remembered_changes_nothing_for_a_templated_attacker(name):
+    assert_remembering_changes_nothing(name)
+
+
+@pytest.mark.real
+@each_row("name", ["llama", "gpt2", "reasoning", "a target by separator"])
+def test_what_is_remembered_changes_nothing_either_for(name):
+    assert_remembering_changes_nothing(name)
+
+
+def assert_remembering_changes_nothing(name):
     system = chat_system(**SYSTEMS[name]())
-    plain, found = (grown(with_settings(system, prefix_cache_mib=mib)) for mib in (0, 64))
+    shape = {"num_responses": 1}
+    plain, found = (grown(with_settings(system, prefix_cache_mib=mib), **shape) for mib in (0, 64))
 
     assert tokens(plain) == tokens(found)
     assert logprobs(plain) == pytest.approx(logprobs(found), abs=1e-4)
@@ -211,6 +222,7 @@ def test_a_packed_tree_has_the_log_probabilities_of_its_rows(kind):
         assert pytest.approx(node.probe_logprobs, abs=1e-4) == own
 
 
+@pytest.mark.real
 def test_a_templated_attacker_learns_against_a_templated_target():
     system = chat_system()
     before = [weight.detach().clone() for weight in system.attacker.model.parameters()]

@@ -78,6 +78,7 @@ def test_layers_that_do_not_exist_are_refused():
         adapted(target_modules=("nowhere",))
 
 
+@pytest.mark.real
 @each_row("change", [{"rank": 3}, {"alpha": 1.0}, {"target_modules": ["q_proj"]}])
 def test_every_option_changes_what_is_learned(change):
     runs = []

@@ -165,7 +165,7 @@ def test_a_copy_for_an_evaluation_learns_nothing_from_the_training():
     assert before != rewards(reward)
 
 
-CHANGES = {"training_steps": 4, "num_episodes_per_experience": 2, "evaluate": "none"}
+CHANGES = {"training_steps": 3, "num_episodes_per_experience": 2, "evaluate": "none"}
 MEMORIES = ("novelty", "word_novelty", "embedding_novelty")
 
 
@@ -177,13 +177,16 @@ def resumable():
 
 def cut_and_resumed(folder):
     cut = trainer_of(configured(**CHANGES), folder, reward=resumable())
-    next(report for report in cut.steps() if report.training_step == 3)
+    next(report for report in cut.steps() if report.training_step == 2)
     resumed = trainer_of(configured(**CHANGES), folder, reward=resumable())
     resumed.resume()
     return resumed
 
 
-def test_a_resumed_run_ends_with_the_same_bytes(tmp_path):
+@pytest.mark.real
+def test_a_resumed_run_ends_with_the_same_bytes_and_needs_the_state_of_its_reward(
+    tmp_path, monkeypatch
+):
     whole = trainer_of(configured(**CHANGES), tmp_path / "whole", reward=resumable())
     expected = [report.row() for report in whole.steps()]
     resumed = cut_and_resumed(tmp_path / "cut")
@@ -193,14 +196,9 @@ def test_a_resumed_run_ends_with_the_same_bytes(tmp_path):
     assert expected[done:] == [report.row() for report in resumed.steps()]
     assert weights_of(whole) == weights_of(resumed)
     assert_same_state(whole.store.newest(), resumed.store.newest())
-
-
-def test_a_resumed_run_needs_that_state(tmp_path, monkeypatch):
-    """Otherwise the test above could not fail."""
-    whole = trainer_of(configured(**CHANGES), tmp_path / "whole", reward=resumable())
-    whole.train()
+    # Otherwise the above could not fail.
     monkeypatch.setattr(TermsReward, "load_state", lambda *_: None)
-    resumed = cut_and_resumed(tmp_path / "cut")
+    resumed = cut_and_resumed(tmp_path / "forgetful")
     resumed.train()
 
     assert weights_of(whole) != weights_of(resumed)

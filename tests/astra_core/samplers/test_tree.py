@@ -75,7 +75,7 @@ def systems():
         "separator of two tokens": tiny_system(config=two),
         "short contexts": tiny_system(config=config(max_context_tokens=9)),
         "attacker reads less than target": tiny_system(
-            config=config(max_context_tokens=120, probe=GenerationConfiguration(max_new_tokens=116))
+            config=config(max_context_tokens=24, probe=GenerationConfiguration(max_new_tokens=20))
         ),
         "shorter than a probe": tiny_system(
             config=config(max_context_tokens=8, probe=GenerationConfiguration(max_new_tokens=12))
@@ -84,13 +84,7 @@ def systems():
 
 
 SYSTEMS = systems()
-QUICK = (
-    "one model",
-    "another tokenizer",
-    "separator of two tokens",
-    "attacker reads less than target",
-    "shorter than a probe",
-)
+QUICK = ("another tokenizer", "separator of two tokens", "attacker reads less than target")
 
 
 @pytest.fixture(params=wide_but(SYSTEMS, *QUICK), scope="module")
@@ -98,12 +92,24 @@ def system(request):
     return SYSTEMS[request.param]
 
 
+@pytest.fixture(scope="module")
+def graphs(system):
+    """Three turns of two prompts: what one rollout says is looked at from all sides."""
+    return sampler(system, tree_depth=3, tree_width=2).roll_out(PROMPTS[:2], iteration=0)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """Two turns of one model, which other rollouts are compared with."""
+    return sampler().roll_out(PROMPTS[:2], iteration=0)
+
+
 @each_row(("width", "depth", "num_nodes"), [(1, 1, 1), (3, 2, 12), (2, 3, 14)])
 def test_every_turn_has_as_many_children_as_the_tree_is_wide(width, depth, num_nodes):
-    own = sampler(tree_width=width, tree_depth=depth)
-    graphs = own.roll_out(PROMPTS, iteration=0)
+    own = sampler(tree_width=width, tree_depth=depth, num_responses=1)
+    graphs = own.roll_out(PROMPTS[:2], iteration=0)
 
-    assert [num_nodes] * 4 == [len(list(graph.nodes())) for graph in graphs]
+    assert [num_nodes] * 2 == [len(list(graph.nodes())) for graph in graphs]
     assert own.has_siblings == (width > 1)
     for graph in graphs:
         assert {len(group) for group in graph.groups()} == {width}
@@ -118,9 +124,10 @@ def test_every_turn_has_as_many_children_as_the_tree_is_wide(width, depth, num_n
 
 
 def test_refills_are_of_training_and_replace_what_is_cut_or_repeated():
-    own = sampler(tree_width=6, refills=40)
-    plain = sampler(tree_width=6).roll_out(PROMPTS, iteration=0)
-    graphs = own.roll_out(PROMPTS, iteration=0)
+    shape = {"tree_width": 6, "tree_depth": 1}
+    own = sampler(**shape, refills=40)
+    plain = sampler(**shape).roll_out(PROMPTS[:1], iteration=0)
+    graphs = own.roll_out(PROMPTS[:1], iteration=0)
     end = own.system.attacker.separator_ids
 
     def poor(graphs):
@@ -131,7 +138,7 @@ def test_refills_are_of_training_and_replace_what_is_cut_or_repeated():
     assert poor(plain) > 0 == poor(graphs)
     fixed, same = (
         each.grow(PROMPTS[:1], (6,), purpose="evaluation", iteration=0, num_responses=1)
-        for each in (own, sampler())
+        for each in (own, sampler(**shape))
     )
     assert fixed == same
 
@@ -156,45 +163,45 @@ def test_neither_budget_nor_order_nor_other_prompts_change_a_graph(system):
 
 
 def test_siblings_and_replies_differ():
-    (graph, *_) = sampler(tree_width=6, num_responses=4).roll_out(PROMPTS, iteration=0)
+    own = sampler(tree_width=6, tree_depth=1, num_responses=4)
+    (graph,) = own.roll_out(PROMPTS[:1], iteration=0)
 
     assert len({node.probe_ids for node in graph.children}) > 3
     assert len({ids for node in graph.children for ids in node.response_ids}) > 12
 
 
 @each_row("change", [{"seed": 2}, {"iteration": 1}, {"purpose": "evaluation"}])
-def test_seed_iteration_and_purpose_name_the_random_numbers(change):
+def test_seed_iteration_and_purpose_name_the_random_numbers(plain, change):
     name = {"seed": 1, "iteration": 0, "purpose": "training", **change}
     own = sampler(seed=name.pop("seed"))
     (first,) = own.grow(PROMPTS[:1], (3,), num_responses=1, **name)
-    (plain,) = sampler().grow(PROMPTS[:1], (3,), num_responses=1, iteration=0, purpose="training")
 
-    assert [n.probe_ids for n in first.nodes()] != [n.probe_ids for n in plain.nodes()]
+    assert [n.probe_ids for n in first.nodes()] != [n.probe_ids for n in plain[0].children]
 
 
-def test_more_replies_leave_probes_and_first_replies_as_they_are():
-    few, many = (sampler(num_responses=count).roll_out(PROMPTS, iteration=0) for count in (1, 3))
+def test_more_replies_leave_probes_and_first_replies_as_they_are(plain):
+    many = sampler(num_responses=3).roll_out(PROMPTS[:2], iteration=0)
 
-    for one, other in zip(few, many, strict=True):
+    for one, other in zip(plain, many, strict=True):
         for node, richer in zip(one.nodes(), other.nodes(), strict=True):
             assert node.probe_ids == richer.probe_ids
-            assert node.response_ids[0] == richer.response_ids[0]
+            assert node.response_ids == richer.response_ids[:2]
             assert len(richer.response_ids) == len(richer.response_scores) == 3
 
 
-def test_a_score_is_the_mean_of_the_replies_and_the_probe_is_scored_itself():
+def test_a_score_is_the_mean_of_the_replies_and_the_probe_is_scored_itself(plain):
     system = tiny_system()
-    for graph in sampler(system, num_responses=3).roll_out(PROMPTS, iteration=0):
+    for graph in plain:
         for node in graph.nodes():
             assert list(node.response_scores) == system.scorer.score(node.response_texts)
-            assert node.score == pytest.approx(sum(node.response_scores) / 3)
+            assert node.score == pytest.approx(sum(node.response_scores) / 2)
             assert [node.probe_score] == system.scorer.score([node.probe_text])
 
 
-def test_a_child_reads_what_its_parent_read_and_what_was_said(system):
+def test_a_child_reads_what_its_parent_read_and_what_was_said(system, graphs):
     attacker = system.attacker
     limit = system.context_limit(attacker, system.config.probe.max_new_tokens)
-    for graph in sampler(system, tree_depth=3, tree_width=2).roll_out(PROMPTS, iteration=0):
+    for graph in graphs:
         whole = {(): attacker.closed(attacker.encode(graph.prompt.text))}
         for node in graph.nodes():
             context = whole[node.path[:-1]]
@@ -208,7 +215,7 @@ def test_a_child_reads_what_its_parent_read_and_what_was_said(system):
 
 def test_contexts_that_are_too_long_lose_their_oldest_tokens():
     system = SYSTEMS["short contexts"]
-    graphs = sampler(system, tree_depth=3, tree_width=2).roll_out(PROMPTS, iteration=0)
+    graphs = sampler(system, tree_depth=3, tree_width=2).roll_out(PROMPTS[:2], iteration=0)
     nodes = [node for graph in graphs for node in graph.nodes()]
 
     assert any(node.truncated_tokens for node in nodes)
@@ -217,15 +224,14 @@ def test_contexts_that_are_too_long_lose_their_oldest_tokens():
 
 def test_a_model_never_reads_more_than_it_has_positions_for():
     target = tiny_language_model(9, kind="gpt2", max_positions=20)
-    graphs = sampler(tiny_system(target=target), tree_depth=3, tree_width=2).roll_out(
-        PROMPTS, iteration=0
-    )
+    own = sampler(tiny_system(target=target), tree_depth=3, tree_width=2)
+    graphs = own.roll_out(PROMPTS[:2], iteration=0)
 
     assert all(node.response_ids for graph in graphs for node in graph.nodes())
 
 
-def test_reference_log_probabilities_are_those_of_a_pass_of_their_own(system):
-    for graph in sampler(system).roll_out(PROMPTS, iteration=0):
+def test_reference_log_probabilities_are_those_of_a_pass_of_their_own(system, graphs):
+    for graph in graphs:
         nodes = list(graph.nodes())
         expected = system.reference.continuation_logprobs(
             [node.context_ids for node in nodes], [node.probe_ids for node in nodes]
@@ -234,8 +240,8 @@ def test_reference_log_probabilities_are_those_of_a_pass_of_their_own(system):
             assert logprobs == pytest.approx(node.reference_logprobs, abs=ROUNDING)
 
 
-def test_attacker_log_probabilities_are_those_of_a_pass_of_their_own(system):
-    for graph in sampler(system).roll_out(PROMPTS, iteration=0):
+def test_attacker_log_probabilities_are_those_of_a_pass_of_their_own(system, graphs):
+    for graph in graphs:
         nodes = list(graph.nodes())
         expected = system.attacker.continuation_logprobs(
             [node.context_ids for node in nodes], [node.probe_ids for node in nodes]
@@ -250,10 +256,10 @@ def in_target_ids(system, ids, text):
     return target.closed(ids if system.shares_tokenizer else target.encode(text))
 
 
-def test_target_log_probabilities_are_those_of_the_probe_after_what_the_target_read(system):
+def test_target_log_probabilities_are_those_of_the_probe_after_what_the_target_read(system, graphs):
     target = system.target.language_model
     limit = system.context_limit(target, system.config.response.max_new_tokens)
-    for graph in sampler(system).roll_out(PROMPTS, iteration=0):
+    for graph in graphs:
         read = {(): target.closed(target.encode(graph.prompt.text))}
         for node in graph.nodes():
             probe = in_target_ids(system, node.probe_ids, node.probe_text)
@@ -296,13 +302,12 @@ class Moody(CausalLM):
         return [gone if index % 2 else own for index, own in enumerate(answers)]
 
 
-def test_one_failed_call_fails_one_turn_and_not_its_level():
+def test_one_failed_call_fails_one_turn_and_not_its_level(plain):
     system = tiny_system()
-    whole = sampler(system).roll_out(PROMPTS, iteration=0)
     system = replace(system, target=Moody.of(system.reference, system.config))
-    found = sampler(system, limit=0.9).roll_out(PROMPTS, iteration=0)
+    found = sampler(system, limit=0.9).roll_out(PROMPTS[:2], iteration=0)
 
-    for graph, other in zip(found, whole, strict=True):
+    for graph, other in zip(found, plain, strict=True):
         firsts = zip(graph.children, other.children, strict=True)
         assert [own.has_failed for own in graph.children].count(True) in {1, 2}
         for own, expected in firsts:
@@ -358,7 +363,7 @@ def test_no_prompts_make_no_graphs():
 def test_precision_bf16_moves_log_probabilities_by_rounding_and_leaves_the_weights_alone():
     fine, coarse = tiny_system(), tiny_system(config=config(precision="bf16"))
     before = [weight.clone() for weight in coarse.attacker.model.parameters()]
-    shallow = {"tree_width": 2, "tree_depth": 1}
+    shallow = {"tree_width": 2, "tree_depth": 1, "num_responses": 1}
     exact_nodes = sampler(fine, **shallow).roll_out(PROMPTS, iteration=0)
     graphs = sampler(coarse, **shallow).roll_out(PROMPTS, iteration=0)
     pairs = [

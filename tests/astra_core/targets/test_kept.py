@@ -22,6 +22,7 @@ def test_what_is_kept_is_found_by_another_process(tmp_path):
     assert [ONE] == again.used("another")
 
 
+@pytest.mark.real
 def test_a_second_user_in_a_process_leaves_the_locks_of_the_first(tmp_path):
     path = tmp_path / "kept.sqlite"
     first, second = KeptReplies(path), KeptReplies(path)
@@ -124,6 +125,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.real
 def test_nothing_that_was_kept_is_lost_by_a_kill(tmp_path):
     path = tmp_path / "kept.sqlite"
     ended = subprocess.run([sys.executable, "-c", KILLED, str(path)], check=False)

@@ -3,6 +3,8 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
 from astra_core.targets.under_way import Owner, is_alive
 
 KILLED = """
@@ -15,6 +17,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.real
 def test_an_owner_is_alive_until_it_ends_however_it_ends(tmp_path):
     database = tmp_path / "mine.sqlite"
     program = [sys.executable, "-c", KILLED, str(database)]

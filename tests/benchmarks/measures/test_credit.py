@@ -24,6 +24,7 @@ def test_one_rollout_in_nine_succeeds_untrained():
     assert 4 * int((~second).sum()) == int(second.sum()) == 16 * 200
 
 
+@pytest.mark.real
 @each_row("method", METHODS)
 def test_a_seed_gives_the_same_attacker(method):
     one, two, other = (learned(method, seed=seed, experiences=1) for seed in (1, 1, 2))
@@ -32,6 +33,7 @@ def test_a_seed_gives_the_same_attacker(method):
     assert not torch.equal(one.own, other.own)
 
 
+@pytest.mark.real
 def test_the_command_prints_a_row_for_each_method(capsys):
     assert 0 == main(["--seeds", "1", "--experiences", "1"])
     printed = capsys.readouterr().out

@@ -49,6 +49,7 @@ def test_the_cases_differ_in_how_threads_wait():
         assert int(SHARED[name]) < int(FREE[name]) < int(DEFAULTS[name])
 
 
+@pytest.mark.real
 def test_benchmarks_wait_as_stages_do():
     code = "import benchmarks, os, sys; print(*(os.environ[n] for n in sys.argv[1:]))"
     free = {name: value for name, value in os.environ.items() if name not in FREE}

@@ -6,6 +6,7 @@ from benchmarks.measures.scaling import Round, compared, costs_table, curve, mai
 from benchmarks.simulation import Costs
 
 
+@pytest.mark.real
 def test_the_curve_falls_where_the_driver_is_busy():
     costs = Costs(shard_s=1.0, hand_over_s=0.01)
     rows = [row.split("|") for row in curve(costs, prompts_per_shard=8).splitlines()[2:]]

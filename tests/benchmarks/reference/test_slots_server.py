@@ -2,9 +2,11 @@ import subprocess
 import sys
 
 import httpx
+import pytest
 from project import ROOT
 
 
+@pytest.mark.real
 def test_it_answers_as_a_chat_server_and_ends_with_its_input():
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.reference.slots_server", "1", "0.001"],
