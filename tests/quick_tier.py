@@ -13,7 +13,11 @@ import pytest
 
 HERE = Path(__file__).parent
 MARKS = ("real", "wide", "gpu")
-UPDATE_IS_THE_SUBJECT = ("astra_core/training", "astra_core/algorithms")
+UPDATE_IS_THE_SUBJECT = (
+    "astra_core/training",
+    "astra_core/algorithms",
+    "astra_core/testing/contracts",  # of optimisers and schedules
+)
 OURS = re.compile(r"python[\d.]*|astra|torchrun|accelerate|prefect|mlflow|dvc")
 
 _done = {"processes": [], "stores": [], "updates": 0}

@@ -1,6 +1,7 @@
 import os
 
 import pytest
+from each_row import each_row
 
 from astra_core.paths import found_at, is_file, kind_of
 
@@ -15,7 +16,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "kind"),
     [
         ("file", "a file"),

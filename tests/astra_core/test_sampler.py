@@ -17,7 +17,7 @@ SYSTEM = tiny_system()
 
 def sampler(count, *, seed=0):
     return TreeSampler(
-        TreeSampler.Options(),
+        TreeSampler.Options(tree_width=2, tree_depth=2, num_responses=1),
         system=SYSTEM,
         prompts=tiny_prompts(count),
         reward=AdversarialReward(AdversarialReward.Options()),
@@ -114,7 +114,7 @@ def test_a_sampler_may_choose_prompts_by_their_metadata():
     ]
     reward = AdversarialReward(AdversarialReward.Options())
     parts = {"system": SYSTEM, "prompts": prompts, "reward": reward, "seed": 0}
-    own = Curriculum(Curriculum.Options(), **parts)
+    own = Curriculum(Curriculum.Options(tree_width=1, tree_depth=1), **parts)
 
     assert [0, 0, 0, 0] == [p.metadata["difficulty"] for p in own.episodes(0, 4)]
     assert [0, 1, 0, 0] == [p.metadata["difficulty"] for p in own.episodes(1, 4)]

@@ -30,6 +30,11 @@ def loaded(root, attacker, target, reference, **options):
     return System.load(CONFIG, **{k: root / v for k, v in folders.items()}, **options)
 
 
+@pytest.fixture(scope="module")
+def digest(folders):
+    return loaded(folders, "one", "one", "one").digest()
+
+
 def test_target_and_reference_of_the_same_weights_are_one_model(folders):
     system = loaded(folders, "one", "one", "same")
 
@@ -96,9 +101,7 @@ def test_only_an_attacker_that_is_trained_takes_gradients(folders):
     assert not any(p.requires_grad for p in trained.reference.model.parameters())
 
 
-def test_the_digest_names_target_scorer_and_settings_but_not_the_attacker(folders):
-    digest = loaded(folders, "one", "one", "one").digest()
-
+def test_the_digest_names_target_scorer_and_settings_but_not_the_attacker(folders, digest):
     assert digest == loaded(folders, "two", "same", "two").digest()
     assert digest != loaded(folders, "one", "two", "one").digest()
     for update in (
@@ -113,7 +116,7 @@ def test_the_digest_names_target_scorer_and_settings_but_not_the_attacker(folder
 
 @each_row(("size", "num_asked"), [(0, 4), (1, 3), (100, 2)])
 def test_the_size_of_the_score_cache_says_how_much_is_asked_and_changes_no_score(
-    folders, monkeypatch, size, num_asked
+    folders, digest, monkeypatch, size, num_asked
 ):
     asked = []
     score = PhraseScorer.score
@@ -128,7 +131,7 @@ def test_the_size_of_the_score_cache_says_how_much_is_asked_and_changes_no_score
     assert [[0.5], [0.0], [0.0], [0.5]] == scores
     assert num_asked == len(asked)
     # Examinations under either setting can be compared.
-    assert System.load(CONFIG, **parts).digest() == system.digest()
+    assert digest == system.digest()
 
 
 def test_a_context_leaves_room_for_what_is_to_be_said():

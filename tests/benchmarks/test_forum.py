@@ -26,7 +26,7 @@ def test_sentences_are_neither_short_nor_long():
 
 
 def test_a_dialogue_has_one_tone_and_no_prompt_is_rude_or_read():
-    dialogues, prompts = forum_texts(COMMENTS, num_dialogues=120, num_prompts=9, seed=1)
+    dialogues, prompts = forum_texts(COMMENTS, num_dialogues=60, num_prompts=9, seed=1)
     tones = [is_rude(dialogue) for dialogue in dialogues]
 
     assert all(len(own) == 3 and len(set(own)) == 1 for own in tones)

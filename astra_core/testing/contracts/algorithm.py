@@ -57,7 +57,7 @@ def check_algorithm(plugin: str | type[Algorithm], **options: Any) -> None:
         are_equal(algorithm.parameters(), twin.parameters()),
         "its own weights do not depend on torch's global random state",
     )
-    graphs = rewarded_graphs(system)
+    graphs = rewarded_graphs(SEED + 1)
     steps = _check_flatten(algorithm, graphs)
     whole = algorithm.collate(steps)
     parts = [algorithm.collate([step]) for step in reversed(steps)]

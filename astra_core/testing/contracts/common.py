@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from astra_core.rollout import Graph, Prompt
 from astra_core.samplers.tree import TreeSampler
 from astra_core.system import System
 from astra_core.targets.causal_lm import speaker_of
-from astra_core.testing.tiny import tiny_graph, tiny_node, tiny_prompts
+from astra_core.testing.tiny import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
 SEED = 5
 TEXTS = (
@@ -54,13 +55,15 @@ def options_of(kind: str, plugin: type[Any], options: Mapping[str, Any]) -> Sect
     return section.read(options, where=f"{kind} options")
 
 
-def sampled_graphs(system: System) -> list[Graph]:
-    """Trees that the system grew, without rewards."""
+@cache
+def sampled_graphs(reference_seed: int | None = None) -> tuple[Graph, ...]:
+    """Trees that ``tiny_system(SEED, reference_seed=...)`` grew, without rewards."""
+    system = tiny_system(SEED, reference_seed=reference_seed)
     reward = AdversarialReward(AdversarialReward.Options())
     options = TreeSampler.Options(tree_width=3, tree_depth=2, num_responses=2)
     prompts = tiny_prompts(3)
     sampler = TreeSampler(options, system=system, prompts=prompts, reward=reward, seed=SEED)
-    return sampler.roll_out(prompts, iteration=0)
+    return tuple(sampler.roll_out(prompts, iteration=0))
 
 
 def goal_prompts() -> tuple[Prompt, ...]:
@@ -76,10 +79,10 @@ def with_goals(graphs: Sequence[Graph]) -> list[Graph]:
     ]
 
 
-def rewarded_graphs(system: System) -> list[Graph]:
-    """Trees with different rewards."""
+def rewarded_graphs(reference_seed: int | None = None) -> list[Graph]:
+    """The same trees with different rewards."""
     return AdversarialReward(AdversarialReward.Options(novelty_weight=1.0)).assign(
-        sampled_graphs(system)
+        sampled_graphs(reference_seed)
     )
 
 

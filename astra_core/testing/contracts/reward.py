@@ -41,7 +41,7 @@ def check_reward(plugin: str | type[Reward], **options: Any) -> None:
     system = tiny_system(SEED)
     reward: Reward = built("reward", plugin, options)
     reward.prepare(system, goal_prompts())
-    graphs = [*with_goals(sampled_graphs(system)), failed_graph()]
+    graphs = [*with_goals(sampled_graphs()), failed_graph()]
     rewarded = reward.assign(graphs)
     promise(len(rewarded) == len(graphs), "one graph comes back per graph")
     for graph, given in zip(graphs, rewarded, strict=True):

@@ -39,7 +39,7 @@ def check_term(plugin: str | type[Term], **options: Any) -> None:
     term, resumed = (_prepared(plugin, options, system) for _ in range(2))
     needs = term.needs_with(term.options)
     promise(isinstance(needs, AbstractSet) and needs <= ALL_SIGNALS, f"needs are signals: {needs}")
-    turns = turns_of([*with_goals(sampled_graphs(system)), failed_graph()])
+    turns = turns_of([*with_goals(sampled_graphs()), failed_graph()])
     first = _values(term, turns)
     promise(_values(term, []) == [], "no turns have no values")
     promise(_values(term, turns) == first, "values remembers nothing")

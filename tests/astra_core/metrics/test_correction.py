@@ -86,7 +86,7 @@ def test_intervals_cover_the_true_rate_about_as_often_as_they_say(depth, num_lab
         # Of a prompt with ease e some turn is bad with 1 - (1 - e)^depth; e is Beta(1, 3).
         hits += found.low <= 1.0 - 3.0 / (3.0 + depth) <= found.high
 
-    # Three standard errors (0.03) around 0.9.
+    # Three standard errors (3) around 90.
     assert 81 <= hits <= 99
 
 

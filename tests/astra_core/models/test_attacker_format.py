@@ -226,12 +226,12 @@ def test_a_packed_tree_has_the_log_probabilities_of_its_rows(kind):
 def test_a_templated_attacker_learns_against_a_templated_target():
     system = chat_system()
     before = [weight.detach().clone() for weight in system.attacker.model.parameters()]
-    config = configured(training_steps=2, num_episodes_per_experience=2, evaluate="none")
+    config = configured(training_steps=1, num_episodes_per_experience=2, evaluate="none")
     algorithm = DPO(DPO.Options(margin=0.0), system=system)
     sampler = sampler_of(system, tree_width=3, tree_depth=2, num_responses=1)
     reports = list(Trainer(config, sampler, algorithm).steps())
 
-    assert {1, 2} == {report.training_step for report in reports}
+    assert {1} == {report.training_step for report in reports}
     after = system.attacker.model.parameters()
     assert any((own != other).any() for own, other in zip(before, after, strict=True))
 

@@ -33,7 +33,7 @@ def offered(good, tmp_path):
 
     def change(file, **entries):
         folder = tmp_path / "offered"
-        shutil.copytree(good, folder)
+        shutil.copytree(good, folder, dirs_exist_ok=True)
         path = folder / file
         record = json.loads(path.read_text("utf-8")) if path.exists() else {}
         path.write_text(json.dumps(record | entries), encoding="utf-8")
@@ -63,7 +63,7 @@ def test_a_missing_folder_is_one_line_and_asks_nobody(load, place):
     assert 1 == len(str(caught.value).splitlines())
 
 
-@pytest.mark.parametrize("load", LOADERS)
+@each_row("load", LOADERS)
 def test_a_file_an_empty_folder_and_an_adapter_are_refused(load, good, tmp_path, offered):
     (tmp_path / "empty").mkdir()
     adapter = offered("adapter_config.json", base_model_name_or_path="owner/name")

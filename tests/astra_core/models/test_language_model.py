@@ -15,9 +15,15 @@ SHORT = GenerationConfiguration(max_new_tokens=8)
 CONTEXTS = [(4, 5, 0), (6,), (7, 8, 9, 10, 11, 0), (3, 3), (12, 2, 0, 5)]
 SETTINGS = [
     SHORT,
-    GenerationConfiguration(max_new_tokens=8, min_new_tokens=4, temperature=1.4),
-    GenerationConfiguration(max_new_tokens=8, top_k=5, top_p=0.9, min_p=0.02, temperature=0.7),
-    GenerationConfiguration(max_new_tokens=8, repetition_penalty=1.5),
+    GenerationConfiguration(
+        max_new_tokens=8,
+        min_new_tokens=4,
+        repetition_penalty=1.5,
+        temperature=1.4,
+        top_k=10,
+        top_p=0.95,
+        min_p=0.02,
+    ),
 ]
 
 

@@ -1,4 +1,5 @@
 import pytest
+from each_row import each_row
 
 from astra_core.errors import ConfigurationError
 from astra_core.models.marked_template import mark, marked_turns, rendered
@@ -23,7 +24,7 @@ def test_every_message_stands_where_its_mark_is(tokenizer):
     assert expected == text
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("template", "system", "reason", "way"),
     [
         (None, None, "for a tokenizer without a chat template", "name a chat model"),

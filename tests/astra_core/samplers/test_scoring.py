@@ -73,7 +73,7 @@ def sampler(scorer, *, before=None):
     return TreeSampler(
         TreeSampler.Options(tree_width=3, tree_depth=2, num_responses=2),
         system=system,
-        prompts=tiny_prompts(4),
+        prompts=tiny_prompts(2),
         reward=AdversarialReward(AdversarialReward.Options()),
         seed=1,
     )
@@ -87,8 +87,8 @@ def test_a_level_is_one_batch_where_scorer_and_target_share_a_processor():
     judge = Judge()
     rolled_out(sampler(judge))
 
-    # Two levels of 4 x 3 and 4 x 9 turns with two replies and the probe each.
-    assert [3 * 12, 3 * 36] == [len(texts) for _, texts in judge.calls]
+    # Two levels of 2 x 3 and 2 x 9 turns with two replies and the probe each.
+    assert [3 * 6, 3 * 18] == [len(texts) for _, texts in judge.calls]
     assert all(is_main for is_main, _ in judge.calls)
 
 
@@ -99,7 +99,7 @@ def test_probes_are_scored_while_the_target_speaks_where_the_scorer_is_elsewhere
     rolled_out(sampler(judge, before=barrier.wait))
 
     assert [False, True, False, True] == [is_main for is_main, _ in judge.calls]
-    assert [12, 24, 36, 72] == [len(texts) for _, texts in judge.calls]
+    assert [6, 12, 18, 36] == [len(texts) for _, texts in judge.calls]
 
 
 def test_overlap_changes_no_graph():

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from asking import PROBES, ask, endpoint, texts
+from each_row import each_row
 from hostile_server import hostile_server, well
 from outside_calls import outside_calls
 
@@ -87,7 +88,7 @@ def test_figures_are_of_an_account_and_survive_the_process(folder):
     assert 0.0 < figures["latency_p50_s"] <= figures["latency_p90_s"] <= figures["latency_p99_s"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "https://api.example.org/v1",
@@ -106,7 +107,7 @@ def test_a_host_that_is_not_authorised_is_refused_before_a_socket_opens(folder, 
     assert [] == asked
 
 
-@pytest.mark.parametrize(
+@each_row(
     "url",
     [
         "http://me:secret@127.0.0.1/v1",

@@ -112,7 +112,7 @@ def assert_exact(model, reading, sequences):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("alive", [(5,), (1, 4), (0, 1, 2, 3, 4), (2, 3, 5)])
+@each_row("alive", [(5,), (1, 4), (0, 1, 2, 3, 4), (2, 3, 5)])
 def test_replies_continue_from_their_context_however_many_have_ended(model, alive):
     reading = CachedReading(model, CONTEXTS, [0] * 3, store=None, room=0, takes_stems=True)
     rows = [0, 0, 1, 1, 2, 2]

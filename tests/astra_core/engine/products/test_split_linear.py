@@ -39,8 +39,8 @@ def outcome(layer, rows):
 
 
 @needs_library
-@pytest.mark.parametrize("kind", [torch.nn.Linear, Conv1D])
-@pytest.mark.parametrize("has_bias", [True, False])
+@each_row("kind", [torch.nn.Linear, Conv1D])
+@each_row("has_bias", [True, False])
 def test_split_layers_give_the_products_and_gradients_of_plain_ones(kind, has_bias):
     layer = layer_of(kind, has_bias=has_bias)
     rows = torch.randn(2, MIN_ROWS, WIDTH)

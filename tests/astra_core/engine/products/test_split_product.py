@@ -70,9 +70,9 @@ def test_halves_are_the_same_in_any_memory_order_and_however_many_rows_go_at_a_t
 
 
 @needs_library
-@pytest.mark.parametrize("is_left_turned", [False, True])
-@pytest.mark.parametrize("is_right_turned", [False, True])
-@pytest.mark.parametrize("sizes", [(33, 70, 129), (1, 5, 1), (3, 1, 4), (200, 768, 64)])
+@each_row("is_left_turned", [False, True])
+@each_row("is_right_turned", [False, True])
+@each_row("sizes", [(33, 70, 129), (1, 5, 1), (3, 1, 4), (200, 768, 64)])
 def test_product_is_that_of_fp32_in_any_memory_order(is_left_turned, is_right_turned, sizes):
     rows, inner, columns = sizes
     numbers = torch.Generator().manual_seed(2)

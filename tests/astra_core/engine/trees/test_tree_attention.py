@@ -27,7 +27,7 @@ def with_forests(test):
     for sequences in (DEEP, [[5]], [[1, 2, 3], [2, 2], [3]], [[1], [2], [3], [4]]):
         test = example(sequences, 2)(test)
     test = given(FORESTS, st.integers(1, 5))(test)
-    return settings(max_examples=150, deadline=None, derandomize=True)(test)
+    return settings(max_examples=50, deadline=None, derandomize=True)(test)
 
 
 def blocks_of(sequences, most):
@@ -150,7 +150,7 @@ def rows_of(sequences):
 @given(sequences=FORESTS)
 @example(sequences=DEEP)
 @settings(
-    max_examples=25,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
@@ -165,7 +165,7 @@ def test_attention_by_blocks_has_the_values_and_gradients_of_padded_rows(name, s
         torch.testing.assert_close(first, second, rtol=0.0, atol=1e-10)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama grouped", "qwen2 mixed", "mistral", "gemma3"])
+@each_row("name", ["gpt2", "llama grouped", "qwen2 mixed", "mistral", "gemma3"])
 def test_attention_falls_apart_in_every_layer_and_keeps_groups_and_windows(name, noted):
     model = tiny_model(name)
     expected = outcome(model, padded_logprobs, rows_of(DEEP))

@@ -32,6 +32,6 @@ def test_rounding_alone_is_close():
 
 
 def test_the_trees_of_the_contracts_differ_in_reward():
-    graphs = rewarded_graphs(tiny_system(5))
+    graphs = rewarded_graphs()
 
     assert 1 < len({node.reward for graph in graphs for node in graph.nodes()})

@@ -7,10 +7,12 @@ from astra_core.registry import BUILT_INS
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import check_sampler
 
+SMALL = {"tree_width": 2, "tree_depth": 2, "num_responses": 1}
+
 
 @each_row("name", BUILT_INS["sampler"])
 def test_every_built_in_sampler_keeps_the_contract(name):
-    check_sampler(name)
+    check_sampler(name, **SMALL)
 
 
 class _Shuffled(TreeSampler):
@@ -49,8 +51,7 @@ class _OneVoice(TreeSampler):
         return super().grow(prompts, widths, **parts)
 
 
-@pytest.mark.real
-@pytest.mark.parametrize(
+@each_row(
     ("sampler", "promise"),
     [
         (_Shuffled, "in order"),
@@ -62,4 +63,4 @@ class _OneVoice(TreeSampler):
 )
 def test_a_sampler_that_breaks_a_promise_is_reported_with_it(sampler, promise):
     with pytest.raises(AssertionError, match=promise):
-        check_sampler(sampler)
+        check_sampler(sampler, **SMALL)

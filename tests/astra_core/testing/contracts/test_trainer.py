@@ -10,6 +10,7 @@ from plugins.thorough import ThoroughTrainer
 
 
 # Those that train at a service need one, which their own tests start.
+@pytest.mark.real
 @each_row("name", sorted(BUILT_INS["trainer"].keys() - {"remote", "text"}))
 def test_every_built_in_trainer_keeps_the_contract(name):
     check_trainer(name)
@@ -103,7 +104,7 @@ class _Rash(Trainer):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize(
+@each_row(
     ("trainer", "promise"),
     [
         (_Silent, "a report per update, got none"),
