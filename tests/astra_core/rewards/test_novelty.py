@@ -1,6 +1,4 @@
 import math
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -75,20 +73,10 @@ def test_memories_fade():
     assert total / 2 == float(memory.counts.sum())
 
 
-@pytest.mark.real
 def test_counts_are_the_same_in_every_process():
-    code = (
-        "from astra_core.rewards.novelty import NoveltyMemory as M; m = M(decay=1.0);"
-        "m.add(['you are bad']); print(m.counts.nonzero()[:, 0].tolist())"
-    )
-    other = subprocess.run(
-        [sys.executable, "-c", code],
-        check=True,
-        capture_output=True,
-        text=True,
-        env={"PYTHONHASHSEED": "1"},
-    ).stdout
+    # Python's own hashes are others in each.
     memory = NoveltyMemory(decay=1.0)
     memory.add(["you are bad"])
 
-    assert str(memory.counts.nonzero()[:, 0].tolist()) == other.strip()
+    counted = [6204, 11102, 15066, 26132, 33551, 34957, 57561]
+    assert counted == memory.counts.nonzero()[:, 0].tolist()

@@ -74,8 +74,8 @@ def systems():
         "separator of one token": tiny_system(config=so),
         "separator of two tokens": tiny_system(config=two),
         "short contexts": tiny_system(config=config(max_context_tokens=9)),
-        "attacker reads less than target": tiny_system(
-            config=config(max_context_tokens=24, probe=GenerationConfiguration(max_new_tokens=20))
+        "attacker reads less than target": replace(
+            tiny_system(), attacker=tiny_language_model(max_positions=16, is_trained=True)
         ),
         "shorter than a probe": tiny_system(
             config=config(max_context_tokens=8, probe=GenerationConfiguration(max_new_tokens=12))

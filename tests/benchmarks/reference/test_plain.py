@@ -79,7 +79,7 @@ GENERATIONS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["llama", pytest.param("gpt2", marks=pytest.mark.real)])
+@pytest.mark.parametrize("kind", ["llama", pytest.param("gpt2", marks=pytest.mark.wide)])
 @pytest.mark.parametrize("name", GENERATIONS)
 def test_plain_rollout_says_what_the_tree_sampler_says(name, kind):
     generation = GenerationConfiguration(max_new_tokens=6, **GENERATIONS[name])
