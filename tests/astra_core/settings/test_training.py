@@ -41,9 +41,9 @@ EFFECTS = {
     "parts.pattern": (part(), part(pattern="attn")),
     "parts.lr_factor": (part(), part(lr_factor=0.5)),
     "parts.active": (part(), part(active="always")),
-    "parts.period": ({**part(), "training_steps": 3}, {**part(period=2), "training_steps": 3}),
+    "parts.period": ({**part(), "training_steps": 4}, {**part(period=2), "training_steps": 4}),
     "parts.start": (part(), part(start=0)),
-    "parts.stop": (part(), part(stop=3)),
+    "parts.stop": ({**part(), "training_steps": 3}, {**part(stop=3), "training_steps": 3}),
     "lora.rank": (lora(), lora(rank=3)),
     "lora.alpha": (lora(), lora(alpha=1.0)),
     "lora.target_modules": (lora(), lora(target_modules=["v_proj"])),
@@ -114,14 +114,16 @@ def leaves(section, prefix=""):
 
 
 class Repeating(TreeSampler):
-    """Says in every run and step what it said in the first: settings of training are looked at."""
+    """Says after a prompt what it said in the first run: settings of training are looked at."""
 
-    said = None
+    said: ClassVar = {}
 
-    def roll_out(self, prompts, **when):
-        if Repeating.said is None:
-            Repeating.said = super().roll_out(prompts, **when)
-        return Repeating.said
+    def roll_out(self, prompts, *, iteration):
+        del iteration
+        key = tuple(prompt.prompt_id for prompt in prompts)
+        if key not in self.said:
+            self.said[key] = super().roll_out(prompts, iteration=0)
+        return self.said[key]
 
 
 def outcome(folder, changes):
@@ -134,7 +136,7 @@ def outcome(folder, changes):
         "weights": weights_of(trainer),
         "evaluated": [point.training_step for point in trainer.progress.evaluations],
         "kept": sorted(path.relative_to(folder).as_posix() for path in folder.glob("**/*")),
-        "best": trainer.best and (trainer.best.metric, trainer.best.training_step),
+        "best": (trainer.best.metric, trainer.best.training_step),
         "stopped": trainer.progress.stopped_because,
     }
 
