@@ -30,7 +30,7 @@ def system_of(*, probe=SHORT, response=SHORT, limit=96, separator=None, **parts)
     return tiny_system(config=config, **parts)
 
 
-def both(system, *, width=2, depth=3, num_responses=1, seed=5, iteration=2):
+def both(system, *, width=2, depth=2, num_responses=1, seed=5, iteration=2):
     """Our trees and the plain ones, of the same keys."""
     shape = {"tree_width": width, "tree_depth": depth, "num_responses": num_responses}
     sampler = TreeSampler(
@@ -79,17 +79,29 @@ GENERATIONS = {
 }
 
 
-@pytest.mark.parametrize("kind", ["llama", pytest.param("gpt2", marks=pytest.mark.wide)])
-@pytest.mark.parametrize("name", GENERATIONS)
-def test_plain_rollout_says_what_the_tree_sampler_says(name, kind):
+def assert_said_alike(name, kind="llama"):
     generation = GenerationConfiguration(max_new_tokens=6, **GENERATIONS[name])
 
     assert_same(*both(system_of(probe=generation, response=generation, kind=kind)))
 
 
-@each_row(
-    ("width", "depth", "num_responses"), [(1, 1, 1), (1, 4, 2), (2, 2, 3), (4, 2, 1), (3, 3, 2)]
-)
+def test_plain_rollout_says_what_the_tree_sampler_says():
+    assert_said_alike("everything")
+
+
+@pytest.mark.real
+@each_row("name", GENERATIONS)
+def test_plain_rollout_says_the_same_by_every_setting(name):
+    assert_said_alike(name)
+
+
+@pytest.mark.wide
+@each_row("name", GENERATIONS)
+def test_plain_rollout_says_the_same_of_another_architecture(name):
+    assert_said_alike(name, "gpt2")
+
+
+@each_row(("width", "depth", "num_responses"), [(1, 1, 1), (1, 3, 2), (3, 2, 1)])
 def test_plain_rollout_grows_the_same_tree(width, depth, num_responses):
     ours, plain = both(system_of(), width=width, depth=depth, num_responses=num_responses)
 
@@ -101,16 +113,26 @@ def test_plain_rollout_grows_the_same_tree(width, depth, num_responses):
     "parts",
     [
         {"limit": 9},
-        {"limit": 8, "probe": GenerationConfiguration(max_new_tokens=12)},
-        {"limit": 120, "probe": GenerationConfiguration(max_new_tokens=116)},
-        {"separator": "so"},
         {"separator": "so now"},
         {"reference_seed": 3},
-        {"target": tiny_language_model(9)},
         {"target": tiny_language_model(9, vocabulary=None)},
     ],
 )
 def test_plain_rollout_agrees_however_the_models_are_related(parts):
+    assert_same(*both(system_of(**parts)))
+
+
+@pytest.mark.real
+@each_row(
+    "parts",
+    [
+        {"limit": 8, "probe": GenerationConfiguration(max_new_tokens=12)},
+        {"limit": 120, "probe": GenerationConfiguration(max_new_tokens=116)},
+        {"separator": "so"},
+        {"target": tiny_language_model(9)},
+    ],
+)
+def test_plain_rollout_agrees_with_long_probes_and_another_target(parts):
     assert_same(*both(system_of(**parts)))
 
 
