@@ -172,6 +172,7 @@ def test_of_a_context_all_but_what_was_sampled_or_heard_is_read_once():
     assert sum(read) <= said + 3 * len(nodes) + len(nodes[0].context_ids)
 
 
+@pytest.mark.real
 def test_a_short_memory_forgets_and_changes_nothing():
     speakers = [
         tiny_speaker("gpt2", seed=seed, n_embd=512, n_layer=4, initializer_range=0.05)

@@ -51,6 +51,7 @@ class _OneVoice(TreeSampler):
         return super().grow(prompts, widths, **parts)
 
 
+@pytest.mark.real
 @each_row(
     ("sampler", "promise"),
     [
