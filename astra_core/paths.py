@@ -43,6 +43,20 @@ def is_file(path: Path | str) -> bool:
     return kind_of(path) == "a file"
 
 
+def closed_above(path: Path | str) -> Path | None:
+    """What keeps a path from being made: the nearest thing that exists there or above it.
+
+    None if that is a folder that this process may write to.
+    """
+    place = Path(path).absolute()
+    while kind_of(place) == _REASONS[errno.ENOENT]:
+        place = place.parent
+    is_open = kind_of(place) == "a folder" and os.access(
+        place, os.W_OK | os.X_OK, effective_ids=True
+    )
+    return None if is_open else place
+
+
 def found_at(path: Path | str) -> str:
     """The path and what is there, for the middle of an error."""
     return f"{excerpt(str(path))} ({kind_of(path)})"

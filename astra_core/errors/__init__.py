@@ -31,6 +31,10 @@ class DiskFullError(AstraError, OSError):
     """A disk is full, or a quota or a limit on files is reached."""
 
 
+class OutOfMemoryError(AstraError, RuntimeError):
+    """The machine, a device or a limit has no more memory."""
+
+
 class ShapeError(AstraError, ValueError):
     """Tensors do not have the axes a function needs."""
 

@@ -3,6 +3,8 @@
 This includes ``sys.exit(0)``, which would end a run as if it had succeeded. Ctrl-C passes through.
 """
 
+import logging
+import os
 from numbers import Real
 from types import TracebackType
 from typing import Any, NoReturn, SupportsFloat, TypeGuard
@@ -19,6 +21,7 @@ from astra_core.errors.exception_text import (
 from astra_core.errors.excerpt import shortened
 from astra_core.extensions.plugin_files import spelled_module
 
+_LOG = logging.getLogger(__name__)
 _SHOWN = 160  # characters of a plug-in's error; the trace has the rest
 
 
@@ -44,7 +47,8 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
         self._action = action
 
     def __enter__(self) -> None:
-        """Does nothing."""
+        """Notes which process calls."""
+        self._process = os.getpid()
 
     def __exit__(
         self,
@@ -52,15 +56,25 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        name = self._plugin if isinstance(self._plugin, str) else path_of(self._plugin)
+        if os.getpid() != self._process:
+            # A second process would write what the first writes, and remove its drafts.
+            self._end_fork(name, error)
         if not isinstance(error, Exception | SystemExit):
             return
-        name = self._plugin if isinstance(self._plugin, str) else path_of(self._plugin)
         is_known = isinstance(error, PluginError) or is_built_in(name)
         if is_known and not isinstance(error, SystemExit):
             return
         attributed = _attributed(error, f"{self._kind} '{name}'", self._action)
         if attributed is not error:
             raise attributed from error
+
+    def _end_fork(self, name: str, error: BaseException | None) -> NoReturn:
+        if isinstance(error, SystemExit):
+            os._exit(error.code if isinstance(error.code, int) else int(error.code is not None))
+        words = "%s '%s' forked in %s; the second process was ended, as it did not end itself"
+        _LOG.warning(words, self._kind, name, self._action)
+        os._exit(1)
 
 
 def path_of(plugin: Any) -> str:

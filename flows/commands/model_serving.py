@@ -122,14 +122,9 @@ def _require_folder(folder: Path) -> None:
         ConfigurationError: It cannot.
     """
     from astra_core.errors import ConfigurationError
-    from astra_core.paths import found_at
+    from astra_core.paths import closed_above, found_at
 
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        writable = os.access(folder, os.W_OK | os.X_OK)
-    except (OSError, ValueError):
-        writable = False
-    if not writable:
+    if closed_above(folder) is not None:
         msg = f"--folder must be a folder to write to, got {found_at(folder)}; name another"
         raise ConfigurationError(msg)
 

@@ -16,6 +16,7 @@ from tasks.params.checks import check_params
 from tasks.params.overlay import laid_over
 from tasks.params.schema import Params, read_params
 from tasks.params.verdicts import verdict_key
+from tasks.pipeline.failures import FOLDERS, check_writable
 from tasks.pipeline.order import PIPELINE_FILE, read_pipeline, render
 from tasks.pipeline.precision import advise
 from tasks.tracking.address import check_tracking_uri
@@ -33,6 +34,7 @@ def usable_params() -> Params:
         TrackingError: ``MLFLOW_TRACKING_URI`` names no store.
     """
     check_tracking_uri(tracking_uri())
+    check_writable(Path(name, "new") for name in FOLDERS)
     keep_private()
     params = read_params()
     set_environment(params)

@@ -2,7 +2,6 @@
 
 import importlib.metadata
 import importlib.util
-import os
 import re
 import shutil
 import socket
@@ -16,15 +15,15 @@ from typing import Any
 
 from astra_core.errors import AstraError
 from astra_core.files import write_text
+from astra_core.paths import closed_above
 from tasks.machine.engine_line import engine_line
+from tasks.pipeline.failures import FOLDERS
 from tasks.pipeline.reproduction import changes
 from tasks.tracking.database.store_check import check_store, has_store
 from tasks.tracking.registry.registered import lost_versions
 
 LOCK_FILE = Path("requirements.lock")
 TORCH_LOCK = "requirements-torch.lock"
-# Folders that a run writes to; where one is missing, the nearest parent must be writable.
-FOLDERS = ("data", "models", "reports", "runs", ".astra", ".dvc")
 MIN_FREE_GB = 2.0  # the built-in pipeline with its caches takes less than one
 # Pairs that break Prefect 3.8 although `pip check` finds nothing wrong with them.
 CEILINGS = {
@@ -234,14 +233,11 @@ def _store() -> Finding:
 
 def _writable(root: Path) -> Iterator[Finding]:
     for name in FOLDERS:
-        folder = root.resolve() / name
-        while not folder.exists():
-            folder = folder.parent
-        writable = folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+        closed = closed_above(root.resolve() / name)
         problem = "must be a folder that can be written to, got one that cannot"
-        advice = f"chmod u+rwx {folder}"
-        fix = _open(folder) if folder.is_dir() else None
-        yield Finding(f"folder {name}", ok=writable, problem=problem, advice=advice, fix=fix)
+        advice = f"chmod u+rwx {closed}"
+        fix = _open(closed) if closed is not None and closed.is_dir() else None
+        yield Finding(f"folder {name}", ok=closed is None, problem=problem, advice=advice, fix=fix)
 
 
 def _open(folder: Path) -> Callable[[], None]:

@@ -30,6 +30,7 @@ from tasks.machine.console import (
     warnings_shown,
 )
 from tasks.machine.environment import set_environment
+from tasks.machine.exits import exits_refused
 from tasks.machine.processes import run_together
 from tasks.machine.telling import tell_tail
 from tasks.machine.thread_waits import set_thread_waits
@@ -79,6 +80,7 @@ def run_stage(
             nullcontext() if rank else at_work(name, expected_s=expected),
             nullcontext() if rank else warnings_shown(),
             shown_by(progress),
+            exits_refused(),
         ):
             line = stage.run(params).summary()
         if not rank:
@@ -175,6 +177,7 @@ def _prepared(stage: Stage) -> tuple[Stage, Params]:
                 f"'dvc repro {stage.name}' makes it"
             )
             raise DataError(msg)
+    failures.check_writable(stage.products)
     return stage, params
 
 

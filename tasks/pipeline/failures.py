@@ -1,7 +1,10 @@
 """Why a stage failed, in a file that the flow reads, because DVC passes on only an exit status."""
 
+import errno
 import json
+import os
 import signal
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,11 +21,18 @@ from astra_core.errors import (
     RolloutError,
 )
 from astra_core.errors.exception_text import shown_text
+from astra_core.errors.excerpt import excerpt
+from astra_core.errors.memory import is_out_of_memory, out_of_memory
 from astra_core.files import disk_full, is_disk_full, read_json, write_json
-from astra_core.paths import kind_of
+from astra_core.paths import closed_above, kind_of
 
 FAILURES = Path(".astra/failures")
 LOGS = Path(".astra/logs")
+
+_CLOSED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+FOLDERS = ("data", "models", "reports", "runs", ".astra", ".dvc")
+"""What a run writes to; where one is missing, the nearest folder above must be open to it."""
 
 EXIT_BUG = 1
 EXIT_MISTAKE = 2
@@ -48,7 +58,14 @@ class Failure:
 
 
 def plain(error: BaseException) -> BaseException:
-    """The error as a person sees it; a full disk is named, whichever library noticed it."""
+    """The error as a person sees it; what the machine lacks is named, whoever noticed it."""
+    if is_out_of_memory(error):
+        return out_of_memory(error)
+    if isinstance(error, OSError) and error.errno in _CLOSED and error.filename is not None:
+        name = excerpt(os.fsdecode(error.filename))
+        return ConfigurationError(
+            f"{name} must be open to this user, got: {error.strerror}; 'astra doctor' says more"
+        )
     if isinstance(error, AstraError) or not is_disk_full(error):
         return error
     # DVC's error names no file: it copies into its cache, and keeps its state elsewhere.
@@ -109,6 +126,22 @@ def check_folders() -> None:
         kind = kind_of(folder)
         if kind not in {"a folder", "nothing there"}:
             msg = f"{folder} must be a folder, got {kind}; move it away"
+            raise ConfigurationError(msg)
+
+
+def check_writable(paths: Iterable[Path]) -> None:
+    """Returns if every path can be made, or replaced.
+
+    Raises:
+        ConfigurationError: One cannot; better now than after hours of work.
+    """
+    for path in paths:
+        closed = closed_above(path.parent)
+        if closed is not None:
+            msg = (
+                f"{path} must be a place to write to, got {closed} ({kind_of(closed)}) that is "
+                "closed to this user; 'astra doctor --fix' opens what it can"
+            )
             raise ConfigurationError(msg)
 
 

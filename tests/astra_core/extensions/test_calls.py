@@ -1,3 +1,6 @@
+import os
+import sys
+
 import bad_plugins as bad
 import pytest
 from each_row import each_row
@@ -17,6 +20,18 @@ def call(error, plugin=NAME):
 def test_to_end_the_program_is_a_failure_whatever_the_code(code):
     with pytest.raises(PluginError, match=rf"got sys\.exit\({code}\) in score"):
         call(SystemExit(code))
+
+
+@pytest.mark.real
+def test_a_process_that_a_plug_in_forks_does_not_come_back(caplog):
+    def ended(act):
+        with plugin_call("scorer", NAME, "score"):
+            child = os.fork()
+            if child == 0:
+                act()
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    assert [0, 3, 1] == [ended(act) for act in (sys.exit, lambda: sys.exit(3), lambda: None)]
 
 
 @each_row("error", [SystemExit(0), SystemExit("idiot")])

@@ -103,6 +103,27 @@ def test_a_stage_that_passes_is_one_line(capfd):
     assert "a library talks\n" == LOG.read_text()
 
 
+def test_a_stage_whose_place_is_closed_says_so_before_it_works(capfd):
+    Path("data").write_text("no folder")
+
+    assert 2 == run_stage("toy", find=_toy(_raise(AssertionError("it worked"))))
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("error: data/toy must be a place to write to, got ")
+
+
+def test_an_abrupt_exit_is_a_failure_that_is_told(capfd):
+    assert 2 == run_stage("toy", find=_toy(lambda: os._exit(0)))
+    (line,) = capfd.readouterr().err.splitlines()
+    assert "got os._exit(0) in " in line
+    assert "PluginError" == read_failure("toy").error
+
+
+def test_memory_that_ran_out_is_named(capfd):
+    assert 2 == run_stage("toy", find=_toy(lambda: bytearray(1 << 60)))
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("error: this step must have more memory, got none")
+
+
 def test_a_stage_that_passes_forgets_an_earlier_failure():
     write_failure(Failure("DataError", "x", retryable=False), "toy")
     run_stage("toy", find=_toy(lambda: "fine"))
