@@ -25,7 +25,7 @@ def exits_refused() -> Iterator[None]:
         msg = f"a stage must end by itself, got os._exit({status}) in {place}; raise an error there"
         raise PluginError(msg)
 
-    os._exit = refuse  # type: ignore[assignment]
+    os._exit = refuse
     try:
         yield
     finally:
