@@ -140,7 +140,7 @@ def test_an_update_reports_what_it_held(kernel, monkeypatch):
         return step(self, batch)
 
     monkeypatch.setattr(DPO, "step", hungry)
-    trainer = trainer_of(configured(training_steps=2), is_evaluated=False)
+    trainer = trainer_of(configured(training_steps=3), is_evaluated=False)
     peaks = [report.timings["memory/peak_mib"] for report in trainer.steps()]
 
     assert [500, 500 + HELD_MIB] == peaks[:2]

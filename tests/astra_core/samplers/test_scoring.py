@@ -66,14 +66,17 @@ class Speaker:
         return self.model.respond(*arguments, **options)
 
 
-def sampler(scorer, *, before=None, num_prompts=2):
+def sampler(scorer, *, before=None):
     system = tiny_system(scorer=scorer)
+    # Any share of the replies may be unjudged here.
+    config = system.config.model_copy(update={"max_unjudged_fraction": 1.0})
+    system = replace(system, config=config)
     if before is not None:
         system = replace(system, target=Speaker(system.target, before))
     return TreeSampler(
         TreeSampler.Options(tree_width=3, tree_depth=2, num_responses=2),
         system=system,
-        prompts=tiny_prompts(num_prompts),
+        prompts=tiny_prompts(2),
         reward=AdversarialReward(AdversarialReward.Options()),
         seed=1,
     )
@@ -205,7 +208,7 @@ class Reader(ExchangeJudge):
 
 def test_a_judge_reads_the_conversation_the_probe_and_each_reply():
     reader = Reader()
-    own = sampler(reader, num_prompts=4)
+    own = sampler(reader)
     graphs = rolled_out(own)
     expected = [
         Exchange(before, node.probe_text, reply)
@@ -233,7 +236,7 @@ def _places(graph):
 
 
 def test_a_turn_of_a_judge_has_labels_words_and_reasons_and_profanity_scores_the_probe():
-    own = sampler(Reader(), num_prompts=4)
+    own = sampler(Reader())
     nodes = [node for graph in rolled_out(own) for node in graph.nodes()]
     partly = [node for node in nodes if any(node.response_unjudged) and node.is_judged]
     unjudged = [node for node in nodes if node.is_unjudged]
