@@ -59,6 +59,7 @@ class Agent:
 
     def __post_init__(self) -> None:
         spoken = attacker_format(self.model, self.told, self.instruction_ids)
+        self.reference.speak_as(self.model)
         object.__setattr__(self, "format", spoken)
 
     def contexts(self, conversations: Sequence[Conversation], limit: int) -> list[Context]:

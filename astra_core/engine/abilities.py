@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from astra_core.engine.attention import use_own_attention
+from astra_core.engine.bars import unbarred
 from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
 
@@ -17,8 +18,9 @@ Contexts = list[list[int]]
 # Allowed difference of log-probabilities, nats; fp32 rounding is a hundred times smaller.
 _TOLERANCE = 1e-3
 _CONTEXTS = ((1, 2, 3, 4, 5), (1, 2), (1, 2, 3, 5, 4, 2, 1))
-# Rows of the trial, out of twice as many siblings: some forked, one dropped.
-_FORKED = (0, 0, 1, 2, 3, 3, 3, 4)
+# Rows of the trial: some forked, one left out, and one that ends before the others.
+_FORKED = (0, 0, 2, 2, 2)
+_ENDED = 1
 # The attention window of windowed layers in the trial; the contexts are longer.
 _WINDOW = 3
 
@@ -50,7 +52,7 @@ def abilities_of(model: Any) -> Abilities:
     """The abilities of a causal LM of transformers, tried out on first use."""
     found = _known.get(model)
     if found is None:
-        with torch.no_grad(), _in_full_precision(model.device.type):
+        with torch.no_grad(), unbarred(model), _in_full_precision(model.device.type):
             takes_masks = _takes_masks(model)
             takes_padding = takes_masks or _takes_padding(model)
             takes_stems = takes_masks and _takes_stems(model)
@@ -118,38 +120,45 @@ def _narrow_windows(config: Any) -> Iterator[None]:
 
 
 def _is_read_alike(model: Any, *ways: Callable[[Any, Contexts], Reading]) -> bool:
+    """Does all that sampling does: reads, forks, ends a row, drops it and goes on."""
     contexts = [_known_ids(model, ids) for ids in _CONTEXTS]
-    readings = [way(model, contexts) for way in ways]
-    count = len(readings[0].logits)
-    tokens = torch.arange(count, device=model.device) % model.config.get_text_config().vocab_size
-    found = [(reading.logits, reading.advance(tokens, [True] * count)) for reading in readings]
+    found = [_continued(model, way(model, contexts)) for way in ways]
     return all(_is_close(first, second) for first, second in zip(*found, strict=True))
 
 
+def _continued(model: Any, reading: Reading) -> list[torch.Tensor]:
+    """Logits of the forked rows in three steps, the last without one of them, and the suffixes."""
+    suffixes = torch.tensor(reading.suffix_logprobs).flatten()[None]
+    reading.select(_FORKED, room=2)
+    places = torch.arange(len(_FORKED), device=model.device)
+    tokens, is_over = places % model.config.get_text_config().vocab_size, places == _ENDED
+    found = [suffixes, reading.logits]
+    found.append(reading.advance(tokens, (~is_over).tolist())[~is_over])
+    kept = torch.tensor(reading.drop(is_over.tolist()), device=model.device)
+    last = reading.advance(tokens[kept], [True] * len(kept))
+    return [*found, last[kept.argsort()]]
+
+
 def _cached(model: Any, contexts: Contexts) -> Reading:
-    return CachedReading(model, contexts, [0] * len(contexts), store=None, room=1)
+    return CachedReading(model, contexts, [1] * len(contexts), store=None, room=1)
 
 
 def _padded(model: Any, contexts: Contexts) -> Reading:
-    return PaddedReading(model, contexts, [0] * len(contexts))
+    return PaddedReading(model, contexts, [1] * len(contexts))
 
 
 def _padded_siblings(model: Any, contexts: Contexts) -> Reading:
-    reading = _padded(model, _siblings(contexts))
-    reading.select(_FORKED)
-    return reading
+    return _padded(model, _siblings(contexts))
 
 
 def _siblings_on_a_stem(model: Any, contexts: Contexts) -> Reading:
     store = PrefixStore(1 << 30)
 
     def read(rows: Contexts) -> CachedReading:
-        return CachedReading(model, rows, [0] * len(rows), store=store, room=1, takes_stems=True)
+        return CachedReading(model, rows, [1] * len(rows), store=store, room=1, takes_stems=True)
 
     read(contexts).close()
-    reading = read(_siblings(contexts))
-    reading.select(_FORKED, room=1)
-    return reading
+    return read(_siblings(contexts))
 
 
 def _siblings(contexts: Contexts) -> Contexts:
@@ -158,7 +167,7 @@ def _siblings(contexts: Contexts) -> Contexts:
 
 
 def _lone(model: Any, contexts: Contexts) -> Reading:
-    return LoneReading(model, contexts, [0] * len(contexts))
+    return LoneReading(model, contexts, [1] * len(contexts))
 
 
 def _known_ids(model: Any, ids: Sequence[int]) -> list[int]:

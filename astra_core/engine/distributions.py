@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from astra_core.engine.bars import Barred
 from astra_core.engine.head import MAX_KEPT_LOGITS, Products, prepared, vocabulary_blocks, within
 from astra_core.engine.products.routes import Route
 from astra_core.engine.products.split_product import factor, multiply
@@ -24,6 +25,7 @@ def label_logprobs_and_entropies(
     *,
     route: Route,
     max_kept_logits: int = MAX_KEPT_LOGITS,
+    barred: Barred = None,
 ) -> tuple[Float[Tensor, " S"], Float[Tensor, " S"]]:
     """What ``label_logprobs`` gives, and the entropy of each state's distribution.
 
@@ -35,11 +37,14 @@ def label_logprobs_and_entropies(
         labels: Tokens.
         route: Of the plan, for products in fp32.
         max_kept_logits: The most logits that are kept for the gradient.
+        barred: Of the model; see ``bars``.
 
     Returns:
         Nats, in fp32 at least; entropies are 0 to ``log V``.
     """
-    states, products = prepared(head, states, labels, route=route, max_kept_logits=max_kept_logits)
+    states, products = prepared(
+        head, states, labels, route=route, max_kept_logits=max_kept_logits, barred=barred
+    )
     found: tuple[Tensor, Tensor] = _LabelsAndEntropies.apply(  # type: ignore[no-untyped-call]
         states, head.weight, head.bias, labels, products
     )
@@ -48,7 +53,7 @@ def label_logprobs_and_entropies(
 
 @torch.no_grad()
 def collision_logprobs(
-    head: torch.nn.Linear, states: Float[Tensor, "S H"], *, route: Route
+    head: torch.nn.Linear, states: Float[Tensor, "S H"], *, route: Route, barred: Barred = None
 ) -> Float[Tensor, " S"]:
     """Log of the sum of squared probabilities of each state's distribution, without gradient.
 
@@ -56,15 +61,19 @@ def collision_logprobs(
         Nats, ``-log V`` to 0: minus the Renyi entropy of order 2.
     """
     states, products = prepared(
-        head, states, torch.zeros(0, dtype=torch.long), route=route, max_kept_logits=0
+        head,
+        states,
+        torch.zeros(0, dtype=torch.long),
+        route=route,
+        max_kept_logits=0,
+        barred=barred,
     )
     totals = states.new_full((len(states),), -torch.inf, dtype=_wide(states.dtype))
     squares = totals.clone()
     known = products.factor(states, states.dtype)
     for block in vocabulary_blocks(head.weight, len(states)):
         rows = products.factor(head.weight[block], states.dtype)
-        bias = None if head.bias is None else head.bias[block]
-        own = products.logits(known, rows, bias).to(totals.dtype)
+        own = products.logits(known, rows, bias=head.bias, block=block).to(totals.dtype)
         totals = torch.logaddexp(totals, own.logsumexp(dim=1))
         squares = torch.logaddexp(squares, own.mul_(2.0).logsumexp(dim=1))
     return squares - 2.0 * totals
@@ -85,7 +94,7 @@ class _LabelsAndEntropies(torch.autograd.Function):
         known, kept = products.factor(states, states.dtype), []
         for block in vocabulary_blocks(weight, len(labels)):
             rows = products.factor(weight[block], states.dtype)
-            logits = products.logits(known, rows, None if bias is None else bias[block])
+            logits = products.logits(known, rows, bias=bias, block=block)
             own = logits.to(chosen.dtype)
             before, totals = totals, torch.logaddexp(totals, own.logsumexp(dim=1))
             means = _with_block(means, own, before=before, totals=totals)
@@ -110,7 +119,7 @@ class _LabelsAndEntropies(torch.autograd.Function):
             rows = products.factor(weight[block], states.dtype)
             logits = next(kept, None)
             if logits is None:
-                logits = products.logits(known, rows, None if bias is None else bias[block])
+                logits = products.logits(known, rows, bias=bias, block=block)
             logits = _gradient(logits, within(labels, block), (totals, means), outer=gradients)
             sent = factor(logits, is_split=products.is_split)
             with products.route():

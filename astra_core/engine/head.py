@@ -16,6 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from astra_core.engine.bars import Barred, lowered
 from astra_core.engine.products.routes import Route, fast_route
 from astra_core.engine.products.split_product import (
     Factor,
@@ -44,6 +45,7 @@ def label_logprobs(
     *,
     route: Route,
     max_kept_logits: int = MAX_KEPT_LOGITS,
+    barred: Barred = None,
 ) -> Float[Tensor, " S"]:
     """Log-probability of each label after its state, nats, in fp32 at least.
 
@@ -53,8 +55,11 @@ def label_logprobs(
         labels: Tokens.
         route: Of the plan, for products in fp32.
         max_kept_logits: More are not kept for the gradient.
+        barred: Of the model; see ``bars``.
     """
-    states, products = prepared(head, states, labels, route=route, max_kept_logits=max_kept_logits)
+    states, products = prepared(
+        head, states, labels, route=route, max_kept_logits=max_kept_logits, barred=barred
+    )
     found: Tensor = _LabelLogprobs.apply(states, head.weight, head.bias, labels, products)  # type: ignore[no-untyped-call]
     return found
 
@@ -66,6 +71,7 @@ def prepared(
     *,
     route: Route,
     max_kept_logits: int,
+    barred: Barred = None,
 ) -> tuple[Float[Tensor, "S H"], "Products"]:
     """The states in the type that is computed in, and how the products are taken.
 
@@ -87,6 +93,7 @@ def prepared(
         is_kept=is_trained and len(labels) * size <= max_kept_logits,
         is_split=route == "split" and is_trained and is_large,
         is_fast=route == "fast" and is_fp32,
+        barred=None if barred is None else barred.to(states.device),
     )
 
 
@@ -97,6 +104,7 @@ class Products:
     is_kept: bool
     is_split: bool
     is_fast: bool
+    barred: Barred
 
     def factor(self, matrix: Tensor, dtype: torch.dtype) -> Factor:
         """One side of a product, in ``dtype``."""
@@ -107,13 +115,17 @@ class Products:
         return fast_route() if self.is_fast else nullcontext()
 
     def logits(
-        self, known: Factor, rows: Factor, bias: Float[Tensor, " B"] | None
+        self, known: Factor, rows: Factor, *, bias: Float[Tensor, " V"] | None, block: slice
     ) -> Float[Tensor, "S B"]:
-        """Logits of a block of the vocabulary."""
+        """Logits of a block of the vocabulary, whose rows are given."""
         kind = "cpu" if isinstance(known, Halves) else known.device.type
         with self.route(), torch.autocast(kind, enabled=False):
             logits = multiply(known, rows.t())
-        return logits if bias is None else logits.add_(bias.to(logits.dtype))
+        logits = logits if bias is None else logits.add_(bias[block].to(logits.dtype))
+        if self.barred is None:
+            return logits
+        is_here = (self.barred >= block.start) & (self.barred < block.stop)
+        return lowered(logits, self.barred[is_here] - block.start)
 
 
 class _LabelLogprobs(torch.autograd.Function):
@@ -132,7 +144,7 @@ class _LabelLogprobs(torch.autograd.Function):
         known, kept = products.factor(states, states.dtype), []
         for block in vocabulary_blocks(weight, len(labels)):
             rows = products.factor(weight[block], states.dtype)
-            logits = products.logits(known, rows, None if bias is None else bias[block])
+            logits = products.logits(known, rows, bias=bias, block=block)
             own = logits.to(dtype)
             totals = torch.logaddexp(totals, own.logsumexp(dim=1))
             is_here, places = within(labels, block)
@@ -157,7 +169,7 @@ class _LabelLogprobs(torch.autograd.Function):
             rows = products.factor(weight[block], states.dtype)
             logits = next(kept, None)
             if logits is None:
-                logits = products.logits(known, rows, None if bias is None else bias[block])
+                logits = products.logits(known, rows, bias=bias, block=block)
             logits = _gradient(logits, within(labels, block), totals=totals, outer=outer)
             sent = factor(logits, is_split=products.is_split)
             with products.route():

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from astra_core.engine.bars import barred_of, lowered
 from astra_core.engine.distributions import collision_logprobs, label_logprobs_and_entropies
 from astra_core.engine.head import label_logprobs
 from astra_core.engine.masks import attention_masks
@@ -84,7 +85,9 @@ def token_logprobs_and_entropies(
     else:
         states = continuation_states(model, rows, plan=plan) if states is None else states
         own, labels = states[:, :-1][mask], rows.continuation_ids[mask]
-        chosen, entropies = label_logprobs_and_entropies(head, own, labels, route=plan.route)
+        chosen, entropies = label_logprobs_and_entropies(
+            head, own, labels, route=plan.route, barred=barred_of(model)
+        )
     blank = chosen.new_zeros(mask.shape)
     return blank.masked_scatter(mask, chosen), blank.masked_scatter(mask, entropies)
 
@@ -115,7 +118,8 @@ def token_logprobs_and_collisions(
     else:
         states = continuation_states(model, rows, plan=plan)
         logprobs = token_logprobs(model, rows, states=states, plan=plan)
-        values = collision_logprobs(head, states[:, :-1][mask], route=plan.route)
+        own = states[:, :-1][mask]
+        values = collision_logprobs(head, own, route=plan.route, barred=barred_of(model))
     return logprobs, values.new_zeros(mask.shape).masked_scatter(mask, values)
 
 
@@ -126,7 +130,7 @@ def token_logits(
     mask, plan = rows.continuation_mask, plan or Plan.of(model)
     if plan.abilities.has_plain_head:
         logits: Tensor = model.get_output_embeddings()(states[:, :-1][mask])
-        return logits.float()
+        return lowered(logits, barred_of(model)).float()
     return _plain_logits(model, rows, plan).float()
 
 
@@ -235,8 +239,8 @@ def _label_logprobs(
     head = model.get_output_embeddings()
     # Not its subclasses: an adapter around the head does more than multiply.
     if type(head) is torch.nn.Linear:
-        return label_logprobs(head, states, labels, route=route)
-    return chosen_logprobs(head(states), labels)
+        return label_logprobs(head, states, labels, route=route, barred=barred_of(model))
+    return chosen_logprobs(lowered(head(states), barred_of(model)), labels)
 
 
 def _attention_dtype(model: Any) -> torch.dtype:

@@ -92,11 +92,13 @@ class ClassifierJudge(LocalJudge):
 
     def _windows(self, exchange: Exchange) -> list[dict[str, list[int]]]:
         """The reply in pieces that overlap, each after the probe where that is read."""
-        texts, cut, most = [exchange.reply], "longest_first", self._max_tokens // 2
+        reply = self.spaced(exchange.reply)
+        texts, cut, most = [reply], "longest_first", self._max_tokens // 2
         if self.options.reads == "pair":
-            ids = self.tokenizer(exchange.probe, add_special_tokens=False)["input_ids"]
+            probe = self.spaced(exchange.probe)
+            ids = self.tokenizer(probe, add_special_tokens=False)["input_ids"]
             # Only the end of a long probe, to leave room for the reply.
-            texts = [self.tokenizer.decode(ids[-(self._max_tokens // 4) :]), exchange.reply]
+            texts = [self.tokenizer.decode(ids[-(self._max_tokens // 4) :]), reply]
             cut, most = "only_second", self._max_tokens // 4
         found = self.tokenizer(
             *texts,

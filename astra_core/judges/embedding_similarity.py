@@ -65,7 +65,10 @@ class SimilarityJudge(LocalJudge):
     def _unit_vectors(self, texts: Sequence[str]) -> Any:
         import torch
 
-        rows = [self.tokenizer(text)["input_ids"][: self._max_tokens] or [0] for text in texts]
+        rows = [
+            self.tokenizer(self.spaced(text))["input_ids"][: self._max_tokens] or [0]
+            for text in texts
+        ]
         width = max(map(len, rows))
         ids = torch.tensor([row + [0] * (width - len(row)) for row in rows])
         mask = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])

@@ -117,8 +117,7 @@ class GuardJudge(LocalJudge):
     def _encoded(self, exchange: Exchange) -> list[int]:
         # A chat template has written the special tokens already.
         adds = self._how.template is not None
-        ids: list[int] = self.tokenizer(self.prompt(exchange), add_special_tokens=adds)["input_ids"]
-        return ids
+        return self.encoded(self.prompt(self.as_text(exchange)), adds_special=adds)
 
     def _answer_ids(self) -> dict[str, int]:
         """The first token of each answer word, where it follows what comes before it."""

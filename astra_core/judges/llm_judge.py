@@ -48,7 +48,7 @@ class LlmJudge(LocalJudge):
 
     def _judged(self, exchange: Exchange) -> Judgement:
         adds = not self.tokenizer.chat_template
-        ids = self.tokenizer(self.prompt(exchange), add_special_tokens=adds)["input_ids"]
+        ids = self.encoded(self.prompt(self.as_text(exchange)), adds_special=adds)
         positions = getattr(self.model.config, "max_position_embeddings", math.inf)
         if len(ids) + self.options.max_new_tokens > min(self.options.max_tokens, positions):
             return Judgement.none(f"the exchange has {len(ids)} tokens")

@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -11,7 +13,7 @@ from astra_core.config import Count, Section
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import shortened
 from astra_core.files import record_digest
-from astra_core.judge import Judge, Judgement
+from astra_core.judge import Exchange, Judge, Judgement
 from astra_core.models.folders import require_folder
 
 _DIGITS = 4
@@ -55,12 +57,14 @@ class LocalJudge(Judge):
 
     def __init__(self, options: FolderOptions, kind: str) -> None:
         # Imported late: naming a judge must stay cheap.
+        from astra_core.models.control_tokens import control_ids
         from astra_core.models.pretrained import device_for, weights_digest
 
         super().__init__(options)
         self.device = device_for(options.device)
         self.works_on = "cpu" if self.device.type == "cpu" else "gpu"
         self.model, self.tokenizer = _loaded(Path(options.path), kind)
+        self.control_ids = control_ids(self.tokenizer)
         self.model.to(self.device).eval().requires_grad_(requires_grad=False)
         own = options.model_dump(mode="json", exclude=set(_NOT_NAMED))
         weights = weights_digest(Path(options.path))
@@ -70,6 +74,35 @@ class LocalJudge(Judge):
     def version(self) -> str:
         """The digest of weights and options."""
         return f"{type(self).__name__} {self._digest}"
+
+    def as_text(self, exchange: Exchange) -> Exchange:
+        """The exchange, for ``encoded``, whose texts spell no control token of this model."""
+        from astra_core.models.control_tokens import as_text
+
+        own = partial(as_text, self.tokenizer, control=self.control_ids)
+        said = exchange.conversation
+        columns = {
+            name: own(value) if isinstance(value, str) else value
+            for name, value in said.prompt.metadata.items()
+        }
+        told = replace(
+            said,
+            prompt=replace(said.prompt, text=own(said.prompt.text), metadata=columns),
+            messages=tuple(replace(message, text=own(message.text)) for message in said.messages),
+        )
+        return Exchange(told, own(exchange.probe), own(exchange.reply))
+
+    def encoded(self, text: str, *, adds_special: bool) -> list[int]:
+        """The ids of a prompt."""
+        from astra_core.models.control_tokens import encoded
+
+        return list(encoded(self.tokenizer, text, adds_special=adds_special))
+
+    def spaced(self, text: str) -> str:
+        """The text, for the tokenizer itself, in which no control token is read."""
+        from astra_core.models.control_tokens import spaced
+
+        return spaced(self.tokenizer, text, self.control_ids)
 
 
 def rounded(score: float) -> float:

@@ -73,21 +73,17 @@ class SeparatorFormat(ChatFormat):
     def __init__(self, model: LanguageModel, told: Ids = ()) -> None:
         super().__init__(model)
         self.opening = told or model.opening_ids
-        self.is_told = bool(told)
 
     def rendering(self, conversation: Conversation, limit: int) -> Rendering:
-        """The instruction and the newest tokens of the conversation."""
+        """What opens every conversation, and the newest tokens of this one."""
         said = self._said(conversation)
         whole = tuple(token for own, _ in said for token in own)
-        if self.is_told:
-            room = limit - len(self.opening)
-            ids = self.opening + whole[-room:]
-        else:
-            room, whole = limit, self.opening + whole
-            ids = whole[-limit:]
+        opening = self.opening if limit > len(self.opening) else ()
+        ids = opening + whole[len(opening) - limit :]
+        cut = len(self.opening) + len(whole) - len(ids)
         last, num_added = said[-1]
-        start = max(len(ids) - len(last), 1)
-        return Rendering(ids, max(len(whole) - room, 0), (start, max(len(ids) - num_added, start)))
+        start = max(len(ids) - len(last), len(opening), 1)
+        return Rendering(ids, cut, (start, max(len(ids) - num_added, start)))
 
     def prefix(self, conversation: Conversation) -> Ids:
         """The ids of the whole conversation so far."""
@@ -96,14 +92,14 @@ class SeparatorFormat(ChatFormat):
 
     def written(self, text: str) -> Ids:
         """The text closed by the separator."""
-        return self.model.closed(self.model.encode(text))
+        return self.model.closed(self.model.encode(self.model.as_text(text)))
 
     def _said(self, conversation: Conversation) -> list[tuple[Ids, int]]:
         """Every utterance closed, and how many tokens were added to what was sampled."""
         model = self.model
-        found = [(model.closed(model.encode(conversation.prompt.text)), 0)]
+        found = [(self.written(conversation.prompt.text), 0)]
         for message in conversation.messages:
-            sampled = () if message.thinking else message.ids_for(model.vocabulary)
-            closed = model.closed(sampled or model.encode(message.text))
+            sampled = () if message.thinking else model.shown(message.ids_for(model.vocabulary))
+            closed = model.closed(sampled) if sampled else self.written(message.text)
             found.append((closed, max(len(closed) - len(sampled), 0) if sampled else 0))
         return found

@@ -11,9 +11,22 @@ from astra_core.engine.cache.reading import Reading
 from astra_core.models.decoding import sample
 from astra_core.seeding import uniforms
 
+# Of the 53 binary digits of a uniform number, the last half are a number of their own.
+_SHIFT = 2.0**26
+
 
 class Decoder:
-    """Samples one token per row and step until every row has ended; ended rows are dropped."""
+    """Samples one token per row and step until every row has ended; ended rows are dropped.
+
+    Args:
+        reading: What the model has read.
+        contexts: The same as ids.
+        generation: How to sample.
+        keys: The random key of each row.
+        end_ids: They end an utterance.
+        barred: Ids that are never drawn and have no likelihood.
+        spare: An id that has one; where it is drawn, another is drawn instead.
+    """
 
     # Dropping moves rows of the cache, so it happens once this share of the rows has ended.
     _DROP_SHARE = 0.1
@@ -26,13 +39,17 @@ class Decoder:
         *,
         keys: Sequence[bytes],
         end_ids: Sequence[int],
+        barred: Sequence[int] = (),
+        spare: int | None = None,
     ) -> None:
         device = reading.logits.device
         self._reading = reading
         self._generation = generation
         self._uniforms = torch.from_numpy(uniforms(keys, generation.max_new_tokens)).to(device)
         self._end_ids = frozenset(end_ids)
-        self._ends = torch.tensor(end_ids, dtype=torch.long, device=device)
+        self._early = torch.tensor([*end_ids, *barred], dtype=torch.long, device=device)
+        self._barred = self._early[len(end_ids) :] if barred else None
+        self._spare = spare
         self._seen = self._words_of(contexts)
         self._tokens: list[list[int]] = [[] for _ in keys]
         self._logprobs: list[list[float]] = [[] for _ in keys]
@@ -66,13 +83,18 @@ class Decoder:
 
     def _draw(self, rows: list[int], step: int) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
         chosen = torch.tensor(rows, device=self._uniforms.device)
-        token, logprob = sample(
-            self._reading.logits,
-            self._generation,
-            self._uniforms[chosen, step],
-            seen=None if self._seen is None else self._seen[chosen],
-            forbidden=self._ends if step < self._generation.min_new_tokens else None,
-        )
+        logits, generation, uniform = self._reading.logits, self._generation, self._uniforms
+        seen = None if self._seen is None else self._seen[chosen]
+        barred = self._early if step < generation.min_new_tokens else self._barred
+        first = uniform[chosen, step]
+        token, logprob = sample(logits, generation, first, seen=seen, forbidden=barred)
+        is_spare = token == self._spare if self._spare is not None else None
+        if is_spare is not None and bool(is_spare.any()):
+            rest = torch.tensor([self._spare], device=token.device)
+            rest = rest if barred is None else torch.cat([rest, barred])
+            other = sample(logits, generation, first * _SHIFT % 1.0, seen=seen, forbidden=rest)
+            token = torch.where(is_spare, other[0], token)
+            logprob = torch.where(is_spare, other[1], logprob)
         if self._seen is not None:
             self._seen[chosen, token] = True
         return token, logprob

@@ -1,6 +1,6 @@
 """A causal language model with its tokenizer, as used for attacker, target and reference."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Any, Self
 import torch
 
 from astra_core.config import GenerationConfiguration
+from astra_core.engine.bars import bar
 from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
 from astra_core.engine.logprobs import token_logprobs
@@ -16,8 +17,11 @@ from astra_core.engine.machine import Machine
 from astra_core.engine.plan import Plan
 from astra_core.engine.products.activations import use_fused_gelu
 from astra_core.files import record_digest
+from astra_core.models.control_tokens import as_text, control_ids, encoded, unsaid_ids
 from astra_core.models.decoder import Decoder
+from astra_core.models.generation_file import consistent_generation
 from astra_core.models.lora import merged_state
+from astra_core.models.marked_template import turn_end
 from astra_core.models.pretrained import Dtype, load_pretrained
 from astra_core.models.rows import batches_within, row_batches
 from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
@@ -31,6 +35,8 @@ class LanguageModel:
     """A causal LM that samples from keys and scores token ids; text is only derived.
 
     Dropout stays off at all times: the policy that is trained is the one that sampled.
+
+    It says no special token but the ends, and no id without a token; see ``allow``.
 
     Attributes:
         plan: How the model is run.
@@ -49,11 +55,12 @@ class LanguageModel:
         use_fused_gelu(self.model)
         self.tokenizer = tokenizer
         self.separator_ids = separator_ids_of(tokenizer, separator)
-        ends = {tokenizer.eos_token_id} | (
-            {self.separator_ids[0]} if len(self.separator_ids) == 1 else set()
-        )
-        self.end_ids = tuple(sorted(ends - {None}))
         self.plan = Plan.of(self.model, machine)
+        self.said_ids: frozenset[int] = frozenset()
+        self._is_barring = True
+        alone = self.separator_ids if len(self.separator_ids) == 1 else ()
+        ends = {tokenizer.eos_token_id, turn_end(tokenizer), *alone}
+        self.end_ids = tuple(sorted(ends - {None}))
         self.elsewhere: Elsewhere | None = None
         self._store: PrefixStore | None = None
         self._encoded: dict[str, tuple[int, ...]] = {}
@@ -81,6 +88,49 @@ class LanguageModel:
         return cls(placed, tokenizer, separator=separator, machine=machine)
 
     @property
+    def end_ids(self) -> tuple[int, ...]:
+        """The ids that end an utterance, ascending."""
+        return self._end_ids
+
+    @end_ids.setter
+    def end_ids(self, ids: tuple[int, ...]) -> None:
+        self._end_ids = ids
+        self._bar()
+
+    def allow(self, *, ends: Iterable[int | None] = (), others: Iterable[int] = ()) -> None:
+        """Lets an utterance also end in some ids, and have others in it, which are special."""
+        more, said = {*self.end_ids, *ends} - {None}, self.said_ids.union(others)
+        if (tuple(sorted(more)), said) != (self.end_ids, self.said_ids):
+            self.said_ids = said
+            self.end_ids = tuple(sorted(more))
+
+    def speak_as(self, model: Self) -> None:
+        """Lets both models end in and say the same ids, so that their likelihoods compare."""
+        for one, other in ((self, model), (model, self)):
+            one.allow(ends=other.end_ids, others=other.said_ids)
+        if model.elsewhere is not None and self._is_barring:
+            # A service samples from the unmodified model.
+            self._is_barring = False
+            self._bar()
+
+    @property
+    def control_ids(self) -> frozenset[int]:
+        """The ids that steer a conversation; see ``control_tokens``."""
+        if self._words != _words_of(self.tokenizer):
+            self._bar()
+        return self._control
+
+    def _bar(self) -> None:
+        kept = self.said_ids.union(self.end_ids)
+        self._words, self._control = _words_of(self.tokenizer), control_ids(self.tokenizer)
+        pad = self.tokenizer.pad_token_id
+        # Nothing teaches a model to say its padding. It keeps its likelihood, and is drawn again.
+        self._spare_id = None if pad in kept else pad
+        unsaid = unsaid_ids(self.tokenizer, self.vocabulary_size) - kept - {pad}
+        self.barred_ids = tuple(sorted(unsaid)) if self._is_barring else ()
+        bar(self.model, self.barred_ids)
+
+    @property
     def max_positions(self) -> int:
         """The longest sequence the model was made for, in tokens."""
         return int(getattr(self.model.config, "max_position_embeddings", None) or 1 << 20)
@@ -93,7 +143,7 @@ class LanguageModel:
     @property
     def vocabulary_size(self) -> int:
         """The number of ids in the model's head."""
-        return int(self.model.config.vocab_size)
+        return int(self.model.config.get_text_config().vocab_size)
 
     @cached_property
     def vocabulary(self) -> str:
@@ -112,13 +162,28 @@ class LanguageModel:
         encoded = self.tokenizer("a")["input_ids"]
         return (bos,) if bos is not None and encoded and encoded[0] == bos else ()
 
+    def as_text(self, text: str) -> str:
+        """The text for ``encode``, in which no control token is read, whatever it spells."""
+        is_plain = self.control_ids.isdisjoint(self.encode(text))
+        return text if is_plain else as_text(self.tokenizer, text, self.control_ids)
+
+    def shown(self, token_ids: Sequence[int]) -> tuple[int, ...]:
+        """The ids as another may read them; none if a control token is among them, but at the end.
+
+        Their text is read instead, and does not show it.
+        """
+        ids = tuple(token_ids)
+        if ids and ids[-1] in self.control_ids and ids[-1] not in self.end_ids:
+            ids = ids[:-1]
+        return ids if self.control_ids.isdisjoint(ids[:-1]) else ()
+
     def encode(self, text: str) -> tuple[int, ...]:
-        """Token ids of the text alone, no special tokens added."""
+        """Token ids of the text alone, no special tokens added but those that it spells."""
         known = self._encoded.get(text)
         if known is None:
             if len(self._encoded) >= _MOST_ENCODED:
                 self._encoded.clear()
-            known = tuple(self.tokenizer(text, add_special_tokens=False)["input_ids"])
+            known = encoded(self.tokenizer, text)
             self._encoded[text] = known
         return known
 
@@ -196,6 +261,8 @@ class LanguageModel:
                 generation,
                 keys=[key for own in keys for key in own],
                 end_ids=self.end_ids,
+                barred=self.barred_ids,
+                spare=self._spare_id,
             )
             utterances = [self._utterance(*row) for row in decoder.run()]
         reading.close()
@@ -289,9 +356,15 @@ class LanguageModel:
 
     def save(self, folder: Path | str) -> None:
         """Writes a Hugging Face folder with safetensors and the tokenizer; adapters are merged."""
-        self.model.save_pretrained(str(folder), state_dict=merged_state(self.model))
+        with consistent_generation(self.model):
+            self.model.save_pretrained(str(folder), state_dict=merged_state(self.model))
         self.tokenizer.save_pretrained(str(folder))
         if self.elsewhere is not None:
             self.elsewhere.leave(Path(folder))
 
     save_pretrained = save  # transformers' name for it
+
+
+def _words_of(tokenizer: Any) -> tuple[int, Any]:
+    """Differs where a tokenizer has got more tokens or another template."""
+    return len(tokenizer), tokenizer.chat_template

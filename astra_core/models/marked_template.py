@@ -9,6 +9,7 @@ from typing import Any
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import shortened
 from astra_core.models.chat_template import chat_text
+from astra_core.models.control_tokens import control_ids
 
 # Characters for private use, which no text of a conversation has.
 _OPEN, _CLOSE = "\ue0a5", "\ue0a6"
@@ -39,6 +40,39 @@ def marked_turns(tokenizer: Any, *, system: str | None, where: str) -> str:
         raise ConfigurationError(msg)
     turns = [(role, mark(number)) for number, role in enumerate(_ROLES)]
     return rendered(tokenizer, turns, system=system, where=where)
+
+
+def turn_end(tokenizer: Any) -> int | None:
+    """The control token with which the template ends an answer; None where it has none."""
+    if not tokenizer.chat_template:
+        return None
+    control = control_ids(tokenizer)
+    messages = [{"role": role, "content": mark(n)} for n, role in enumerate(_ROLES)]
+    # As it ends a conversation; some templates end an earlier answer in another way.
+    for turns, opens in ((messages[:2], False), (messages, True)):
+        try:
+            text = chat_text(tokenizer, turns, opens_answer=opens)
+        except Exception:  # a template may raise anything  # noqa: BLE001
+            return None
+        after = text[text.find(mark(1)) + len(mark(1)) :]
+        ids = tokenizer(after, add_special_tokens=False)["input_ids"]
+        end = next((index for index in ids if index in control), None)
+        if end is not None and mark(1) in text:
+            return int(end)
+    return None
+
+
+def spoken_ids(tokenizer: Any, tags: Sequence[str]) -> frozenset[int]:
+    """The control tokens that an answer has before its text: the template's own, and some tags."""
+    said = [{"role": role, "content": mark(n)} for n, role in enumerate(_ROLES[:2])]
+    try:
+        opened = chat_text(tokenizer, said[:1])
+        whole = chat_text(tokenizer, said, opens_answer=False)
+    except Exception:  # a template may raise anything  # noqa: BLE001
+        opened = whole = ""
+    before = whole[len(opened) : whole.find(mark(1))] if whole.startswith(opened) else ""
+    ids = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (before, *tags))
+    return control_ids(tokenizer).intersection(*[[i for own in ids for i in own]])
 
 
 def rendered(

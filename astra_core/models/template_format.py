@@ -11,8 +11,9 @@ from typing import Literal
 from astra_core.conversation import Conversation, Message
 from astra_core.models.chat_format import ChatFormat, Ids, Rendering, Thought
 from astra_core.models.continued import continued_ids, leading
+from astra_core.models.control_tokens import is_broken
 from astra_core.models.language_model import LanguageModel
-from astra_core.models.marked_template import mark, marked_turns, rendered
+from astra_core.models.marked_template import mark, marked_turns, rendered, spoken_ids, turn_end
 
 
 class TemplateFormat(ChatFormat):
@@ -46,7 +47,9 @@ class TemplateFormat(ChatFormat):
         self.is_opened = text.rstrip().endswith(tags[0])
         ends = getattr(getattr(model.model, "generation_config", None), "eos_token_id", None)
         ends = ends if isinstance(ends, list) else [ends]
-        model.end_ids = tuple(sorted({*model.end_ids, *ends} - {None}))
+        model.allow(
+            ends=[*ends, turn_end(model.tokenizer)], others=spoken_ids(model.tokenizer, tags)
+        )
 
     def rendering(self, conversation: Conversation, limit: int) -> Rendering:
         """The whole turns that fit, newest last, and the prompt to answer; older ones are left out.
@@ -61,8 +64,11 @@ class TemplateFormat(ChatFormat):
                 break
             ids, last = self._ids(conversation, messages)
         cut = max(len(ids) - limit, 0)
+        # Without its first token some models answer at random.
+        is_opened = cut > 0 and limit > 1 and ids[0] == self.model.tokenizer.bos_token_id
+        read = ids[:is_opened] + ids[cut + is_opened :]
         start = max(last[0] - cut, 1)
-        return Rendering(ids[cut:], whole - len(ids) + cut, (start, max(last[1] - cut, start)))
+        return Rendering(read, whole - len(read), (start, max(last[1] - cut, start)))
 
     def prefix(self, conversation: Conversation) -> Ids:
         """The ids that are read before the next probe, whatever that will be."""
@@ -95,7 +101,7 @@ class TemplateFormat(ChatFormat):
         ends = (place for place, token in enumerate(after) if token in self.model.end_ids)
         stop = next(ends, None)
         ending = after[: stop + 1] if stop is not None else self.model.end_ids[:1]
-        return (*continued_ids(self.model, text), *ending)
+        return (*continued_ids(self.model, self.model.as_text(text)), *ending)
 
     def _versions(self, conversation: Conversation) -> Iterator[Sequence[Message]]:
         """The messages that may be read: all, then without more and more of the oldest turns."""
@@ -111,7 +117,8 @@ class TemplateFormat(ChatFormat):
         """All ids that are read, and the place of the last message in them."""
         turns = [(own.role, mark(index)) for index, own in enumerate(messages)]
         if self.seed == "opening" and turns:
-            turns[0] = ("user", f"{conversation.prompt.text}\n\n{turns[0][1]}")
+            opening = self.model.as_text(conversation.prompt.text)
+            turns[0] = ("user", f"{opening}\n\n{turns[0][1]}")
         text = self._rendered(turns)
         spans = [(text.index(mark(n)), len(mark(n))) for n in range(len(turns))]
         known = [self._spoken(own) for own in messages]
@@ -124,10 +131,10 @@ class TemplateFormat(ChatFormat):
                 last, pending = (len(ids), len(ids) + len(known[index])), ""
                 ids += known[index]
             else:
+                said = self.model.as_text(own.text)
                 if index + 1 == len(messages):
-                    rest = text[at + width :]
-                    return self._with_text(ids, (pending, own.text, rest))
-                pending += own.text
+                    return self._with_text(ids, (pending, said, text[at + width :]))
+                pending += said
         return (*ids, *self._encoded(pending + text[sum(spans[-1]) :], ids)), last
 
     def _encoded(self, text: str, before: Sequence[int]) -> Ids:
@@ -138,6 +145,10 @@ class TemplateFormat(ChatFormat):
     ) -> tuple[Ids, tuple[int, int]]:
         """The place of a last message that is known only as text, found by its characters."""
         before, said, after = parts
+        if is_broken(before + said + after):
+            first = (*ids, *self._encoded(before, ids))
+            whole = (*first, *continued_ids(self.model, said))
+            return (*whole, *continued_ids(self.model, after)), (len(first), len(whole))
         lead = leading(self.model) if ids else ""
         num, before = len(self.model.encode(lead)), lead + before
         found = self.model.tokenizer(
@@ -157,6 +168,7 @@ class TemplateFormat(ChatFormat):
         ids = message.ids_for(self.model.vocabulary)
         if message.thinking:
             ids = self.thought(ids).visible_ids if message.role == "assistant" else ()
+        ids = self.model.shown(ids)
         return ids[:-1] if ids and ids[-1] in self.model.end_ids else ids
 
     def _rendered(self, turns: Sequence[tuple[str, str]]) -> str:

@@ -10,6 +10,7 @@ from torch import Tensor
 from astra_core.config import Section
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import shortened
+from astra_core.models.control_tokens import control_ids, spaced
 from astra_core.models.folders import require_folder
 from astra_core.rollout import Prompt
 from astra_core.system import System
@@ -89,7 +90,9 @@ class Embedder:
     @torch.no_grad()
     def _states(self, texts: Sequence[str]) -> Tensor:
         """Mean last hidden state of each text, float32 on the CPU; zeros without a token."""
-        ids = [self._tokenizer(text, add_special_tokens=False)["input_ids"] for text in texts]
+        control = control_ids(self._tokenizer)
+        plain = [spaced(self._tokenizer, text, control) for text in texts]
+        ids = [self._tokenizer(text, add_special_tokens=False)["input_ids"] for text in plain]
         rows = [own[:_MAX_TOKENS] for own in ids]
         found = [self._batch(rows[at : at + _BATCH]) for at in range(0, len(rows), _BATCH)]
         return torch.cat(found) if found else torch.zeros(0, 1)

@@ -155,6 +155,7 @@ class AttackerModel(PythonModel):
             do_sample=False,  # A logits processor draws, from the row's own generator.
             eos_token_id=ends,
             pad_token_id=pad,
+            suppress_tokens=self._unsaid_ids({*ends, tokenizer.pad_token_id}) or None,
         )
         with torch.inference_mode():
             output = model.generate(
@@ -180,15 +181,14 @@ class AttackerModel(PythonModel):
 
     def _context_ids(self, text: str, new_tokens: int, agent: str = "") -> list[int]:
         """Ids as in training: opening token, instruction, conversation; the oldest are cut."""
-        encode = partial(self._tokenizer, add_special_tokens=False)
+        # What a text spells is no special token.
+        encode = partial(self._tokenizer, add_special_tokens=False, split_special_tokens=True)
         opening, told = self._opening_ids(), self._told.get(agent)
         positions = getattr(self._model.config, "max_position_embeddings", None) or 1 << 20
         limit = min(self._max_context_tokens or positions, positions - new_tokens)
         if self._chat is not None:
             return self._chat_ids(_conversation(text), max(1, limit), told)
-        if told is None:
-            return self._closed(opening + encode(text)["input_ids"])[-max(1, limit) :]
-        start = self._closed(opening + encode(told)["input_ids"])
+        start = opening if told is None else self._closed(opening + encode(told)["input_ids"])
         return start + self._closed(encode(text)["input_ids"])[-max(1, limit - len(start)) :]
 
     def _chat_ids(self, said: dict[str, Any], limit: int, told: str | None) -> list[int]:
@@ -207,17 +207,18 @@ class AttackerModel(PythonModel):
             turns.append(("user", first))
             if not is_told_anew:
                 turns += [(flipped[each["role"]], each["content"]) for each in kept]
-            text = self._tokenizer.apply_chat_template(
+            rendered = partial(
+                self._tokenizer.apply_chat_template,
                 [{"role": role, "content": content} for role, content in turns],
-                tokenize=False,
                 chat_template=dated(self._tokenizer.get_chat_template()),
                 add_generation_prompt=True,
             )
-            self._opens = text.rstrip().endswith(chat["think_tags"][0])
-            ids = self._tokenizer(text, add_special_tokens=False)["input_ids"]
+            self._opens = rendered(tokenize=False).rstrip().endswith(chat["think_tags"][0])
+            ids = rendered(return_dict=False, sanitize_control_tokens=True)
             if len(ids) <= limit:
                 break
-        return ids[-limit:]
+        is_opened = len(ids) > limit > 1 and ids[0] == self._tokenizer.bos_token_id
+        return ids[:is_opened] + ids[is_opened - limit :]
 
     def _closed(self, ids: list[int]) -> list[int]:
         """The ids with the separator last."""
@@ -241,7 +242,32 @@ class AttackerModel(PythonModel):
         if self._chat is not None:
             own = self._model.generation_config.eos_token_id
             ends |= set(own) if isinstance(own, list) else {own}
+            ends.add(self._turn_end())
         return sorted(ends - {None})
+
+    def _turn_end(self) -> int | None:
+        """The token with which the template ends an answer; None where that is no special one."""
+        text = self._tokenizer.apply_chat_template(
+            [{"role": "user", "content": "a"}, {"role": "assistant", "content": "\ue0a5"}],
+            tokenize=False,
+            chat_template=dated(self._tokenizer.get_chat_template()),
+        )
+        after = self._tokenizer(text.rpartition("\ue0a5")[2], add_special_tokens=False)
+        special = self._special_ids()
+        return next((token for token in after["input_ids"] if token in special), None)
+
+    def _special_ids(self) -> set[int]:
+        known = self._tokenizer.added_tokens_decoder
+        return {token for token, own in known.items() if own.special}
+
+    def _unsaid_ids(self, said: set[int | None]) -> list[int]:
+        """What a text does not show, as in training: special tokens, and ids without a token."""
+        if self._chat is not None:
+            tags = "".join(self._chat["think_tags"])
+            said |= {*self._tokenizer(tags, add_special_tokens=False)["input_ids"]}
+        whole = set(range(self._model.config.get_text_config().vocab_size))
+        unknown = whole - set(self._tokenizer.get_vocab().values())
+        return sorted(((self._special_ids() & whole) | unknown) - said)
 
 
 def _conversation(text: str) -> dict[str, Any]:

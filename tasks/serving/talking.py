@@ -159,7 +159,8 @@ def heard(model: "LanguageModel", messages: Sequence[Message]) -> tuple[int, ...
     """The ids that a model reads of a chat before it answers: by template, else by separators."""
     if model.tokenizer.chat_template:
         return model.encode(rendered(model, messages, opens_answer=True))
-    said = (token for own in messages for token in model.closed(model.encode(own["content"])))
+    texts = (model.as_text(own["content"]) for own in messages)
+    said = (token for text in texts for token in model.closed(model.encode(text)))
     return (*model.opening_ids, *said) or model.end_ids[:1]
 
 
@@ -167,7 +168,7 @@ def answered(
     model: "LanguageModel", messages: Sequence[Message], answer: Message
 ) -> tuple[int, ...]:
     """The ids that the model would have sampled for an answer, with its end."""
-    text = answer["content"]
+    text = model.as_text(answer["content"])
     if not model.tokenizer.chat_template:
         return model.closed(model.encode(text))
     before = rendered(model, messages, opens_answer=True)
@@ -186,7 +187,8 @@ def rendered(model: "LanguageModel", messages: Sequence[Message], *, opens_answe
     from astra_core.models.chat_template import chat_text
 
     try:
-        return chat_text(model.tokenizer, messages, opens_answer=opens_answer)
+        said = [{**own, "content": model.as_text(own["content"])} for own in messages]
+        return chat_text(model.tokenizer, said, opens_answer=opens_answer)
     except Exception as error:  # noqa: BLE001 - templates raise what they like
         msg = f"the model's chat template refuses these messages ({type(error).__name__})"
         raise RefusalError(msg, param="messages", code="invalid_value") from None
@@ -196,5 +198,4 @@ def add_template_ends(model: "LanguageModel") -> None:
     """Lets sampling also end at the end tokens of a chat model's generation configuration."""
     if model.tokenizer.chat_template:
         ends = getattr(getattr(model.model, "generation_config", None), "eos_token_id", None)
-        own = ends if isinstance(ends, list) else [ends]
-        model.end_ids = tuple(sorted({*model.end_ids, *own} - {None}))
+        model.allow(ends=ends if isinstance(ends, list) else [ends])

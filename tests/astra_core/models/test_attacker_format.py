@@ -56,7 +56,7 @@ def test_what_the_attacker_says_is_its_own_turn_and_the_target_is_its_user(count
 
 def test_sampled_ids_are_spliced_and_never_encoded_again():
     model = chat_model()
-    odd = (*model.encode("no"), model.tokenizer.convert_tokens_to_ids("<think>"))
+    odd = (*model.encode("no"), *model.encode(" "))
     talk = Conversation(PROMPT).said(
         Message("user", "no", odd, model.vocabulary), Message("assistant", "so")
     )

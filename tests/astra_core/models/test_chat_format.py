@@ -1,7 +1,9 @@
 from each_row import each_row
+from tokenizers import processors
 
 from astra_core.conversation import Conversation, Message
 from astra_core.models.chat_format import SeparatorFormat
+from astra_core.models.template_format import TemplateFormat
 from astra_core.testing import tiny_language_model, tiny_prompts
 
 PROMPT = tiny_prompts(1)[0]
@@ -41,6 +43,38 @@ def test_what_is_too_long_loses_its_oldest_tokens_and_says_how_many():
     cut = SeparatorFormat(model).rendering(conversation, 3)
 
     assert (whole.token_ids[-3:], len(whole.token_ids) - 3) == (cut.token_ids, cut.truncated_tokens)
+
+
+def opened_model(template=None):
+    """A byte-level model whose tokenizer puts a token before every text."""
+    model = tiny_language_model(vocabulary=None)
+    model.tokenizer.add_special_tokens({"bos_token": "<s>"})
+    first = model.tokenizer.bos_token_id
+    model.tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", first)]
+    )
+    model.tokenizer.chat_template = template
+    return model
+
+
+@each_row("limit", [1, 2, 5, 9, 64])
+def test_the_first_token_of_a_conversation_stays_when_it_is_cut(limit):
+    template = "{{ bos_token }}{% for m in messages %}{{ m.content }}\n{% endfor %}"
+    model = opened_model(template)
+    for spoken in (SeparatorFormat(model), TemplateFormat(model)):
+        whole, cut = (spoken.rendering(said(model, "why so"), most) for most in (64, limit))
+        num_kept = min(limit, len(whole.token_ids))
+        opening, rest = cut.token_ids[: limit > 1], cut.token_ids[limit > 1 :]
+
+        assert model.opening_ids[: limit > 1] == opening
+        assert whole.token_ids[len(whole.token_ids) - len(rest) :] == rest
+        assert (num_kept, len(whole.token_ids) - num_kept) == (
+            len(cut.token_ids),
+            cut.truncated_tokens,
+        )
+        start, stop = cut.last
+        moved = len(whole.token_ids) - num_kept
+        assert (max(whole.last[0] - moved, 1), max(whole.last[1] - moved, start)) == (start, stop)
 
 
 def test_an_instruction_stays_when_the_conversation_is_cut():

@@ -127,7 +127,7 @@ def test_spliced_ids_are_those_of_the_rendered_text(name, are_sampled):
 
 def test_sampled_ids_are_never_encoded_again():
     model = chat_model(CHATML)
-    odd = (*model.encode("no"), model.tokenizer.convert_tokens_to_ids("<|user|>"))
+    odd = (*model.encode("no"), *model.encode(" "))
     conversation = said(model, "why").said(Message("assistant", "no", odd, model.vocabulary))
     read = TemplateFormat(model).rendering(conversation.said(Message("user", "so")), 400)
 

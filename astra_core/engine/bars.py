@@ -1,0 +1,64 @@
+"""Ids that a model never says: their logits are as good as minus infinity wherever it is run.
+
+So what is sampled, scored and learnt has one distribution, over the other ids.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+_NAME = "astra_barred"
+# Its exponential is 0 beside any real logit, also in half precision; unlike infinity, it makes no
+# NaN, and a barred id that was said elsewhere keeps a likelihood.
+_LOW = -1e4
+
+Barred = Int[Tensor, " E"] | None
+"""Ids; None for none."""
+
+
+def bar(model: Any, ids: Sequence[int]) -> None:
+    """Bars these ids of a causal LM of transformers, and no others."""
+    if not hasattr(model, _NAME):
+        if not ids:
+            return
+        model.register_forward_hook(_shut)
+    setattr(model, _NAME, torch.tensor(ids, dtype=torch.long) if ids else None)
+
+
+def barred_of(model: Any) -> Barred:
+    """The ids that are barred."""
+    found: Barred = getattr(model, _NAME, None)
+    return found
+
+
+@contextmanager
+def unbarred(model: Any) -> Iterator[None]:
+    """Runs the body with nothing barred."""
+    found = barred_of(model)
+    if found is not None:
+        setattr(model, _NAME, None)
+    try:
+        yield
+    finally:
+        if found is not None:
+            setattr(model, _NAME, found)
+
+
+def lowered(logits: Float[Tensor, "*S V"], barred: Barred) -> Float[Tensor, "*S V"]:
+    """The logits with those of the barred ids lowered; without a gradient, in place."""
+    if barred is None:
+        return logits
+    barred = barred.to(logits.device)
+    if logits.requires_grad:
+        return logits.index_fill(-1, barred, _LOW)
+    return logits.index_fill_(-1, barred, _LOW)
+
+
+def _shut(model: Any, _: Any, output: Any) -> Any:
+    if getattr(output, "logits", None) is not None:
+        output.logits = lowered(output.logits, barred_of(model))
+    return output
