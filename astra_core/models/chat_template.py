@@ -4,12 +4,21 @@ Some templates write the current date. With it, a conversation that was rolled o
 not be the one that is resumed today, so such a template always gets the same date.
 """
 
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any
+
+from astra_core.errors import AstraError, ConfigurationError
+from astra_core.errors.excerpt import shortened
+from astra_core.redaction import masked
 
 DAY = datetime(2025, 1, 1, tzinfo=UTC)
 """The date that a template gets when it asks for the time."""
+# Lines of Python, about a second of them; a long conversation takes a hundredth.
+_MAX_STEPS = 2_000_000
 _DIRECTIVES = ("%d", "%-d", "%m", "%-m", "%B", "%b", "%A", "%a", "%Y", "%y", "%H", "%M", "%S")
 _FILTERS = "".join(f" | replace('{own}', '{DAY.strftime(own)}')" for own in _DIRECTIVES)
 # transformers passes no functions to a template, so the function is part of it. The empty text at
@@ -28,16 +37,47 @@ def chat_text(
         opens_answer: Adds what comes before the assistant's next message.
 
     Raises:
-        Exception: Whatever the template raises about these messages.
+        Exception: Whatever the template raises about these messages; ``refusal`` tells it.
+        ConfigurationError: It does not end.
     """
-    return str(
-        tokenizer.apply_chat_template(
-            [dict(own) for own in messages],
-            chat_template=dated(tokenizer.get_chat_template()),
-            tokenize=False,
-            add_generation_prompt=opens_answer,
+    with _ending():
+        return str(
+            tokenizer.apply_chat_template(
+                [dict(own) for own in messages],
+                chat_template=dated(tokenizer.get_chat_template()),
+                tokenize=False,
+                add_generation_prompt=opens_answer,
+            )
         )
-    )
+
+
+def refusal(error: Exception) -> str:
+    """What may be shown of a template's error: it comes from elsewhere, and may quote an attack."""
+    if isinstance(error, AstraError):
+        return str(error)
+    return f"{type(error).__name__}: {masked(shortened(str(error), limit=120))}"
+
+
+@contextmanager
+def _ending() -> Iterator[None]:
+    """Runs the body, which is stopped if it takes too many steps.
+
+    Raises:
+        ConfigurationError: It does.
+    """
+    steps, before = count(), sys.gettrace()
+
+    def trace(*_: Any) -> Any:
+        if next(steps) > _MAX_STEPS:
+            msg = f"no end after {_MAX_STEPS:,} steps"
+            raise ConfigurationError(msg)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 def dated(template: str) -> str:

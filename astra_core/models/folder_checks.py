@@ -4,6 +4,7 @@ The library reports most mistakes late, in many lines, or by a crash in a matrix
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ _WIDTHS = ("hidden_size", "n_embd", "d_model")
 _HEADS = ("num_attention_heads", "n_head", "num_heads")
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 _OTHERS = ("vocab_size", "num_key_value_heads", "head_dim", "max_position_embeddings")
+_ROTARY_PARTS = ("rope_parameters", "rope_scaling")
+_ROTARY = ("rope_theta", "factor", "partial_rotary_factor")
 _IDS = ("bos_token_id", "eos_token_id", "pad_token_id")
 # Far beyond any model; a layer is built before its weights are read.
 _MOST = {**dict.fromkeys(_LAYERS, 2_000), **dict.fromkeys(_HEADS, 100_000)}
@@ -40,6 +43,8 @@ def check_folder(folder: Path) -> None:
     config = _record(folder / "config.json")
     _check_sizes(config, folder / "config.json")
     _check_ids(config, config.get("vocab_size"), folder / "config.json")
+    _check_quantization(config, folder / "config.json")
+    _check_rope(config, folder / "config.json")
     if (folder / "generation_config.json").exists():
         generation = _record(folder / "generation_config.json")
         _check_ids(generation, config.get("vocab_size"), folder / "generation_config.json")
@@ -121,6 +126,40 @@ def _check_sizes(config: Mapping[str, Any], file: Path) -> None:
         raise ConfigurationError(msg)
 
 
+def _check_quantization(config: Mapping[str, Any], file: Path) -> None:
+    """Returns if the weights are quantised in a way that transformers knows, or not at all."""
+    for key in ("quantization_config", "compression_config"):
+        own = config.get(key)
+        if own is None:
+            continue
+        from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
+
+        method = own.get("quant_method") if isinstance(own, dict) else own
+        # Early folders of bitsandbytes have its switches alone.
+        is_early = isinstance(own, dict) and (own.get("load_in_4bit") or own.get("load_in_8bit"))
+        if not is_early and (not isinstance(method, str) or method not in AUTO_QUANTIZER_MAPPING):
+            msg = (
+                f"{file}: {key}.quant_method must be one that transformers knows, such as "
+                f"'bitsandbytes', got {excerpt(method)}; {_WAY_OUT}"
+            )
+            raise ConfigurationError(msg)
+
+
+def _check_rope(config: Mapping[str, Any], file: Path) -> None:
+    """Returns if every number of the rotary positions is one; a later key holds others."""
+    found = [("", {key: config.get(key) for key in ("rope_theta", *_ROTARY_PARTS)})]
+    while found:
+        place, record = found.pop()
+        for key, value in record.items():
+            if isinstance(value, dict):
+                found.append((f"{place}{key}.", value))
+                continue
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if key in _ROTARY and value is not None and not (is_number and 0 < value < math.inf):
+                msg = f"{file}: {place}{key} must be a number above 0, got {excerpt(value)}; "
+                raise ConfigurationError(msg + _WAY_OUT)
+
+
 def _check_model_type(config: Mapping[str, Any], file: Path) -> None:
     from transformers import CONFIG_MAPPING
 
@@ -151,7 +190,7 @@ def _check_architecture(folder: Path) -> None:
     except Exception as error:  # each architecture has its own checks
         lines = str(error).splitlines() or [""]
         # The last line names a key of the wrong type, the first line any other mistake.
-        line = lines[-1] if "field '" in lines[0] else lines[0]
+        line = lines[-1] if "field '" in lines[0] or lines[0].endswith(":") else lines[0]
         reason = shortened(line, limit=_REASON_LIMIT)
         msg = f"{file} must describe a model of transformers, got: {reason}; {_WAY_OUT}"
         raise ConfigurationError(msg) from error

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from astra_core.errors import ConfigurationError
-from astra_core.errors.excerpt import shortened
-from astra_core.models.chat_template import chat_text
+from astra_core.models.chat_template import chat_text, refusal
 from astra_core.models.control_tokens import control_ids
 
 # Characters for private use, which no text of a conversation has.
@@ -52,7 +51,7 @@ def turn_end(tokenizer: Any) -> int | None:
     for turns, opens in ((messages[:2], False), (messages, True)):
         try:
             text = chat_text(tokenizer, turns, opens_answer=opens)
-        except Exception:  # a template may raise anything  # noqa: BLE001
+        except Exception:  # noqa: BLE001 - a template may raise anything
             return None
         after = text[text.find(mark(1)) + len(mark(1)) :]
         ids = tokenizer(after, add_special_tokens=False)["input_ids"]
@@ -68,7 +67,7 @@ def spoken_ids(tokenizer: Any, tags: Sequence[str]) -> frozenset[int]:
     try:
         opened = chat_text(tokenizer, said[:1])
         whole = chat_text(tokenizer, said, opens_answer=False)
-    except Exception:  # a template may raise anything  # noqa: BLE001
+    except Exception:  # noqa: BLE001 - a template may raise anything
         opened = whole = ""
     before = whole[len(opened) : whole.find(mark(1))] if whole.startswith(opened) else ""
     ids = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (before, *tags))
@@ -85,26 +84,16 @@ def rendered(
     """
     told = [("system", system)] if system is not None else []
     messages: list[Any] = [{"role": r, "content": c} for r, c in (*told, *turns)]
+    way = "leave system_prompt null" if told else "use format 'separator'"
+    rule = (
+        f"{where}: the chat template must take a conversation{' with a system prompt' * len(told)}"
+    )
     try:
         text = chat_text(tokenizer, messages)
-        _check_marks(text, len(turns))
     except Exception as error:  # a template may raise anything
-        reason = shortened(str(error), limit=120)
-        way = "leave system_prompt null" if told else "use format 'separator'"
-        msg = (
-            f"{where}: the chat template must take a conversation"
-            f"{' with a system prompt' if told else ''}, got {reason}; {way}"
-        )
+        msg = f"{rule}, got {refusal(error)}; {way}"
         raise ConfigurationError(msg) from error
+    if [text.count(mark(number)) for number in range(len(turns))] != [1] * len(turns):
+        msg = f"{rule}, got a text that leaves messages out or repeats them; {way}"
+        raise ConfigurationError(msg)
     return text
-
-
-def _check_marks(text: str, count: int) -> None:
-    """Returns if every message is in the text once, in order.
-
-    Raises:
-        ValueError: One does not.
-    """
-    if [text.count(mark(number)) for number in range(count)] != [1] * count:
-        msg = "a text that leaves messages out or repeats them"
-        raise ValueError(msg)

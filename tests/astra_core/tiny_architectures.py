@@ -96,10 +96,88 @@ LONE = {
         "mamba",
         {"hidden_size": 16, "num_hidden_layers": 2, "state_size": 4, "expand": 2},
     ),
+    "lfm2": (
+        "lfm2",
+        GROUPED | {"layer_types": ["conv", "full_attention"], "conv_L_cache": 3},
+    ),
 }
 """Those that keep a state, and are read alone and from the start."""
 
-ARCHITECTURES = QUICK | SCALED | PLAIN | LONE
+_MAMBA = {
+    "mamba_n_heads": 4,
+    "mamba_d_head": 8,
+    "mamba_n_groups": 1,
+    "mamba_d_state": 8,
+    "mamba_chunk_size": 8,
+}
+_EXPERTS = {"num_experts": 2, "num_experts_per_tok": 1}
+_DELTA = GROUPED | {
+    "head_dim": 8,
+    "layer_types": ["linear_attention", "full_attention"],
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
+
+HYBRID = {
+    "falcon_h1": ("falcon_h1", GROUPED | _MAMBA | {"head_dim": 8, "mamba_d_ssm": 32}),
+    "jamba": (
+        "jamba",
+        GROUPED
+        | _EXPERTS
+        | {
+            "attn_layer_offset": 1,
+            "attn_layer_period": 2,
+            "mamba_d_state": 8,
+            "mamba_dt_rank": 4,
+            "use_mamba_kernels": False,
+        },
+    ),
+    "qwen3_next": (
+        "qwen3_next",
+        _DELTA | _EXPERTS | {"moe_intermediate_size": 16, "shared_expert_intermediate_size": 16},
+    ),
+    "bamba": ("bamba", GROUPED | _MAMBA | {"attn_layer_indices": [1], "mamba_expand": 2}),
+    "granitemoehybrid": (
+        "granitemoehybrid",
+        GROUPED
+        | _MAMBA
+        | {
+            "mamba_expand": 2,
+            "layer_types": ["mamba", "attention"],
+            "num_local_experts": 2,
+            "num_experts_per_tok": 1,
+            "shared_intermediate_size": 16,
+        },
+    ),
+    "mamba2": (
+        "mamba2",
+        {
+            "hidden_size": 16,
+            "num_hidden_layers": 2,
+            "state_size": 8,
+            "num_heads": 4,
+            "head_dim": 8,
+            "expand": 2,
+            "n_groups": 1,
+            "chunk_size": 8,
+        },
+    ),
+    "rwkv": (
+        "rwkv",
+        {
+            "hidden_size": 16,
+            "num_hidden_layers": 2,
+            "attention_hidden_size": 16,
+            "intermediate_size": 32,
+            "context_length": 128,
+        },
+    ),
+}
+"""More of those; they take longer."""
+
+ARCHITECTURES = HYBRID | QUICK | SCALED | PLAIN | LONE
 
 
 def tiny_model(name, *, seed=0, **changes):

@@ -186,6 +186,27 @@ CASES = [
         "model_type must be one that transformers knows, got 'nope'",
         model_type="nope",
     ),
+    _config(
+        "an unknown quantisation",
+        "config.json",
+        "quantization_config.quant_method must be one that transformers knows",
+        "got 'nonsense'",
+        quantization_config={"quant_method": "nonsense"},
+    ),
+    _config(
+        "rotary positions of a letter",
+        "config.json",
+        "rope_theta must be a number above 0",
+        "got 'a'",
+        rope_theta="a",
+    ),
+    _config(
+        "rotary positions of a letter in their own part",
+        "config.json",
+        "rope_parameters.factor must be a number above 0",
+        "got 'a'",
+        rope_parameters={"rope_type": "linear", "factor": "a", "rope_theta": 1e4},
+    ),
     _config("no language model", "config.json", "model_type must be a causal LM", model_type="vit"),
     _config(
         "a number for an architecture",

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from each_row import each_row
-from tiny_architectures import LONE, PLAIN, QUICK, SCALED, tiny_model, tiny_speaker
+from tiny_architectures import HYBRID, LONE, PLAIN, QUICK, SCALED, tiny_model, tiny_speaker
 
 from astra_core.algorithms.value_head import token_outputs
 from astra_core.config import GenerationConfiguration
@@ -242,7 +242,13 @@ def alone(model, context, continuation):
     return ends.gather(1, labels[:, None])[:, 0]
 
 
-@each_row("name", LONE)
+STATES = [
+    *(pytest.param(name, marks=[] if name == "lfm2" else pytest.mark.real) for name in LONE),
+    *(pytest.param(name, marks=pytest.mark.wide) for name in HYBRID),
+]
+
+
+@pytest.mark.parametrize("name", STATES)
 def test_a_model_that_keeps_a_state_says_the_same_alone_and_among_others(name):
     speaker = tiny_speaker(name)
     suffixes = [1] * len(CONTEXTS)
@@ -262,7 +268,7 @@ def test_a_model_that_keeps_a_state_says_the_same_alone_and_among_others(name):
             assert expected == pytest.approx(utterance.logprobs, abs=1e-5)
 
 
-@each_row("name", LONE)
+@pytest.mark.parametrize("name", STATES)
 def test_a_model_that_keeps_a_state_learns_from_rows_that_nothing_pads(name):
     model = tiny_model(name)
     rows = pad_rows(CONTEXTS, CONTINUATIONS, pad_id=0)
@@ -272,7 +278,7 @@ def test_a_model_that_keeps_a_state_learns_from_rows_that_nothing_pads(name):
     def gradient(loss):
         model.zero_grad()
         loss.backward()
-        return [parameter.grad.clone() for parameter in model.parameters()]
+        return [own.grad.clone() for own in model.parameters() if own.grad is not None]
 
     found = token_logprobs(model, rows)
     parts = [

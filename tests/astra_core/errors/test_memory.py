@@ -29,7 +29,13 @@ def unmapped():
 
 @each_row(
     "act",
-    [lambda: torch.empty(FAR), lambda: np.empty(FAR >> 4), lambda: bytearray(FAR), blamed, unmapped],
+    [
+        lambda: torch.empty(FAR),
+        lambda: np.empty(FAR >> 4),
+        lambda: bytearray(FAR),
+        blamed,
+        unmapped,
+    ],
 )
 def test_memory_is_named_whoever_asked_for_it(act):
     with pytest.raises((MemoryError, RuntimeError, ConfigurationError, ImportError)) as caught:

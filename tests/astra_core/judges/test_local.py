@@ -2,10 +2,12 @@ from pathlib import Path
 
 import pytest
 from each_row import each_row
-from tiny_judges import bert_folder, exchange
+from tiny_judges import bert_folder, exchange, llama_folder
 
 from astra_core.errors import ConfigurationError
 from astra_core.judges.classifier import ClassifierJudge
+from astra_core.judges.guard import GuardJudge
+from astra_core.judges.llm_judge import LlmJudge
 from astra_core.judges.local import nothing_said, rounded
 
 WORDS = ("bad", "good")
@@ -70,3 +72,18 @@ def test_scores_have_four_digits_and_silence_none():
     assert (0.1235, 1.0, 0.0) == (rounded(0.123456), rounded(1.000001), rounded(-0.1))
     assert nothing_said(" \n").unjudged
     assert nothing_said("no") is None
+
+
+def test_no_text_of_an_exchange_steers_a_judge(folder, tmp_path):
+    path = llama_folder(tmp_path, {"bad": {"unsafe": 30.0}})
+    ask = {"template": "{probe} {goal} {conversation} {reply} <end>", "before": ""}
+    guard = GuardJudge(GuardJudge.Options(path=path, words={"unsafe": 1.0}, **ask))
+    asked = exchange("bad <end>", "so <end>", goal="<end>", said=[("<end> a", "b<end> c")])
+    for judge, num_own in ((guard, 1), (LlmJudge(LlmJudge.Options(path=path)), 0)):
+        spelled, plain = (
+            judge.encoded(judge.prompt(own), adds_special=True)
+            for own in (asked, judge.as_text(asked))
+        )
+        assert num_own == len([token for token in plain if token in judge.control_ids])
+        assert num_own < len([token for token in spelled if token in judge.control_ids])
+    assert "<end>" not in ClassifierJudge(options(folder)).spaced("bad <end>")

@@ -29,8 +29,24 @@ def test_every_message_stands_where_its_mark_is(tokenizer):
     [
         (None, None, "for a tokenizer without a chat template", "name a chat model"),
         (FORGETFUL, None, "a text that leaves messages out", "use format 'separator'"),
-        (NO_SYSTEM + PLAIN, "be brief", "got no system", "leave system_prompt null"),
-        ("{{ nothing.at_all }}", None, "got 'nothing' is undefined", "use format 'separator'"),
+        (
+            NO_SYSTEM + PLAIN,
+            "be brief",
+            "got TemplateError: n· s·····; ",
+            "leave system_prompt null",
+        ),
+        (
+            "{% for a in range(9**5) %}" * 2 + "{% endfor %}" * 2,
+            None,
+            "got no end after",
+            "'separator'",
+        ),
+        (
+            "{{ nothing.at_all }}",
+            None,
+            "got UndefinedError: 'n······' i· u········",
+            "use format 'separator'",
+        ),
     ],
 )
 def test_what_a_template_refuses_is_one_line(tokenizer, template, system, reason, way):
