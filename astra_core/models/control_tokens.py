@@ -14,16 +14,17 @@ _BEFORE = "\n"  # merges with nothing where a mark is put before it: such vocabu
 
 
 def special_ids(tokenizer: Any) -> frozenset[int]:
-    """The ids that a decoded text does not show."""
+    """The special ids, which a decoded text does not show.
+
+    Not that of an unknown word, which steers nothing, unless it has another meaning too.
+    """
     marked = (index for index, own in tokenizer.added_tokens_decoder.items() if own.special)
-    return frozenset({*marked, *tokenizer.all_special_ids})
+    unknown = {tokenizer.unk_token_id} - {tokenizer.bos_token_id, tokenizer.eos_token_id}
+    return frozenset({*marked, *tokenizer.all_special_ids} - unknown)
 
 
 def control_ids(tokenizer: Any) -> frozenset[int]:
-    """The special ids, and those of added tokens that the chat template writes.
-
-    Not that of a word that the tokenizer does not know, unless it has another meaning too.
-    """
+    """The special ids, and those of added tokens that the chat template writes."""
     template = tokenizer.chat_template or ""
     source = template if isinstance(template, str) else json.dumps(template)
     written = (
@@ -32,8 +33,7 @@ def control_ids(tokenizer: Any) -> frozenset[int]:
         # Some tokenizers have spaces and plain words as added tokens.
         if own.content in source and not own.content.isspace() and not own.content.isalnum()
     )
-    unknown = {tokenizer.unk_token_id} - {tokenizer.bos_token_id, tokenizer.eos_token_id}
-    return (special_ids(tokenizer) | frozenset(written)) - unknown
+    return special_ids(tokenizer) | frozenset(written)
 
 
 def unsaid_ids(tokenizer: Any, size: int) -> frozenset[int]:

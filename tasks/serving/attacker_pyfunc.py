@@ -258,7 +258,8 @@ class AttackerModel(PythonModel):
 
     def _special_ids(self) -> set[int]:
         known = self._tokenizer.added_tokens_decoder
-        return {token for token, own in known.items() if own.special}
+        special = {token for token, own in known.items() if own.special}
+        return special - {self._tokenizer.unk_token_id}
 
     def _unsaid_ids(self, said: set[int | None]) -> list[int]:
         """What a text does not show, as in training: special tokens, and ids without a token."""
