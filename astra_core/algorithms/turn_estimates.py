@@ -15,6 +15,7 @@ from astra_core.algorithms.credit import (
 from astra_core.algorithms.functional import tree_gae
 from astra_core.algorithms.policy_batch import padded
 from astra_core.algorithms.value_head import ValueHead
+from astra_core.models.chat_format import SeparatorFormat
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.samplers.retelling import conversation_of
 from astra_core.system import System
@@ -128,7 +129,14 @@ def _turns_to(nodes: Sequence[Node], parents: Sequence[int], index: int) -> list
 
 def _next_context(turns: Sequence[Node], system: System, prompt: Prompt) -> tuple[int, ...]:
     """What the attacker would read before its next probe."""
-    limit = system.context_limit(system.attacker, system.config.probe.max_new_tokens)
+    attacker, node = system.attacker, turns[-1]
+    limit = system.context_limit(attacker, system.config.probe.max_new_tokens)
     player = system.player(len(turns))
-    (context,) = player.contexts([conversation_of(prompt, turns, system)], limit)
-    return context.token_ids
+    if not isinstance(player.format, SeparatorFormat):
+        (context,) = player.contexts([conversation_of(prompt, turns, system)], limit)
+        return context.token_ids
+    sampled = attacker.shown(node.response_ids[0]) if system.shares_tokenizer else ()
+    reply = sampled or attacker.encode(attacker.as_text(node.response_texts[0]))
+    ids = node.context_ids + attacker.closed(node.probe_ids) + attacker.closed(reply)
+    opening = attacker.opening_ids if len(ids) > limit > 1 else ()
+    return opening + ids[len(opening) - limit :]

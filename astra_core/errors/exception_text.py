@@ -60,8 +60,8 @@ def _whole_text(error: BaseException) -> str:
     # One that was never raised here has no frames that show its origin.
     is_plain = not isinstance(error, AstraError | ValueError | LookupError) and error.__traceback__
     # A template writes its own errors.
-    is_plain = is_plain and not type(error).__module__.startswith("jinja2")
-    if is_plain and not list(_plugin_frames(error)):
+    is_template = type(error).__module__.startswith("jinja2")
+    if is_plain and not is_template and not list(_plugin_frames(error)):
         return visible(" ".join(text.split()))
     if isinstance(error, AstraError):  # one line for each problem
         return "\n".join(masked(line) for line in text.splitlines())

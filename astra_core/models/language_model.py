@@ -99,7 +99,8 @@ class LanguageModel:
 
     def allow(self, *, ends: Iterable[int | None] = (), others: Iterable[int] = ()) -> None:
         """Lets an utterance also end in some ids, and have others in it, which are special."""
-        more, said = {*self.end_ids, *ends} - {None}, self.said_ids.union(others)
+        more = {*self.end_ids, *(end for end in ends if end is not None)}
+        said = self.said_ids.union(others)
         if (tuple(sorted(more)), said) != (self.end_ids, self.said_ids):
             self.said_ids = said
             self.end_ids = tuple(sorted(more))

@@ -146,9 +146,9 @@ class TemplateFormat(ChatFormat):
         """The place of a last message that is known only as text, found by its characters."""
         before, said, after = parts
         if is_broken(before + said + after):
-            first = (*ids, *self._encoded(before, ids))
-            whole = (*first, *continued_ids(self.model, said))
-            return (*whole, *continued_ids(self.model, after)), (len(first), len(whole))
+            head = (*ids, *self._encoded(before, ids))
+            whole = (*head, *continued_ids(self.model, said))
+            return (*whole, *continued_ids(self.model, after)), (len(head), len(whole))
         lead = leading(self.model) if ids else ""
         num, before = len(self.model.encode(lead)), lead + before
         found = self.model.tokenizer(
