@@ -4,7 +4,6 @@
 only the reply; ``system.scorer`` chooses either.
 """
 
-import math
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ from typing import Any, Literal, Self
 from astra_core.config import Section
 from astra_core.conversation import Conversation
 from astra_core.errors import ScorerError
-from astra_core.extensions.calls import is_number, path_of, plugin_call, spelled
+from astra_core.extensions.calls import as_float, is_number, path_of, plugin_call, spelled
 from astra_core.extensions.plugin_class import Plugin, default_options
 from astra_core.scorer import Scorer, checked_scores
 
@@ -160,7 +159,7 @@ def _problem(found: Any) -> str:
 
 
 def _is_score(value: Any) -> bool:
-    return is_number(value) and math.isfinite(float(value)) and 0.0 <= float(value) <= 1.0
+    return is_number(value) and 0.0 <= as_float(value) <= 1.0
 
 
 def _plain(found: Judgement) -> Judgement:

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from astra_core.config import Section
 from astra_core.errors import PluginError, ScorerError
-from astra_core.extensions.calls import is_number, path_of, plugin_call, spelled
+from astra_core.extensions.calls import as_float, is_number, path_of, plugin_call, spelled
 from astra_core.extensions.plugin_class import Plugin, default_options
 
 
@@ -64,8 +64,7 @@ def checked_scores(scorer: Scorer, texts: Sequence[str]) -> list[float]:
     if scores is None or len(scores) != len(texts):
         got = spelled(given) if scores is None else f"{len(scores)} for {len(texts)} texts"
     else:
-        wrong = (score for score in scores if not (is_number(score) and 0.0 <= float(score) <= 1.0))
-        got = next((spelled(score) for score in wrong), "")
+        got = next((spelled(score) for score in scores if not _is_score(score)), "")
     if got:
         msg = (
             f"scorer '{path_of(scorer)}' must give one score in [0, 1] per text, got {got}; "
@@ -73,6 +72,10 @@ def checked_scores(scorer: Scorer, texts: Sequence[str]) -> list[float]:
         )
         raise ScorerError(msg)
     return [float(score) for score in scores or ()]
+
+
+def _is_score(value: Any) -> bool:
+    return is_number(value) and 0.0 <= as_float(value) <= 1.0
 
 
 def version_of(scorer: Versioned) -> str:

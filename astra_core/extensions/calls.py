@@ -4,6 +4,7 @@ This includes ``sys.exit(0)``, which would end a run as if it had succeeded. Ctr
 """
 
 import logging
+import math
 import os
 from numbers import Real
 from types import TracebackType
@@ -60,7 +61,12 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
         if os.getpid() != self._process:
             # A second process would write what the first writes, and remove its drafts.
             self._end_fork(name, error)
-        if not isinstance(error, Exception | SystemExit):
+        if error is None or isinstance(error, KeyboardInterrupt | GeneratorExit):
+            return
+        # Others, such as a stop by a signal, may pass through a plug-in that does not raise them.
+        is_own = type(error).__module__ in {"builtins", _module_of(self._plugin)}
+        if not (isinstance(error, Exception) or is_own):
+            return
             return
         is_known = isinstance(error, PluginError) or is_built_in(name)
         if is_known and not isinstance(error, SystemExit):
@@ -81,6 +87,12 @@ def path_of(plugin: Any) -> str:
     """The name of a plug-in or its class in params.yaml: its import path or its file."""
     found = plugin if isinstance(plugin, type) else type(plugin)
     return f"{spelled_module(found.__module__)}:{found.__qualname__}"
+
+
+def _module_of(plugin: Any) -> str:
+    if isinstance(plugin, str):
+        return plugin.partition(":")[0]
+    return str((plugin if isinstance(plugin, type) else type(plugin)).__module__)
 
 
 def is_built_in(name: str) -> bool:
@@ -119,6 +131,14 @@ def is_number(value: Any) -> TypeGuard[SupportsFloat]:
     return hasattr(value, "__float__") and getattr(value, "ndim", None) == 0
 
 
+def as_float(value: SupportsFloat) -> float:
+    """The number, or infinity for one that is too large for a float, such as 10**400."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
 def spelled(value: Any) -> str:
     """A plug-in's value for a message: a number as it is, anything else, maybe text, by its type.
 
@@ -126,8 +146,12 @@ def spelled(value: Any) -> str:
     ('nan', 'str', 'None')
     """
     if value is None or is_number(value):
-        return str(value)
+        return str(value) if value is None or math.isfinite(as_float(value)) else _unbounded(value)
     return type(value).__name__
+
+
+def _unbounded(value: SupportsFloat) -> str:
+    return "a number beyond 1e308" if isinstance(value, int) else str(value)
 
 
 def refuse(kind: str, plugin: Any, rule: str, *, got: str) -> NoReturn:

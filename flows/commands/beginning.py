@@ -20,13 +20,21 @@ def init(
     """Make a new project: code, params.yaml, dvc.yaml and everything else that a run needs."""
     from contextlib import chdir
 
+    from astra_core.errors import ConfigurationError
+    from astra_core.errors.excerpt import excerpt
     from flows.settings import change_params
     from tasks.machine.console import say
     from tasks.params.schema import read_params
     from tasks.pipeline.order import PIPELINE_FILE, render
 
     place = folder.absolute()
-    _check(place, prompts)
+    try:
+        _check(place, prompts)
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        got = f"{excerpt(str(folder))}: {error.strerror}"
+        msg = f"FOLDER must be a folder that can be made, got {got}; name another"
+        raise ConfigurationError(msg) from None
     _fill(place)
     kept = Path("prompts") / prompts.name if prompts is not None else None
     if prompts is not None and kept is not None:
@@ -65,6 +73,9 @@ def _check(place: Path, prompts: Path | None) -> None:
     from astra_core.errors import ConfigurationError
     from astra_core.paths import kind_of
 
+    if place.resolve().is_relative_to(library()):
+        msg = f"FOLDER must lie outside of the library's own {library()}, got {place}; name another"
+        raise ConfigurationError(msg)
     if place.exists() and (not place.is_dir() or any(place.iterdir())):
         found = "a folder with files" if place.is_dir() else kind_of(place)
         msg = f"FOLDER must be new or empty, got {place}, {found}; name another"
@@ -81,9 +92,7 @@ def _fill(place: Path) -> None:
 
     from tasks.pipeline.workspace import copy_project
 
-    root = library()
-    place.mkdir(parents=True, exist_ok=True)
-    copy_project(root, place)
+    copy_project(library(), place)
     git = shutil.which("git")
     if git is not None:
         command = [git, "init", "-q"]

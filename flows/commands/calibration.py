@@ -68,6 +68,7 @@ def chosen_judge(judge: str, params: "Params") -> "Choice":
         ConfigurationError: The argument names a file that holds none.
     """
     from astra_core.config import Choice
+    from astra_core.errors import ConfigurationError
     from tasks.params.yaml_files import load_yaml, read_yaml_text
 
     if judge == OF_PARAMS:
@@ -77,6 +78,12 @@ def chosen_judge(judge: str, params: "Params") -> "Choice":
         return Choice.read(judge, where="JUDGE")
     text = read_yaml_text(path)
     record = load_yaml(text, subject=str(path), way_out="correct that line")
+    if isinstance(record, dict) and "name" not in record:
+        msg = (
+            f"JUDGE must be a name, null or a file with name and options, got {path} without a "
+            "name; it comes before FILE, and null is the judge of params.yaml"
+        )
+        raise ConfigurationError(msg)
     return Choice.read(record, where=str(path))
 
 

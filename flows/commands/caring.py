@@ -18,6 +18,9 @@ def register(app: typer.Typer) -> None:
     app.command()(gc)
 
 
+_MOST_DAYS = 36_500  # of a date that can be reckoned with
+
+
 @dataclass(frozen=True, slots=True)
 class _Found:
     """What can be removed, by where it is kept."""
@@ -99,6 +102,9 @@ def gc(
 
     if yes and dry_run:
         msg = "astra gc must either list or remove, got both --dry-run and --yes; leave one out"
+        raise ConfigurationError(msg)
+    if not days <= _MOST_DAYS:  # not a number is not either
+        msg = f"--days must lie in 0 to {_MOST_DAYS:,}, got {days:g}; a year is 365"
         raise ConfigurationError(msg)
     quiet_libraries()
     found = _find(days)

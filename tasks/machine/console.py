@@ -5,11 +5,12 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, TextIO
 
+from astra_core.errors import AstraError
 from astra_core.errors.arguments import LineParser
 from astra_core.errors.exception_text import masked_trace
 from astra_core.redaction import visible
@@ -48,13 +49,36 @@ class _Screen:
 
 def say(line: str) -> None:
     """Prints one line on standard output, with characters that control a terminal escaped."""
-    print(visible(line), file=_Screen.out or sys.stdout, flush=True)
+    _put(visible(line), _Screen.out or sys.stdout)
     tell(visible(line))
+
+
+def _put(line: str, stream: TextIO) -> None:
+    """Prints a line; letters that the stream's encoding lacks are escaped.
+
+    Raises:
+        AstraError: The reader has gone, or the disk is full.
+    """
+    try:
+        print(_encodable(line, stream), file=stream, flush=True)
+    except OSError as error:
+        # What is left in the stream would fail once more when the process ends.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        reason = error.strerror
+        msg = f"the output must be taken to its end, got: {reason}; see where it is written to"
+        raise AstraError(msg) from None
+
+
+def _encodable(line: str, stream: TextIO) -> str:
+    encoding = stream.encoding or "utf-8"
+    return line.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def complain(line: str) -> None:
     """Prints one line on standard error, with characters that control a terminal escaped."""
-    print(visible(line), file=_Screen.error or sys.stderr, flush=True)
+    with suppress(AstraError):  # there is no other place to say so
+        _put(visible(line), _Screen.error or sys.stderr)
     tell_complaint(visible(line))
 
 
@@ -77,7 +101,8 @@ def report_place(line: str) -> None:
     """Shows how far a stage is: on standard error where no bar can be drawn, and in run logs."""
     screen = _Screen.error or sys.stderr
     if not screen.isatty():
-        print(visible(line), file=screen, flush=True)
+        with suppress(AstraError):
+            _put(visible(line), screen)
     tell(visible(line))
 
 

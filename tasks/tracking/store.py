@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -168,6 +168,7 @@ def store_errors() -> Iterator[None]:
     Raises:
         StoreError: One of ``tracking_failures`` that is no ``AstraError`` and may pass.
         DamagedStoreError: The same if another try cannot help.
+        TrackingError: The database is whole, and what was asked of it is missing.
         DiskFullError: The store's disk is full.
     """
     try:
@@ -197,9 +198,30 @@ def _told(error: Exception) -> AstraError:
         return kind(f"{problem}; see {way_out}")
     if any(word in str(error).lower() for word in _PASSING):
         return StoreError(f"{problem}; another process writes there, try again")
+    state = _state_of(database)
+    if state == "whole":
+        # What was asked for is missing or cannot be done; the file has nothing to do with it.
+        return TrackingError(
+            f"the tracker must have and do what is asked of it, got {one_line(error)}; "
+            f"{database.name} itself is whole: restore or name what is missing"
+        )
+    if state == "closed":
+        return DamagedStoreError(f"{problem}; see that it and its folder may be read and written")
     return DamagedStoreError(
         f"{problem}; restore that file from a copy, or move it away and 'astra run' registers again"
     )
+
+
+def _state_of(database: Path) -> Literal["whole", "closed", "damaged"]:
+    """Whether the file can be opened and read through, whatever an error says of it."""
+    try:
+        with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=rw", uri=True)) as found:
+            is_whole = found.execute("PRAGMA quick_check(1)").fetchone()[0] == "ok"
+    except sqlite3.OperationalError:
+        return "closed"
+    except sqlite3.Error:
+        return "damaged"
+    return "whole" if is_whole else "damaged"
 
 
 def quiet_pyfunc() -> ModuleType:

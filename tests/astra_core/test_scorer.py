@@ -24,7 +24,7 @@ def test_checked_scores_are_those_of_the_scorer():
     assert [] == checked_scores(Given(), [])
 
 
-@each_row("scores", [(0.5,), (0.5, 0.5, 0.5), (0.5, float("nan")), (-0.1, 1.0)])
+@each_row("scores", [(0.5,), (0.5, 0.5, 0.5), (0.5, float("nan")), (-0.1, 1.0), (0.5, 10**400)])
 def test_checked_scores_refuse_what_is_no_score_per_text(scores):
     with pytest.raises(ScorerError, match=r"Given' must give one score in \[0, 1\] per text"):
         checked_scores(Given(*scores), ["a", "b"])

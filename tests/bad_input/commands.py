@@ -1,6 +1,8 @@
 """Command lines that ask for what is not there."""
 
-from cases import Case, cut, folder_at, write
+from pathlib import Path
+
+from cases import CHECK, Case, cut, folder_at, write
 
 HIGH = "input should be less than or equal to 65535, got"
 LOW = "input should be greater than or equal to 1, got"
@@ -42,6 +44,7 @@ CALIBRATE = (
     (("profanity", "data"), "FILE must be one of ['.csv', '.jsonl', '.parquet']"),
     (("profanity", "x" * 5000 + ".csv"), "FILE must name a file of labelled replies"),
     (("", "none.csv"), "JUDGE"),
+    (("params.yaml", "none.csv"), "JUDGE must be a name, null or a file with name and options"),
     (("none.yaml", "none.csv"), "none.yaml must exist"),
     (("nonsense", "none.csv"), "unknown scorer 'nonsense'"),
     (("phrases", "none.csv"), "phrases"),
@@ -124,6 +127,19 @@ CASES = [
         Case(f"astra {_shown(each)} ({sum(map(len, each))})", ("astra", *each), (words, HELP))
         for each, words in ASTRA
     ),
+    *(
+        Case(f"gc --days {days}", ("astra", "gc", "--days", days), ("--days must lie in 0 to",))
+        for days in ("inf", "1e300")
+    ),
+    *(
+        Case(f"init {_shown([folder])}", ("astra", "init", folder), ("FOLDER must", rule))
+        for folder, rule in (
+            ("x" * 5000, "can be made"),
+            ("/proc/x", "can be made"),
+            (str(Path(__file__).parents[2] / "new"), "lie outside of"),
+        )
+    ),
+    Case("a null key", CHECK, ("params.yaml must have a name",), write("params.yaml", "null: 3\n")),
     *(
         Case(f"calibrate {_shown(each)}", ("astra", "calibrate", *each), (words,))
         for each, words in CALIBRATE

@@ -69,3 +69,10 @@ def test_a_failure_is_reported_once_though_calls_lie_in_calls():
 
 def test_the_path_of_an_object_is_that_of_its_class():
     assert "bad_plugins:Plain" == path_of(bad.Plain) == path_of(bad.Plain(None))
+
+
+def test_what_a_plug_in_raises_beside_exceptions_names_it_and_ctrl_c_passes():
+    with pytest.raises(PluginError, match="must not fail in score, got BaseException"):
+        call(BaseException("gone"))
+    with pytest.raises(KeyboardInterrupt):
+        call(KeyboardInterrupt())

@@ -3,9 +3,11 @@ import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from astra_core.errors import AstraError
 from tasks.machine.console import complain, libraries_to, progress, quiet_libraries, say
 
 
@@ -94,3 +96,19 @@ def test_quiet_libraries_leaves_errors_alone():
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+def test_letters_that_the_encoding_lacks_are_escaped(monkeypatch):
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", stream)
+    say("caf\u00e9 \u4e2d")
+
+    assert b"caf\\xe9 \\u4e2d\n" == stream.buffer.getvalue()
+
+
+def test_output_that_nobody_takes_is_one_line(monkeypatch):
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        with pytest.raises(AstraError, match="must be taken to its end, got: No space left"):
+            say("a line")
+        say("what follows goes nowhere")

@@ -4,6 +4,7 @@ import os
 import pickle
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -133,6 +134,31 @@ def test_what_a_damaged_full_or_locked_store_raises_is_distinguished(no_store, e
         raise error
     assert error is raised.value.__cause__
     assert isinstance(error, tracking_failures())
+
+
+@pytest.mark.real
+@each_row(
+    ("content", "said"),
+    [
+        (None, "mlflow.db itself is whole: restore or name what is missing"),
+        (b"no database " * 99, "restore that file from a copy, or move it away"),
+        (b"", "may be read and written"),
+    ],
+)
+def test_only_a_damaged_database_is_to_be_moved_away(tmp_path, monkeypatch, content, said):
+    database = tmp_path / "mlflow.db"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{database}")
+    if content is None:
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("CREATE TABLE runs (id)")
+    elif content:
+        database.write_bytes(content)
+    missing = sqlite3.DataError("Run 'x' not found")
+
+    with pytest.raises(TrackingError, match="Run 'x' not found") as raised, store_errors():
+        raise missing
+    assert said in str(raised.value)
+    assert ("move it away" in said) == ("move it away" in str(raised.value))
 
 
 def test_what_is_ours_or_a_bug_passes_as_it_is(no_store):
