@@ -129,7 +129,11 @@ def train(folder, url, *, die_at=0):
 
 def came_to(folder, service):
     program = [sys.executable, sys.argv[0], str(folder), service.url]
-    subprocess.run(program, env=os.environ | {"PYTHONHASHSEED": "random"}, check=True)
+    try:
+        subprocess.run(program, env=os.environ | {"PYTHONHASHSEED": "random"}, check=True)
+    except subprocess.CalledProcessError:
+        service.kill()  # it would keep this process's output open
+        raise
     found = {"digest": (folder / "digest").read_text(), "paid": service.paid()}
     found["jobs"] = service.jobs()
     service.kill()
