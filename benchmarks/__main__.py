@@ -1,20 +1,21 @@
 """``python -m benchmarks [MEASURE]``: every benchmark of speed, or one measure, as Markdown.
 
-The exit status is 1 if a limit is exceeded, of time or of the difference between two results that
-should be equal. Of the measures, ``trainer_overhead``, ``rollout``, ``update``, ``decode``
-and ``profiles`` are those of speed and share the options below. ``overhead`` takes a minute,
-``default_run``, ``neighbours``, ``data_scale``, ``scaling``, ``seeds``, ``staleness``, ``nodes``,
-``method``, ``gate``, ``credit`` and ``endpoint`` take minutes and run only when they are named;
-each has options of its own, as in ``python -m benchmarks seeds 3 4 5``.
+The exit status is 1 if a measure fails, or a limit is exceeded, of time or of the difference
+between two results that should be equal. Of the measures, ``trainer_overhead``, ``rollout``,
+``update``, ``decode`` and ``profiles`` are those of speed and share the options below. ``overhead``
+takes a minute, ``default_run``, ``neighbours``, ``data_scale``, ``scaling``, ``seeds``,
+``staleness``, ``nodes``, ``method``, ``gate``, ``credit`` and ``endpoint`` take minutes and run
+only when they are named; each has options of its own, as in ``python -m benchmarks seeds 3 4 5``.
 """
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from astra_core.engine.memory import keep_freed_memory
 from astra_core.errors.arguments import LineParser, at_least_one
+from astra_core.errors.exception_text import shown
 from astra_core.errors.excerpt import excerpt
 from astra_core.paths import found_at, is_file, kind_of
 from benchmarks.figures import Report, table
@@ -41,7 +42,8 @@ from benchmarks.processor import machine
 from benchmarks.shapes import GPT2_SMALL, SHAPES, Shape
 from benchmarks.timing import Effort
 
-BENCHMARKS: dict[str, Callable[[Shape, Effort], Report]] = {
+Measure = Callable[[Shape, Effort], Report]
+BENCHMARKS: dict[str, Measure] = {
     "trainer_overhead": trainer_overhead.report,
     "rollout": rollout.report,
     "update": update.report,
@@ -93,16 +95,25 @@ def _measure_speed(arguments: Sequence[str] | None) -> int:
         trees=asked.trees,
         has_one_thread=not asked.skip_one_thread,
     )
-    reports = []
-    for name in asked.only or BENCHMARKS:
-        print(f"{name} ...", file=sys.stderr, flush=True)
-        reports.append(BENCHMARKS[name](SHAPES[asked.shape], effort))
+    names = asked.only or BENCHMARKS
+    measures = {name: BENCHMARKS[name] for name in names}
+    reports = list(measured(measures, SHAPES[asked.shape], effort))
     text = "\n".join(_lines(reports))
     print(text)
     if asked.markdown:
         _write(asked.markdown, text)
     figures = [figure for report in reports for figure in report.figures]
-    return int(not all(figure.is_kept for figure in figures))
+    return int(len(reports) < len(measures) or not all(figure.is_kept for figure in figures))
+
+
+def measured(measures: Mapping[str, Measure], shape: Shape, effort: Effort) -> Iterator[Report]:
+    """The reports of these measures; one that fails is told, and the others go on."""
+    for name, measure in measures.items():
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        try:
+            yield measure(shape, effort)
+        except Exception as error:  # noqa: BLE001 - hours of the others would be lost with it
+            print(f"error: {name} failed with {shown(error)}", file=sys.stderr, flush=True)
 
 
 def _lines(reports: Sequence[Report]) -> list[str]:

@@ -3,7 +3,10 @@ import re
 import pytest
 from each_row import each_row
 
-from benchmarks.__main__ import COMMANDS, MARKS, main
+from benchmarks.__main__ import COMMANDS, MARKS, main, measured
+from benchmarks.figures import Report
+from benchmarks.shapes import GPT2_SMALL
+from benchmarks.timing import Effort
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # TRL's import warns about other libraries
@@ -41,6 +44,44 @@ def test_a_page_keeps_what_stands_around_its_figures(tmp_path, capsys):
 def test_a_trainers_overhead_is_reported(capsys):
     assert main(["trainer_overhead", *QUICK]) == 0
     assert "| Trainer's own time, share of a step, small |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param("small", marks=pytest.mark.real),
+        pytest.param(GPT2_SMALL.name, marks=[pytest.mark.wide, pytest.mark.timeout(7200)]),
+    ],
+)
+def test_every_measure_of_speed_has_its_figures(capsys, shape):
+    main([*QUICK, "--shape", shape])  # the shape decides whether limits of time are kept
+    text = capsys.readouterr()
+
+    assert "error: " not in text.err
+    for figure in (
+        f"| Trainer's own time, share of a step, {shape} | ",
+        f"| optimiser's update, share of a step, {shape} | ",
+        "| rollout: share of the machine's limit | ",
+        "| update fp32: share of the limit of fp32 products | ",
+        "| fp32 matrix product | ",
+        f"| decoding of {shape}: batch |",
+        f"| training step of {shape} | share of time",
+    ):
+        assert figure in text.out
+    assert "nan" not in text.out
+
+
+def test_a_measure_that_fails_is_told_and_the_others_go_on(capsys):
+    def fails(shape, effort):
+        raise KeyError(shape.name)
+
+    def works(shape, effort):
+        return Report(ratios={shape.name: 1.0})
+
+    found = measured({"one": fails, "two": works}, GPT2_SMALL, Effort())
+
+    assert [works(GPT2_SMALL, Effort())] == list(found)
+    assert "error: one failed with KeyError: " in capsys.readouterr().err
 
 
 def test_a_measure_that_takes_minutes_has_options_of_its_own(capsys):
