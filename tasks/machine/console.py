@@ -107,14 +107,9 @@ def report_place(line: str) -> None:
 
 
 @contextmanager
-def at_work(stage: str, *, expected_s: float | None = None) -> Iterator[None]:
-    """Says at intervals, while the body runs, that the stage is at work or how far its loop is.
-
-    Args:
-        stage: Its name.
-        expected_s: How long it took when it last ran.
-    """
-    with heartbeat(stage, show=report_place, expected_s=expected_s):
+def at_work(stage: str) -> Iterator[None]:
+    """Says at intervals, while the body runs, that the stage is at work or how far its loop is."""
+    with heartbeat(stage, show=report_place):
         yield
 
 

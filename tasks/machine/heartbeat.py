@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 EVERY_S = 20.0
-# The weight of the last run's pace beside this run's, as a share of the whole loop.
-_PRIOR = 0.1
 
 Show = Callable[[str], None]
 
@@ -18,40 +16,36 @@ class Heartbeat:
     Args:
         description: The name of the stage or the loop.
         total: Rounds until a loop is done; 0 where there are none.
-        expected_s: How long the whole took when it last ran, scaled to today's amount of work.
     """
 
-    def __init__(
-        self, description: str, total: int = 0, *, expected_s: float | None = None
-    ) -> None:
-        self.description, self.expected_s = description, expected_s
+    def __init__(self, description: str, total: int = 0) -> None:
+        self.description = description
         self._total, self._note = total, ""
         self._first: int | None = None
-        self._done, self._started = 0, time.monotonic()
+        self._done = 0
+        self._started = self._latest = time.monotonic()
 
     def advance(self, n: int = 1, *, note: str = "") -> None:
         """Says that ``n`` more are done, and with ``note`` what came of it so far."""
         self._done += n
         self._note = note or self._note
+        if n or self._first is None:
+            self._latest = time.monotonic()
         if self._first is None:
             # A resumed loop begins with rounds that are done, which took no time in this run.
-            self._first, self._started = self._done, time.monotonic()
+            self._first, self._started = self._done, self._latest
 
     def seconds_left(self) -> float | None:
-        """Estimated seconds until it is done; None while there is no estimate.
+        """Estimated seconds until it is done, at the pace of this run; None before its rounds.
 
-        The pace is that of the rounds of this run, averaged with a tenth of a loop at the pace of
-        the last run: so there is an estimate before the first round, and a machine that is faster
-        or slower today is noticed within a few rounds.
+        An earlier run says little: other settings or a busy machine change the pace many times.
         """
-        spent = time.monotonic() - self._started
-        if self._total <= 0:
-            return None if self.expected_s is None else max(self.expected_s - spent, 0.0)
-        own = float(self._done - (self._first or 0))
-        if self.expected_s is not None:
-            spent += _PRIOR * self.expected_s
-            own += _PRIOR * self._total
-        return spent / own * max(self._total - self._done, 0) if own > 0.0 else None
+        own = self._done - (self._first or 0)
+        if not own:
+            return None
+        pace = (self._latest - self._started) / own
+        waited = time.monotonic() - self._latest
+        return max(pace * (self._total - self._done) - waited, 0.0)
 
     def words(self) -> str:
         """``success 62%, about 150 s left``, the text beside a bar."""
@@ -80,23 +74,18 @@ def heartbeat(
     total: int = 0,
     *,
     show: Show,
-    expected_s: float | None = None,
     every_s: float | None = None,
 ) -> Iterator[Heartbeat]:
     """Yields a heartbeat whose line is shown at intervals; a loop's replaces that of its stage.
 
     Args:
-        description: The name of the stage or the loop. A loop with the name of its stage is
-            expected to take as long.
+        description: The name of the stage or the loop.
         total: Rounds of a loop.
         show: Called with the line.
-        expected_s: How long the whole took when it last ran.
         every_s: Seconds between two lines.
     """
     around = _open[-1] if _open else None
-    if expected_s is None and around is not None and around.description == description:
-        expected_s = around.expected_s
-    beat, over = Heartbeat(description, total, expected_s=expected_s), threading.Event()
+    beat, over = Heartbeat(description, total), threading.Event()
     pause_s = EVERY_S if every_s is None else every_s
 
     def beat_on() -> None:

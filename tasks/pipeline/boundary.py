@@ -37,7 +37,7 @@ from tasks.machine.thread_waits import set_thread_waits
 from tasks.params.checks import check_params
 from tasks.params.schema import Params, read_params
 from tasks.pipeline import failures
-from tasks.pipeline.durations import GROWING, expected_seconds, note_duration
+from tasks.pipeline.durations import GROWING, note_duration
 from tasks.pipeline.order import find_stage, outside_inputs, watched_by
 from tasks.pipeline.precision import advise
 from tasks.pipeline.stage import Stage
@@ -74,10 +74,9 @@ def run_stage(
         count = _processes_to_start(stage, params)
         if count > 1:
             return _run_together(name, count, find=find, show_trace=show_trace)
-        expected = None if rank else _expected(name, params)
         with (
             nullcontext() if show_trace else libraries_to(log),
-            nullcontext() if rank else at_work(name, expected_s=expected),
+            nullcontext() if rank else at_work(name),
             nullcontext() if rank else warnings_shown(),
             shown_by(progress),
             exits_refused(),
@@ -100,11 +99,6 @@ def run_stage(
 def _note(name: str, seconds: float, params: Params) -> None:
     """Remembers how long the stage took, for the next run's estimate."""
     note_duration(name, seconds, amount=_amount(name, params))
-
-
-def _expected(name: str, params: Params) -> float | None:
-    """How long the stage is expected to take, from its last run."""
-    return expected_seconds(name, amount=_amount(name, params))
 
 
 def _amount(name: str, params: Params) -> float:

@@ -36,8 +36,8 @@ def test_a_heartbeat_shows_where_the_loop_is():
 
 def test_a_loop_takes_the_place_of_its_stage():
     heard = []
-    with heartbeat("evaluation", show=heard.append, every_s=0.005, expected_s=9.0):
-        until(heard, "evaluation   at work for 0 s, about 9 s left")
+    with heartbeat("evaluation", show=heard.append, every_s=0.005):
+        until(heard, "evaluation   at work for 0 s")
         with heartbeat("attacker", 4, show=print) as beat:
             beat.advance(1)
             until(heard, "attacker     1 of 4 (25%) after 0 s")
@@ -55,30 +55,20 @@ def test_what_a_resumed_loop_found_done_took_no_time(clock):
     assert "training     7 of 10 (70%) after 6 s, about 6 s left" == beat.line()
 
 
-def test_the_last_run_tells_how_long_before_the_first_round(clock):
-    beat = Heartbeat("training", 10, expected_s=50.0)
-    beat.advance(0)
+def test_the_time_left_is_that_of_rounds_of_this_run_alone(clock):
+    """Not of an earlier one, of its start, nor of a round that has not ended."""
+    beat = Heartbeat("training", 10)
+    left = [beat.seconds_left()]
+    for num_done in (0, 1, 1, 0):
+        beat.advance(num_done)
+        left.append(beat.seconds_left())
+        clock[0] += 5.0
 
-    assert 50.0 == pytest.approx(beat.seconds_left())
-
-
-def test_an_estimate_follows_the_pace_of_today(clock):
-    """Twice as slow as last time: 5 s a round then, 10 s now, one round weighs as last time."""
-    beat = Heartbeat("training", 10, expected_s=50.0)
-    beat.advance(0)
-    clock[0] += 50.0
-    beat.advance(5)
-
-    assert (50.0 + 5.0) / (5 + 1) * 5 == pytest.approx(beat.seconds_left())
-
-
-def test_a_loop_named_as_its_stage_takes_as_long(clock):
-    with (
-        heartbeat("training", show=print, expected_s=40.0),
-        heartbeat("training", 4, show=print) as same,
-        heartbeat("other", 4, show=print) as other,
-    ):
-        assert (40.0, None) == (same.expected_s, other.expected_s)
+    # 5 s a round, and of the third 5 s are over.
+    assert [None, None, 45.0, 40.0, 35.0] == left
+    beat.advance(3)
+    clock[0] += 2.0
+    assert (20.0 / 5) * 5 - 2.0 == beat.seconds_left()
 
 
 @pytest.mark.usefixtures("often")
