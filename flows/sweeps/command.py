@@ -37,7 +37,7 @@ def sweep(
     from flows.servers.environment import quiet_run
 
     if dry_run:
-        _list_points(settings or [], seeds, sampler, count=count, as_json=as_json)
+        _list_points(settings or [], seeds, sampler, count=count, jobs=jobs, as_json=as_json)
         return
     with quiet_run():
         from flows.sweeps.flow import sweep as run_sweep
@@ -51,13 +51,13 @@ def sweep(
 
 
 def _list_points(
-    settings: list[str], seeds: str, sampler: str, *, count: int, as_json: bool
+    settings: list[str], seeds: str, sampler: str, *, count: int, jobs: int, as_json: bool
 ) -> None:
     from flows.sweeps.flow import plan
     from flows.sweeps.running import kept_result
     from tasks.machine.console import say
 
-    planned = plan(settings, seeds, sampler, count=count, jobs=0)
+    planned = plan(settings, seeds, sampler, count=count, jobs=jobs)
     points = planned.next_points()
     states = ["would run" if kept_result(point) is None else "finished" for point in points]
     if as_json:

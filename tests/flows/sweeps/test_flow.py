@@ -75,7 +75,10 @@ def test_a_point_that_fails_is_reported_and_the_others_count(project, capsys):
     ("options", "words"),
     [
         ({"sampler": "bayes"}, "--sampler must be one of"),
-        ({"jobs": -1}, "--jobs at least 0"),
+        ({"jobs": -1}, "--jobs must be at least 0, got -1; 0 chooses by the machine"),
+        ({"count": 0}, "--count must be at least 1, got 0"),
+        ({"count": 10**9, "sampler": "random"}, "at most 10000 points, got 1000000000: 1000000000"),
+        ({"settings": ["seed_=0..999", "lr=0..999"], "seeds": "0..999"}, "got 1000000000: 1000000"),
         ({"settings": ["training.lr=-1,1"]}, "training.lr"),
         ({"settings": ["training.algorithm.name=dpo,none"]}, "none"),
     ],
