@@ -74,9 +74,9 @@ def hf_configuration(**changes: Any) -> TrainingConfiguration:
 
 
 def hf_trainer(
-    attacker: Path | str,
-    target: Path | str,
-    prompts: Sequence[str | Prompt],
+    attacker: Path | str = "",
+    target: Path | str = "",
+    prompts: Sequence[str | Prompt] = (),
     *,
     dev_prompts: Sequence[str | Prompt] = (),
     folder: Path | str = "",
@@ -103,10 +103,17 @@ def hf_trainer(
         DataError: There are no prompts.
     """
     config, folder = _in_our_words(config or hf_configuration(), folder, theirs)
+    if not (attacker and target):
+        msg = (
+            "hf_trainer must get an attacker, a target and prompts, got no "
+            f"{'target' if attacker else 'attacker'}; name the folder of each"
+        )
+        raise ConfigurationError(msg)
     around = assembly or Assembly()
     _check_needs(config, around)
     check_schedule(config)
-    evaluator = None if config.evaluate == "none" else _evaluator(around, dev_prompts)
+    is_examined = config.evaluate != "none" or bool(dev_prompts)
+    evaluator = _evaluator(around, dev_prompts) if is_examined else None
     openers, first = prompts_of(prompts), model_folder(attacker)
     system = load_system(
         around.system,
@@ -132,7 +139,8 @@ def _evaluator(around: Assembly, dev_prompts: Sequence[str | Prompt]) -> Evaluat
 
 # Keywords of ASTRA-RL's trainer that have another place here.
 _PLACES = {
-    "environment": "name the sampler in assembly=Assembly(sampler=...)",
+    "environment": "give it attacker, target and prompts, and name the sampler in "
+    "assembly=Assembly(sampler=...); built parts go to Trainer(config, sampler, algorithm)",
     "sampler": "name it in assembly=Assembly(sampler=...)",
     "algorithm": "name it in config=hf_configuration(algorithm=...)",
     "optimizer": "name it in config=hf_configuration(optimizer=...)",
@@ -149,7 +157,8 @@ def _in_our_words(
         ConfigurationError: Something was given twice, not at all, or has another place.
     """
     known = {"eval_every", "ckpt_dir"}
-    for name in sorted(theirs.keys() - known):
+    # The one that says most comes first.
+    for name in sorted(theirs.keys() - known, key=lambda name: (name != "environment", name)):
         place = _PLACES.get(name, f"known are {sorted(known | {'config', 'assembly', 'folder'})}")
         msg = f"hf_trainer must get keywords that it knows, got {name}=; {place}"
         raise ConfigurationError(msg)

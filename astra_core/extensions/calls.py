@@ -6,9 +6,11 @@ This includes ``sys.exit(0)``, which would end a run as if it had succeeded. Ctr
 import logging
 import math
 import os
+from collections.abc import Callable
+from functools import wraps
 from numbers import Real
 from types import TracebackType
-from typing import Any, NoReturn, SupportsFloat, TypeGuard
+from typing import Any, NoReturn, ParamSpec, SupportsFloat, TypeGuard, TypeVar
 
 from astra_core import errors
 from astra_core.errors import AstraError, PluginError
@@ -24,6 +26,24 @@ from astra_core.extensions.plugin_files import spelled_module
 
 _LOG = logging.getLogger(__name__)
 _SHOWN = 160  # characters of a plug-in's error; the trace has the rest
+P = ParamSpec("P")
+Returned = TypeVar("Returned")
+
+
+def renamed(**ours: str) -> Callable[[Callable[P, Returned]], Callable[P, Returned]]:
+    """A decorator: the function's arguments may have these names of another system too."""
+
+    def wrap(function: Callable[P, Returned]) -> Callable[P, Returned]:
+        @wraps(function)
+        def call(*given: P.args, **parts: P.kwargs) -> Returned:
+            for theirs, own in ours.items():
+                if theirs in parts:
+                    parts[own] = parts.pop(theirs)
+            return function(*given, **parts)
+
+        return call
+
+    return wrap
 
 
 class plugin_call:  # noqa: N801 - used as a context manager alone

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, Self, cast, get_args, get_origin
 
@@ -18,6 +19,8 @@ Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 Count = Annotated[int, Field(ge=1)]
+_BUILT: ContextVar[type | None] = ContextVar("built", default=None)
+"""The section whose constructor is at work."""
 
 
 class _SectionType(ModelMetaclass):
@@ -50,6 +53,7 @@ class _SectionType(ModelMetaclass):
         fields = _fields_of(cls)
         for key in fields.keys() & values.keys():
             values[key] = _taken(values[key], fields[key].annotation)
+        around = _BUILT.set(cls)
         try:
             return super().__call__(*given, **values)
         except ValidationError as error:
@@ -59,6 +63,8 @@ class _SectionType(ModelMetaclass):
             section, record = cast(type[BaseModel], cls), {**firsts, **values}
             msg = explained(error, section, where=cls.__qualname__, record=record)
             raise ConfigurationError(msg) from None
+        finally:
+            _BUILT.reset(around)
 
 
 def _fields_of(section: type) -> Mapping[str, FieldInfo]:
@@ -83,11 +89,18 @@ class Section(BaseModel, metaclass=_SectionType):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Refuses, with the way out: fields are declared in the class and set when it is built."""
+        """Refuses, with the way out; a constructor of one's own may set fields and attributes.
+
+        An attribute that is no field of the class is not stored with a checkpoint.
+        """
         if name.startswith("_"):
             super().__setattr__(name, value)
             return
         own = type(self).__name__
+        if _BUILT.get() is type(self):
+            self.__dict__[name] = self._checked(name, value)
+            self.__pydantic_fields_set__.add(name)
+            return
         way = f"write '{name}: {type(value).__name__} = ...' in the body of the class"
         if name in type(self).model_fields:
             way = (
@@ -95,6 +108,15 @@ class Section(BaseModel, metaclass=_SectionType):
             )
         msg = f"{own}.{name} must be declared and set when {own} is built, got it set later; {way}"
         raise ConfigurationError(msg)
+
+    def _checked(self, name: str, value: Any) -> Any:
+        """The value of a field of ours, checked with the others; any other as it is."""
+        # The class itself is built by its own constructor, which may take other arguments.
+        plain: Any = next(each for each in type(self).__mro__ if "__init__" not in vars(each))
+        if name not in plain.model_fields:
+            return value
+        values = {field: getattr(self, field) for field in plain.model_fields}
+        return getattr(plain(**{**values, name: value}), name)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy with other values, which are not validated; a key that is not known is refused.

@@ -9,9 +9,7 @@ window. A window never spans two policies.
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from inspect import signature
 from itertools import islice
-from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -22,6 +20,7 @@ from astra_core.engine.memory import peak_memory
 from astra_core.engine.plan import Plan
 from astra_core.errors import BudgetError, ConfigurationError
 from astra_core.evaluator import Evaluator
+from astra_core.extensions.calls import renamed
 from astra_core.extensions.promises import examined, own_figures, reports_of
 from astra_core.models.language_model import LanguageModel
 from astra_core.rollout import Graph
@@ -63,10 +62,10 @@ class Trainer:
 
     Args:
         config: What to do; the optimiser and the schedule are built from it.
-        sampler: Has the System, the prompts, the reward and the seed.
+        sampler: Has the System, the prompts, the reward and the seed; also as ``environment``.
         algorithm: Turns graphs into a loss.
         evaluator: Without one, or with ``training.evaluate: none``, there is no evaluation, no best
-            checkpoint and no patience.
+            checkpoint and no patience. A loop of one's own may call it in either case.
         store: Without one nothing is saved and nothing is resumed.
         first_graphs: Rollouts of the untrained attacker, learned from in the first training step.
         world: The processes that train together; None for this one alone.
@@ -74,13 +73,7 @@ class Trainer:
 
     Options = Section
 
-    def __new__(cls, *_: Any, **parts: Any) -> Self:
-        """Rejects ASTRA-RL's name of the sampler, unless the class uses it itself."""
-        if "environment" in parts and "environment" not in signature(cls.__init__).parameters:
-            msg = f"{cls.__name__} must get sampler=, got environment=; rename the argument"
-            raise ConfigurationError(msg)
-        return super().__new__(cls)
-
+    @renamed(environment="sampler")
     def __init__(
         self,
         config: TrainingConfiguration,
@@ -102,7 +95,7 @@ class Trainer:
         self.sampler = sampler
         self.algorithm = algorithm
         self.scheme = EvaluationScheme(config)
-        self.evaluator = None if config.evaluate == "none" else evaluator
+        self.evaluator = evaluator
         self.store = store
         self.progress = Progress()
         self.best = Best(metric=config.metric, mode=config.mode)
@@ -356,7 +349,7 @@ class Trainer:
     def evaluate(self) -> None:
         """Evaluates the present attacker, and saves it if it is the best so far."""
         self.by_hand.settle()
-        if self.evaluator is None:
+        if self.evaluator is None or self.config.evaluate == "none":
             return
         start, progress = time.perf_counter(), self.progress
         try:

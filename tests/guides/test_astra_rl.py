@@ -37,14 +37,16 @@ def test_the_plain_trainer_trains_and_writes_nothing(here):
 
 @pytest.mark.real
 @pytest.mark.row(2, "`Trainer(config=, environment=, algorithm=)`")
-def test_a_trainer_is_built_by_keywords_and_environment_is_told_its_name():
+def test_a_trainer_is_built_by_keywords_and_environment_is_the_sampler():
+    class Derived(Trainer):
+        def __init__(self, config, environment, algorithm):
+            super().__init__(config=config, environment=environment, algorithm=algorithm)
+
     sampler = sampler_of()
     parts = {"config": TrainingConfiguration(**CONFIG), "algorithm": dpo(sampler.system)}
-    Trainer(sampler=sampler, **parts).train()
+    next(Trainer(environment=sampler, **parts).steps())
 
-    with pytest.raises(ConfigurationError, match="must get sampler=, got environment=") as caught:
-        Trainer(environment=sampler, **parts)
-    assert 1 == len(str(caught.value).splitlines())
+    assert sampler is Derived(environment=sampler, **parts).sampler
 
 
 @pytest.mark.real
@@ -200,6 +202,14 @@ def test_the_preset_configuration_has_the_guides_numbers():
 
 @pytest.mark.real
 @pytest.mark.row(14, "`HFASTTrainer(config, dev_prompts=, eval_every=, ckpt_dir=)`")
+def test_the_preset_says_where_the_guides_other_keywords_go():
+    with pytest.raises(ConfigurationError, match="got environment=; give it attacker, target and"):
+        hf_trainer(config=None, environment="env", algorithm="solver", dev_prompts=TEXTS)
+    with pytest.raises(ConfigurationError, match="must get an attacker, a target and prompts"):
+        hf_trainer(dev_prompts=TEXTS, ckpt_dir="checkpoints")
+
+
+@pytest.mark.row(14)
 def test_the_preset_takes_the_guides_keywords(here):
     trainer = hf_trainer(
         "my/attacker",

@@ -137,15 +137,29 @@ class Assigned(TrainingConfiguration):
     """As the guide has it: fields are set after the others."""
 
     def __init__(self):
-        super().__init__(lr=1e-5, batch_size=4, training_steps=1000)
+        super().__init__(lr=1e-5, batch_size=4, optimizer="adamw", training_steps=1000)
+        self.eval_every = 100
         self.ckpt_dir = "checkpoints"
 
 
 @pytest.mark.row(19)
-def test_a_field_set_in_init_is_told_how_to_declare_it():
+def test_a_field_set_in_init_is_the_configurations_and_later_is_refused():
+    config = Assigned()
+    copied = config.model_copy(update={"precision": "bf16"})
+
+    assert (100, "checkpoints") == (copied.eval_every, copied.ckpt_dir)
+    assert 100 == config.model_dump()["eval_every"]
     with pytest.raises(ConfigurationError, match=r"Assigned\.ckpt_dir must be declared") as caught:
-        Assigned()
+        config.ckpt_dir = "later"
     assert 1 == len(str(caught.value).splitlines())
+
+    class Wrong(Assigned):
+        def __init__(self):
+            super().__init__()
+            self.eval_every = 0
+
+    with pytest.raises(ConfigurationError, match=r"eval_every: input should be greater than"):
+        Wrong()
 
 
 class TwoSets(Trainer):

@@ -15,7 +15,7 @@ from astra_core.seeding import derive_key
 from astra_core.system import System
 from astra_core.target import Answer, Outcome, Reply, Target
 from astra_core.targets.causal_lm import as_target, speaker_of
-from astra_core.testing.contracts.common import SEED, promise
+from astra_core.testing.contracts.common import SEED, built, promise
 from astra_core.testing.tiny import tiny_language_model, tiny_prompts
 
 _TEXTS = ("you are bad", "why so", "they never said what we are")
@@ -23,7 +23,7 @@ _SHORT = GenerationConfiguration(max_new_tokens=6)
 _CONFIG = SystemConfiguration(max_context_tokens=64, probe=_SHORT, response=_SHORT)
 
 
-def check_target(target: Target | LanguageModel) -> None:
+def check_target(target: Target | LanguageModel | str | type[Target], **options: Any) -> None:
     """Returns if an object may be the target of a ``System``.
 
     - It is derived from ``astra_core.target.Target``; ``digest`` is a text that stays, and
@@ -37,13 +37,15 @@ def check_target(target: Target | LanguageModel) -> None:
     - A System with it can be rolled out, and none of its turns fails.
 
     Args:
-        target: Ready to answer.
+        target: Ready to answer; or a built-in name, an import path, or the class.
+        options: Of a target by its name or class, as in params.yaml.
 
     Raises:
         AssertionError: A promise is broken.
         TargetError: It gave no answer.
     """
-    own = as_target(target, _CONFIG)
+    ready = built("target", target, options) if isinstance(target, str | type) else target
+    own = as_target(ready, _CONFIG)
     promise(isinstance(own, Target), f"it is a Target, got a {type(target).__name__}")
     digest = own.digest()
     promise(isinstance(digest, str) and digest == own.digest(), "digest is a text that stays")

@@ -36,8 +36,9 @@ class Echo(Target):
         ]
 
 
-def test_a_target_without_a_model_keeps_the_contract():
-    check_target(Echo())
+@each_row("target", [Echo(), Echo])
+def test_a_target_without_a_model_keeps_the_contract(target):
+    check_target(target)
 
 
 class _Loose:
