@@ -85,8 +85,7 @@ class plugin_call:  # noqa: N801 - used as a context manager alone
             return
         # Others, such as a stop by a signal, may pass through a plug-in that does not raise them.
         is_own = type(error).__module__ in {"builtins", _module_of(self._plugin)}
-        if not (isinstance(error, Exception) or is_own):
-            return
+        if not (isinstance(error, Exception | SystemExit) or is_own):
             return
         is_known = isinstance(error, PluginError) or is_built_in(name)
         if is_known and not isinstance(error, SystemExit):
