@@ -116,7 +116,7 @@ CASES = [
         "no header", "p.csv", "Hello you fool!\nAnd you?\n", "must have the column 'text', got []"
     ),
     _case("a header alone", "p.csv", "text\n", NONE),
-    _case("semicolons", "p.csv", "id;text\n1;a\n", "must have the column 'text'"),
+    _case("a table", "p.txt", "id,text\n1,a\n", "got a table; rename it to end in .csv"),
     _case("text after a quote", "p.csv", 'text\n"a"b\n', "must be CSV"),
     *(
         _case(
