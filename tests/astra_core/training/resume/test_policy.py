@@ -187,14 +187,14 @@ def test_a_run_that_is_evaluated_at_its_ends_alone_is_prolonged_likewise(tmp_pat
 
 @pytest.mark.real
 def test_a_run_that_stays_ended_has_its_last_evaluation(tmp_path):
-    settings = {"early_stopping": {"max_optimizer_steps": 9}, "eval_every": 7}
+    settings = {"early_stopping": {"max_optimizer_steps": 5}, "eval_every": 7, "batch_size": 1}
     first = trainer_of(configured(training_steps=5, **settings), tmp_path / "run")
     first.train()
     longer = trainer_of(configured(training_steps=9, **settings), tmp_path / "run")
     longer.resume()
     longer.train()
 
-    assert "9 optimiser steps are done" == first.progress.stopped_because
+    assert "5 optimiser steps are done" == first.progress.stopped_because
     assert first.progress == longer.progress
     assert weights_of(first) == weights_of(longer)
 
