@@ -49,10 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return failures.EXIT_MISTAKE
     try:
         return chosen[0]()
-    except AstraError as error:
+    except Exception as error:
+        told = failures.plain(error)
+        if not isinstance(told, AstraError):
+            raise
         if asked.traceback:
             complain("".join(traceback.format_exception(error)).rstrip())
-        complain_of(error)
+        complain_of(told)
         return failures.EXIT_MISTAKE
     except SystemExit as error:
         complain(f"error: {failures.failure_of(error).message}")

@@ -81,5 +81,7 @@ def _failure(name: str, status: int) -> StageError:
     """The error that a stage's process recorded."""
     failure = failures.read_failure(name)
     if failure is None:
-        return PassingStageError(f"stage {name} was cut off with exit status {status}")
+        # Compiled code that gets no memory aborts; the kernel kills what takes too much.
+        words = f"stage {name} was cut off with exit status {status}, perhaps for lack of memory"
+        return PassingStageError(f"{words}; see {failures.LOGS / name}.log")
     return (PassingStageError if failure.retryable else StageError)(failure.message)

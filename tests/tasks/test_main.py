@@ -42,6 +42,16 @@ def test_an_unknown_stage_is_one_line_and_no_file(run_main, capfd):
     assert not Path(".astra").exists()
 
 
+def test_memory_that_runs_out_before_a_stage_is_one_line(run_main, capfd, monkeypatch):
+    def fail(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(os.environ, "setdefault", fail)
+    assert 2 == run_main(["--check"])
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith("error: this step must have more memory, got none")
+
+
 def test_nothing_asked_shows_the_usage(run_main, capfd):
     assert 2 == run_main([])
     assert capfd.readouterr().err.startswith("usage: python -m tasks")
