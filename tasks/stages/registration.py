@@ -85,6 +85,7 @@ class RegistrationFiles:
 @stage(
     code=(
         "astra_core/metrics/reply_signal.py",
+        "astra_core/models/folders.py",
         "tasks/stages/registration.py",
         "astra_core/settings/attacker.py",
         "astra_core/errors/excerpt.py",

@@ -4,6 +4,7 @@ import resource
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -289,7 +290,7 @@ def test_another_mistake_of_a_writer_is_its_own(tmp_path):
 ON_A_FULL_DISK = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
+sys.path[:0] = sys.argv[2:4]
 from astra_core.errors import DiskFullError
 from astra_core.files import disk_full, draft_of
 from test_files import WRITERS
@@ -306,9 +307,11 @@ for kind, write in WRITERS.items():
 """
 
 
+@pytest.mark.real
 def test_a_disk_that_is_really_full_is_named_by_where_it_is_mounted(tmp_path):
-    script = 'mount -t tmpfs -o size=256k none "$1" && exec "$2" -c "$3" "$1" "$4"'
-    arguments = [str(tmp_path), sys.executable, ON_A_FULL_DISK, os.path.dirname(__file__)]  # noqa: PTH120
+    script = 'mount -t tmpfs -o size=256k none "$1" && exec "$2" -c "$3" "$1" "$4" "$5"'
+    folders = [str(folder) for folder in Path(__file__).parents[:2]]
+    arguments = [str(tmp_path), sys.executable, ON_A_FULL_DISK, *folders]
     told = subprocess.run(
         ["unshare", "-rm", "sh", "-c", script, "sh", *arguments],
         capture_output=True,

@@ -25,6 +25,7 @@ def trainer_of(path, folder=None):
     )
 
 
+@pytest.mark.real
 def test_the_attacker_learns_to_say_what_was_written(tmp_path):
     (tmp_path / "lessons.jsonl").write_text(LINES, encoding="utf-8")
     trainer = trainer_of(tmp_path / "lessons.jsonl")
@@ -41,6 +42,7 @@ def test_the_attacker_learns_to_say_what_was_written(tmp_path):
     assert likelihood() > before + 1.0
 
 
+@pytest.mark.real
 def test_a_stopped_run_continues_bit_for_bit(tmp_path):
     (tmp_path / "lessons.jsonl").write_text(LINES, encoding="utf-8")
     whole = trainer_of(tmp_path / "lessons.jsonl")

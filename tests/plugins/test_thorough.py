@@ -1,3 +1,4 @@
+import pytest
 from tiny_training import EXAMINATION, configured, sampler_of
 
 from astra_core.algorithms.rloo import RLOO
@@ -9,6 +10,7 @@ from astra_core.training.checkpoint import CheckpointStore
 from plugins.thorough import ThoroughTrainer
 
 
+@pytest.mark.real
 def test_it_judges_widens_and_saves_in_its_own_way(tmp_path):
     system = tiny_system(1)
     options = {"num_hardest": 1, "widen_every": 1}

@@ -74,6 +74,7 @@ def test_a_seed_gives_the_same_probes(model):
     assert [str] * 3 == [type(probe) for probe in first]
 
 
+@pytest.mark.real
 def test_a_probe_does_not_depend_on_the_rows_beside_it(model):
     together = model.predict(CONTEXTS, params={"seed": 7})
     alone = [model.predict([text], params={"seed": 7})[0] for text in CONTEXTS]

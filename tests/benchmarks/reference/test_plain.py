@@ -137,7 +137,7 @@ def test_plain_rollout_agrees_with_long_probes_and_another_target(parts):
 
 
 def test_utterances_that_are_compared_end_early_and_late():
-    ours, _ = both(system_of(), depth=3)
+    ours, _ = both(system_of(probe=GenerationConfiguration(max_new_tokens=12)), depth=3)
     lengths = {len(node.probe_ids) for graph in ours for node in graph.nodes()}
 
     assert len(lengths) > 2

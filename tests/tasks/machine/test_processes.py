@@ -99,9 +99,8 @@ run_together(partial(subprocess.call, ["sleep", "300"]), 2)
 """
 
 
-@pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.real), signal.SIGKILL]
-)
+@pytest.mark.real
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_no_process_outlives_the_one_that_started_it(number):
     with subprocess.Popen([sys.executable, "-c", SLEEPERS], stderr=subprocess.DEVNULL) as parent:
         end = time.monotonic() + 240.0

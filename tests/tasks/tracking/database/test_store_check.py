@@ -79,7 +79,7 @@ def test_a_store_that_is_gone_though_a_receipt_names_it_is_away(project, leave):
         (
             "postgresql://me:secret@127.0.0.1:9/x",
             DamagedStoreError,
-            "postgresql://me:***@127.0.0.1:9/x",
+            "postgresql://***@127.0.0.1:9/x",
         ),
     ],
 )

@@ -87,7 +87,7 @@ def test_register_attacker_keeps_reports_and_pictures(receipt):
 def test_register_attacker_makes_a_restricted_candidate(receipt):
     version = connect().get_model_version_by_alias("attacker", "candidate")
     assert receipt.version == str(version.version) == "1"
-    assert version.tags["astra.checkpoint_digest"] == attacker_digest(project / "models/attacker")
+    assert version.tags["astra.checkpoint_digest"] == attacker_digest(Path("models/attacker"))
     assert "astra.target_digest" not in version.tags
     lineage = lineage_of(connect(), "attacker", "1")
     assert ("7a" * 32, RUN_KEY) == (lineage.target_digest, lineage.run_key)
