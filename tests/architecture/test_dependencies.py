@@ -91,6 +91,7 @@ def imported(folder):
     return found - set(sys.stdlib_module_names) - {"astra_core", "tasks", "flows", "plugins"}
 
 
+@pytest.mark.real
 @each_row(
     ("folder", "extras"),
     [
@@ -130,7 +131,7 @@ def test_what_is_locked_has_digests_and_lies_in_the_declared_ranges():
     assert [] == wrong
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_the_core_trains_with_what_is_installed_for_it_alone(tmp_path):
     core = closure(PROJECT["dependencies"])
     blocked = [

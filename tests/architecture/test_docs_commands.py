@@ -158,6 +158,7 @@ def _exits_not(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Na
         pytest.fail(f"{parser.prog} does not understand {words}")
 
 
+@pytest.mark.real
 @each_row("command", lambda: [c for c in commands() if c.startswith("astra run --set")])
 def test_an_assignment_of_the_pages_makes_usable_params(command, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

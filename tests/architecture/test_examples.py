@@ -49,7 +49,7 @@ def test_a_notebook_names_no_folder_of_a_machine(path):
     ast.parse(code_of(path))
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.parametrize("path", ALONE, ids=lambda path: path.stem)
 def test_a_notebook_runs_from_top_to_bottom(path, tmp_path):
     script = tmp_path / "notebook.py"

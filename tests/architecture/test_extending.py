@@ -35,7 +35,7 @@ def models(tmp_path_factory):
     return folder
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.parametrize("number", range(len(SCRIPTS)), ids=lambda number: f"script-{number}")
 def test_a_script_of_the_page_runs_as_it_stands(number, models, tmp_path, monkeypatch, capsys):
     (tmp_path / "my").mkdir()

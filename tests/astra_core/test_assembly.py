@@ -59,6 +59,7 @@ def test_no_time_is_spent_on_memory_that_is_written_over(folders):
     assert not torch.utils.deterministic.fill_uninitialized_memory
 
 
+@pytest.mark.real
 def test_the_number_of_threads_is_the_one_asked_for(folders):
     loaded(folders, num_threads=2)
     assert 2 == torch.get_num_threads()
@@ -121,6 +122,7 @@ def test_folders_are_those_of_the_roles_but_for_another_attacker(folders, tmp_pa
     )
 
 
+@pytest.mark.real
 def test_the_parts_make_a_trainer_that_trains(folders, tmp_path):
     training = TrainingConfiguration(training_steps=1, num_episodes_per_experience=2, lr=0.01)
     system = load_system(SYSTEM, folders, is_trained=True)

@@ -78,7 +78,7 @@ def test_any_number_of_workers_gives_the_graphs_that_one_process_gives(folders):
     assert here == rolled(system_of(folders, TWO))
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_one_worker_more_changes_nothing(folders):
     assert rolled(system_of(folders, LOCAL)) == rolled(system_of(folders, THREE))
 
@@ -105,7 +105,7 @@ def test_only_what_has_changed_is_sent(folders):
     assert sent == system.crew.weights(system)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_an_evaluation_by_workers_is_the_same(folders):
     here, there = (evaluated(system_of(folders, own)) for own in (LOCAL, TWO))
 
@@ -113,6 +113,7 @@ def test_an_evaluation_by_workers_is_the_same(folders):
     assert here.metrics() == there.metrics()
 
 
+@pytest.mark.real
 def test_shards_are_of_the_size_that_is_asked_for_and_only_round_differently(folders):
     sharded, whole = rolled(system_of(folders, LOCAL)), rolled(system_of(folders, LOCAL, 0))
     pairs = [

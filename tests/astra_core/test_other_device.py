@@ -65,7 +65,7 @@ def test_training_there_gives_the_weights_of_the_cpu(tmp_path, name):
 
 
 # PPO has a critic to resume besides.
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.filterwarnings("ignore:.*copying from a non-meta parameter")
 @pytest.mark.parametrize("name", ["dpo", "ppo"])
 def test_resuming_there_gives_the_weights_of_a_whole_run(tmp_path, name):

@@ -26,7 +26,7 @@ def copy(tmp_path_factory):
     return folder
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_copy_has_what_stages_need_and_the_changes(copy):
     ours, theirs = (yaml.safe_load((root / "params.yaml").read_text()) for root in (ROOT, copy))
 
@@ -43,7 +43,7 @@ def test_a_copy_without_changes_is_the_project(tmp_path):
     assert (ROOT / "params.yaml").read_bytes() == (tmp_path / "params.yaml").read_bytes()
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_change_that_params_refuse_is_an_error(copy):
     before = (copy / "params.yaml").read_bytes()
     change = "from flows.settings import change_params; change_params(['training.lr=-1'])"
@@ -53,7 +53,7 @@ def test_a_change_that_params_refuse_is_an_error(copy):
     assert before == (copy / "params.yaml").read_bytes()
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_command_runs_on_the_copys_code_and_leaves_its_state_there(copy, capfd, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://elsewhere")
     run_python(copy, "-c", TELL, "0")
@@ -70,7 +70,7 @@ def test_a_command_runs_on_the_copys_code_and_leaves_its_state_there(copy, capfd
     assert "" == capfd.readouterr().out
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_command_that_fails_is_an_error(copy):
     with pytest.raises(subprocess.CalledProcessError, match="exit status 3"):
         run_python(copy, "-c", TELL, "3")

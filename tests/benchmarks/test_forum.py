@@ -58,7 +58,7 @@ def test_a_file_of_something_else_is_one_line(text, tmp_path):
         read_comments(file)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_the_command_leaves_a_model_and_prompts(tmp_path, capsys):
     make_world("mirror", tmp_path / "base", num_dialogues=8, num_prompts=3)
     file = tmp_path / "comments.json"

@@ -15,6 +15,7 @@ def named(processes, name):
     return [own for own in processes if own.is_running() and name in " ".join(own.cmdline())]
 
 
+@pytest.mark.wide
 def test_a_killed_node_is_gone_with_its_processes_and_the_other_lives():
     with Nodes() as nodes:
         both = named(nodes.processes(), "raylet/raylet")

@@ -1,6 +1,7 @@
 from functools import cache
 from pathlib import Path
 
+import pytest
 from each_row import each_row
 
 from benchmarks.recipes import DEFAULT, RECIPES
@@ -16,6 +17,7 @@ def planned(name):
     return planned_params(recipe.changes, PARAMS, preset=recipe.preset)
 
 
+@pytest.mark.real
 def test_each_recipe_is_usable_and_another():
     found = {name: planned(name)[0] for name in RECIPES}
 

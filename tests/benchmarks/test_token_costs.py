@@ -12,7 +12,7 @@ def test_costs_are_told_in_microseconds():
     ]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.filterwarnings("ignore")  # TRL's import warns about other libraries
 def test_every_part_takes_time():
     found = token_costs(TINY, num_trees=2)

@@ -25,7 +25,7 @@ def share(flags):
     return sum(flags) / len(flags)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_mirror_insults_whoever_insults_it():
     talks = angry_after("mirror")
 
@@ -33,7 +33,7 @@ def test_a_mirror_insults_whoever_insults_it():
     assert share(s[1] >= 0.5 for _, _, s in talks if s[0] < 0.5) < 0.05
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_two_colours_anger_the_target_and_no_other_does():
     talks = angry_after("keyword")
     has_trigger = [
@@ -46,7 +46,7 @@ def test_two_colours_anger_the_target_and_no_other_does():
     assert share(s[0] >= 0.5 for _, _, s in talks) < 0.02
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_two_turns_are_needed():
     talks = angry_after("two_turns")
 
@@ -77,7 +77,7 @@ def test_a_seed_gives_the_same_dialogues(name):
     assert make_dialogues(name, 5, seed=1) != make_dialogues(name, 5, seed=2)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_world_has_a_model_and_prompts(tmp_path):
     sizes = ["--num-dialogues", "16", "--num-prompts", "12"]
 
@@ -94,7 +94,7 @@ def test_a_world_has_a_model_and_prompts(tmp_path):
     LanguageModel.load(tmp_path / "one" / worlds.MODEL)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_model_of_ones_own_is_trained_on(tmp_path, capsys):
     main(["mirror", str(tmp_path / "base"), "--num-dialogues", "8", "--num-prompts", "3"])
     file = tmp_path / "talk.jsonl"

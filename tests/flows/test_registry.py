@@ -49,6 +49,7 @@ def test_files_of_another_version_are_not_registered(project):
     assert [ANOTHER, ANOTHER, ""] == found
 
 
+@pytest.mark.real
 def test_without_a_receipt_nothing_is_registered(project):
     assert not is_registered(project / "none.json")
 

@@ -80,7 +80,7 @@ class Custom(REINFORCE):
         }
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(41, "`_prepare_batch`: advantages and batch fields of one's own")
 def test_own_advantages_and_fields_reach_the_loss(here):
     check_algorithm(Custom)
@@ -280,7 +280,7 @@ class Forgetting(OptimizerPlugin):
         return torch.optim.SGD([weight for group in groups for weight in group["params"]], lr=0.0)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(65, "contracts for a trainer, an optimiser, a schedule of one's own")
 def test_there_is_a_contract_for_each():
     check_optimizer(NAdam)
@@ -343,7 +343,7 @@ class ActorCritic(REINFORCE):
         return losses.sum(), {"actor": float(losses.detach().sum())}
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(68, "PPO, A2C and DPO as algorithms of one's own")
 @each_row("algorithm", [Preference, ActorCritic])
 def test_a_known_algorithm_written_anew_trains(algorithm):

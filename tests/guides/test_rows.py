@@ -10,7 +10,7 @@ from pages import blocks
 SCRIPTS = blocks(PAGE, "python")
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.parametrize("number", range(len(SCRIPTS)), ids=lambda number: f"script-{number}")
 def test_a_script_of_the_page_runs_as_it_stands(number, here):
     (here / "script.py").write_text(SCRIPTS[number], "utf-8")

@@ -51,6 +51,7 @@ class Own(Trainer):
         return super().end() or ("seen enough" if is_over else "")
 
 
+@pytest.mark.wide
 @pytest.mark.row(20)
 @pytest.mark.row(24)
 @pytest.mark.row(69)
@@ -81,6 +82,7 @@ class Plateau(SchedulePlugin):
         )
 
 
+@pytest.mark.wide
 @pytest.mark.row(22)
 @pytest.mark.row(23)
 @pytest.mark.row(25)
@@ -128,6 +130,7 @@ class Imitation(REINFORCE):
         return loss, {**logs, "probes": float(len(batch.mask))}
 
 
+@pytest.mark.wide
 @pytest.mark.row(38)
 @pytest.mark.row(39)
 @pytest.mark.row(46)
@@ -160,6 +163,7 @@ class Loop(Trainer):
         self.progress.stopped_because = "done"
 
 
+@pytest.mark.wide
 @pytest.mark.row(40)
 def test_a_loop_of_ones_own_is_what_a_script_runs(here):
     progress = preset(trainer=f"{MINE}:Loop").train()
@@ -188,6 +192,7 @@ class MyAlgorithm(REINFORCE):
 ADVANTAGES = "def advantages(rewards):\n    return [reward * {} for reward in rewards]\n"
 
 
+@pytest.mark.wide
 @pytest.mark.row(44)
 @pytest.mark.row(45)
 @pytest.mark.row(50)
@@ -223,6 +228,7 @@ class Weaver(RemoteTrainer):
         return cls.service
 
 
+@pytest.mark.wide
 @pytest.mark.row(47)
 def test_a_service_samples_and_learns_in_a_script(here, monkeypatch):
     service = PlayedService(seed=3)
@@ -249,6 +255,7 @@ class Forgetful(REINFORCE):
         return {"rows": super().collate(steps).rows}
 
 
+@pytest.mark.wide
 @pytest.mark.row(56)
 @pytest.mark.row(67)
 def test_a_mistake_is_one_line_in_a_script_too(here):
@@ -289,6 +296,7 @@ class Diary(Sink):
             file.write(f"{step} {len(figures)}\n")
 
 
+@pytest.mark.wide
 @pytest.mark.row(58)
 @pytest.mark.row(60)
 @pytest.mark.row(86)
@@ -314,6 +322,7 @@ def test_parts_of_a_reward_reach_the_reports_and_a_sink(here):
     assert means[0.0]["rollout/reward"] < means[1.0]["rollout/reward"]
 
 
+@pytest.mark.wide
 @pytest.mark.row(82)
 @pytest.mark.row(83)
 @pytest.mark.row(88)

@@ -25,6 +25,7 @@ def functions(path):
     return found
 
 
+@pytest.mark.real
 def test_every_explained_survivor_names_code_that_is_there():
     gone = []
     for change in REASONS:
@@ -93,7 +94,7 @@ def test_a_reason_for_a_change_that_is_noticed_can_go(capsys):
     assert f"noticed today, its reason can go:\n  {LOST}" in capsys.readouterr().out
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_the_tool_finds_what_a_test_does_not_notice(tmp_path):
     (tmp_path / "small").mkdir()
     (tmp_path / "tests").mkdir()

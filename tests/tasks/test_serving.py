@@ -16,6 +16,8 @@ from tasks.tracking.registry.versions import CANDIDATE, checkpoint_folder
 from tasks.tracking.runs import connect
 from tasks.tracking.store import quiet_pyfunc
 
+pytestmark = pytest.mark.real  # a stage, or what one serves, on files
+
 CONTEXTS = ["you are a dog .", "why", "what are you"]
 
 
@@ -39,7 +41,6 @@ def model(project):
             return quiet_pyfunc().load_model(str(folder.parent.parent))
 
 
-@pytest.mark.real
 def test_the_alias_loads_without_this_project_and_without_warnings(project):
     """A fresh process, elsewhere, that knows the store and nothing of our packages."""
     script = (
@@ -65,7 +66,6 @@ def test_the_alias_loads_without_this_project_and_without_warnings(project):
     assert "Warning" not in done.stderr
 
 
-@pytest.mark.real
 def test_a_seed_gives_the_same_probes(model):
     first = model.predict(CONTEXTS, params={"seed": 7})
 
@@ -74,7 +74,6 @@ def test_a_seed_gives_the_same_probes(model):
     assert [str] * 3 == [type(probe) for probe in first]
 
 
-@pytest.mark.real
 def test_a_probe_does_not_depend_on_the_rows_beside_it(model):
     together = model.predict(CONTEXTS, params={"seed": 7})
     alone = [model.predict([text], params={"seed": 7})[0] for text in CONTEXTS]
@@ -176,7 +175,6 @@ def test_no_warning_is_raised_while_it_writes(model):
         model.predict(CONTEXTS)
 
 
-@pytest.mark.real
 def test_a_caller_may_name_one_of_several_agents(tmp_path, monkeypatch):
     enter_project(tmp_path, monkeypatch)
     write_project(tmp_path)

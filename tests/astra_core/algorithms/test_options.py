@@ -142,7 +142,14 @@ def test_no_option_is_left_out_below(name):
     assert set(resolve("algorithm", name).Options.model_fields) == changed
 
 
-@pytest.mark.parametrize("name", CHANGES)
+# One of each family is quick; the others need a training each, too.
+QUICK = ("dpo", "ppo")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.real) for name in CHANGES],
+)
 def test_an_option_changes_what_is_learned_or_kept(name, experience, make_algorithm, nudge):
     def outcome(options):
         algorithm = make_algorithm(name, **options)

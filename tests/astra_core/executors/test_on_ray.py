@@ -80,7 +80,7 @@ def test_the_contract_is_kept_and_nothing_listens_beyond_this_machine(nodes):
     assert {LOOPBACK} == addresses(nodes.processes())
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.parametrize("is_joined", [False, True], ids=["started", "joined"])
 def test_where_ray_was_imported_before_it_stays_on_this_machine_too(nodes, is_joined):
     address = nodes.address if is_joined else None
@@ -102,7 +102,7 @@ check_executor("ray", num_workers=1, address={address!r})
     assert is_joined or listening
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_node_that_is_killed_costs_its_shards_alone(nodes, tmp_path, record_property):
     executor = executor_on(nodes)
     work = Sums(tmp_path)

@@ -93,6 +93,7 @@ def test_of_a_package_in_several_folders_the_first_that_has_the_module_counts(la
     assert ["second/lab/mine.py"] == names("lab.mine:Mine")
 
 
+@pytest.mark.real
 def test_an_installed_plug_in_is_followed_within_its_package_alone():
     found = sources_of("peft.tuners.lora:LoraModel")
 

@@ -223,6 +223,7 @@ def test_a_packed_tree_has_the_log_probabilities_of_its_rows(kind):
 
 
 @pytest.mark.real
+@pytest.mark.real
 def test_a_templated_attacker_learns_against_a_templated_target():
     system = chat_system()
     before = [weight.detach().clone() for weight in system.attacker.model.parameters()]

@@ -51,7 +51,7 @@ def dying_at(moment):
     return move_to
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_killed_after_every_stage_nothing_is_asked_twice(tmp_path, monkeypatch):
     service = PlayedService()
     remote(tmp_path / "whole", service).train()

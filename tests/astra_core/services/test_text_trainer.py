@@ -143,7 +143,7 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_run_that_is_killed_after_any_change_of_its_state_pays_nothing_twice(
     tmp_path, monkeypatch
 ):
@@ -192,7 +192,7 @@ def failed(service, _):
     return [job.id for job in jobs if service.store.fail(job.id, "lost", code="worker_lost")]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("ends", "status", "code"),
     [
@@ -226,7 +226,7 @@ def test_a_job_that_ends_otherwise_at_the_own_service_is_made_again(tmp_path, en
     assert ended.request["model"] == made[0].request["model"]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.timeout(1800)
 def test_processes_killed_after_each_stage_cost_nothing_twice(tmp_path):
     places = [TESTS.parent, TESTS / "astra_core", TESTS / "tasks"]

@@ -24,7 +24,7 @@ def test_one_rollout_in_nine_succeeds_untrained():
     assert 4 * int((~second).sum()) == int(second.sum()) == 16 * 200
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @each_row("method", METHODS)
 def test_a_seed_gives_the_same_attacker(method):
     one, two, other = (learned(method, seed=seed, experiences=1) for seed in (1, 1, 2))
@@ -33,7 +33,7 @@ def test_a_seed_gives_the_same_attacker(method):
     assert not torch.equal(one.own, other.own)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_the_command_prints_a_row_for_each_method(capsys):
     assert 0 == main(["--seeds", "1", "--experiences", "1"])
     printed = capsys.readouterr().out
@@ -43,7 +43,7 @@ def test_the_command_prints_a_row_for_each_method(capsys):
     )
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_without_credit_for_what_follows_the_first_turn_is_not_learned():
     assert fmean(successes("dpo", "none", "equal")) < 0.3
 

@@ -7,7 +7,7 @@ from benchmarks.measures import data_scale
 from benchmarks.measures.data_scale import Measurement, measurements, write_prompts
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_every_stage_is_measured_at_every_size_in_a_process_of_its_own():
     found = list(measurements([400, 800]))
 

@@ -7,7 +7,7 @@ from benchmarks.measures.decode import BATCH_SIZES, report, split_figures
 pytestmark = pytest.mark.routes
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_decode_reports_speed_beside_the_limit():
     found = report(TINY, QUICK)
     rows = found.tables[0].splitlines()[2:]

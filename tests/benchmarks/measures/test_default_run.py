@@ -23,7 +23,7 @@ def test_the_last_rows_are_the_sum_the_whole_run_and_what_is_around():
     ] == rows[4:]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_models_work_in_their_own_stages_for_a_part_of_the_time(tmp_path):
     found = stage_times(tmp_path, *SMALL)
 
@@ -34,7 +34,7 @@ def test_models_work_in_their_own_stages_for_a_part_of_the_time(tmp_path):
     assert (tmp_path / "reports/registration.json").exists()
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.timeout(1800)
 def test_the_whole_run_continues_to_registration(tmp_path, tmp_path_factory):
     # The stages before have run, under the same parameters.

@@ -33,7 +33,7 @@ def test_a_larger_error_promotes_more(capsys):
     assert "| equal | 0.00% |" in capsys.readouterr().out
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_null_duels_are_promoted_at_most_as_often_as_stated():
     # A duel of a horizon of one: all of the error is its own, so 600 duels suffice to see it.
     for error, most in ((0.05, 46), (0.025, 27)):
@@ -44,7 +44,7 @@ def test_null_duels_are_promoted_at_most_as_often_as_stated():
     assert promoted_share(EQUAL, EQUAL, RULES, num_duels=600) <= 8 / 600
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_duel_sees_five_and_ten_points():
     share = {
         gain: promoted_share(Attacker(0.5 + gain), EQUAL, RULES, num_duels=300)
@@ -58,7 +58,7 @@ def test_a_duel_sees_five_and_ten_points():
     assert promoted_share(Attacker(0.55), EQUAL, larger, num_duels=100) > 0.45
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_far_more_diverse_attacker_wins_only_if_it_is_as_good():
     even = promoted_share(Attacker(0.5, evenness=1.0), EQUAL, RULES, num_duels=200)
     worse = promoted_share(Attacker(0.4, evenness=1.0), EQUAL, RULES, num_duels=200)
@@ -67,7 +67,7 @@ def test_a_far_more_diverse_attacker_wins_only_if_it_is_as_good():
     assert worse <= 0.025
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_thirty_nights_keep_the_family_wise_error_and_the_record():
     months = [month(RULES, seed=seed) for seed in range(100)]
     excess = np.array([found.excess for found in months])
@@ -77,7 +77,7 @@ def test_thirty_nights_keep_the_family_wise_error_and_the_record():
     assert abs(excess.mean()) < 3.0 * excess.std() / np.sqrt(len(excess))
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_thirty_nights_with_better_candidates_promote_some_and_do_not_ratchet():
     months = [month(RULES, seed=seed, spread=0.1) for seed in range(40)]
     excess = np.array([found.excess for found in months])

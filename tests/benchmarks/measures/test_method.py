@@ -136,7 +136,7 @@ def test_a_folder_without_prompts_is_one_line(tmp_path, capsys):
     assert "or a folder with prompts.jsonl, got " in capsys.readouterr().err
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_small_cell_is_run_by_the_stages(tmp_path, capsys):
     make_world("keyword", tmp_path / "worlds/keyword", num_dialogues=32, num_prompts=500)
     arguments = ["--worlds", "keyword", "--algorithms", "dpo", "--seeds", "1"]

@@ -49,7 +49,7 @@ def test_the_cases_differ_in_how_threads_wait():
         assert int(SHARED[name]) < int(FREE[name]) < int(DEFAULTS[name])
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_benchmarks_wait_as_stages_do():
     code = "import benchmarks, os, sys; print(*(os.environ[n] for n in sys.argv[1:]))"
     free = {name: value for name, value in os.environ.items() if name not in FREE}
@@ -59,7 +59,7 @@ def test_benchmarks_wait_as_stages_do():
     assert told.split() in ([*FREE.values()], [*SHARED.values()])
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_quiet_and_busy_rollouts_are_timed_in_both_cases():
     cases = neighbours.measured(num_threads=1, repetitions=1)
 

@@ -44,7 +44,7 @@ def test_a_kill_costs_what_the_other_node_does_not_need():
     ]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray")
 def test_two_nodes_give_what_one_process_gives_though_one_is_killed():
     # In a process of its own, as users run it.

@@ -6,7 +6,7 @@ from benchmarks.measures.scaling import Round, compared, costs_table, curve, mai
 from benchmarks.simulation import Costs
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_the_curve_falls_where_the_driver_is_busy():
     costs = Costs(shard_s=1.0, hand_over_s=0.01)
     rows = [row.split("|") for row in curve(costs, prompts_per_shard=8).splitlines()[2:]]
@@ -33,7 +33,7 @@ def test_slow_shards_are_the_machines_and_idle_workers_the_models():
         assert off == pytest.approx(most_off, abs=0.01)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_both_runs_are_measured_and_compared(capsys):
     status = main(["--shards", "6", "--prompts", "2", "--rounds", "1"])
     text = capsys.readouterr().out

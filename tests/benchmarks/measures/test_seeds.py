@@ -20,7 +20,7 @@ def test_the_seeds_are_numbers(capsys):
     assert "must be a whole number of at least 0, got 'three'" in capsys.readouterr().err
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_seed_is_a_row_of_what_its_run_found(tmp_path, monkeypatch, capsys):
     copies.copy_project(tmp_path, *SMALL)
     # The project that is copied is a small one.

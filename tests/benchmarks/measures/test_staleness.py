@@ -41,7 +41,7 @@ def test_each_seed_has_its_success_and_its_seconds():
     ] == rows(text)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_seed_is_trained_in_step_and_ahead(tmp_path, monkeypatch, capsys):
     copies.copy_project(tmp_path, *SMALL)
     # The project that is copied is a small one.

@@ -23,6 +23,7 @@ def test_update_reports_costs_ratios_and_equality():
     assert all(figure.is_kept for figure in gaps)
 
 
+@pytest.mark.wide
 def test_shuffled_pairs_have_the_loss_and_gradient_of_whole_trees():
     own = system(TINY)
     learned = learner(TINY, own, rewarded_graphs(TINY, own, 6))

@@ -109,6 +109,7 @@ def test_plain_rollout_grows_the_same_tree(width, depth, num_responses):
     assert sum(width**turn for turn in range(1, depth + 1)) == len(list(plain[0].nodes()))
 
 
+@pytest.mark.real
 @each_row(
     "parts",
     [

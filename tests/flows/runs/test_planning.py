@@ -56,6 +56,7 @@ def test_json_belongs_to_a_dry_run(project, capsys):
     assert "error: --json must come with --dry-run" in capsys.readouterr().err
 
 
+@pytest.mark.real
 def test_a_plan_with_a_warm_start_says_what_it_begins_from(project, capsys, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{project}/mlflow.db")
     only = ["--only", "training"]

@@ -29,6 +29,7 @@ def _texts():
     return {name: path.read_text() for name, path in last_files(OUT).items()}
 
 
+@pytest.mark.real
 def test_an_output_that_dvc_deleted_is_read_from_its_cache(project):
     whole = {"one": "one\n", "deep/two": "two\n"}
 

@@ -87,6 +87,7 @@ def naming(name, path):
     return Params.read(record, where="params.yaml")
 
 
+@pytest.mark.real
 @each_row(
     "kind, name",
     product(sorted(set(BASES) - {"executor", "sink"}), ["my/mine.py:Mine", "my.mine:Mine"]),

@@ -35,6 +35,7 @@ def drawn(params, known=(), *, seed=0, file=None):
     return [prompt.text for prompt in found], num_met
 
 
+@pytest.mark.real
 def test_builtin_openers_are_fresh_and_repeatable_and_follow_the_seed(params):
     first, _ = drawn(params, seed=7)
     known = {fingerprint(text) for text in first}

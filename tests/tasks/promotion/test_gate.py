@@ -109,6 +109,7 @@ def test_compare_repeats_itself():
     assert compare(ours, theirs, seed=5) == compare(ours, theirs, seed=5)
 
 
+@pytest.mark.real
 @each_row("share", [0.0, 0.1])
 def test_compare_promotes_noise_at_most_as_often_as_it_claims(share):
     """With no true gain the lower end of a 95 % interval lies above zero 2.5 % of the time."""

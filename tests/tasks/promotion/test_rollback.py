@@ -69,7 +69,7 @@ def test_rollback_without_anything_to_go_back_to_is_an_error(project):
         rollback("other")
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_promotion_killed_at_any_write_is_completed_by_the_next(project_on_disk):
     promote()
     register_another(project_on_disk, 1, rate=0.9)
@@ -90,7 +90,7 @@ def test_a_promotion_killed_at_any_write_is_completed_by_the_next(project_on_dis
     assert num_writes == 11
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_rollback_killed_at_any_write_is_completed_by_the_next(project_on_disk):
     promote()
     register_another(project_on_disk, 1, rate=0.9)

@@ -79,7 +79,7 @@ def test_a_version_whose_files_are_gone_is_not_usable(version):
     assert why_unusable(connect(), version).startswith("version 1 must load and write, got ")
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_versions_at_a_service_are_registered_promoted_and_rolled_back(
     project_on_disk, monkeypatch
 ):

@@ -81,7 +81,7 @@ def test_the_kind_of_a_failure_is_read_again_and_has_a_column_where_one_is_known
         assert [node.outcome for node in graph.children] == [node.outcome for node in read.children]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_hundred_times_the_rollouts_take_no_hundred_times_the_memory_to_stream(graphs, tmp_path):
     peaks = []
     for times in (1, 100):

@@ -1,6 +1,7 @@
 import re
 import xml.etree.ElementTree as ET
 
+import pytest
 from each_row import each_row
 from report_material import HOSTILE, STEPS
 
@@ -59,6 +60,7 @@ def test_two_charts_of_a_page_share_no_name():
     assert not first & second
 
 
+@pytest.mark.real
 @each_row("text", [HOSTILE, "$x^2$ \\frac", "漢字" * 40])
 def test_any_label_is_text_and_nothing_else(text):
     pictures = [

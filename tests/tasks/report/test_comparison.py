@@ -33,6 +33,7 @@ def test_the_same_twice_is_explained_by_chance():
     assert () == found.settings
 
 
+@pytest.mark.real
 def test_other_examinations_are_not_subtracted_and_the_page_says_why():
     first, second = material(), material(version="4")
     params = {**second.params, "system": {"scorer": {"name": "regex"}}}

@@ -29,6 +29,7 @@ def page():
     return html_page(found)
 
 
+@pytest.mark.real
 def test_hostile_text_is_text(page):
     elements = _Elements()
     elements.feed(page)
@@ -50,6 +51,7 @@ def test_the_page_needs_nothing_beside_it(page):
     assert "width=device-width" in page
 
 
+@pytest.mark.real
 def test_findings_are_collapsed_behind_a_warning(page):
     start = page.index("<details>")
 

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import pytest
 from report_material import STEPS, material
 
 from astra_core.metrics.statistics import Interval
@@ -17,6 +18,7 @@ ALL = [
 ]
 
 
+@pytest.mark.real
 def test_a_version_has_every_chart_that_there_are_figures_for():
     whole = material()
     rates = {"fraud": CategoryRates(9, SPAN, SPAN, SPAN)}
@@ -28,6 +30,7 @@ def test_a_version_has_every_chart_that_there_are_figures_for():
     assert [] == pictures(bare)
 
 
+@pytest.mark.real
 def test_two_versions_are_drawn_into_the_same_charts():
     found = pictures_of_two(material(version="3"), material(version="4"))
 

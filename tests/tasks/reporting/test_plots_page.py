@@ -45,6 +45,7 @@ def test_every_plot_that_was_measured_is_on_a_page_that_loads_nothing(project):
     assert "<script" not in page
 
 
+@pytest.mark.real
 def test_a_revision_is_a_curve_of_its_own(project):
     both = plots_page(["old"])
 

@@ -60,6 +60,7 @@ def test_the_estimate_counts_the_replies_that_a_whole_run_asks_for(tried, tmp_pa
     assert sum(found[name]["calls"] for name in parts) == pytest.approx(sum(counted))
 
 
+@pytest.mark.real
 def test_a_trial_has_every_figure(tried):
     found = tried(price=3.0)
     batch, run = found["batch"], found["run"]

@@ -170,7 +170,7 @@ def _process(url, *, here):
     )
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_run_killed_three_times_pays_no_call_twice_and_ends_with_the_same_weights(
     project, tmp_path_factory, monkeypatch
 ):

@@ -20,6 +20,8 @@ from tasks.records.rollouts import read_rollouts
 from tasks.reporting.calibration import run_calibration
 from tasks.stages.evaluation import EvaluationReport, evaluate_attacker, evaluate_checkpoint
 
+pytestmark = pytest.mark.real  # a stage, or what one serves, on files
+
 NAMES = {"evaluation_key", "num_prompts", "threshold", "attacker"}
 
 
@@ -79,7 +81,6 @@ def test_the_metrics_of_dvc_are_five_numbers_of_the_report(world, record):
     } == told
 
 
-@pytest.mark.real
 def test_the_prompts_that_chose_a_checkpoint_are_not_those_of_its_examination(tmp_path):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)

@@ -178,7 +178,7 @@ def test_registration_completes_what_a_kill_left(project, monkeypatch, write):
     assert_registered_once(connect())
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_registration_completes_what_a_kill_left_at_any_write(
     project, monkeypatch, tmp_path_factory
 ):

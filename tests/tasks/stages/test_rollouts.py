@@ -13,6 +13,8 @@ from tasks.pipeline.stage import stage_of
 from tasks.records.rollouts import read_rollouts
 from tasks.stages.rollouts import RolloutsSummary, collect_rollouts
 
+pytestmark = pytest.mark.real  # a stage, or what one serves, on files
+
 FILE = Path("data/rollouts/rollouts.parquet")
 REPORT = Path("reports/rollouts.json")
 
@@ -62,7 +64,6 @@ def test_the_report_is_of_the_turns_that_were_written(world):
     assert report["score_mean"] == pytest.approx(summary.score_mean)
 
 
-@pytest.mark.real
 def test_the_same_params_give_the_same_bytes(world):
     _, folder = world
     before = (folder / FILE).read_bytes(), (folder / REPORT).read_bytes()
@@ -78,7 +79,6 @@ def test_who_rolls_out_is_no_reason_to_run_again():
     assert "executor" not in stage.params
 
 
-@pytest.mark.real
 def test_two_workers_write_the_bytes_that_one_process_writes(world):
     _, folder = world
     machine = PARAMS.machine.model_copy(update={"prompts_per_shard": 3})
@@ -90,7 +90,6 @@ def test_two_workers_write_the_bytes_that_one_process_writes(world):
     assert before == (folder / FILE).read_bytes()
 
 
-@pytest.mark.real
 def test_there_are_no_more_rollouts_than_prompts(tmp_path, monkeypatch):
     write_world(tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -168,7 +167,6 @@ def test_the_summary_counts_what_nobody_could_judge():
     assert "3 replies unjudged, data checks passed" in some.summary()
 
 
-@pytest.mark.real
 def test_trees_are_the_same_whether_or_not_they_are_written_piece_by_piece(world, monkeypatch):
     _, folder = world
     monkeypatch.chdir(folder)

@@ -23,6 +23,8 @@ from tasks.params.schema import RegistrationConfiguration, TrackingConfiguration
 from tasks.pipeline.stage import sections_for, stage_of
 from tasks.stages import rollouts, training
 
+pytestmark = pytest.mark.real  # a stage, or what one serves, on files
+
 HERE = Path(__file__).parents[1]
 
 
@@ -52,7 +54,6 @@ def world(memory_folder):
     return folder, reports
 
 
-@pytest.mark.real
 def test_the_bar_shows_success_so_far(world):
     folder, _ = world
     shown = (folder / "screen.txt").read_text("utf-8")
@@ -202,7 +203,6 @@ def trained(folder, monkeypatch, **changes):
     return summary.summary(), report
 
 
-@pytest.mark.real
 def test_a_trainer_of_ones_own_that_never_evaluates_exports_its_last_weights(world, monkeypatch):
     mine = {"name": f"{__name__}:Unexamined", "options": {}}
     line, report = trained(world[0], monkeypatch, trainer=mine)
@@ -213,7 +213,6 @@ def test_a_trainer_of_ones_own_that_never_evaluates_exports_its_last_weights(wor
     )
 
 
-@pytest.mark.real
 def test_without_evaluation_the_weights_are_those_that_training_ends_with(world, monkeypatch):
     never, silent = trained(world[0], monkeypatch, evaluate="none")
     _, last = trained(world[0], monkeypatch, keep="last")
@@ -224,7 +223,6 @@ def test_without_evaluation_the_weights_are_those_that_training_ends_with(world,
     assert last["checkpoint_digest"] == silent["checkpoint_digest"]
 
 
-@pytest.mark.real
 def test_what_is_kept_decides_what_is_exported(world, monkeypatch):
     nearest = {"metric": "eval/kl_nats", "mode": "min"}
     first, best = trained(world[0], monkeypatch, **nearest)
@@ -237,7 +235,6 @@ def test_what_is_kept_decides_what_is_exported(world, monkeypatch):
     assert best["checkpoint_digest"] != last["checkpoint_digest"]
 
 
-@pytest.mark.real
 def test_the_untrained_alone_is_evaluated_and_the_trained_kept(world, monkeypatch):
     line, report = trained(world[0], monkeypatch, evaluate="first")
 
@@ -246,7 +243,6 @@ def test_the_untrained_alone_is_evaluated_and_the_trained_kept(world, monkeypatc
     assert report["first"]["value"] is not None
 
 
-@pytest.mark.real
 def test_a_supervised_trainer_exports_what_it_learned(world, monkeypatch):
     folder, _ = world
     lessons = folder / "lessons.jsonl"
@@ -285,7 +281,7 @@ def _killed(folder, *, stride):
     return json.loads(done.stdout)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_stage_may_be_killed_at_any_moment_at_which_it_writes(tmp_path):
     found = _killed(tmp_path, stride=37)
 

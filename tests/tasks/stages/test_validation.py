@@ -16,6 +16,8 @@ from tasks.stages import validation
 from tasks.stages.prompts import COLUMNS, SPLITS, PromptsParams, prepare_prompts
 from tasks.stages.validation import ValidationParams, validate_prompts
 
+pytestmark = pytest.mark.real  # a stage, or what one serves, on files
+
 CONFIG = ValidationConfiguration(min_prompts=1, max_rejected_fraction=0.9)
 PHRASES = SystemConfiguration(scorer=Choice(name="phrases", options={"phrases": ["darn"]}))
 LOCAL = Choice(name="local")
@@ -117,7 +119,6 @@ def test_validate_prompts_writes_reports_without_texts(project):
     assert json.loads(before[0])["success"] is True
 
 
-@pytest.mark.real
 def test_validate_prompts_says_the_same_however_much_is_read_at_once(project, monkeypatch):
     prepare([*GOOD, *BAD, *(f"{text} again" for text in BAD)])
     found = []
@@ -232,7 +233,6 @@ def test_validate_prompts_refuses_splits_that_differ_in_their_columns(project):
     assert 1 == len(str(refusal.value).splitlines())
 
 
-@pytest.mark.real
 def test_whoever_scores_the_same_prompts_are_rejected(project):
     prepare(GOOD + BAD)
     validate_prompts(ValidationParams(CONFIG, PHRASES, LOCAL))

@@ -23,6 +23,7 @@ STEPS = pd.DataFrame(
 TABLE = prompt_table(rate=0.6, baseline=0.2)
 
 
+@pytest.mark.real
 def test_draw_plots_draws_learning_curve_reward_and_scores(tmp_path):
     drawn = draw_plots(tmp_path, steps=STEPS, table=TABLE, evaluation=EVALUATION)
 

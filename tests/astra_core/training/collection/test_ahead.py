@@ -64,7 +64,7 @@ def test_an_older_attacker_samples_and_the_same_bytes_come_of_it_again(plain, co
     }
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.parametrize(
     ("some", "other"),
     [
@@ -122,7 +122,7 @@ def test_a_run_that_is_cut_continues_with_what_it_had_collected(tmp_path):
     assert_same_state(whole.store.newest(), resumed.store.newest())
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_longer_run_is_the_same_as_one_that_was_long_from_the_start(tmp_path):
     stale = {**GRPO, "staleness": staleness(2)}
     long, _ = trained(staleness(2))
@@ -182,7 +182,7 @@ def folders(tmp_path_factory):
     close_executors()
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_workers_collect_in_the_background_what_one_process_collects(folders):
     two = Choice(name="processes", options={"num_workers": 2})
     with torch_as_before():

@@ -48,7 +48,7 @@ def test_two_processes_train_the_weights_of_one_with_the_doubled_batch(whole, tm
     assert names[0] == names[1]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_two_processes_share_each_evaluation_and_know_what_one_finds(whole, tmp_path):
     alone = trainer_of(configured(batch_size=4, **CONFIG), tmp_path / "alone")
     alone.train()
@@ -63,7 +63,7 @@ def test_two_processes_share_each_evaluation_and_know_what_one_finds(whole, tmp_
     assert [[2] * (len(figures) + 1)] * SIZE == [own["examined"] for own in said]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_two_processes_collect_ahead_what_one_collects(tmp_path):
     alone = trainer_of(configured(batch_size=4, **{**CONFIG, **AHEAD}), tmp_path / "alone")
     alone.train()
@@ -92,7 +92,7 @@ def experiences(tmp_path_factory):
     return {limit: [each[str(limit)] for each in found] for limit in (*LIMITS, "runs")}
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.parametrize("limit", LIMITS)
 def test_processes_share_the_rollouts_and_count_failures_over_all_of_them(experiences, limit):
     first, second = experiences[limit]
@@ -139,7 +139,7 @@ def test_a_run_of_two_processes_continues_where_it_stopped(whole, lost, tmp_path
     assert (whole / "weights_0").read_bytes() == (cut / "weights_0").read_bytes()
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_the_clock_of_the_first_process_ends_all_amid_an_experience(tmp_path):
     assert [0, 0] == [status for status, _ in ended(started(tmp_path, "late"))]
 
@@ -159,7 +159,7 @@ def test_a_process_that_dies_ends_the_others_instead_of_hanging_them(lost):
     assert "every process must take part until the end" in said
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_process_that_never_comes_is_not_waited_for_for_ever(tmp_path):
     ((status, said),) = ended(started(tmp_path, "alone", ranks=[0]))
 

@@ -188,7 +188,7 @@ def test_the_parts_of_a_checkpoint_are_read_as_that_of_one_process(whole, tmp_pa
         torch.testing.assert_close(tensor, other.tensors[name], rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.parametrize("size", wide_but([1, 2, 3], 1, 3))
 def test_a_killed_run_continues_in_another_number_of_processes(whole, cut, tmp_path, size):
     folder = shutil.copytree(cut, tmp_path / "cut")

@@ -308,7 +308,7 @@ def test_stages_come_in_order_and_tests_where_the_scheme_wants_them(case, tmp_pa
     assert tested == len([a for a in diary.done if a.startswith("test")])
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_run_killed_after_any_action_does_the_rest_and_ends_the_same(tmp_path):
     config = configured(eval_every=1, metric="eval/kl_nats")
     whole = trainer_of(config, tmp_path / "whole")

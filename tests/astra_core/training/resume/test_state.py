@@ -175,7 +175,7 @@ def killed_at_every(stride, folder, versions):
     return json.loads(done.stdout)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.parametrize("versions", [0, 2])
 def test_a_run_may_be_killed_before_each_stage_and_whenever_it_writes(tmp_path, versions):
     found = killed_at_every(7, tmp_path, versions)

@@ -37,7 +37,7 @@ def test_how_often_and_whether_at_first_matter_for_every_alone():
     assert [0, 3] == evaluated(evaluate="first_and_last", **often)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_the_scheme_changes_nothing_that_is_learned():
     learned = set()
     for scheme in ("every", "first_and_last", "first", "last", "none"):

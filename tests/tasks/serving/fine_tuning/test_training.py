@@ -121,7 +121,7 @@ def wait_for_a_step(service, job, count=1):
         time.sleep(0.01)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_killed_job_continues_and_ends_with_the_same_weights(tmp_path):
     service = service_in(tmp_path)
     hyper = {"n_epochs": 20, "batch_size": 1}
