@@ -67,18 +67,12 @@ def _check_driver(uri: str) -> None:
     except ImportError as error:
         msg = (
             f"MLFLOW_TRACKING_URI must name a database whose driver is installed, got "
-            f"{excerpt(_without_password(uri))} and no {error.name}; install it, or {_WAY_OUT}"
+            f"{excerpt(uri)} and no {error.name}; install it, or {_WAY_OUT}"
         )
         raise DamagedStoreError(msg) from None
 
 
 def _refuse(uri: str, rule: str) -> None:
-    shown = excerpt(_without_password(uri))
+    shown = excerpt(uri)
     msg = f"MLFLOW_TRACKING_URI must name {rule}, got {shown}; {_WAY_OUT}"
     raise DamagedStoreError(msg)
-
-
-def _without_password(uri: str) -> str:
-    head, at, tail = uri.rpartition("@")
-    scheme, slashes, login = head.partition("://")
-    return f"{scheme}{slashes}{login.partition(':')[0]}:***@{tail}" if at and slashes else uri
