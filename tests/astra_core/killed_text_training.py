@@ -128,7 +128,7 @@ def train(folder, url, *, die_at=0):
 
 
 def came_to(folder, service):
-    program = [sys.executable, sys.argv[0], str(folder), service.url]
+    program = [sys.executable, __file__, str(folder), service.url]
     try:
         subprocess.run(program, env=os.environ | {"PYTHONHASHSEED": "random"}, check=True)
     except subprocess.CalledProcessError:

@@ -104,15 +104,17 @@ def main():
     root, stride = Path(sys.argv[1]), int(sys.argv[2])
     # In this process, so that its children need not import everything again.
     if "resume" in sys.argv:
-        for folder in root.glob("killed_*"):
-            child(folder)
+        for folder in sys.argv[5:]:
+            child(Path(folder))
         return
     train(root / "whole")
     whole, stages, count = ended_with(root / "whole")
     moments = sorted({*range(1, count, stride), *stages})
     killed = {kill_at: root / f"killed_{kill_at}" for kill_at in moments}
     signals = [child(folder, kill_at=kill_at) for kill_at, folder in killed.items()]
-    again = [sys.executable, *sys.argv[:3], str(VERSIONS), "resume"]
+    again = [sys.executable, __file__, str(root), str(stride), str(VERSIONS), "resume"]
+    # By name: one that was killed at the first moment has no folder.
+    again += map(str, killed.values())
     subprocess.run(again, env=os.environ | {"PYTHONHASHSEED": "random"}, check=True)
     wrong = [kill_at for kill_at, folder in killed.items() if ended_with(folder)[0] != whole]
     sys.stdout.write(

@@ -28,6 +28,7 @@ from tasks.pipeline.stage import stage_of
 from tasks.stages import rollouts, training
 from tasks.tracking.store import connect
 
+HERE = Path(__file__).resolve()
 MOMENTS = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree", "open"}
 UNSTEADY = {"time", "memory"}
 STAGE = stage_of(training.train_attacker)
@@ -127,7 +128,7 @@ def main():
     whole, count = outputs(alone), json.loads((alone / "count.json").read_text())
     killed = {kill_at: fresh(f"killed_{kill_at}") for kill_at in range(1, count + 1, stride)}
     signals = [child(folder, kill_at=kill_at) for kill_at, folder in killed.items()]
-    again = [sys.executable, *sys.argv, "resume"]
+    again = [sys.executable, str(HERE), *sys.argv[1:], "resume"]
     subprocess.run(again, env=os.environ | {"PYTHONHASHSEED": "random"}, check=True)
     wrong = {}
     for kill_at, folder in killed.items():
