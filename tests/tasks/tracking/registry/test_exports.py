@@ -7,10 +7,15 @@ from pathlib import Path
 
 import pytest
 from played_service import PlayedService, adapters_of
-from registry_project import enter_project, register, write_checkpoint, write_project
+from registry_project import (
+    enter_project,
+    register,
+    write_checkpoint,
+    write_note,
+    write_project,
+)
 
 from astra_core.errors import ConfigurationError, TrainingError
-from astra_core.files import folder_digest
 from astra_core.models.language_model import LanguageModel
 from astra_core.services.pointer import ServicePointer, leave_pointer, parameters_digest
 from astra_core.services.remote_trainer import RemoteTrainer
@@ -42,12 +47,9 @@ def registered(tmp_path_factory):
         )
         leave_pointer(pointer, ATTACKER)
         (ATTACKER / "agents.json").write_text(json.dumps(ROLES))
+        write_note(ATTACKER)
         register()
-        (ATTACKER / "agents.json").unlink()
         write_project(folder, seed=1)
-        note = json.loads((ATTACKER / "astra.json").read_text())
-        note["digest"] = folder_digest(ATTACKER, keep=lambda file: file.suffix == ".safetensors")
-        (ATTACKER / "astra.json").write_text(json.dumps(note))
         register()
     return folder
 
