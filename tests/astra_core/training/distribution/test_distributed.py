@@ -42,7 +42,6 @@ def test_two_processes_train_the_weights_of_one_with_the_doubled_batch(whole, tm
     assert first == second
     gap = np.abs(as_numbers(first) - as_numbers(weights_of(alone)))
     assert 1e-6 >= gap.max()
-    assert alone.progress.training_step == alone.best.training_step
     assert (whole / "rows_0").read_text() == (whole / "rows_1").read_text()
     names = [{p.name for p in folder.iterdir()} for folder in (whole / "run", tmp_path / "alone")]
     assert names[0] == names[1]
