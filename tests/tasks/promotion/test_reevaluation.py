@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from each_row import each_row
-from registry_project import enter_project, interval, register, write_project
+from registry_project import enter_project, interval, register, write_note, write_project
 from small_world import PARAMS, write_world
 
 from astra_core.files import read_json, write_json
@@ -76,10 +76,9 @@ def champion(tmp_path, monkeypatch):
     write_world(tmp_path)
     frame = pd.DataFrame({"prompt_id": MET, "text": MET})
     frame.to_parquet(tmp_path / "data/valid/train.parquet", index=False)
-    record = read_json(tmp_path / "models/attacker/astra.json")
     shutil.rmtree(tmp_path / "models/attacker")
     shutil.copytree(tmp_path / "models/base/tiny", tmp_path / "models/attacker")
-    write_json(record, tmp_path / "models/attacker/astra.json")
+    write_note(tmp_path / "models/attacker")
     register()
     connect().set_registered_model_alias("attacker", "champion", "1")
     return tmp_path
