@@ -23,6 +23,7 @@ import tasks.report.page
 import tasks.stages.registration
 import tasks.tracking.registry.registration
 from astra_core.errors import DataError
+from astra_core.models.folders import attacker_digest
 from astra_core.testing.tiny import tiny_graph, tiny_node, tiny_prompts
 from tasks.params.schema import TrackingConfiguration
 from tasks.pipeline.stage import stage_of
@@ -85,7 +86,8 @@ def test_register_attacker_leaves_a_receipt(project):
     }
     assert written["run_id"] == receipt.run_id
     assert "sqlite:///mlflow.db" == written["tracking_uri"]
-    assert receipt.summary().startswith("attacker version 1 is candidate (checkpoint 000000000000")
+    digest = attacker_digest(Path("models/attacker"))[:12]
+    assert receipt.summary().startswith(f"attacker version 1 is candidate (checkpoint {digest}")
 
 
 def test_registering_twice_changes_nothing(project_in_memory):
