@@ -209,6 +209,7 @@ def test_the_preset_says_where_the_guides_other_keywords_go():
         hf_trainer(dev_prompts=TEXTS, ckpt_dir="checkpoints")
 
 
+@pytest.mark.real
 @pytest.mark.row(14)
 def test_the_preset_takes_the_guides_keywords(here):
     trainer = hf_trainer(
