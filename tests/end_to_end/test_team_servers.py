@@ -45,13 +45,15 @@ def git(folder, *arguments):
     subprocess.run(["git", *names, *arguments], cwd=folder, check=True, capture_output=True)
 
 
-def test_a_clone_uses_postgres_the_artifact_proxy_and_s3(tmp_path, tmp_path_factory):
+def test_a_clone_uses_postgres_the_artifact_proxy_and_s3(tmp_path, tmp_path_factory, monkeypatch):
     from mlflow import MlflowClient
 
     folder = tmp_path / "project"
     finished_project(tmp_path_factory).copy_after(folder, *BEFORE)
     with team_servers(tmp_path) as team:
         in_project(folder, team, sys.executable, "-m", "flows.cli", "run")
+        for name in ("MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"):
+            monkeypatch.setenv(name, team.variables[name])
         client = MlflowClient(team.variables["MLFLOW_TRACKING_URI"])
         (model,) = client.search_registered_models()
         (version,) = client.search_model_versions(f"name='{model.name}'")
