@@ -152,8 +152,10 @@ def is_number(value: Any) -> TypeGuard[SupportsFloat]:
 
 def as_float(value: SupportsFloat) -> float:
     """The number, or infinity for one that is too large for a float, such as 10**400."""
+    # A tensor with a gradient warns where it is turned into a number.
+    plain = value.detach() if hasattr(value, "detach") else value
     try:
-        return float(value)
+        return float(plain)
     except OverflowError:
         return math.inf
 

@@ -140,14 +140,17 @@ def test_a_section_cannot_be_changed():
     assert 1 == len(str(caught.value).splitlines())
 
 
-def test_a_field_that_is_not_declared_is_refused_with_the_way_out():
+def test_an_attribute_is_set_in_init_and_refused_afterwards():
     class Own(TrainingConfiguration):
         def __init__(self):
             super().__init__(lr=0.5)
             self.folder = "checkpoints"
 
-    with pytest.raises(ConfigurationError, match=r"Own\.folder must be .* write 'folder: str = "):
-        Own()
+    own = Own()
+
+    assert ("checkpoints", 0.5) == (own.folder, own.lr)
+    with pytest.raises(ConfigurationError, match=r"Own\.place must be "):
+        own.place = "elsewhere"
 
 
 def test_a_choice_without_options_is_a_word():
