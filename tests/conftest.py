@@ -52,12 +52,11 @@ def _rank(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item):
-    """Branches are counted in the core's quick tests and in those of the stages, real ones too.
+    """Branches are counted in the tests of the core and of the stages.
 
     Counting makes a test slower by half, and what others would add has a test of its own there.
     """
-    is_core = HERE / "astra_core" in item.path.parents
-    is_counted = HERE / "tasks" in item.path.parents or (is_core and quick_tier.is_quick(item))
+    is_counted = any(HERE / name in item.path.parents for name in ("astra_core", "tasks"))
     measure = None if is_counted else _measure()
     if measure is None:
         return (yield)

@@ -41,6 +41,7 @@ def test_a_run_that_is_killed_pays_for_no_call_twice(tmp_path):
     assert len(PROBES) == target.calls.replies.spent("default").calls
 
 
+@pytest.mark.wide
 def test_where_the_relay_is_killed_too_what_was_under_way_is_paid_again_and_told(tmp_path, caplog):
     with hostile_server() as server:
         killed_at(server, tmp_path, 3, whom=everything)

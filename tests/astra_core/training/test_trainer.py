@@ -377,10 +377,9 @@ class Guided(Trainer):
         super().__init__(config, environment, algorithm)
 
 
-def test_a_sampler_under_another_name_is_reported_unless_the_class_knows_it():
+def test_a_sampler_may_be_called_environment():
     plain = trainer_of(configured())
     parts = {"config": plain.config, "algorithm": plain.algorithm}
 
     assert Guided(environment=plain.sampler, **parts).sampler is plain.sampler
-    with pytest.raises(ConfigurationError, match="Trainer must get sampler=, got environment="):
-        Trainer(environment=plain.sampler, **parts)
+    assert Trainer(environment=plain.sampler, **parts).sampler is plain.sampler
