@@ -127,7 +127,7 @@ class Sampler(Plugin):
         self.refuse_losses(losses(graphs))
 
     def refuse_losses(self, lost: Losses) -> None:
-        """Returns if enough of the turns did not fail, and enough of the replies were judged.
+        """Raises unless few enough turns failed, and enough of the replies were judged.
 
         Raises:
             RolloutError: More failed than ``rollouts.max_failed_fraction`` allows.

@@ -127,7 +127,7 @@ def _check_sizes(config: Mapping[str, Any], file: Path) -> None:
 
 
 def _check_quantization(config: Mapping[str, Any], file: Path) -> None:
-    """Returns if the weights are quantised in a way that transformers knows, or not at all."""
+    """Raises unless the weights are plain, or quantised in a way that transformers knows."""
     for key in ("quantization_config", "compression_config"):
         own = config.get(key)
         if own is None:
@@ -146,7 +146,7 @@ def _check_quantization(config: Mapping[str, Any], file: Path) -> None:
 
 
 def _check_rope(config: Mapping[str, Any], file: Path) -> None:
-    """Returns if every number of the rotary positions is one; a later key holds others."""
+    """Raises unless every number of the rotary positions is one."""
     found = [("", {key: config.get(key) for key in ("rope_theta", *_ROTARY_PARTS)})]
     while found:
         place, record = found.pop()

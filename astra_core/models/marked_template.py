@@ -71,7 +71,7 @@ def spoken_ids(tokenizer: Any, tags: Sequence[str]) -> frozenset[int]:
         opened = whole = ""
     before = whole[len(opened) : whole.find(mark(1))] if whole.startswith(opened) else ""
     ids = (tokenizer(text, add_special_tokens=False)["input_ids"] for text in (before, *tags))
-    return control_ids(tokenizer).intersection(*[[i for own in ids for i in own]])
+    return control_ids(tokenizer).intersection(index for own in ids for index in own)
 
 
 def rendered(

@@ -51,6 +51,7 @@ class Embedder:
             self._model, self._tokenizer = reference.model, reference.tokenizer
         elif self._model is None:
             self._model, self._tokenizer = _loaded(self._options.folder, reference.device)
+        self._control_ids = control_ids(self._tokenizer)
         self._last = ((), torch.zeros(0, 0))
         texts = [prompt.text for prompt in prompts[:_MAX_CENTRE]]
         if texts:
@@ -90,8 +91,7 @@ class Embedder:
     @torch.no_grad()
     def _states(self, texts: Sequence[str]) -> Tensor:
         """Mean last hidden state of each text, float32 on the CPU; zeros without a token."""
-        control = control_ids(self._tokenizer)
-        plain = [spaced(self._tokenizer, text, control) for text in texts]
+        plain = [spaced(self._tokenizer, text, self._control_ids) for text in texts]
         ids = [self._tokenizer(text, add_special_tokens=False)["input_ids"] for text in plain]
         rows = [own[:_MAX_TOKENS] for own in ids]
         found = [self._batch(rows[at : at + _BATCH]) for at in range(0, len(rows), _BATCH)]

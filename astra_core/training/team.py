@@ -229,7 +229,7 @@ def build_algorithm(training: TrainingConfiguration, system: System) -> Algorith
 def check_team(
     config: TrainingConfiguration, sampler: Sampler, algorithm: Algorithm, *, world: World
 ) -> None:
-    """Returns if the algorithm can train the agents; warns of samples that are off-policy.
+    """Raises unless the algorithm can train the agents; warns of samples that are off-policy.
 
     Raises:
         ConfigurationError: They cannot; see ``check_agents`` and ``Algorithm.check_needs``.

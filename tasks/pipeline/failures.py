@@ -58,7 +58,7 @@ class Failure:
 
 
 def plain(error: BaseException) -> BaseException:
-    """The error as a person sees it; what the machine lacks is named, whoever noticed it."""
+    """The error as a person sees it, which names the memory or the disk that ran out."""
     if is_out_of_memory(error):
         return out_of_memory(error)
     if isinstance(error, OSError) and error.errno in _CLOSED and error.filename is not None:
@@ -130,7 +130,7 @@ def check_folders() -> None:
 
 
 def check_writable(paths: Iterable[Path]) -> None:
-    """Returns if every path can be made, or replaced.
+    """Raises unless every path can be made, or replaced.
 
     Raises:
         ConfigurationError: One cannot; better now than after hours of work.

@@ -14,7 +14,7 @@ from flows.servers.mlflow_pages import APP_NAME, AUTH, SecretOnly, create_app
 
 @pytest.fixture
 def client():
-    """Talks to an application that says yes to whoever knows the secret."""
+    """A client of an application that answers only with the secret."""
 
     async def answer(request):
         return PlainTextResponse("done")
