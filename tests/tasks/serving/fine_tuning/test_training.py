@@ -137,8 +137,9 @@ def test_a_killed_job_continues_and_ends_with_the_same_weights(tmp_path):
     assert "running" == service.store.job(killed.id).status
     assert "succeeded" == run_job(service.store.folder, killed.id)
 
-    folders = [service.store.job_folder(job.id) / "model" for job in (whole, killed)]
-    assert 1 == len(set(map(folder_digest, folders)))
+    folders = [service.store.job_folder(job.id) for job in (whole, killed)]
+    for name in ("model", "checkpoints"):
+        assert 1 == len({folder_digest(folder / name) for folder in folders})
     assert losses(service.store, whole) == losses(service.store, killed)
     messages = [own["message"] for own in service.store.events(killed.id)]
     assert any(own.startswith("Resumed after step") for own in messages)
