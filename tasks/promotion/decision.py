@@ -16,6 +16,7 @@ from tasks.promotion.duels import Draw, Evaluate, draw_with, judge
 from tasks.promotion.gate import Comparison, Verdict
 from tasks.promotion.smoke import why_unusable
 from tasks.tracking.errors import TrackingError
+from tasks.tracking.registry.registered import version_numbered
 from tasks.tracking.registry.versions import (
     CANDIDATE,
     CHAMPION,
@@ -217,14 +218,8 @@ def _roll_back(client: "MlflowClient", name: str) -> Rollback:
 
 def _standing(client: "MlflowClient", name: str, version: str | None) -> str | None:
     """The version; None if it was deleted or withdrawn since it was champion."""
-    if not version:
-        return None
-    standing = {
-        str(found.version)
-        for found in client.search_model_versions(f"name = '{name}'")
-        if found.tags.get(DECISION_TAG) != ROLLED_BACK
-    }
-    return version if version in standing else None
+    found = version_numbered(client, name, version) if version else None
+    return version if found and found.tags.get(DECISION_TAG) != ROLLED_BACK else None
 
 
 def _version(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from astra_core.files import write_text
+from astra_core.files import record_digest, write_text
 from tasks.tracking.artifacts import fetched, kept_files
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 KNOWN_FILE = "known_prompts.txt"
 KNOWN_FOLDER = "data"
+KNOWN_TAG = "astra.known_prompts"
+"""The tag of a version with the digest of its record; versions with the same data share it."""
 SPLITS = ("train", "dev", "test")
 
 _BATCH_ROWS = 8192
@@ -57,6 +59,11 @@ def fingerprints_of(valid: Path) -> frozenset[str]:
     return frozenset(fingerprint(text) for text in _texts(valid))
 
 
+def known_digest(valid: Path) -> str:
+    """The digest of what ``write_known`` writes."""
+    return record_digest(sorted(fingerprints_of(valid)))
+
+
 def write_known(valid: Path, path: Path) -> None:
     """Writes the fingerprints of the splits to ``path``, one per line, sorted."""
     write_text("".join(f"{known}\n" for known in sorted(fingerprints_of(valid))), path)
@@ -73,17 +80,18 @@ def known_prompts(client: "MlflowClient", name: str, *, valid: Path) -> KnownPro
         valid: The folder that the validation stage wrote last.
     """
     known = set(fingerprints_of(valid))
-    unrecorded = []
-    of_run: dict[str, frozenset[str] | None] = {}
+    records: dict[str, frozenset[str] | None] = {}
+    of_version: dict[str, str] = {}
     for version in client.search_model_versions(f"name = '{name}'"):
         run_id = str(version.run_id)
-        if run_id not in of_run:
-            of_run[run_id] = _kept(client, run_id)
-        found = of_run[run_id]
-        if found is None:
-            unrecorded.append(str(version.version))
-        else:
-            known |= found
+        # One fetch for each record and not for each version; older versions have no such tag.
+        key = version.tags.get(KNOWN_TAG) or run_id
+        of_version[str(version.version)] = key
+        if records.get(key) is None:
+            records[key] = _kept(client, run_id)
+    unrecorded = [number for number, key in of_version.items() if records[key] is None]
+    for record in records.values():
+        known |= record or frozenset()
     return KnownPrompts(frozenset(known), tuple(sorted(unrecorded, key=int)))
 
 

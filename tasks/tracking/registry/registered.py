@@ -22,9 +22,14 @@ def version_behind(client: "MlflowClient", name: str, alias: str) -> "ModelVersi
     return _if_there(client.get_model_version_by_alias, name, alias)
 
 
+def version_numbered(client: "MlflowClient", name: str, version: str) -> "ModelVersion | None":
+    """The version with this number, if there is one."""
+    return _if_there(client.get_model_version, name, version)
+
+
 def has_version(client: "MlflowClient", name: str, version: str) -> bool:
     """Whether the registry has this version."""
-    return _if_there(client.get_model_version, name, version) is not None
+    return version_numbered(client, name, version) is not None
 
 
 def has_files(client: "MlflowClient", name: str, version: str) -> bool:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 from astra_core.files import write_json, write_text
 from tasks.machine.scratch import scratch_folder
 from tasks.params.schema import RegistrationConfiguration
-from tasks.promotion.known_prompts import KNOWN_FILE, KNOWN_FOLDER, write_known
+from tasks.promotion.known_prompts import (
+    KNOWN_FILE,
+    KNOWN_FOLDER,
+    KNOWN_TAG,
+    known_digest,
+    write_known,
+)
 from tasks.records.receipt import RegistrationReceipt
 from tasks.records.reports import nan_as_null
 from tasks.reporting.category_table import category_figures, rates_csv
@@ -161,6 +167,7 @@ def _version_tags(evidence: Evidence) -> dict[str, str]:
         REGISTRATION_KEY_TAG: evidence.key,
         EVALUATION_KEY_TAG: evidence.evaluation.evaluation_key,
         CHECKPOINT_DIGEST_TAG: evidence.package.digest,
+        KNOWN_TAG: known_digest(evidence.datasets["valid"]),
     }
 
 
