@@ -5,6 +5,7 @@ from registry_project import RUN_KEY, register, without_pictures, write_project
 
 from tasks.promotion.known_prompts import (
     KNOWN_FILE,
+    KNOWN_FOLDER,
     fingerprint,
     fingerprints_of,
     known_prompts,
@@ -75,6 +76,26 @@ def test_every_version_tells_what_it_met_and_the_present_data_too(project, monke
 
     assert {fingerprint(text) for text in ("first", "second", "third")} == found.fingerprints
     assert () == found.unrecorded
+
+
+def test_a_record_that_many_versions_share_is_fetched_once(candidate_in_memory, monkeypatch):
+    client, looked = connect(), []
+    list_artifacts = client.list_artifacts
+
+    def noted(*where):
+        looked.append(where)
+        return list_artifacts(*where)
+
+    monkeypatch.setattr(client, "list_artifacts", noted)
+    first = client.get_model_version("attacker", "1")
+    for _ in range(3):
+        run = client.create_run("0").info.run_id
+        client.log_text(run, "a record", f"{KNOWN_FOLDER}/{KNOWN_FILE}")
+        client.create_model_version("attacker", first.source, run, tags=first.tags)
+    known = known_prompts(client, "attacker", valid=candidate_in_memory / "none")
+
+    assert {"a", "record"} == known.fingerprints
+    assert 1 == len(looked)
 
 
 def test_a_version_without_a_record_is_named(project):
