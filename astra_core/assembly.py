@@ -68,6 +68,7 @@ def load_system(
     machine: MachineConfiguration | None = None,
     is_trained: bool = False,
     executor: Choice | None = None,
+    seed: int | None = None,
 ) -> System:
     """The System of these folders, on deterministic kernels and the right number of threads.
 
@@ -79,10 +80,14 @@ def load_system(
         machine: On which device they are, and how many threads torch has; None for the defaults.
         is_trained: True when the attacker is to learn.
         executor: Rolls it out; None for this process.
+        seed: Of torch's global generator, from which our own code never draws: a plug-in that does
+            draws the same in every process, and its state in a checkpoint has the same bytes.
 
     Raises:
         ConfigurationError: There is no such device, or a folder cannot be loaded.
     """
+    if seed is not None:
+        torch.manual_seed(seed)
     machine = machine or MachineConfiguration()
     keeps_freed_memory = keep_freed_memory()
     device = device_for(machine.device)
@@ -115,6 +120,7 @@ def load_system(
         folders.resolved(),
         machine=machine.model_copy(update=found),
         is_trained=is_trained,
+        seed=seed,
     )
     crew = Crew(executor_of(executor), machine.prompts_per_shard, alike)
     crew.begin(system)

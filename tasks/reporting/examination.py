@@ -77,7 +77,9 @@ def examined(
     folders = ModelFolders.of(read_model_paths(places.base), attacker=own)
     # A trained attacker plays the roles that it was trained in, whatever params.yaml says now.
     system = as_exported(params.system, weights) if weights else params.system
-    loaded = load_system(system, folders, machine=params.machine, executor=params.executor)
+    loaded = load_system(
+        system, folders, machine=params.machine, executor=params.executor, seed=seed
+    )
     who = weights_digest(weights or folders.attacker)
     if pointer is not None:
         check_plain(system.probe)

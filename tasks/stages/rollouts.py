@@ -134,7 +134,13 @@ def collect_rollouts(
 
     prompts = read_prompts(files.valid / "train.parquet")
     folders = ModelFolders.of(read_model_paths(files.base))
-    loaded = load_system(params.system, folders, machine=params.machine, executor=params.executor)
+    loaded = load_system(
+        params.system,
+        folders,
+        machine=params.machine,
+        executor=params.executor,
+        seed=params.training_seed,
+    )
     talk = _Talk()
     with draft_folder_of(files.folder) as draft:
         with loaded.target.accounted(f"rollouts {record_digest(plain_sections(params))[:16]}"):

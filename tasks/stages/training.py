@@ -240,8 +240,6 @@ def _log_evaluations(trainer: "Trainer", log: "Sinks", logged: int) -> int:
 def _trainer(
     params: TrainingParams, files: TrainingFiles, *, folder: Path, world: "World"
 ) -> "Trainer":
-    import torch
-
     from astra_core.assembly import (
         ModelFolders,
         build_evaluator,
@@ -251,14 +249,16 @@ def _trainer(
     )
     from astra_core.training.checkpoint import CheckpointStore
 
-    # Our own code never draws from the global generator. A plug-in that does draws the same in
-    # every process, and its state in a checkpoint has the same bytes.
-    torch.manual_seed(params.training_seed)
     training, reward, seed = params.training, params.reward, params.training_seed
     system = remembered(params.system, files.baseline / PRECISION_FILE)
     folders = ModelFolders.of(read_model_paths(files.base))
     loaded = load_system(
-        system, folders, machine=params.machine, is_trained=True, executor=params.executor
+        system,
+        folders,
+        machine=params.machine,
+        is_trained=True,
+        executor=params.executor,
+        seed=seed,
     )
     prompts = read_prompts(files.valid / "train.parquet")
     limit = params.evaluation.num_training_prompts

@@ -53,6 +53,15 @@ def test_models_are_on_the_cpu_on_deterministic_kernels_by_default(folders):
     assert torch.are_deterministic_algorithms_enabled()
 
 
+def test_a_plugin_that_draws_from_the_global_generator_draws_the_same_with_a_seed(folders):
+    drawn = []
+    for seed in (3, 3, 4):
+        load_system(SYSTEM, folders, seed=seed)
+        drawn.append(float(torch.rand(())))
+
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
 def test_no_time_is_spent_on_memory_that_is_written_over(folders):
     loaded(folders)
 

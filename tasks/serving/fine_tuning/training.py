@@ -122,8 +122,6 @@ class _Training:
             self.store.note(self.job.id, f"New fine-tuned model created: {name}")
 
     def _trainer(self) -> "Trainer":
-        import torch
-
         from astra_core.assembly import ModelFolders, load_system
         from astra_core.registry import build
         from astra_core.training.checkpoint import CheckpointStore
@@ -131,13 +129,11 @@ class _Training:
         from tasks.serving.fine_tuning.rollouts import ExampleSampler
 
         own = self.job.settings
-        # As in the stage: what draws from the global generator draws the same in every process.
-        torch.manual_seed(own["seed"])
         config = training_of(own, self.examples)
         system_config = SystemConfiguration.read(own["system"], where="system")
         folder = Path(own["folder"])
         folders = ModelFolders(folder, folder, folder)
-        system = load_system(system_config, folders, is_trained=True)
+        system = load_system(system_config, folders, is_trained=True, seed=own["seed"])
         sampler = ExampleSampler(
             system, self.examples, seed=own["seed"], num_passes=self.hyper["n_epochs"]
         )
