@@ -166,8 +166,8 @@ def _version_tags(evidence: Evidence) -> dict[str, str]:
         **{name: text for name, text in _lineage(evidence).items() if name in PARENT_TAGS},
         REGISTRATION_KEY_TAG: evidence.key,
         EVALUATION_KEY_TAG: evidence.evaluation.evaluation_key,
-        CHECKPOINT_DIGEST_TAG: evidence.package.digest,
         KNOWN_TAG: known_digest(evidence.datasets["valid"]),
+        CHECKPOINT_DIGEST_TAG: evidence.package.digest,
     }
 
 
