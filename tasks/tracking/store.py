@@ -22,6 +22,7 @@ from astra_core.errors.excerpt import shortened
 from astra_core.files import disk_full, is_disk_full
 from tasks.machine.ports import MLFLOW_PORT
 from tasks.tracking.address import check_tracking_uri
+from tasks.tracking.database.creation import make_tables
 from tasks.tracking.database.relocation import follow_move
 from tasks.tracking.errors import DamagedStoreError, StoreError, TrackingError
 
@@ -103,6 +104,8 @@ def connect() -> "MlflowClient":
     logging.getLogger("mlflow").setLevel(logging.CRITICAL)
     # MLflow fails if two processes create its tables at once.
     with alone_with(database):
+        if database is not None:
+            make_tables(database)
         client = MlflowClient(uri)
         client.search_experiments(max_results=1)
     return client
