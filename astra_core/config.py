@@ -130,14 +130,17 @@ class SystemConfiguration(Section):
     score_cache_size: int = Field(
         default=65536, ge=0, description="Judgements that are cached; 0 judges every time."
     )
-    tokens_per_batch: Count = Field(
-        default=16384, description="Limits memory: rows times positions of one forward pass."
+    tokens_per_batch: int = Field(
+        default=0,
+        ge=0,
+        description="Limits memory: rows times positions of one forward pass. 0 is 16384 on a CPU, "
+        "and on a GPU what fits into its free memory.",
     )
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        default="fp32",
-        description="Of the products in linear layers while models talk; bf16 is faster where the "
-        "processor has units for it, and its log-probabilities differ in the third digit; auto "
-        "takes what a trial finds faster. Training has a precision of its own.",
+    precision: Literal["device", "auto", "fp32", "bf16"] = Field(
+        default="device",
+        description="In which models talk: device is fp32 on a CPU and bf16 on a GPU. bf16 is "
+        "faster where the processor has units for it, and its log-probabilities differ in the "
+        "third digit; auto takes what a trial finds faster. Training has a precision of its own.",
     )
     prefix_cache_mib: int = Field(
         default=1024,

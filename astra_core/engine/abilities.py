@@ -15,8 +15,16 @@ from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedRe
 
 Contexts = list[list[int]]
 
+# The errors of an architecture that is built differently.
+FAILURES = (
+    *(AttributeError, IndexError, KeyError, NotImplementedError),
+    *(RuntimeError, TypeError, ValueError),
+)
+
 # Allowed difference of log-probabilities, nats; fp32 rounding is a hundred times smaller.
 _TOLERANCE = 1e-3
+# In half precision also so many roundings of the largest logit, as sums over layers have some.
+_ROUNDINGS = 8
 _CONTEXTS = ((1, 2, 3, 4, 5), (1, 2), (1, 2, 3, 5, 4, 2, 1))
 # Rows of the trial: some forked, one left out, and one that ends before the others.
 _FORKED = (0, 0, 2, 2, 2)
@@ -52,13 +60,20 @@ def abilities_of(model: Any) -> Abilities:
     """The abilities of a causal LM of transformers, tried out on first use."""
     found = _known.get(model)
     if found is None:
-        with torch.no_grad(), unbarred(model), _in_full_precision(model.device.type):
+        with trying(model):
             takes_masks = _takes_masks(model)
             takes_padding = takes_masks or _takes_padding(model)
             takes_stems = takes_masks and _takes_stems(model)
             found = Abilities(takes_masks, takes_padding, takes_stems, _has_plain_head(model))
         _known[model] = found
     return found
+
+
+@contextmanager
+def trying(model: Any) -> Iterator[None]:
+    """A scope of trials: without gradient, in the model's own precision, with nothing barred."""
+    with torch.no_grad(), unbarred(model), _in_full_precision(model.device.type):
+        yield
 
 
 def assume(model: Any, found: Abilities) -> None:
@@ -80,7 +95,7 @@ def _takes_masks(model: Any) -> bool:
     try:
         with _narrow_windows(model.config.get_text_config()):
             is_same = use_own_attention(model) and _is_read_alike(model, _padded, _cached)
-    except _FAILURES:
+    except FAILURES:
         is_same = False
     if not is_same:
         model.set_attn_implementation(was)
@@ -90,7 +105,7 @@ def _takes_masks(model: Any) -> bool:
 def _takes_padding(model: Any) -> bool:
     try:
         return _is_read_alike(model, _lone, _padded)
-    except _FAILURES:
+    except FAILURES:
         return False
 
 
@@ -100,7 +115,7 @@ def _takes_stems(model: Any) -> bool:
         return False
     try:
         return _is_read_alike(model, _padded_siblings, _siblings_on_a_stem)
-    except _FAILURES:
+    except FAILURES:
         return False
 
 
@@ -123,7 +138,8 @@ def _is_read_alike(model: Any, *ways: Callable[[Any, Contexts], Reading]) -> boo
     """Does all that sampling does: reads, forks, ends a row, drops it and goes on."""
     contexts = [_known_ids(model, ids) for ids in _CONTEXTS]
     found = [_continued(model, way(model, contexts)) for way in ways]
-    return all(_is_close(first, second) for first, second in zip(*found, strict=True))
+    allowed = tolerance(found[0][-1])
+    return all(_is_close(*pair, allowed) for pair in zip(*found, strict=True))
 
 
 def _continued(model: Any, reading: Reading) -> list[torch.Tensor]:
@@ -179,18 +195,22 @@ def _has_plain_head(model: Any) -> bool:
     try:
         states = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
         own = model.get_output_embeddings()(states)
-    except _FAILURES:
+    except FAILURES:
         return False
-    return _is_close(model(input_ids=ids, use_cache=False).logits, own)
+    return _is_close(model(input_ids=ids, use_cache=False).logits, own, tolerance(own))
 
 
-# The errors of an architecture that is built differently.
-_FAILURES = (
-    *(AttributeError, IndexError, KeyError, NotImplementedError),
-    *(RuntimeError, TypeError, ValueError),
-)
-
-
-def _is_close(first: torch.Tensor, second: torch.Tensor) -> bool:
+def _is_close(first: torch.Tensor, second: torch.Tensor, allowed: float) -> bool:
     difference = first.float().log_softmax(dim=-1) - second.float().log_softmax(dim=-1)
-    return float(difference.abs().max()) < _TOLERANCE
+    return float(difference.abs().max()) < allowed
+
+
+def tolerance(logits: torch.Tensor) -> float:
+    """How far log-probabilities of two ways to the same logits may differ, nats.
+
+    Both ways round as their number type does: fp16 and bf16 have three digits and two.
+    """
+    rounding = torch.finfo(logits.dtype).eps
+    if rounding <= torch.finfo(torch.float32).eps:
+        return _TOLERANCE
+    return _TOLERANCE + _ROUNDINGS * rounding * float(logits.float().abs().max())

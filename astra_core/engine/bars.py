@@ -59,6 +59,11 @@ def lowered(logits: Float[Tensor, "*S V"], barred: Barred) -> Float[Tensor, "*S 
 
 
 def _shut(model: Any, _: Any, output: Any) -> Any:
-    if getattr(output, "logits", None) is not None:
-        output.logits = lowered(output.logits, barred_of(model))
+    barred = barred_of(model)
+    if barred is not None and getattr(output, "logits", None) is not None:
+        if barred.device != output.logits.device:
+            # It stays there: a copy to a GPU at every token would wait for it.
+            barred = barred.to(output.logits.device)
+            setattr(model, _NAME, barred)
+        output.logits = lowered(output.logits, barred)
     return output

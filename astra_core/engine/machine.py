@@ -27,6 +27,7 @@ class Machine:
         packs: Number types whose products with packed weights are correct.
         keeps_freed_memory: The process reuses what it frees.
         num_threads: Threads asked for; 0 chooses by the size of the model.
+        fixes_shapes: Decoding takes steps of a fixed shape, which a GPU replays.
     """
 
     device: str
@@ -35,6 +36,7 @@ class Machine:
     packs: frozenset[torch.dtype]
     keeps_freed_memory: bool = False
     num_threads: int = 0
+    fixes_shapes: bool = False
 
     @classmethod
     def here(
@@ -50,6 +52,7 @@ class Machine:
             frozenset(dtype for dtype in types if has_packed_product(dtype)),
             keeps_freed_memory=keeps_freed_memory,
             num_threads=num_threads,
+            fixes_shapes=not is_cpu,
         )
 
     @property

@@ -19,6 +19,7 @@ from astra_core.engine.products.precision import Precision
 from astra_core.engine.products.routed_linear import routed_linears
 from astra_core.engine.products.routes import Route
 from astra_core.engine.recomputation import recomputed
+from astra_core.engine.steps.trial import takes_steps
 from astra_core.models.pretrained import threads_for
 
 Reading = Literal["cached", "padded", "lone"]
@@ -41,6 +42,7 @@ class Plan:
         talks_in: Precision of the products when it samples or scores without gradient.
         learns_in: Precision of an update.
         recomputes: Activations are computed again in the backward pass instead of kept.
+        steps: It decodes in steps of fixed shape.
     """
 
     model: str
@@ -50,6 +52,7 @@ class Plan:
     talks_in: Precision = "fp32"
     learns_in: Precision = "fp32"
     recomputes: bool = False
+    steps: bool = False
 
     @classmethod
     def of(cls, model: Any, machine: Machine | None = None) -> Self:
@@ -66,6 +69,7 @@ class Plan:
             machine=machine,
             abilities=abilities_of(model),
             num_threads=threads_for(size, machine.num_threads),
+            steps=machine.fixes_shapes and takes_steps(model),
         )
 
     def talking(self, *, precision: Precision) -> Self:
@@ -93,8 +97,20 @@ class Plan:
         """That fp32 products take in training."""
         return self.machine.route
 
+    @property
+    def talks_in_copy(self) -> bool:
+        """A copy in half precision talks; elsewhere only products are in bf16."""
+        return self.talks_in == "bf16" and self.machine.fixes_shapes
+
+    @property
+    def captures(self) -> bool:
+        """Steps are recorded and replayed."""
+        return self.machine.device == "cuda"
+
     def talks(self, model: Any) -> AbstractContextManager[None]:
         """A scope in which the model talks; its weights must not change inside."""
+        if self.talks_in_copy:
+            return nullcontext()
         dtype = torch.bfloat16 if self.talks_in == "bf16" else torch.float32
         return packed_linears(model, packs=self.machine.packs, dtype=dtype)
 
@@ -123,6 +139,7 @@ class Plan:
                 self._cache(),
                 self.machine.products,
                 f"talks in {self.talks_in}, learns in {self.learns_in}",
+                *(["decodes in steps of fixed shape"] if self.steps else []),
                 *(["activations recomputed"] if self.recomputes else []),
                 f"freed memory {memory}",
                 f"{self.num_threads} thread{'s' * (self.num_threads != 1)}",

@@ -10,11 +10,15 @@ import torch
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.bars import bar
+from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedReading, Reading
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.engine.machine import Machine
 from astra_core.engine.plan import Plan
+from astra_core.engine.steps.step import quick_kernels
+from astra_core.engine.steps.stepper import Stepper
+from astra_core.engine.talking_copy import TalkingCopy
 from astra_core.engine.products.activations import use_fused_gelu
 from astra_core.files import record_digest
 from astra_core.models.control_tokens import as_text, control_ids, encoded, unsaid_ids
@@ -24,6 +28,7 @@ from astra_core.models.lora import merged_state
 from astra_core.models.marked_template import turn_end
 from astra_core.models.pretrained import Dtype, load_pretrained
 from astra_core.models.rows import batches_within, row_batches
+from astra_core.models.stepped import SteppedRows, Task
 from astra_core.models.tokenizers import meaning_of_ids, separator_ids_of
 from astra_core.models.utterances import Continuations, Elsewhere, Utterance
 
@@ -58,11 +63,14 @@ class LanguageModel:
         self.plan = Plan.of(self.model, machine)
         self.said_ids: frozenset[int] = frozenset()
         self._is_barring = True
+        self._copy: TalkingCopy | None = None
         alone = self.separator_ids if len(self.separator_ids) == 1 else ()
         ends = {tokenizer.eos_token_id, turn_end(tokenizer), *alone}
         self.end_ids = tuple(sorted(ends - {None}))
         self.elsewhere: Elsewhere | None = None
         self._store: PrefixStore | None = None
+        self._talker: Any = self.model
+        self._steppers: dict[int, Stepper] = {}
         self._encoded: dict[str, tuple[int, ...]] = {}
 
     @classmethod
@@ -130,6 +138,8 @@ class LanguageModel:
         unsaid = unsaid_ids(self.tokenizer, self.vocabulary_size) - kept - {pad}
         self.barred_ids = tuple(sorted(unsaid)) if self._is_barring else ()
         bar(self.model, self.barred_ids)
+        if self._copy is not None:
+            bar(self._copy.model, self.barred_ids)
 
     @property
     def max_positions(self) -> int:
@@ -225,6 +235,10 @@ class LanguageModel:
         if self.elsewhere is not None:
             return self.elsewhere.continuations(self, contexts, keys, generation=generation)
         lengths = suffix_lengths or [0] * len(contexts)
+        if self.plan.steps and any(keys):
+            return self._stepped(
+                contexts, keys, generation, suffix_lengths=lengths, budget=tokens_per_batch
+            )
         costs = [
             (len(context) + generation.max_new_tokens) * max(len(own), 1)
             for context, own in zip(contexts, keys, strict=True)
@@ -242,6 +256,45 @@ class LanguageModel:
             for index, continuation in zip(chunk, sampled, strict=True):
                 found[index] = continuation
         return [continuation for continuation in found if continuation is not None]
+
+    def _stepped(
+        self,
+        contexts: Sequence[Sequence[int]],
+        keys: Sequence[Sequence[bytes]],
+        generation: GenerationConfiguration,
+        *,
+        suffix_lengths: Sequence[int],
+        budget: int,
+    ) -> list[Continuations]:
+        """The same in steps of fixed shape."""
+        suffixes: dict[int, tuple[float, ...]] = {}
+
+        def read(chosen: Sequence[int]) -> KeyValues:
+            asked = [0 if index in suffixes else suffix_lengths[index] for index in chosen]
+            reading = self._read([contexts[index] for index in chosen], asked, room=0)
+            for index, found in zip(chosen, reading.suffix_logprobs, strict=True):
+                suffixes.setdefault(index, found)
+            values: KeyValues = reading.values
+            return values
+
+        tasks = [Task(index, key) for index, own in enumerate(keys) for key in own]
+        rules = (self.end_ids, self.barred_ids, self._spare_id)
+        rows = SteppedRows(contexts, generation, self._stepper, read, rules, self._store)
+        with quick_kernels():
+            drawn = iter(rows.drawn(tasks, budget=budget))
+        utterances = [
+            tuple(self._utterance(*next(drawn)) for _ in own) for own in keys
+        ]
+        silent = [index for index, own in enumerate(keys) if not own]
+        others = self.continuations(
+            [contexts[index] for index in silent],
+            [()] * len(silent),
+            generation,
+            suffix_lengths=[suffix_lengths[index] for index in silent],
+            tokens_per_batch=budget,
+        )
+        suffixes |= {i: one.suffix_logprobs for i, one in zip(silent, others, strict=True)}
+        return [Continuations(own, suffixes[index]) for index, own in enumerate(utterances)]
 
     def _continue_chunk(
         self,
@@ -278,15 +331,15 @@ class LanguageModel:
     ) -> Reading:
         if self.plan.reading == "cached":
             return CachedReading(
-                self.model,
+                self._talker,
                 contexts,
                 suffix_lengths,
                 store=self._store,
                 room=room,
-                takes_stems=self.plan.abilities.takes_stems,
+                takes_stems=self.plan.abilities.takes_stems and not self.plan.steps,
             )
         way = PaddedReading if self.plan.reading == "padded" else LoneReading
-        return way(self.model, contexts, suffix_lengths)
+        return way(self._talker, contexts, suffix_lengths)
 
     @contextmanager
     def remembering(self, max_bytes: int, *, is_bf16: bool = False) -> Iterator[None]:
@@ -298,11 +351,31 @@ class LanguageModel:
         """
         before, self._store = self._store, PrefixStore(max_bytes) if max_bytes else None
         plan = self.plan.talking(precision="bf16" if is_bf16 else "fp32")
+        talker = self._talker
         try:
             with plan.talks(self.model):
+                self._talker = self._talking_copy() if plan.talks_in_copy else self.model
                 yield
         finally:
-            self._store = before
+            self._store, self._talker = before, talker
+
+    def _talking_copy(self) -> Any:
+        """The copy in half precision with the weights of now; the model itself if it is so."""
+        if self.model.dtype != torch.float32:
+            return self.model
+        if self._copy is None:
+            self._copy = TalkingCopy(self.model)
+        self._copy.refresh()
+        return self._copy.model
+
+    @property
+    def _stepper(self) -> Stepper:
+        """Of the model that talks now."""
+        found = self._steppers.get(id(self._talker))
+        if found is None:
+            found = Stepper(self._talker, captures=self.plan.captures)
+            self._steppers[id(self._talker)] = found
+        return found
 
     def read(self, contexts: Sequence[Sequence[int]], *, tokens_per_batch: int = 16384) -> None:
         """Reads the common beginning of several contexts into the cache; samples nothing."""
@@ -338,7 +411,7 @@ class LanguageModel:
             device=self.device,
             tokens_per_batch=tokens_per_batch,
         ):
-            logprobs = token_logprobs(self.model, rows, plan=self.plan).tolist()
+            logprobs = token_logprobs(self._talker, rows, plan=self.plan).tolist()
             for index, row in zip(chunk, logprobs, strict=True):
                 found[index] = tuple(row[: len(continuations[index])])
         return found

@@ -147,10 +147,11 @@ class TrainingConfiguration(Section):
     schedule: Choice = Choice(name="transformers")
     warmup_steps: int = Field(default=0, ge=0, description="Training steps of linear warm-up.")
     max_grad_norm: Positive | None = Field(default=1.0, description="null does not clip.")
-    precision: Literal["auto", "fp32", "bf16"] = Field(
-        default="fp32",
-        description="Of a training pass; bf16 is faster where the processor has units for it; "
-        "auto takes what a trial finds faster, and a resumed run what it began with.",
+    precision: Literal["device", "auto", "fp32", "bf16"] = Field(
+        default="device",
+        description="Of a training pass: device is fp32 on a CPU and bf16 on a GPU; bf16 is faster "
+        "where the processor has units for it; auto takes what a trial finds faster, and a resumed "
+        "run what it began with.",
     )
     gradient_checkpointing: bool = Field(
         default=False, description="Computes activations again in the backward pass: less memory."

@@ -18,7 +18,7 @@ from astra_core.algorithm import Algorithm, Batch
 from astra_core.algorithms.movement import moved_means
 from astra_core.config import TrainingConfiguration
 from astra_core.engine.plan import Plan
-from astra_core.engine.products.precision import Precision
+from astra_core.engine.products.precision import Precision, of_device
 from astra_core.errors import TrainingError
 from astra_core.extensions.promises import loss_of, own_weights
 from astra_core.models.language_model import LanguageModel
@@ -95,7 +95,8 @@ def refuse_many_nonfinite(count: int, *, limit: int, last: Update) -> None:
 
 def learning_plan(plan: Plan, config: TrainingConfiguration) -> Plan:
     """The plan with a configuration's settings of updates, whose precision is settled."""
-    precision: Precision = "fp32" if config.precision == "fp32" else "bf16"
+    asked = of_device(config.precision, plan.machine.device)
+    precision: Precision = "fp32" if asked == "fp32" else "bf16"
     return plan.learning(precision=precision, recomputes=config.gradient_checkpointing)
 
 

@@ -48,8 +48,8 @@ def remember(config: SystemConfiguration, folder: Path) -> None:
 
 
 def remembered(config: SystemConfiguration, file: Path) -> SystemConfiguration:
-    """The configuration with ``auto`` replaced by what an earlier stage left in ``file``."""
-    if config.precision != "auto" or not file.is_file():
+    """The configuration with ``auto`` or ``device`` replaced by what an earlier stage left."""
+    if config.precision not in {"auto", "device"} or not file.is_file():
         return config
     found = read_json(file).get(KEY)
     return config.model_copy(update={"precision": found}) if found else config

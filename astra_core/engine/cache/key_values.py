@@ -138,8 +138,35 @@ class KeyValues(Cache):  # type: ignore[misc]
         """
         num_layers = len(pieces[0][0].layers)
         found = cls(num_layers, [length for _, _, length in pieces], capacity)
-        found._fill([(cache._whole, (row, length)) for cache, row, length in pieces])  # noqa: SLF001
+        is_plain = all(cache.stem is None for cache, _, _ in pieces)
+        if is_plain and pieces[0][0].layers[0].keys.device.type != "cpu":
+            found._fill_together(pieces)  # noqa: SLF001
+        else:
+            found._fill([(cache._whole, (row, length)) for cache, row, length in pieces])  # noqa: SLF001
         return found
+
+    def _fill_together(self, pieces: Sequence[tuple[Self, int, int]]) -> None:
+        """What ``_fill`` does, in few large copies, which take more memory.
+
+        Slots behind a row's end hold what they hold where it comes from.
+        """
+        width = max(self.lengths)
+        sources = {id(cache): cache for cache, _, _ in pieces}
+        device = pieces[0][0].layers[0].keys.device
+        copies = []
+        for number, cache in sources.items():
+            own = [(to, row) for to, (of, row, _) in enumerate(pieces) if id(of) == number]
+            copies.append((cache, *torch.tensor(own, device=device).T))
+        for index, layer in enumerate(self.layers):
+            for name in ("keys", "values"):
+                like = getattr(pieces[0][0].layers[index], name)
+                _, heads, _, depth = like.shape
+                found = like.new_zeros((len(pieces), heads, self.capacity, depth))
+                for cache, places, rows in copies:
+                    own = getattr(cache.layers[index], name)[:, :, :width].index_select(0, rows)
+                    found[:, :, : own.shape[2]].index_copy_(0, places, own)
+                setattr(layer, name, found)
+            layer.is_initialized = True
 
     def _fill(self, pieces: Sequence[tuple[_Source, Beginning]]) -> None:
         """Allocates the layers; the first tokens of each piece go to the row in its place."""

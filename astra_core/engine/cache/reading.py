@@ -8,6 +8,7 @@ way is tested against it. ``LoneReading`` serves models that cannot be padded ei
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import torch
@@ -260,6 +261,11 @@ class CachedReading(Reading):
         self.logits = self._forward(tokens[:, None], counts, 1)[:, -1]
         return self.logits
 
+    @property
+    def values(self) -> KeyValues:
+        """The keys and values of what was read."""
+        return self._values
+
     def close(self) -> None:
         """Gives the rows to the store."""
         if self._values.stem is not None:
@@ -279,6 +285,6 @@ def _suffixes(
     """Log-probabilities of the last tokens, from the logits before each and one after all."""
     labels = [[*c[len(c) - n :], 0] for c, n in zip(contexts, lengths, strict=True)]
     flat = torch.tensor([label for own in labels for label in own], device=logits.device)
-    sizes = [len(own) for own in labels]
     values = torch.cat([chosen_logprobs(logits[own], flat[own]) for own in blocks_of(logits)])
-    return [tuple(row[:-1].tolist()) for row in torch.split(values, sizes)]
+    found, ends = values.tolist(), [0, *accumulate(map(len, labels))]
+    return [tuple(found[begin : end - 1]) for begin, end in pairwise(ends)]

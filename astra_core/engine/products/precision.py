@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 
 from astra_core.config import SystemConfiguration
+from astra_core.engine.batch_size import tokens_within_memory
 from astra_core.engine.machine import Machine
 from astra_core.engine.products.linear_layers import linear_layers, matrix_of
 from astra_core.engine.products.packed_linear import packed_linears
@@ -21,6 +22,8 @@ from astra_core.engine.products.routed_linear import routed_linears
 
 Precision = Literal["fp32", "bf16"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
+# Of a GPU, and of any other device.
+_OF_DEVICE: tuple[Precision, Precision] = ("bf16", "fp32")
 
 # As many rows as a batch decodes, and as a pass of training reads.
 _ROWS_TALKING, _ROWS_TRAINED = 64, 512
@@ -37,7 +40,7 @@ def settled(
     machine: Machine | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> SystemConfiguration:
-    """The configuration with ``auto`` replaced by the result of a trial of the largest model.
+    """The configuration with the precision and the size of a batch that suit models and machine.
 
     Args:
         config: How the models talk.
@@ -45,11 +48,24 @@ def settled(
         machine: Whose routes are tried; by default this one.
         clock: In seconds.
     """
-    if config.precision != "auto":
-        return config
-    largest = max(models, key=lambda model: sum(p.numel() for p in model.parameters()))
-    faster = faster_precision(largest, is_trained=False, machine=machine, clock=clock)
-    return config.model_copy(update={"precision": faster})
+    weights = (weight for model in models for weight in model.parameters())
+    device = next((weight.device for weight in weights), torch.device("cpu"))
+    found: dict[str, object] = {}
+    if config.precision == "device":
+        found["precision"] = of_device("device", device.type)
+    if config.precision == "auto":
+        largest = max(models, key=lambda model: sum(p.numel() for p in model.parameters()))
+        found["precision"] = faster_precision(
+            largest, is_trained=False, machine=machine, clock=clock
+        )
+    if not config.tokens_per_batch:
+        found["tokens_per_batch"] = tokens_within_memory(models, device)
+    return config.model_copy(update=found) if found else config
+
+
+def of_device(asked: str, device: str) -> str:
+    """What was asked for, with ``device`` replaced by the precision of this type of device."""
+    return _OF_DEVICE[device != "cuda"] if asked == "device" else asked
 
 
 def faster_precision(
@@ -67,9 +83,11 @@ def faster_precision(
         machine: Whose routes are tried; by default this one.
         clock: In seconds.
     """
+    machine = machine or Machine.here(next(model.parameters()).device.type)
+    if machine.device == "cuda":
+        return _faster_pass(model, is_trained=is_trained, clock=clock)
     kinds = Counter((type(layer), layer.weight.shape) for layer in linear_layers(model))
     found = {(type(layer), layer.weight.shape): layer for layer in linear_layers(model)}
-    machine = machine or Machine.here(next(model.parameters()).device.type)
     scope = _trained if is_trained else _talking
     spent = dict.fromkeys(PRECISIONS, 0.0)
     for kind, count in kinds.items():
@@ -104,6 +122,24 @@ def _seconds(
             # The first turn loads code.
             least[name] = min(least[name], seconds) if turn else least[name]
     return least
+
+
+def _faster_pass(model: Any, *, is_trained: bool, clock: Callable[[], float]) -> Precision:
+    """By whole passes: on a GPU a single layer's time is that of starting its kernel."""
+    size = model.config.get_text_config().vocab_size
+    ids = torch.arange(_ROWS_TALKING * 8, device=model.device).remainder(size).view(8, -1)
+
+    def run() -> None:
+        with torch.set_grad_enabled(is_trained):
+            found = model(input_ids=ids, use_cache=False).logits.float().logsumexp(dim=-1).sum()
+            if is_trained:
+                torch.autograd.grad(found, [p for p in model.parameters() if p.requires_grad])
+
+    def scope(precision: Precision) -> AbstractContextManager[None]:
+        return torch.autocast("cuda", dtype=torch.bfloat16, enabled=precision == "bf16")
+
+    spent = _seconds(run, scope, device="cuda", clock=clock)
+    return "bf16" if spent["bf16"] < _WORTH_IT * spent["fp32"] else "fp32"
 
 
 def _talking_work(layer: Any) -> Callable[[], object]:

@@ -38,7 +38,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from astra_core.config import TrainingConfiguration
-from astra_core.engine.products.precision import faster_precision
+from astra_core.engine.products.precision import faster_precision, of_device
 from astra_core.errors import CheckpointError, ConfigurationError
 from astra_core.training.checkpoint import Checkpoint, CheckpointStore, load_checkpoint
 from astra_core.training.distribution.distributed import World
@@ -142,7 +142,7 @@ def check_resumable(
 def as_begun(
     config: TrainingConfiguration, model: Any, *, store: CheckpointStore | None, world: World
 ) -> TrainingConfiguration:
-    """The configuration with ``auto`` replaced by the precision of the run that it resumes.
+    """The configuration with a precision: for ``auto`` that of the run that it resumes.
 
     A new run takes the faster one, the same in every process; a new trial in a resumed run could
     decide differently.
@@ -161,7 +161,8 @@ def as_begun(
         msg = "training.dump_steps must be empty without a store; give the Trainer one"
         raise ConfigurationError(msg)
     if config.precision != "auto":
-        return config
+        found = of_device(config.precision, model.device.type)
+        return config.model_copy(update={"precision": found})
     resume = config.checkpoint.resume
     found = None if resume == "never" else starting_point(store, resume)
     if found is not None:

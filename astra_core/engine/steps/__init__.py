@@ -1,0 +1,1 @@
+"""Decoding in steps of one fixed shape, which a GPU can replay without being told each kernel."""

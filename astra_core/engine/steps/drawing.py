@@ -1,0 +1,83 @@
+"""One token per row from logits, without asking the host anything; see ``models.decoding``."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from astra_core.config import GenerationConfiguration
+from astra_core.models.decoding import draw, drawn_in_blocks, processed_logits
+
+# Of the 53 binary digits of a uniform number, the last half are a number of their own.
+SHIFT = 2.0**26
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """Ids that are special in decoding, on the model's device.
+
+    Attributes:
+        end_ids: They end an utterance.
+        barred: They are never drawn and have no likelihood.
+        spare: One that has a likelihood; where it is drawn, another is drawn instead.
+    """
+
+    end_ids: Int[Tensor, " E"]
+    barred: Int[Tensor, " X"]
+    spare: int | None = None
+
+    @classmethod
+    def on(
+        cls,
+        device: torch.device,
+        *,
+        end_ids: Sequence[int],
+        barred: Sequence[int] = (),
+        spare: int | None = None,
+    ) -> Self:
+        """The rules of these ids."""
+        ends, never = (
+            torch.tensor(own, dtype=torch.long, device=device) for own in (end_ids, barred)
+        )
+        return cls(ends, never, spare)
+
+
+def draw_token(
+    logits: Float[Tensor, "R V"],
+    generation: GenerationConfiguration,
+    uniform: Float[Tensor, " R"],
+    *,
+    rules: Rules,
+    count: Int[Tensor, " R"],
+    seen: Bool[Tensor, "R V"] | None = None,
+) -> tuple[Int[Tensor, " R"], Float[Tensor, " R"]]:
+    """A token for each row and its log-probability under the unmodified logits, nats.
+
+    Args:
+        logits: Raw output of the head.
+        generation: Penalty, temperature, truncation and shortest length.
+        uniform: In [0, 1).
+        rules: Which ids are special.
+        count: How many tokens each row has drawn.
+        seen: Tokens that a row has read or drawn, for a repetition penalty.
+    """
+    logits = logits.float()
+    total = logits.logsumexp(dim=1)
+    allowed = logits.index_fill(1, rules.barred, -torch.inf) if len(rules.barred) else logits
+    if generation.min_new_tokens and len(rules.end_ids):
+        ends = allowed.index_select(1, rules.end_ids)
+        early = (count < generation.min_new_tokens)[:, None]
+        allowed = allowed.index_copy(1, rules.end_ids, ends.masked_fill(early, -torch.inf))
+    chosen = processed_logits(allowed, generation, seen=seen)
+    is_whole = generation.top_p == 1.0 and generation.min_p == 0.0
+    take = drawn_in_blocks if is_whole else draw
+    token = take(chosen, uniform)
+    if rules.spare is not None:
+        other = allowed.clone()
+        other[:, rules.spare] = -torch.inf
+        chosen = processed_logits(other, generation, seen=seen)
+        token = torch.where(token == rules.spare, take(chosen, uniform * SHIFT % 1.0), token)
+    return token, logits.gather(1, token[:, None])[:, 0] - total

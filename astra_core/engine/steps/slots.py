@@ -1,0 +1,137 @@
+"""Keys and values at addresses that stay the same, so that a captured step can be replayed."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from astra_core.engine.cache.key_values import KeyValues
+
+
+class Arena:
+    """Memory for the keys and values of one model; caches of all shapes lie in it by turns.
+
+    Attributes:
+        num_slots: Rows times slots that it has room for.
+    """
+
+    def __init__(self, like: KeyValues, num_slots: int) -> None:
+        self.num_slots = num_slots
+        self._flat = [
+            {name: _flat(getattr(layer, name), num_slots) for name in ("keys", "values")}
+            for layer in like.layers
+        ]
+
+    def cache(self, num_rows: int, capacity: int) -> "SlotCache":
+        """A cache at the beginning of the memory, which others overwrite."""
+        return SlotCache(
+            [
+                {name: _shaped(*flat, num_rows, capacity) for name, flat in layer.items()}
+                for layer in self._flat
+            ]
+        )
+
+
+class SlotCache(Cache):  # type: ignore[misc]
+    """A transformers cache in which every row writes one token per pass into a slot of its own."""
+
+    def __init__(self, buffers: Sequence[dict[str, Tensor]]) -> None:
+        self._aim = _Aim(buffers[0]["keys"])
+        super().__init__(
+            layers=[_Layer(own["keys"], own["values"], aim=self._aim) for own in buffers]
+        )
+        self.num_rows, _, self.capacity, _ = buffers[0]["keys"].shape
+
+    def aim(self, slots: Int[Tensor, " R"]) -> None:
+        """Says where the next pass writes."""
+        self._aim.at(slots)
+
+    def load(self, places: Int[Tensor, " N"], values: KeyValues, rows: Int[Tensor, " N"]) -> None:
+        """Copies rows of another cache into these places; they are no longer than a row here."""
+        width = min(values.capacity, self.capacity)
+        for own, other in zip(self.layers, values.layers, strict=True):
+            for name in ("keys", "values"):
+                found = getattr(other, name)[:, :, :width].index_select(0, rows)
+                getattr(own, name)[:, :, :width].index_copy_(0, places, found)
+
+    def copied(self, places: Int[Tensor, " N"], lengths: Sequence[int]) -> KeyValues:
+        """These rows in a cache of their own, each with as many tokens."""
+        found = KeyValues(len(self.layers), lengths, max(lengths))
+        for own, other in zip(found.layers, self.layers, strict=True):
+            for name in ("keys", "values"):
+                rows = getattr(other, name)[:, :, : found.capacity].index_select(0, places)
+                setattr(own, name, rows)
+            own.is_initialized = True
+        return found
+
+
+class _Aim:
+    """The slots that a pass writes, counted through all rows and heads; shared by all layers."""
+
+    def __init__(self, keys: Float[Tensor, "R K C D"]) -> None:
+        self._capacity = keys.shape[2]
+        self._rows = torch.arange(keys.shape[0], device=keys.device)
+        self._known: dict[int, Tensor] = {}
+        self._slots = self._rows
+
+    def at(self, slots: Int[Tensor, " R"]) -> None:
+        self._slots, self._known = slots, {}
+
+    def of_heads(self, count: int) -> Int[Tensor, " RK"]:
+        """For a layer of so many heads of keys."""
+        found = self._known.get(count)
+        if found is None:
+            heads = torch.arange(count, device=self._rows.device)
+            first = (self._rows[:, None] * count + heads) * self._capacity
+            found = self._known[count] = (first + self._slots[:, None]).flatten()
+        return found
+
+
+class _Layer(CacheLayerMixin):  # type: ignore[misc]
+    def __init__(
+        self, keys: Float[Tensor, "R K C D"], values: Float[Tensor, "R K C E"], *, aim: _Aim
+    ) -> None:
+        super().__init__()
+        self.keys, self.values, self._aim = keys, values, aim
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """The buffers are there from the beginning."""
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        del args, kwargs
+        for buffer, states in ((self.keys, key_states), (self.values, value_states)):
+            places = self._aim.of_heads(buffer.shape[1])
+            # Along one dimension: to index rows and slots by two would take a sort.
+            flat = buffer.view(-1, buffer.shape[3])
+            flat.index_copy_(0, places, states.reshape(-1, buffer.shape[3]).to(buffer.dtype))
+        return self.keys, self.values
+
+    def get_seq_length(self) -> int:
+        return 0
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        del query_length
+        return self.keys.shape[2], 0
+
+    def get_max_length(self) -> int:
+        return int(self.keys.shape[2])
+
+
+def _flat(
+    states: Float[Tensor, "B K T D"], num_slots: int
+) -> tuple[Float[Tensor, "KS D"], int]:
+    heads, depth = states.shape[1], states.shape[3]
+    # Zeros: a slot that nothing was written to is hidden by a mask, and zero times NaN is NaN.
+    return states.new_zeros((heads * num_slots, depth)), heads
+
+
+def _shaped(
+    flat: Float[Tensor, "KS D"], heads: int, num_rows: int, capacity: int
+) -> Float[Tensor, "R K C D"]:
+    return flat[: num_rows * heads * capacity].view(num_rows, heads, capacity, flat.shape[1])

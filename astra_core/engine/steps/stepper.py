@@ -1,0 +1,97 @@
+"""The decoding steps of one model: one for each shape and way to sample, kept for the run."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from astra_core.config import GenerationConfiguration
+from astra_core.engine.cache.key_values import KeyValues
+from astra_core.engine.steps.drawing import Rules
+from astra_core.engine.steps.slots import Arena
+from astra_core.engine.steps.step import DecodingStep
+
+# Capacities are multiples of it.
+_SLOTS = 64
+# More shapes than a run has; a recording holds some memory of its own.
+_MOST_KEPT = 24
+
+
+class Stepper:
+    """Makes the step for some number of rows, slightly larger ones included, and keeps it.
+
+    Args:
+        model: Of which the steps are.
+        captures: A GPU records and replays them.
+        compiles: The model's pass is compiled by torch.
+    """
+
+    def __init__(self, model: Any, *, captures: bool, compiles: bool = False) -> None:
+        self._model = model
+        self._captures, self._compiles = captures, compiles
+        self._arena: Arena | None = None
+        self._steps: dict[object, DecodingStep] = {}
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        found: torch.device = self._model.device
+        return found
+
+    def step(
+        self,
+        like: KeyValues,
+        generation: GenerationConfiguration,
+        *,
+        num_rows: int,
+        num_slots: int,
+        rules: Sequence[Sequence[int] | int | None],
+    ) -> DecodingStep:
+        """A step of at least so many rows and slots, all of its rows over.
+
+        Args:
+            like: A cache of the model that has been written to.
+            generation: How to sample.
+            num_rows: Rows at a time.
+            num_slots: Tokens of the longest row at its end.
+            rules: End ids, barred ids and a spare one, as in ``Rules``.
+        """
+        rows, slots = rounded_up(num_rows), -(-num_slots // _SLOTS) * _SLOTS
+        if self._arena is None or self._arena.num_slots < rows * slots:
+            # The recordings have addresses of the memory that is about to go.
+            self._steps.clear()
+            self._arena = None
+            self._arena = Arena(like, rows * slots)
+        name = (rows, slots, generation, tuple(rules[0]), tuple(rules[1]), rules[2])
+        found = self._steps.pop(name, None)
+        if found is None:
+            found = self._made(generation, self._arena, (rows, slots), rules)
+        self._steps[name] = found
+        if len(self._steps) > _MOST_KEPT:
+            del self._steps[next(iter(self._steps))]
+        return found
+
+    def _made(
+        self,
+        generation: GenerationConfiguration,
+        arena: Arena,
+        shape: tuple[int, int],
+        rules: Sequence[Any],
+    ) -> DecodingStep:
+        ends, barred, spare = rules
+        step = DecodingStep(
+            self._model,
+            arena.cache(*shape),
+            generation,
+            rules=Rules.on(self._model.device, end_ids=ends, barred=barred, spare=spare),
+            compiles=self._compiles,
+        )
+        if self._captures and torch.cuda.is_available():
+            step.capture()
+        return step
+
+
+def rounded_up(count: int) -> int:
+    """The next number of the form 2^k or 3 * 2^k."""
+    power = 1 << max(count - 1, 0).bit_length()
+    return power * 3 // 4 if power >= 4 and power * 3 // 4 >= count else power
