@@ -60,6 +60,10 @@ test-real: setup
 test-all: setup
 	$(BIN)/python -m pytest -n 3 $(FILES) -m "not gpu"
 
+# Needs a CUDA device, and takes a minute or two.
+test-gpu: setup
+	$(BIN)/python -m pytest -m gpu
+
 # Tests that depend on how a processor multiplies, with one library's fast instructions disabled at a
 # time. Each of the three libraries has its own switch.
 test-routes: setup

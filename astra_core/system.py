@@ -126,6 +126,8 @@ class System:
             _check_room("response", config.response, speaker)
         talkers = [attacker.model] if speaker is None else [attacker.model, speaker.model]
         config = settled(config, *talkers, machine=attacker.plan.machine)
+        for model in filter(None, (attacker, speaker)):
+            model.plan = model.plan.compiling(config.compile)
         own = probe_scorer_of(config, scorer)
         system = cls(attacker, victim, reference, scorer, config, target_digest, own)
         system.player(0)  # a template that cannot be used is refused here, not in the first turn

@@ -4,12 +4,14 @@ Decoding has one query per row. For that, torch's fused kernel spends most of it
 products and a softmax do not.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from astra_core.engine.cache.stems import Shared
 from astra_core.engine.carrier import load_of
@@ -68,12 +70,26 @@ def attention(  # noqa: PLR0917  # transformers gives them by position
         whole = partial(sdpa_attention_forward, module, scaling=scaling, **options)
         blocks = load_of(attention_mask, Blocks)
         if blocks is not None and is_plain:
-            return by_blocks(
-                lambda *own: whole(*own)[0], query, key=key, value=value, blocks=blocks
-            ), None
-        found: tuple[Tensor, None] = whole(query, key, value, attention_mask)
+            with _repeatable(query, attention_mask):
+                return by_blocks(
+                    lambda *own: whole(*own)[0], query, key=key, value=value, blocks=blocks
+                ), None
+        with _repeatable(query, attention_mask):
+            found: tuple[Tensor, None] = whole(query, key, value, attention_mask)
         return found
     return _single_query(query, key, value, mask=attention_mask, scale=scale), None
+
+
+def _repeatable(query: Tensor, mask: Tensor | None) -> AbstractContextManager[None]:
+    """A scope of a kernel whose gradient is the same each time, where that is asked for.
+
+    On CUDA the one that takes masks and saves memory adds up in any order.
+    """
+    is_asked = torch.are_deterministic_algorithms_enabled() and query.requires_grad
+    if not is_asked or mask is None or not query.is_cuda:
+        return nullcontext()
+    scope: AbstractContextManager[None] = sdpa_kernel(SDPBackend.MATH)
+    return scope
 
 
 def _single_query(

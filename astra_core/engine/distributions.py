@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from astra_core.engine.bars import Barred
-from astra_core.engine.head import MAX_KEPT_LOGITS, Products, prepared, vocabulary_blocks, within
+from astra_core.engine.head import Products, prepared, row_blocks, vocabulary_blocks, within
 from astra_core.engine.products.routes import Route
 from astra_core.engine.products.split_product import factor, multiply
 
@@ -24,7 +24,7 @@ def label_logprobs_and_entropies(
     labels: Int[Tensor, " S"],
     *,
     route: Route,
-    max_kept_logits: int = MAX_KEPT_LOGITS,
+    max_kept_logits: int | None = None,
     barred: Barred = None,
 ) -> tuple[Float[Tensor, " S"], Float[Tensor, " S"]]:
     """What ``label_logprobs`` gives, and the entropy of each state's distribution.
@@ -36,7 +36,7 @@ def label_logprobs_and_entropies(
         states: Hidden states.
         labels: Tokens.
         route: Of the plan, for products in fp32.
-        max_kept_logits: The most logits that are kept for the gradient.
+        max_kept_logits: More are not kept for the gradient; by default what memory allows.
         barred: Of the model; see ``bars``.
 
     Returns:
@@ -45,10 +45,12 @@ def label_logprobs_and_entropies(
     states, products = prepared(
         head, states, labels, route=route, max_kept_logits=max_kept_logits, barred=barred
     )
-    found: tuple[Tensor, Tensor] = _LabelsAndEntropies.apply(  # type: ignore[no-untyped-call]
-        states, head.weight, head.bias, labels, products
-    )
-    return found
+    found = [
+        _LabelsAndEntropies.apply(states[own], head.weight, head.bias, labels[own], products)  # type: ignore[no-untyped-call]
+        for own in row_blocks(head.weight, len(labels))
+    ]
+    logprobs, entropies = zip(*found, strict=True)
+    return torch.cat(logprobs), torch.cat(entropies)
 
 
 @torch.no_grad()
@@ -68,6 +70,15 @@ def collision_logprobs(
         max_kept_logits=0,
         barred=barred,
     )
+    found = [
+        _collisions(head, states[own], products) for own in row_blocks(head.weight, len(states))
+    ]
+    return torch.cat(found)
+
+
+def _collisions(
+    head: torch.nn.Linear, states: Float[Tensor, "S H"], products: Products
+) -> Float[Tensor, " S"]:
     totals = states.new_full((len(states),), -torch.inf, dtype=_wide(states.dtype))
     squares = totals.clone()
     known = products.factor(states, states.dtype)

@@ -39,13 +39,32 @@ _MIN_BLOCK = 4096
 _NARROWEST = 512
 
 
+# Of a GPU's memory, for logits that are kept for the gradient.
+_KEPT_SHARE = 1 / 16
+
+
+def kept_logits_on(device: torch.device) -> int:
+    """The most logits that are kept for the gradient on a device."""
+    if device.type != "cuda":
+        return MAX_KEPT_LOGITS
+    total = torch.cuda.get_device_properties(device).total_memory
+    return int(_KEPT_SHARE * total / 2)
+
+
+def row_blocks(weight: Float[Tensor, "V H"], num_rows: int) -> list[slice]:
+    """Rows whose logits are computed at a time: all on a CPU, which divides the vocabulary."""
+    if not weight.is_cuda:
+        return [slice(0, num_rows)]
+    return list(_slices(max(num_rows, 1), max(1, _LOGITS_PER_GPU_PASS // len(weight))))
+
+
 def label_logprobs(
     head: torch.nn.Linear,
     states: Float[Tensor, "S H"],
     labels: Int[Tensor, " S"],
     *,
     route: Route,
-    max_kept_logits: int = MAX_KEPT_LOGITS,
+    max_kept_logits: int | None = None,
     barred: Barred = None,
 ) -> Float[Tensor, " S"]:
     """Log-probability of each label after its state, nats, in fp32 at least.
@@ -55,14 +74,17 @@ def label_logprobs(
         states: Hidden states.
         labels: Tokens.
         route: Of the plan, for products in fp32.
-        max_kept_logits: More are not kept for the gradient.
+        max_kept_logits: More are not kept for the gradient; by default what memory allows.
         barred: Of the model; see ``bars``.
     """
     states, products = prepared(
         head, states, labels, route=route, max_kept_logits=max_kept_logits, barred=barred
     )
-    found: Tensor = _LabelLogprobs.apply(states, head.weight, head.bias, labels, products)  # type: ignore[no-untyped-call]
-    return found
+    found = [
+        _LabelLogprobs.apply(states[own], head.weight, head.bias, labels[own], products)  # type: ignore[no-untyped-call]
+        for own in row_blocks(head.weight, len(labels))
+    ]
+    return found[0] if len(found) == 1 else torch.cat(found)
 
 
 def prepared(
@@ -71,7 +93,7 @@ def prepared(
     labels: Int[Tensor, " S"],
     *,
     route: Route,
-    max_kept_logits: int,
+    max_kept_logits: int | None,
     barred: Barred = None,
 ) -> tuple[Float[Tensor, "S H"], "Products"]:
     """The states in the type that is computed in, and how the products are taken.
@@ -83,15 +105,19 @@ def prepared(
     if torch.is_autocast_enabled(device):
         states = states.to(torch.get_autocast_dtype(device))
     size = head.weight.shape[0]
-    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < size:
+    if labels.is_cuda:
+        # Without waiting for what is computed before.
+        torch._assert_async(((labels >= 0) & (labels < size)).all())  # noqa: SLF001
+    elif len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < size:
         msg = f"labels must be tokens below {size}, got {int(labels.min())} to {int(labels.max())}"
         raise IndexError(msg)
+    most = kept_logits_on(states.device) if max_kept_logits is None else max_kept_logits
     # Without a gradient nothing is kept and no product is split.
     is_trained = torch.is_grad_enabled() and (states.requires_grad or head.weight.requires_grad)
     is_fp32 = states.dtype == torch.float32 and device == "cpu"
     is_large = is_fp32 and is_worth_splitting(head.weight, num_rows=len(states))
     return states, Products(
-        is_kept=is_trained and len(labels) * size <= max_kept_logits,
+        is_kept=is_trained and len(labels) * size <= most,
         is_split=route == "split" and is_trained and is_large,
         is_fast=route == "fast" and is_fp32,
         barred=None if barred is None else barred.to(states.device),
@@ -204,7 +230,9 @@ def within(labels: Int[Tensor, " S"], block: slice) -> tuple[Tensor, Tensor]:
 
 
 def vocabulary_blocks(weight: Float[Tensor, "V H"], num_rows: int) -> Iterator[slice]:
-    """Rows of the vocabulary that are multiplied at a time."""
+    """Rows of the vocabulary that are multiplied at a time; a GPU takes all, for fewer states."""
+    if weight.is_cuda:
+        return _slices(len(weight), len(weight))
     rows = max(num_rows, 1)
     widest = max(_NARROWEST, _MAX_LOGITS_PER_BLOCK // rows)
     return _slices(len(weight), min(widest, max(_MIN_BLOCK, _LOGITS_PER_BLOCK // rows)))

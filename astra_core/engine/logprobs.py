@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from astra_core.engine.bars import barred_of, lowered
@@ -24,6 +24,8 @@ from astra_core.models.rows import (
 
 # If merging leaves more than this share of the tokens, padding is cheaper.
 _WORTH_PACKING = 0.9
+# A GPU attends to rows several times faster than to trees, and merging itself takes longer there.
+_WORTH_PACKING_THERE = 0.4
 
 
 def token_logprobs(
@@ -50,9 +52,9 @@ def token_logprobs(
     plan = plan or Plan.of(model)
     if not plan.abilities.has_plain_head:
         return _plain_logprobs(model, rows, plan)
+    places, labels = _places(mask), rows.continuation_ids[mask]
     states = continuation_states(model, rows, plan=plan) if states is None else states
-    own = states[:, :-1][mask]
-    values = _label_logprobs(model, own, rows.continuation_ids[mask], route=plan.route)
+    values = _label_logprobs(model, _at(states, places), labels, route=plan.route)
     return values.new_zeros(mask.shape).masked_scatter(mask, values)
 
 
@@ -83,10 +85,10 @@ def token_logprobs_and_entropies(
         chosen = logs.gather(1, rows.continuation_ids[mask][:, None])[:, 0]
         entropies = -(logs.exp() * logs).sum(dim=1)
     else:
+        places, labels = _places(mask), rows.continuation_ids[mask]
         states = continuation_states(model, rows, plan=plan) if states is None else states
-        own, labels = states[:, :-1][mask], rows.continuation_ids[mask]
         chosen, entropies = label_logprobs_and_entropies(
-            head, own, labels, route=plan.route, barred=barred_of(model)
+            head, _at(states, places), labels, route=plan.route, barred=barred_of(model)
         )
     blank = chosen.new_zeros(mask.shape)
     return blank.masked_scatter(mask, chosen), blank.masked_scatter(mask, entropies)
@@ -134,6 +136,16 @@ def token_logits(
     return _plain_logits(model, rows, plan).float()
 
 
+def _places(mask: Bool[Tensor, "B T"]) -> Int[Tensor, " S"]:
+    """Where the mask is true, counted through; known before the states, which nothing waits for."""
+    return mask.flatten().nonzero()[:, 0]
+
+
+def _at(states: Float[Tensor, "B T+1 H"], places: Int[Tensor, " S"]) -> Float[Tensor, "S H"]:
+    """The states before these tokens."""
+    return states[:, :-1].flatten(0, 1).index_select(0, places)
+
+
 def _plain_head(model: Any, plan: Plan) -> torch.nn.Linear | None:
     """The output layer if it only multiplies; an adapter around it does more."""
     head = model.get_output_embeddings()
@@ -179,9 +191,11 @@ def continuation_states(
 
     Entries at padding hold any state.
     """
+    plan = plan or Plan.of(model)
+    if plan.aligns_rows and not (plan.packs_trees and _share(rows) <= _WORTH_PACKING_THERE):
+        return _aligned_states(model, rows)
     sequences = rows.sequences()
     num_tokens = sum(map(len, sequences))
-    plan = plan or Plan.of(model)
     if plan.packs_trees:
         packed = packed_rows(sequences, device=rows.input_ids.device)
         if packed.num_tokens <= _WORTH_PACKING * num_tokens:
@@ -197,6 +211,32 @@ def continuation_states(
     tail = rows.continuation_ids.shape[1]
     states: Tensor = output.last_hidden_state[:, -(tail + 1) :]
     return states
+
+
+def _share(rows: TokenRows) -> float:
+    """The share of the tokens that is left where rows of one context read it once."""
+    width = rows.input_ids.shape[1] - rows.continuation_ids.shape[1]
+    contexts, masks = (table[:, :width].cpu() for table in (rows.input_ids, rows.attention_mask))
+    first = contexts.masked_fill(masks == 0, -1).unique(dim=0)
+    total = int(rows.attention_mask.sum())
+    return (int((first >= 0).sum()) + total - int(masks.sum())) / max(total, 1)
+
+
+def _aligned_states(model: Any, rows: TokenRows) -> Float[Tensor, "B T+1 H"]:
+    """Every row from the first column on: what is behind its end is after it, so nothing is hidden.
+
+    Without a mask a GPU takes its quickest attention, whose gradient is the same each time.
+    """
+    size, tail = rows.input_ids.shape[1], rows.continuation_ids.shape[1]
+    places = torch.arange(size, device=rows.input_ids.device)
+    shift = rows.attention_mask.argmax(dim=1, keepdim=True)
+    ids = rows.input_ids.gather(1, (places + shift).clamp(max=size - 1))
+    output = model.base_model(input_ids=ids, use_cache=False)
+    # The state before the first token of a continuation is the last one of its context.
+    wanted = (places[size - tail - 1 :] - shift).clamp(min=0)
+    states: Tensor = output.last_hidden_state
+    flat = (wanted + torch.arange(len(ids), device=ids.device)[:, None] * size).flatten()
+    return states.flatten(0, 1).index_select(0, flat).view(*wanted.shape, states.shape[2])
 
 
 def _lone_states(

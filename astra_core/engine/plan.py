@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 import torch
 
 from astra_core.engine.abilities import Abilities, abilities_of
+from astra_core.engine.compilation import compiled, is_worth_compiling
 from astra_core.engine.machine import Machine
 from astra_core.engine.products.packed_linear import packed_linears
 from astra_core.engine.products.precision import Precision
@@ -39,20 +40,26 @@ class Plan:
         machine: Where it runs.
         abilities: What the model supports, found by trial.
         num_threads: Threads of torch.
+        num_parameters: Weights of the model.
         talks_in: Precision of the products when it samples or scores without gradient.
         learns_in: Precision of an update.
         recomputes: Activations are computed again in the backward pass instead of kept.
         steps: It decodes in steps of fixed shape.
+        compiles_steps: The model's pass in such a step is compiled.
+        compiles_passes: Those of an update are.
     """
 
     model: str
     machine: Machine
     abilities: Abilities
     num_threads: int
+    num_parameters: int = 0
     talks_in: Precision = "fp32"
     learns_in: Precision = "fp32"
     recomputes: bool = False
     steps: bool = False
+    compiles_steps: bool = False
+    compiles_passes: bool = False
 
     @classmethod
     def of(cls, model: Any, machine: Machine | None = None) -> Self:
@@ -69,16 +76,23 @@ class Plan:
             machine=machine,
             abilities=abilities_of(model),
             num_threads=threads_for(size, machine.num_threads),
+            num_parameters=size,
             steps=machine.fixes_shapes and takes_steps(model),
+            compiles_steps=is_worth_compiling("auto", size, machine.device),
         )
 
     def talking(self, *, precision: Precision) -> Self:
         """The same with another precision for talking."""
         return replace(self, talks_in=precision)
 
-    def learning(self, *, precision: Precision, recomputes: bool) -> Self:
+    def compiling(self, asked: str) -> Self:
+        """The same with ``auto``, ``on`` or ``off`` for the step that draws a token."""
+        compiles = is_worth_compiling(asked, self.num_parameters, self.machine.device)
+        return replace(self, compiles_steps=compiles)
+
+    def learning(self, *, precision: Precision, recomputes: bool, compiles: bool = False) -> Self:
         """The same with other settings of an update."""
-        return replace(self, learns_in=precision, recomputes=recomputes)
+        return replace(self, learns_in=precision, recomputes=recomputes, compiles_passes=compiles)
 
     @property
     def reading(self) -> Reading:
@@ -91,6 +105,11 @@ class Plan:
     def packs_trees(self) -> bool:
         """Rows that share beginnings are read as one packed tree."""
         return self.abilities.takes_masks
+
+    @property
+    def aligns_rows(self) -> bool:
+        """Rows in an update begin in the first column and need no mask."""
+        return self.machine.fixes_shapes and self.reading != "lone"
 
     @property
     def route(self) -> Route:
@@ -120,6 +139,8 @@ class Plan:
         with ExitStack() as scopes:
             if self.recomputes:
                 scopes.enter_context(recomputed(model))
+            if self.compiles_passes:
+                scopes.enter_context(compiled(model))
             if self.learns_in == "fp32":
                 scopes.enter_context(routed_linears(model, route=self.route))
             yield
@@ -139,7 +160,7 @@ class Plan:
                 self._cache(),
                 self.machine.products,
                 f"talks in {self.talks_in}, learns in {self.learns_in}",
-                *(["decodes in steps of fixed shape"] if self.steps else []),
+                *self._steps(),
                 *(["activations recomputed"] if self.recomputes else []),
                 f"freed memory {memory}",
                 f"{self.num_threads} thread{'s' * (self.num_threads != 1)}",
@@ -148,6 +169,13 @@ class Plan:
 
     def __str__(self) -> str:
         return self.describe()
+
+    def _steps(self) -> list[str]:
+        how = ", compiled" if self.compiles_steps else ""
+        return [
+            *([f"decodes in steps of fixed shape{how}"] if self.steps else []),
+            *(["passes of an update compiled"] if self.compiles_passes else []),
+        ]
 
     def _cache(self) -> str:
         if self.reading == "lone":

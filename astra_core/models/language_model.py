@@ -16,10 +16,11 @@ from astra_core.engine.cache.reading import CachedReading, LoneReading, PaddedRe
 from astra_core.engine.logprobs import token_logprobs
 from astra_core.engine.machine import Machine
 from astra_core.engine.plan import Plan
+from astra_core.engine.products.activations import use_fused_gelu
+from astra_core.engine.products.norms import use_fused_norms
 from astra_core.engine.steps.step import quick_kernels
 from astra_core.engine.steps.stepper import Stepper
 from astra_core.engine.talking_copy import TalkingCopy
-from astra_core.engine.products.activations import use_fused_gelu
 from astra_core.files import record_digest
 from astra_core.models.control_tokens import as_text, control_ids, encoded, unsaid_ids
 from astra_core.models.decoder import Decoder
@@ -58,6 +59,8 @@ class LanguageModel:
     ) -> None:
         self.model = model.eval()
         use_fused_gelu(self.model)
+        if self.model.device.type == "cuda":
+            use_fused_norms(self.model)
         self.tokenizer = tokenizer
         self.separator_ids = separator_ids_of(tokenizer, separator)
         self.plan = Plan.of(self.model, machine)
@@ -282,9 +285,7 @@ class LanguageModel:
         rows = SteppedRows(contexts, generation, self._stepper, read, rules, self._store)
         with quick_kernels():
             drawn = iter(rows.drawn(tasks, budget=budget))
-        utterances = [
-            tuple(self._utterance(*next(drawn)) for _ in own) for own in keys
-        ]
+        utterances = [tuple(self._utterance(*next(drawn)) for _ in own) for own in keys]
         silent = [index for index, own in enumerate(keys) if not own]
         others = self.continuations(
             [contexts[index] for index in silent],
@@ -373,7 +374,9 @@ class LanguageModel:
         """Of the model that talks now."""
         found = self._steppers.get(id(self._talker))
         if found is None:
-            found = Stepper(self._talker, captures=self.plan.captures)
+            found = Stepper(
+                self._talker, captures=self.plan.captures, compiles=self.plan.compiles_steps
+            )
             self._steppers[id(self._talker)] = found
         return found
 

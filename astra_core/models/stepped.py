@@ -8,7 +8,6 @@ import torch
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.cache.prefixes import PrefixStore
-from astra_core.engine.cache.reading import CachedReading
 from astra_core.engine.steps.step import DecodingStep, Drawn, Rows
 from astra_core.engine.steps.stepper import Stepper
 from astra_core.seeding import uniforms

@@ -112,7 +112,8 @@ def test_weights_are_sent_to_the_device_that_is_asked_for(folders, monkeypatch):
 def test_models_are_on_the_cuda_device(folders, device):
     system = loaded(folders, device=device)
 
-    assert {"cuda"} == {m.device.type for m in (system.attacker, system.target, system.reference)}
+    models = (system.attacker, speaker_of(system.target), system.reference)
+    assert {"cuda"} == {model.device.type for model in models}
 
 
 def test_folders_are_those_of_the_roles_but_for_another_attacker(folders, tmp_path):

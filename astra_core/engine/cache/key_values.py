@@ -140,7 +140,7 @@ class KeyValues(Cache):  # type: ignore[misc]
         found = cls(num_layers, [length for _, _, length in pieces], capacity)
         is_plain = all(cache.stem is None for cache, _, _ in pieces)
         if is_plain and pieces[0][0].layers[0].keys.device.type != "cpu":
-            found._fill_together(pieces)  # noqa: SLF001
+            found._fill_together(pieces)
         else:
             found._fill([(cache._whole, (row, length)) for cache, row, length in pieces])  # noqa: SLF001
         return found

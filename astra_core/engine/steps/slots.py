@@ -123,9 +123,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[misc]
         return int(self.keys.shape[2])
 
 
-def _flat(
-    states: Float[Tensor, "B K T D"], num_slots: int
-) -> tuple[Float[Tensor, "KS D"], int]:
+def _flat(states: Float[Tensor, "B K T D"], num_slots: int) -> tuple[Float[Tensor, "KS D"], int]:
     heads, depth = states.shape[1], states.shape[3]
     # Zeros: a slot that nothing was written to is hidden by a mask, and zero times NaN is NaN.
     return states.new_zeros((heads * num_slots, depth)), heads

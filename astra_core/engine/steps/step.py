@@ -17,6 +17,7 @@ from torch import Tensor
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.key_values import KeyValues
+from astra_core.engine.compilation import compiled_function
 from astra_core.engine.masks import additive_mask
 from astra_core.engine.steps.drawing import Rules, draw_token
 from astra_core.engine.steps.slots import SlotCache
@@ -76,7 +77,7 @@ class DecodingStep:
         limit = generation.max_new_tokens
         self.cache = cache
         self._model, self._generation, self._rules = model, generation, rules
-        self._pass = torch.compile(self._logits, dynamic=False) if compiles else self._logits
+        self._pass = compiled_function(self._logits) if compiles else self._logits
         self._slots = torch.arange(cache.capacity, device=device)
         self._token = torch.zeros(rows, dtype=torch.long, device=device)
         self._length = torch.zeros(rows, dtype=torch.long, device=device)
@@ -157,7 +158,7 @@ class DecodingStep:
         self._tokens.scatter_(1, at, token[:, None])
         self._logprobs.scatter_(1, at, logprob[:, None])
         if self._seen is not None:
-            self._seen.scatter_(1, token[:, None], True)  # noqa: FBT003  # torch's value
+            self._seen.scatter_(1, token[:, None], True)  # torch's value
         is_on = ~self._is_over
         self._count.add_(is_on)
         self._length.add_(is_on)
@@ -169,7 +170,10 @@ class DecodingStep:
         return self._count.clamp(max=self._uniforms.shape[1] - 1)
 
     def _logits(
-        self, tokens: Int[Tensor, "R 1"], mask: Float[Tensor, "R 1 1 C"], positions: Int[Tensor, "R 1"]
+        self,
+        tokens: Int[Tensor, "R 1"],
+        mask: Float[Tensor, "R 1 1 C"],
+        positions: Int[Tensor, "R 1"],
     ) -> Float[Tensor, "R V"]:
         output = self._model(
             input_ids=tokens,

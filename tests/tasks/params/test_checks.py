@@ -28,7 +28,11 @@ MISTAKES = [
     ("training.batch_size", "16", "training.batch_size: input should be a valid integer"),
     ("training.batch_size", 0, "training.batch_size: input should be greater than or equal to 1"),
     ("training.lr", -1.0, "training.lr: input should be greater than 0, got -1.0"),
-    ("training.precision", "fp16", "training.precision: input should be 'device', 'auto', 'fp32' or 'bf16'"),
+    (
+        "training.precision",
+        "fp16",
+        "training.precision: input should be 'device', 'auto', 'fp32' or 'bf16'",
+    ),
     ("training.metric", "loss", "metric must name an evaluation metric"),
     ("seed", -1, "seed: input should be greater than or equal to 0"),
     ("seed", None, "seed: input should be a valid integer, got None"),
