@@ -4,14 +4,17 @@ The exit status is 1 if a measure fails, or a limit is exceeded, of time or of t
 between two results that should be equal. Of the measures, ``trainer_overhead``, ``rollout``,
 ``update``, ``decode`` and ``profiles`` are those of speed and share the options below. ``overhead``
 takes a minute, ``default_run``, ``neighbours``, ``data_scale``, ``scaling``, ``seeds``,
-``staleness``, ``nodes``, ``method``, ``gate``, ``credit`` and ``endpoint`` take minutes and run
-only when they are named; each has options of its own, as in ``python -m benchmarks seeds 3 4 5``.
+``staleness``, ``nodes``, ``method``, ``gate``, ``credit``, ``endpoint`` and ``gpu`` take minutes
+and run only when they are named; each has options of its own, as in
+``python -m benchmarks seeds 3 4 5``.
 """
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from astra_core.engine.memory import keep_freed_memory
 from astra_core.errors.arguments import LineParser, at_least_one
@@ -19,52 +22,18 @@ from astra_core.errors.exception_text import shown
 from astra_core.errors.excerpt import excerpt
 from astra_core.paths import found_at, is_file, kind_of
 from benchmarks.figures import Report, table
-from benchmarks.measures import (
-    credit,
-    data_scale,
-    decode,
-    default_run,
-    endpoint,
-    gate,
-    method,
-    neighbours,
-    nodes,
-    overhead,
-    profiles,
-    rollout,
-    scaling,
-    seeds,
-    staleness,
-    trainer_overhead,
-    update,
-)
 from benchmarks.processor import machine
 from benchmarks.shapes import GPT2_SMALL, SHAPES, Shape
 from benchmarks.timing import Effort
 
 Measure = Callable[[Shape, Effort], Report]
-BENCHMARKS: dict[str, Measure] = {
-    "trainer_overhead": trainer_overhead.report,
-    "rollout": rollout.report,
-    "update": update.report,
-    "decode": decode.report,
-    "profiles": profiles.report,
-}
+BENCHMARKS = ("trainer_overhead", "rollout", "update", "decode", "profiles")
+"""Measures of speed, which share options."""
 
-COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
-    "default_run": default_run.main,
-    "overhead": overhead.main,
-    "neighbours": neighbours.main,
-    "data_scale": data_scale.main,
-    "scaling": scaling.main,
-    "seeds": seeds.main,
-    "staleness": staleness.main,
-    "nodes": nodes.main,
-    "method": method.main,
-    "gate": gate.main,
-    "credit": credit.main,
-    "endpoint": endpoint.main,
-}
+COMMANDS = (
+    *("default_run", "overhead", "neighbours", "data_scale", "scaling", "seeds", "staleness"),
+    *("nodes", "method", "gate", "credit", "endpoint", "gpu"),
+)
 """Measures that take minutes and have their own options."""
 
 MARKS = ("<!-- figures: begin -->", "<!-- figures: end -->")
@@ -75,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status, after the requested measures have run."""
     first, *rest = [*(sys.argv[1:] if arguments is None else arguments)] or [""]
     if first in COMMANDS:
-        return COMMANDS[first](rest)
+        status: int = _module(first).main(rest)
+        return status
     if not first or first.startswith("-"):
         return _measure_speed(arguments)
     if first not in BENCHMARKS:
@@ -96,7 +66,7 @@ def _measure_speed(arguments: Sequence[str] | None) -> int:
         has_one_thread=not asked.skip_one_thread,
     )
     names = asked.only or BENCHMARKS
-    measures = {name: BENCHMARKS[name] for name in names}
+    measures = {name: _module(name).report for name in names}
     reports = list(measured(measures, SHAPES[asked.shape], effort))
     text = "\n".join(_lines(reports))
     print(text)
@@ -104,6 +74,11 @@ def _measure_speed(arguments: Sequence[str] | None) -> int:
         _write(asked.markdown, text)
     figures = [figure for report in reports for figure in report.figures]
     return int(len(reports) < len(measures) or not all(figure.is_kept for figure in figures))
+
+
+def _module(name: str) -> Any:
+    """Of one measure: another may need packages that are not installed here."""
+    return importlib.import_module(f"benchmarks.measures.{name}")
 
 
 def measured(measures: Mapping[str, Measure], shape: Shape, effort: Effort) -> Iterator[Report]:

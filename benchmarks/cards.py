@@ -4,6 +4,7 @@ import gc
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -116,10 +117,9 @@ class Card:
         count, size = (1 << 20, 256) if is_tiny else (1 << 31, 8192)
         source = torch.ones(count, dtype=torch.uint8, device=device)
         sink = torch.empty_like(source)
-        copied = min(timed(device, lambda: sink.copy_(source)) for _ in range(5))
-        del source, sink
+        copied = min(timed(device, partial(sink.copy_, source)) for _ in range(5))
         left, right = (torch.randn(size, size, device=device).bfloat16() for _ in range(2))
-        product = min(timed(device, lambda: left @ right) for _ in range(5))
+        product = min(timed(device, partial(torch.matmul, left, right)) for _ in range(5))
         return cls(device, 2 * count / copied, 2 * size**3 / product, deadline)
 
     @property

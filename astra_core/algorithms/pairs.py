@@ -28,7 +28,7 @@ from astra_core.algorithms.functional.preference_variants import (
 from astra_core.algorithms.movement import movement_figures
 from astra_core.config import NonNegative, Positive
 from astra_core.engine.logprobs import token_logprobs, token_logprobs_and_collisions
-from astra_core.models.rows import TokenRows, pad_rows
+from astra_core.models.rows import TokenRows, pad_rows, padded
 from astra_core.rollout import Graph, Node
 from astra_core.system import System
 
@@ -143,14 +143,10 @@ def preference_batch(pairs: Sequence[PreferencePair], system: System) -> Prefere
         pad_id=0,
         device=system.attacker.device,
     )
-    reference = torch.zeros(rows.continuation_mask.shape)
-    behaviour = torch.zeros(rows.continuation_mask.shape)
-    mask = torch.zeros(rows.continuation_mask.shape, dtype=torch.bool)
-    for row, node in enumerate(nodes):
-        reference[row, : len(node.probe_ids)] = torch.tensor(node.reference_logprobs)
-        behaviour[row, : len(node.probe_ids)] = torch.tensor(node.probe_logprobs)
-        mask[row, : len(node.probe_ids)] = torch.tensor(node.probe_mask)
-    device = system.attacker.device
+    width, device = rows.continuation_mask.shape[1], system.attacker.device
+    reference = padded([node.reference_logprobs for node in nodes], width)
+    behaviour = padded([node.probe_logprobs for node in nodes], width)
+    mask = padded([node.probe_mask for node in nodes], width).bool()
     num_tokens = sum(len(node.context_ids) + len(node.probe_ids) for node in nodes)
     return PreferenceBatch(
         rows,

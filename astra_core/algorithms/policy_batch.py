@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from astra_core.algorithms.credit import CreditedTurn
 from astra_core.algorithms.functional import Aggregation, aggregation_weight
-from astra_core.models.rows import TokenRows, pad_rows
+from astra_core.models.rows import TokenRows, pad_rows, padded
 from astra_core.rollout import Node
 from astra_core.system import System
 
@@ -121,14 +120,6 @@ def collated(
     nodes = [step.node for step in steps]
     advantages = [step.advantages for step in steps]
     return policy_batch(nodes, advantages, system, aggregation=aggregation)
-
-
-def padded(lists: Sequence[Sequence[float]], width: int) -> Float[Tensor, "B T"]:
-    """Lists as rows of float32, filled up with zeros on the right."""
-    found = torch.zeros(len(lists), width)
-    for row, own in enumerate(lists):
-        found[row, : len(own)] = torch.tensor(own, dtype=torch.float32)
-    return found
 
 
 def longest_probe(system: System) -> int:

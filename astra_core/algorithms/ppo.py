@@ -28,11 +28,12 @@ from astra_core.algorithms.functional import (
 )
 from astra_core.algorithms.kl_penalty import KLOptions, KLPenalty, needs_for_kl
 from astra_core.algorithms.policy import PolicyGradient, mean_of
-from astra_core.algorithms.policy_batch import PolicyBatch, padded
+from astra_core.algorithms.policy_batch import PolicyBatch
 from astra_core.algorithms.surrogates import SurrogateOptions, surrogate_of
 from astra_core.algorithms.turn_estimates import TurnEstimate, turn_estimates
 from astra_core.algorithms.value_head import TokenOutputs, ValueHead, token_outputs
 from astra_core.config import NonNegative, Positive, Probability, Section
+from astra_core.models.rows import padded
 from astra_core.rollout import Graph
 from astra_core.system import System
 

@@ -13,9 +13,9 @@ from astra_core.algorithms.credit import (
     turn_weights,
 )
 from astra_core.algorithms.functional import tree_gae
-from astra_core.algorithms.policy_batch import padded
 from astra_core.algorithms.value_head import ValueHead
 from astra_core.models.chat_format import SeparatorFormat
+from astra_core.models.rows import padded
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.samplers.retelling import conversation_of
 from astra_core.system import System

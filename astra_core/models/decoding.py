@@ -128,9 +128,13 @@ def drawn_in_blocks(
 ) -> Int[Tensor, " B"]:
     """What ``draw`` returns, to rounding: first the block of the vocabulary, then the token."""
     rows, size = logits.shape
-    weights = logits.new_zeros(rows, size + -size % _BLOCK)
-    torch.sub(logits, logits.amax(dim=1, keepdim=True), out=weights[:, :size])
-    weights[:, :size].exp_()
+    top = logits.amax(dim=1, keepdim=True)
+    if logits.is_cuda:
+        weights = torch.nn.functional.pad((logits - top).exp(), (0, -size % _BLOCK))
+    else:
+        weights = logits.new_zeros(rows, size + -size % _BLOCK)
+        torch.sub(logits, top, out=weights[:, :size])
+        weights[:, :size].exp_()
     blocks = weights.view(rows, -1, _BLOCK)
     sums = blocks.sum(dim=2, dtype=torch.float64).cumsum(dim=1)
     threshold = uniform.double()[:, None] * sums[:, -1:]

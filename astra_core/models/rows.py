@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import compress
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -45,15 +46,24 @@ def pad_rows(
     """Rows in which every continuation starts in the same column."""
     width = max((len(context) for context in contexts), default=0)
     tail = max((len(continuation) for continuation in continuations), default=0)
-    ids = torch.full((len(contexts), width + tail), pad_id, dtype=torch.long)
-    mask = torch.zeros((len(contexts), width + tail), dtype=torch.long)
+    table = np.full((len(contexts), width + tail), pad_id, dtype=np.int64)
+    real = np.zeros_like(table)
     for row, (context, continuation) in enumerate(zip(contexts, continuations, strict=True)):
         start, end = width - len(context), width + len(continuation)
-        ids[row, start:end] = torch.tensor([*context, *continuation], dtype=torch.long)
-        mask[row, start:end] = 1
+        table[row, start:end] = (*context, *continuation)
+        real[row, start:end] = 1
+    ids, mask = torch.from_numpy(table), torch.from_numpy(real)
     positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
     ids, mask, positions = ids.to(device), mask.to(device), positions.to(device)
     return TokenRows(ids, mask, positions, ids[:, width:], mask[:, width:].bool())
+
+
+def padded(lists: Sequence[Sequence[float]], width: int) -> Float[Tensor, "B T"]:
+    """Lists as rows of float32, filled up with zeros on the right."""
+    found = np.zeros((len(lists), width), dtype=np.float32)
+    for row, own in enumerate(lists):
+        found[row, : len(own)] = own
+    return torch.from_numpy(found)
 
 
 def row_batches(

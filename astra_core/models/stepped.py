@@ -106,22 +106,14 @@ class SteppedRows:
                 step.advance()
             flags = step.over()
             over = [place for place in self._held if flags[place]]
-        drawn = dict(zip((self._held.pop(place) for place in over), step.drawn(over), strict=True))
-        self._remember(step, over, {index: tasks[index].context for index in drawn}, drawn)
+        indices = [self._held.pop(place) for place in over]
+        drawn = dict(zip(indices, step.drawn(over), strict=True))
+        if self.store is not None:
+            # The last token of a row was not read.
+            ids = [
+                [*self.contexts[tasks[index].context], *one.token_ids[:-1]]
+                for index, one in drawn.items()
+            ]
+            at = torch.tensor(over, device=self.stepper.device)
+            self.store.add(step.cache.copied(at, [len(own) for own in ids]), ids)
         return drawn
-
-    def _remember(
-        self,
-        step: DecodingStep,
-        places: Sequence[int],
-        contexts: dict[int, int],
-        drawn: dict[int, Drawn],
-    ) -> None:
-        """Stores the keys and values of ended rows; the last token of each was not read."""
-        if self.store is None:
-            return
-        ids = [
-            [*self.contexts[contexts[index]], *one.token_ids[:-1]] for index, one in drawn.items()
-        ]
-        at = torch.tensor(places, device=self.stepper.device)
-        self.store.add(step.cache.copied(at, [len(own) for own in ids]), ids)

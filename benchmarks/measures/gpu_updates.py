@@ -7,8 +7,13 @@ from typing import Any
 
 import torch
 
-from astra_core.config import AlgorithmChoice, Choice, Section, SystemConfiguration
-from astra_core.config import TrainingConfiguration
+from astra_core.config import (
+    AlgorithmChoice,
+    Choice,
+    Section,
+    SystemConfiguration,
+    TrainingConfiguration,
+)
 from astra_core.errors.exception_text import shown
 from astra_core.models.language_model import LanguageModel
 from astra_core.registry import build
@@ -72,7 +77,7 @@ def _line(
 
 def _graphs(size: Size, model: LanguageModel, width: int) -> list[Graph]:
     """Trees of one turn; log-probabilities of the reference are the model's, moved a little."""
-    numbers = random.Random(0)  # noqa: S311  # no secret
+    numbers = random.Random(0)  # no secret
 
     def ids(count: int) -> tuple[int, ...]:
         return tuple(numbers.randrange(1, size.vocabulary) for _ in range(count))

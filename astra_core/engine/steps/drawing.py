@@ -27,7 +27,7 @@ class Rules:
 
     end_ids: Int[Tensor, " E"]
     barred: Int[Tensor, " X"]
-    spare: int | None = None
+    spare: Int[Tensor, " 1"] | None = None
 
     @classmethod
     def on(
@@ -39,10 +39,11 @@ class Rules:
         spare: int | None = None,
     ) -> Self:
         """The rules of these ids."""
-        ends, never = (
-            torch.tensor(own, dtype=torch.long, device=device) for own in (end_ids, barred)
+        other = () if spare is None else (spare,)
+        ends, never, redrawn = (
+            torch.tensor(own, dtype=torch.long, device=device) for own in (end_ids, barred, other)
         )
-        return cls(ends, never, spare)
+        return cls(ends, never, redrawn if other else None)
 
 
 def draw_token(
@@ -65,19 +66,18 @@ def draw_token(
         seen: Tokens that a row has read or drawn, for a repetition penalty.
     """
     logits = logits.float()
-    total = logits.logsumexp(dim=1)
-    allowed = logits.index_fill(1, rules.barred, -torch.inf) if len(rules.barred) else logits
-    if generation.min_new_tokens and len(rules.end_ids):
-        ends = allowed.index_select(1, rules.end_ids)
-        early = (count < generation.min_new_tokens)[:, None]
-        allowed = allowed.index_copy(1, rules.end_ids, ends.masked_fill(early, -torch.inf))
-    chosen = processed_logits(allowed, generation, seen=seen)
     is_whole = generation.top_p == 1.0 and generation.min_p == 0.0
     take = drawn_in_blocks if is_whole else draw
-    token = take(chosen, uniform)
+    total = logits.logsumexp(dim=1)
+    # The model's output is nobody else's: what may not be drawn is barred in place.
+    if len(rules.barred):
+        logits.index_fill_(1, rules.barred, -torch.inf)
+    if generation.min_new_tokens and len(rules.end_ids):
+        early = (count < generation.min_new_tokens)[:, None]
+        ends = logits.index_select(1, rules.end_ids).masked_fill(early, -torch.inf)
+        logits.index_copy_(1, rules.end_ids, ends)
+    token = take(processed_logits(logits, generation, seen=seen), uniform)
     if rules.spare is not None:
-        other = allowed.clone()
-        other[:, rules.spare] = -torch.inf
-        chosen = processed_logits(other, generation, seen=seen)
+        chosen = processed_logits(logits, generation, seen=seen, forbidden=rules.spare)
         token = torch.where(token == rules.spare, take(chosen, uniform * SHIFT % 1.0), token)
     return token, logits.gather(1, token[:, None])[:, 0] - total

@@ -29,7 +29,7 @@ class Arena:
         """A cache at the beginning of the memory, which others overwrite."""
         return SlotCache(
             [
-                {name: _shaped(*flat, num_rows, capacity) for name, flat in layer.items()}
+                {name: _shaped(*flat, (num_rows, capacity)) for name, flat in layer.items()}
                 for layer in self._flat
             ]
         )
@@ -130,6 +130,7 @@ def _flat(states: Float[Tensor, "B K T D"], num_slots: int) -> tuple[Float[Tenso
 
 
 def _shaped(
-    flat: Float[Tensor, "KS D"], heads: int, num_rows: int, capacity: int
+    flat: Float[Tensor, "KS D"], heads: int, shape: tuple[int, int]
 ) -> Float[Tensor, "R K C D"]:
+    num_rows, capacity = shape
     return flat[: num_rows * heads * capacity].view(num_rows, heads, capacity, flat.shape[1])

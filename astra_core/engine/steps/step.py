@@ -77,7 +77,7 @@ class DecodingStep:
         limit = generation.max_new_tokens
         self.cache = cache
         self._model, self._generation, self._rules = model, generation, rules
-        self._pass = compiled_function(self._logits) if compiles else self._logits
+        self._draw = compiled_function(self._next) if compiles else self._next
         self._slots = torch.arange(cache.capacity, device=device)
         self._token = torch.zeros(rows, dtype=torch.long, device=device)
         self._length = torch.zeros(rows, dtype=torch.long, device=device)
@@ -149,11 +149,7 @@ class DecodingStep:
         self.cache.aim(self._length)
         visible = self._slots <= self._length[:, None]
         mask = additive_mask(visible[:, None], self.cache.layers[0].keys.dtype)
-        logits = self._pass(self._token[:, None], mask, self._length[:, None])
-        uniform = self._uniforms.gather(1, self._last_column()[:, None])[:, 0]
-        token, logprob = draw_token(
-            logits, self._generation, uniform, rules=self._rules, count=self._count, seen=self._seen
-        )
+        token, logprob = self._draw(mask)
         at = self._count[:, None]
         self._tokens.scatter_(1, at, token[:, None])
         self._logprobs.scatter_(1, at, logprob[:, None])
@@ -166,25 +162,28 @@ class DecodingStep:
         self._is_over.logical_or_(is_end | (self._count == self._uniforms.shape[1]))
         self._token.copy_(token)
 
-    def _last_column(self) -> Int[Tensor, " R"]:
-        return self._count.clamp(max=self._uniforms.shape[1] - 1)
-
-    def _logits(
-        self,
-        tokens: Int[Tensor, "R 1"],
-        mask: Float[Tensor, "R 1 1 C"],
-        positions: Int[Tensor, "R 1"],
-    ) -> Float[Tensor, "R V"]:
+    def _next(
+        self, mask: Float[Tensor, "R 1 1 C"]
+    ) -> tuple[Int[Tensor, " R"], Float[Tensor, " R"]]:
+        """The token that each row draws, and its log-probability."""
+        column = self._count.clamp(max=self._uniforms.shape[1] - 1)
+        uniform = self._uniforms.gather(1, column[:, None])[:, 0]
         output = self._model(
-            input_ids=tokens,
+            input_ids=self._token[:, None],
             attention_mask=mask,
-            position_ids=positions,
+            position_ids=self._length[:, None],
             past_key_values=self.cache,
             use_cache=True,
             logits_to_keep=1,
         )
-        logits: Tensor = output.logits[:, -1]
-        return logits
+        return draw_token(
+            output.logits[:, -1],
+            self._generation,
+            uniform,
+            rules=self._rules,
+            count=self._count,
+            seen=self._seen,
+        )
 
 
 @contextmanager

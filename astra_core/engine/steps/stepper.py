@@ -8,7 +8,7 @@ import torch
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.steps.drawing import Rules
-from astra_core.engine.steps.slots import Arena
+from astra_core.engine.steps.slots import Arena, SlotCache
 from astra_core.engine.steps.step import DecodingStep
 
 # Capacities are multiples of it.
@@ -65,7 +65,7 @@ class Stepper:
         name = (rows, slots, generation, tuple(rules[0]), tuple(rules[1]), rules[2])
         found = self._steps.pop(name, None)
         if found is None:
-            found = self._made(generation, self._arena, (rows, slots), rules)
+            found = self._made(generation, self._arena.cache(rows, slots), rules)
         self._steps[name] = found
         if len(self._steps) > _MOST_KEPT:
             del self._steps[next(iter(self._steps))]
@@ -74,14 +74,13 @@ class Stepper:
     def _made(
         self,
         generation: GenerationConfiguration,
-        arena: Arena,
-        shape: tuple[int, int],
+        cache: SlotCache,
         rules: Sequence[Any],
     ) -> DecodingStep:
         ends, barred, spare = rules
         step = DecodingStep(
             self._model,
-            arena.cache(*shape),
+            cache,
             generation,
             rules=Rules.on(self._model.device, end_ids=ends, barred=barred, spare=spare),
             compiles=self._compiles,

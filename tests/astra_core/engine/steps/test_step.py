@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from each_row import each_row
-from other_device import NAME, OtherTensor, other_device
+from other_device import OtherTensor, other_device
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.reading import CachedReading
@@ -35,9 +35,7 @@ def stepping(model):
 def drawn(model, options, **settings):
     generation = GenerationConfiguration(max_new_tokens=9, **options)
     with model.remembering(1 << 20, is_bf16=settings.pop("is_bf16", False)):
-        return model.continuations(
-            CONTEXTS, KEYS, generation, suffix_lengths=SUFFIXES, **settings
-        )
+        return model.continuations(CONTEXTS, KEYS, generation, suffix_lengths=SUFFIXES, **settings)
 
 
 def tokens_of(found):
@@ -52,7 +50,12 @@ def numbers_of(found):
 # A budget of 40 has room for two rows at a time: the others wait for their places.
 @each_row(
     ("options", "budget", "spare"),
-    [(options, budget, spare) for options in SAMPLING for budget in (16384, 40) for spare in (0, 1)],
+    [
+        (options, budget, spare)
+        for options in SAMPLING
+        for budget in (16384, 40)
+        for spare in (0, 1)
+    ],
 )
 def test_rows_draw_what_they_draw_in_the_plain_way(options, budget, spare):
     plain, model = tiny_language_model(0), stepping(tiny_language_model(0))
@@ -99,7 +102,7 @@ def begun(device, generation, num_rows=8):
     model = tiny_language_model(0).model.to(device)
     contexts = [list(ids) for ids in CONTEXTS]
     reading = CachedReading(model, contexts, [0] * len(contexts), store=None, room=0)
-    step = Stepper(model, captures=device != NAME).step(
+    step = Stepper(model, captures=device == "cuda").step(
         reading.values, generation, num_rows=num_rows, num_slots=24, rules=((0,), (3,), 5)
     )
     uniforms = torch.rand(
