@@ -127,7 +127,7 @@ class System:
         talkers = [attacker.model] if speaker is None else [attacker.model, speaker.model]
         config = settled(config, *talkers, machine=attacker.plan.machine)
         for model in filter(None, (attacker, speaker)):
-            model.plan = model.plan.compiling(config.compile)
+            model.plan = replace(model.plan, compiles_steps=config.compile)
         own = probe_scorer_of(config, scorer)
         system = cls(attacker, victim, reference, scorer, config, target_digest, own)
         system.player(0)  # a template that cannot be used is refused here, not in the first turn
@@ -148,6 +148,7 @@ class System:
         # Agents and their formats belong to the attacker that is evaluated, not to the evaluation,
         # and the target's own digest covers what decides its replies.
         left_out = {"score_cache_size", "prefix_cache_mib", "roles", "agents", "attacker", "target"}
+        left_out |= {"compile"}
         # The scorer of probes is named by its version if it is not the judge itself.
         settings = self.config.model_dump(mode="json", exclude={*left_out, "probe_scorer"})
         versions = dict.fromkeys((version_of(self.scorer), version_of(self.probe_scorer)))

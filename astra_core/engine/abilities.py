@@ -139,7 +139,7 @@ def _is_read_alike(model: Any, *ways: Callable[[Any, Contexts], Reading]) -> boo
     contexts = [_known_ids(model, ids) for ids in _CONTEXTS]
     found = [_continued(model, way(model, contexts)) for way in ways]
     allowed = tolerance(found[0][-1])
-    return all(_is_close(*pair, allowed) for pair in zip(*found, strict=True))
+    return all(_is_close(one, other, allowed) for one, other in zip(*found, strict=True))
 
 
 def _continued(model: Any, reading: Reading) -> list[torch.Tensor]:

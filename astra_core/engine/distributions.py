@@ -5,8 +5,6 @@ gradient of an entropy ``H`` at a logit is ``-p (log p + H)``, so the backward p
 block's logits and nothing else as wide as the vocabulary.
 """
 
-from collections.abc import Callable
-from functools import cache
 from typing import Any
 
 import torch
@@ -15,7 +13,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from astra_core.engine.bars import Barred
-from astra_core.engine.compilation import compiled_function
 from astra_core.engine.head import Products, prepared, row_blocks, vocabulary_blocks, within
 from astra_core.engine.products.routes import Route
 from astra_core.engine.products.split_product import factor, multiply
@@ -109,8 +106,11 @@ class _LabelsAndEntropies(torch.autograd.Function):
         for block in vocabulary_blocks(weight, len(labels)):
             rows = products.factor(weight[block], states.dtype)
             logits = products.logits(known, rows, bias=bias, block=block)
-            add = _with_block if not products.is_compiled else _compiled()[0]
-            chosen, totals, means = add(logits, within(labels, block), (chosen, totals, means))
+            own = logits.to(chosen.dtype)
+            before, totals = totals, torch.logaddexp(totals, own.logsumexp(dim=1))
+            means = _with_block(means, own, before=before, totals=totals)
+            is_here, places = within(labels, block)
+            chosen = torch.where(is_here, own.gather(1, places)[:, 0], chosen)
             kept += [logits] if products.is_kept else []
         ctx.save_for_backward(states, weight, bias, labels, totals, means)
         ctx.products, ctx.kept = products, kept
@@ -131,8 +131,7 @@ class _LabelsAndEntropies(torch.autograd.Function):
             logits = next(kept, None)
             if logits is None:
                 logits = products.logits(known, rows, bias=bias, block=block)
-            of_logits = _gradient if not products.is_compiled else _compiled()[1]
-            logits = of_logits(logits, within(labels, block), (totals, means), gradients)
+            logits = _gradient(logits, within(labels, block), (totals, means), outer=gradients)
             sent = factor(logits, is_split=products.is_split)
             with products.route():
                 of_states += multiply(sent, rows)
@@ -144,54 +143,29 @@ class _LabelsAndEntropies(torch.autograd.Function):
 
 
 def _with_block(
+    means: Float[Tensor, " S"],
     logits: Float[Tensor, "S B"],
-    labels: tuple[Tensor, Tensor],
-    known: tuple[Tensor, Tensor, Tensor],
-) -> tuple[Float[Tensor, " S"], Float[Tensor, " S"], Float[Tensor, " S"]]:
-    """The labels' logits, the log of the sum, and the mean of ``log p``, with a block more.
+    *,
+    before: Float[Tensor, " S"],
+    totals: Float[Tensor, " S"],
+) -> Float[Tensor, " S"]:
+    """The mean of ``log p`` over the vocabulary so far, with one more block of it.
 
     Relative to the running total, so that large logits do not cancel. Barred tokens are held at
     the lowest finite number: their probability is 0 as well, and ``0 * -inf`` would be nan.
     """
-    (chosen, before, means), (is_here, places) = known, labels
-    logits = logits.to(chosen.dtype)
-    totals = torch.logaddexp(before, logits.logsumexp(dim=1))
-    chosen = torch.where(is_here, logits.gather(1, places)[:, 0], chosen)
     least = torch.finfo(means.dtype).min
-    last = totals.clamp(min=least)
-    own = (logits - last[:, None]).clamp(min=least)
-    moved = (before.clamp(min=least) - last).clamp(min=least)
-    return chosen, totals, moved.exp() * (means + moved) + (own.exp() * own).sum(dim=1)
+    before, totals = before.clamp(min=least), totals.clamp(min=least)
+    own = (logits - totals[:, None]).clamp(min=least)
+    moved = (before - totals).clamp(min=least)
+    return moved.exp() * (means + moved) + (own.exp() * own).sum(dim=1)
 
 
-def _gradient_in_one(  # noqa: PLR0917  # as a compiled function takes them
+def _gradient(
     logits: Float[Tensor, "S B"],
     labels: tuple[Tensor, Tensor],
     statistics: tuple[Float[Tensor, " S"], Float[Tensor, " S"]],
-    outer: tuple[Tensor, ...],
-) -> Float[Tensor, "S B"]:
-    """``_gradient`` as one kernel: a place is compared instead of written to."""
-    (totals, means), (of_labels, of_entropies) = statistics, outer
-    is_here, places = labels
-    own = (logits.to(totals.dtype) - totals[:, None]).clamp(min=torch.finfo(totals.dtype).min)
-    columns = torch.arange(logits.shape[1], device=logits.device)
-    is_label = ((columns == places) & is_here[:, None]).to(totals.dtype)
-    moved = (own - means[:, None]) * of_entropies[:, None] + of_labels[:, None]
-    return (is_label * of_labels[:, None] - own.exp() * moved).to(logits.dtype)
-
-
-@cache
-def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    add, subtract = (
-        compiled_function(own, fits_all=True) for own in (_with_block, _gradient_in_one)
-    )
-    return add, subtract
-
-
-def _gradient(  # noqa: PLR0917  # as a compiled function takes them
-    logits: Float[Tensor, "S B"],
-    labels: tuple[Tensor, Tensor],
-    statistics: tuple[Float[Tensor, " S"], Float[Tensor, " S"]],
+    *,
     outer: tuple[Tensor, ...],
 ) -> Float[Tensor, "S B"]:
     """The gradient at the logits of log-probabilities and entropies together."""

@@ -6,10 +6,9 @@ wide as the vocabulary, where automatic differentiation would make five. The voc
 in blocks, just wide enough for products to reach their full rate.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from astra_core.engine.bars import Barred, lowered
-from astra_core.engine.compilation import compiled_function, is_compiling
 from astra_core.engine.products.routes import Route, fast_route
 from astra_core.engine.products.split_product import (
     Factor,
@@ -123,7 +121,6 @@ def prepared(
         is_split=route == "split" and is_trained and is_large,
         is_fast=route == "fast" and is_fp32,
         barred=None if barred is None else barred.to(states.device),
-        is_compiled=is_compiling(),
     )
 
 
@@ -135,7 +132,6 @@ class Products:
     is_split: bool
     is_fast: bool
     barred: Barred
-    is_compiled: bool = False
 
     def factor(self, matrix: Tensor, dtype: torch.dtype) -> Factor:
         """One side of a product, in ``dtype``."""
@@ -176,8 +172,9 @@ class _LabelLogprobs(torch.autograd.Function):
         for block in vocabulary_blocks(weight, len(labels)):
             rows = products.factor(weight[block], states.dtype)
             logits = products.logits(known, rows, bias=bias, block=block)
-            add = _with_block if not products.is_compiled else compiled_functions()[0]
-            totals, chosen = add(logits, within(labels, block), totals, chosen)
+            totals = torch.logaddexp(totals, _logsumexp(logits, dtype))
+            is_here, places = within(labels, block)
+            chosen = torch.where(is_here, logits.gather(1, places)[:, 0].to(dtype), chosen)
             kept += [logits] if products.is_kept else []
         ctx.save_for_backward(states, weight, bias, labels, totals)
         ctx.products, ctx.kept = products, kept
@@ -199,8 +196,7 @@ class _LabelLogprobs(torch.autograd.Function):
             logits = next(kept, None)
             if logits is None:
                 logits = products.logits(known, rows, bias=bias, block=block)
-            of_logits = _gradient if not products.is_compiled else compiled_functions()[1]
-            logits = of_logits(logits, within(labels, block), totals, outer)
+            logits = _gradient(logits, within(labels, block), totals=totals, outer=outer)
             sent = factor(logits, is_split=products.is_split)
             with products.route():
                 of_states += multiply(sent, rows)
@@ -211,51 +207,26 @@ class _LabelLogprobs(torch.autograd.Function):
         return of_states.to(states.dtype), of_weight, of_bias, None, None
 
 
-def _with_block(  # noqa: PLR0917  # as a compiled function takes them
+def _logsumexp(logits: Float[Tensor, "S B"], dtype: torch.dtype) -> Float[Tensor, " S"]:
+    """As torch's, in ``dtype``; half-precision logits are not copied before."""
+    if logits.dtype == dtype:
+        return logits.logsumexp(dim=1)
+    top = logits.amax(dim=1).to(dtype)
+    return (logits - top[:, None]).exp_().sum(dim=1).log() + top
+
+
+def _gradient(
     logits: Float[Tensor, "S B"],
     labels: tuple[Tensor, Tensor],
-    totals: Float[Tensor, " S"],
-    chosen: Float[Tensor, " S"],
-) -> tuple[Float[Tensor, " S"], Float[Tensor, " S"]]:
-    """The log of the sum of exponentials, and the labels' logits, with a block more."""
-    own, (is_here, places) = logits.to(totals.dtype), labels
-    totals = torch.logaddexp(totals, own.logsumexp(dim=1))
-    return totals, torch.where(is_here, own.gather(1, places)[:, 0], chosen)
-
-
-def _gradient_in_one(  # noqa: PLR0917  # as a compiled function takes them
-    logits: Float[Tensor, "S B"],
-    labels: tuple[Tensor, Tensor],
-    totals: Float[Tensor, " S"],
-    outer: Float[Tensor, " S"],
-) -> Float[Tensor, "S B"]:
-    """``_gradient`` as one kernel: a place is compared instead of written to."""
-    is_here, places = labels
-    columns = torch.arange(logits.shape[1], device=logits.device)
-    is_label = (columns == places) & is_here[:, None]
-    own = is_label.to(totals.dtype) - (logits.to(totals.dtype) - totals[:, None]).exp()
-    return (own * outer[:, None]).to(logits.dtype)
-
-
-@cache
-def compiled_functions() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """``_with_block`` and ``_gradient``, each compiled to kernels that read the logits once."""
-    add, subtract = (
-        compiled_function(own, fits_all=True) for own in (_with_block, _gradient_in_one)
-    )
-    return add, subtract
-
-
-def _gradient(  # noqa: PLR0917  # as a compiled function takes them
-    logits: Float[Tensor, "S B"],
-    labels: tuple[Tensor, Tensor],
+    *,
     totals: Float[Tensor, " S"],
     outer: Float[Tensor, " S"],
 ) -> Float[Tensor, "S B"]:
     """The gradient of the labels' log-probabilities at the logits; overwrites fp32 logits."""
     is_here, places = labels
-    own = logits.to(totals.dtype)
-    own.sub_(totals[:, None]).exp_().mul_(-outer[:, None])
+    is_wide = logits.dtype == totals.dtype
+    own = logits.sub_(totals[:, None]) if is_wide else logits - totals[:, None]
+    own.exp_().mul_(-outer[:, None])
     own.scatter_add_(1, places, (outer * is_here)[:, None])
     return own.to(logits.dtype)
 

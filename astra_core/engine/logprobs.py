@@ -217,7 +217,7 @@ def _share(rows: TokenRows) -> float:
     """The share of the tokens that is left where rows of one context read it once."""
     width = rows.input_ids.shape[1] - rows.continuation_ids.shape[1]
     contexts, masks = (table[:, :width].cpu() for table in (rows.input_ids, rows.attention_mask))
-    first = contexts.masked_fill(masks == 0, -1).unique(dim=0)
+    first = torch.unique(contexts.masked_fill(masks == 0, -1), dim=0)
     total = int(rows.attention_mask.sum())
     return (int((first >= 0).sum()) + total - int(masks.sum())) / max(total, 1)
 

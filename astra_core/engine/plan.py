@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import torch
 
 from astra_core.engine.abilities import Abilities, abilities_of
-from astra_core.engine.compilation import compiled, is_worth_compiling
+from astra_core.engine.compilation import compiled
 from astra_core.engine.machine import Machine
 from astra_core.engine.products.packed_linear import packed_linears
 from astra_core.engine.products.precision import Precision
@@ -40,7 +40,6 @@ class Plan:
         machine: Where it runs.
         abilities: What the model supports, found by trial.
         num_threads: Threads of torch.
-        num_parameters: Weights of the model.
         talks_in: Precision of the products when it samples or scores without gradient.
         learns_in: Precision of an update.
         recomputes: Activations are computed again in the backward pass instead of kept.
@@ -53,7 +52,6 @@ class Plan:
     machine: Machine
     abilities: Abilities
     num_threads: int
-    num_parameters: int = 0
     talks_in: Precision = "fp32"
     learns_in: Precision = "fp32"
     recomputes: bool = False
@@ -76,19 +74,12 @@ class Plan:
             machine=machine,
             abilities=abilities_of(model),
             num_threads=threads_for(size, machine.num_threads),
-            num_parameters=size,
             steps=machine.fixes_shapes and takes_steps(model),
-            compiles_steps=is_worth_compiling("auto", size, machine.device),
         )
 
     def talking(self, *, precision: Precision) -> Self:
         """The same with another precision for talking."""
         return replace(self, talks_in=precision)
-
-    def compiling(self, asked: str) -> Self:
-        """The same with ``auto``, ``on`` or ``off`` for the step that draws a token."""
-        compiles = is_worth_compiling(asked, self.num_parameters, self.machine.device)
-        return replace(self, compiles_steps=compiles)
 
     def learning(self, *, precision: Precision, recomputes: bool, compiles: bool = False) -> Self:
         """The same with other settings of an update."""

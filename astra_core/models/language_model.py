@@ -274,11 +274,11 @@ class LanguageModel:
 
         def read(chosen: Sequence[int]) -> KeyValues:
             asked = [0 if index in suffixes else suffix_lengths[index] for index in chosen]
-            reading = self._read([contexts[index] for index in chosen], asked, room=0)
+            own = [contexts[index] for index in chosen]
+            reading = CachedReading(self._talker, own, asked, store=self._store, room=0)
             for index, found in zip(chosen, reading.suffix_logprobs, strict=True):
                 suffixes.setdefault(index, found)
-            values: KeyValues = reading.values
-            return values
+            return reading.values
 
         tasks = [Task(index, key) for index, own in enumerate(keys) for key in own]
         rules = (self.end_ids, self.barred_ids, self._spare_id)

@@ -9,7 +9,7 @@ from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.cache.prefixes import PrefixStore
 from astra_core.engine.steps.step import DecodingStep, Drawn, Rows
-from astra_core.engine.steps.stepper import Stepper
+from astra_core.engine.steps.stepper import Special, Stepper
 from astra_core.seeding import uniforms
 
 # Steps between two looks at which rows are over; each look waits for the device.
@@ -45,7 +45,7 @@ class SteppedRows:
     generation: GenerationConfiguration
     stepper: Stepper
     read: Callable[[Sequence[int]], KeyValues]
-    rules: Sequence[Sequence[int] | int | None]
+    rules: Special
     store: PrefixStore | None
     _held: dict[int, int] = field(default_factory=dict)
     _step: DecodingStep | None = None
@@ -80,9 +80,8 @@ class SteppedRows:
         different = list(dict.fromkeys(task.context for task in own))
         values = self.read(different)
         if self._step is None:
-            rows, slots = shape
             self._step = self.stepper.step(
-                values, self.generation, num_rows=rows, num_slots=slots, rules=self.rules
+                values, self.generation, num_rows=shape[0], num_slots=shape[1], rules=self.rules
             )
         numbers = {context: number for number, context in enumerate(different)}
         count = self.generation.max_new_tokens

@@ -153,10 +153,9 @@ class TrainingConfiguration(Section):
         "where the processor has units for it; auto takes what a trial finds faster, and a resumed "
         "run what it began with.",
     )
-    compile: Literal["auto", "on", "off"] = Field(
-        default="auto",
-        description="torch compiles the passes of an update: auto does on a GPU, for models above "
-        "100M weights.",
+    compile: bool = Field(
+        default=False,
+        description="torch compiles the passes of an update, which takes a minute or two.",
     )
     gradient_checkpointing: bool = Field(
         default=False, description="Computes activations again in the backward pass: less memory."

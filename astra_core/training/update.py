@@ -17,7 +17,6 @@ from astra_core.agents import Agent, separate_models
 from astra_core.algorithm import Algorithm, Batch
 from astra_core.algorithms.movement import moved_means
 from astra_core.config import TrainingConfiguration
-from astra_core.engine.compilation import is_worth_compiling
 from astra_core.engine.plan import Plan
 from astra_core.engine.products.precision import Precision, of_device
 from astra_core.errors import TrainingError
@@ -98,9 +97,8 @@ def learning_plan(plan: Plan, config: TrainingConfiguration) -> Plan:
     """The plan with a configuration's settings of updates, whose precision is settled."""
     asked = of_device(config.precision, plan.machine.device)
     precision: Precision = "fp32" if asked == "fp32" else "bf16"
-    compiles = is_worth_compiling(config.compile, plan.num_parameters, plan.machine.device)
     return plan.learning(
-        precision=precision, recomputes=config.gradient_checkpointing, compiles=compiles
+        precision=precision, recomputes=config.gradient_checkpointing, compiles=config.compile
     )
 
 

@@ -36,8 +36,8 @@ def updates(card: Card, size: Size) -> None:
     """Tokens per second of DPO and GRPO, and of a plain loop of the same loss."""
     trained = size.language_model(card.device, is_trained=True)
     pairs, groups = (_graphs(size, trained, width) for width in (2, 4))
-    for compiles in ("off", "on"):
-        way = "ours, compiled" if compiles == "on" else "ours"
+    for compiles in (False, True):
+        way = "ours, compiled" if compiles else "ours"
         for name, graphs in (("dpo", pairs), ("grpo", groups)):
             call = _ours(trained, graphs, name, compiles=compiles)
             _line(card, size, f"{way}, {name}", call, trained)
@@ -110,7 +110,7 @@ def _graphs(size: Size, model: LanguageModel, width: int) -> list[Graph]:
 
 
 def _ours(
-    trained: LanguageModel, graphs: Sequence[Graph], name: str, *, compiles: str
+    trained: LanguageModel, graphs: Sequence[Graph], name: str, *, compiles: bool
 ) -> Callable[[], Callable[[], float]]:
     def made() -> Callable[[], float]:
         system = System.of(
@@ -173,7 +173,8 @@ def _plain(
         def scored(states: torch.Tensor) -> torch.Tensor:
             logits = model.lm_head(states).float()
             labels = ids[:, PROMPT_TOKENS:, None]
-            return logits.gather(2, labels)[..., 0] - logits.logsumexp(dim=-1)
+            found: torch.Tensor = logits.gather(2, labels)[..., 0] - logits.logsumexp(dim=-1)
+            return found
 
         head = torch.compile(scored) if compiles else scored
 
@@ -218,9 +219,7 @@ def _trees(card: Card, size: Size, attacker: LanguageModel, target: LanguageMode
         target,
         target,
         scorer=DigestScorer(Section()),
-        config=SystemConfiguration(
-            probe=short, response=short, max_context_tokens=900, compile="off"
-        ),
+        config=SystemConfiguration(probe=short, response=short, max_context_tokens=900),
     )
     last = size.vocabulary - 1
     prompts = [

@@ -1,6 +1,5 @@
 """The decoding steps of one model: one for each shape and way to sample, kept for the run."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,6 +9,9 @@ from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.steps.drawing import Rules
 from astra_core.engine.steps.slots import Arena, SlotCache
 from astra_core.engine.steps.step import DecodingStep
+
+Special = tuple[tuple[int, ...], tuple[int, ...], int | None]
+"""End ids, barred ids and a spare one; see ``Rules``."""
 
 # Capacities are multiples of it.
 _SLOTS = 64
@@ -45,7 +47,7 @@ class Stepper:
         *,
         num_rows: int,
         num_slots: int,
-        rules: Sequence[Sequence[int] | int | None],
+        rules: Special,
     ) -> DecodingStep:
         """A step of at least so many rows and slots, all of its rows over.
 
@@ -54,7 +56,7 @@ class Stepper:
             generation: How to sample.
             num_rows: Rows at a time.
             num_slots: Tokens of the longest row at its end.
-            rules: End ids, barred ids and a spare one, as in ``Rules``.
+            rules: Ids that are special.
         """
         rows, slots = rounded_up(num_rows), -(-num_slots // _SLOTS) * _SLOTS
         if self._arena is None or self._arena.num_slots < rows * slots:
@@ -62,7 +64,7 @@ class Stepper:
             self._steps.clear()
             self._arena = None
             self._arena = Arena(like, rows * slots)
-        name = (rows, slots, generation, tuple(rules[0]), tuple(rules[1]), rules[2])
+        name = (rows, slots, generation, rules)
         found = self._steps.pop(name, None)
         if found is None:
             found = self._made(generation, self._arena.cache(rows, slots), rules)
@@ -75,7 +77,7 @@ class Stepper:
         self,
         generation: GenerationConfiguration,
         cache: SlotCache,
-        rules: Sequence[Any],
+        rules: Special,
     ) -> DecodingStep:
         ends, barred, spare = rules
         step = DecodingStep(

@@ -19,7 +19,7 @@ from astra_core.algorithms.functional import (
     off_policy_weights,
 )
 from astra_core.algorithms.movement import is_readable
-from astra_core.algorithms.policy_batch import padded
+from astra_core.models.rows import padded
 from astra_core.rollout import Graph, Node, Probe
 from astra_core.settings.staleness import StalenessConfiguration
 from astra_core.system import System

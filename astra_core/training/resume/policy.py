@@ -161,8 +161,8 @@ def as_begun(
         msg = "training.dump_steps must be empty without a store; give the Trainer one"
         raise ConfigurationError(msg)
     if config.precision != "auto":
-        found = of_device(config.precision, model.device.type)
-        return config.model_copy(update={"precision": found})
+        own = of_device(config.precision, model.device.type)
+        return config.model_copy(update={"precision": own})
     resume = config.checkpoint.resume
     found = None if resume == "never" else starting_point(store, resume)
     if found is not None:
