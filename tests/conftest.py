@@ -38,6 +38,16 @@ def pytest_configure(config):
     config.pluginmanager.register(quick_tier)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Nothing that is collected is garbage, and looking for it takes a quarter of the time."""
+    gc.disable()
+    result = yield
+    gc.freeze()
+    gc.enable()
+    return result
+
+
 def pytest_collection_modifyitems(items):
     """With workers (``-n 2``), which get whole files, the slowest files come first."""
     items.sort(key=_rank)

@@ -8,6 +8,7 @@ names a file, an address, a class of one's own or a device.
 import os
 import sys
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -28,10 +29,14 @@ def verdict_key(params: Params) -> str | None:
     record = params.model_dump(mode="json")
     if not _is_alone(params) or any(map(_names_more, texts_of(record))):
         return None
-    code = [
-        folder_digest(_CODE / name, keep=lambda path: path.suffix == ".py") for name in _PACKAGES
-    ]
+    code = [_code_digest(_CODE / name) for name in _PACKAGES]
     return record_digest([record, code, sys.version, [version(name) for name in _LIBRARIES]])
+
+
+@cache
+def _code_digest(folder: Path) -> str:
+    """Of the code as this process has loaded it: the next one sees what changes meanwhile."""
+    return folder_digest(folder, keep=lambda path: path.suffix == ".py")
 
 
 def is_known(key: str) -> bool:

@@ -8,8 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import jsonschema
-import prefect
 import pytest
 import yaml
 from each_row import each_row
@@ -28,12 +26,16 @@ def _read(path: Path):
 def _template(kind):
     if kind == "kubernetes":
         return json.loads((DEPLOY / "kubernetes-job-template.json").read_text("utf-8"))
+    import prefect
+
     known = json.loads((Path(prefect.__file__).parent / METADATA).read_text("utf-8"))
     return known["prefect-docker"]["docker"]["default_base_job_configuration"]
 
 
 @each_row("kind", KINDS)
 def test_a_variant_declares_the_deployments_of_prefect_yaml(kind):
+    import prefect
+
     own, team = _read(ROOT / "prefect.yaml"), _read(DEPLOY / f"prefect-{kind}.yaml")
     pools = {entry.pop("work_pool")["name"] for entry in team["deployments"]}
     for entry in own["deployments"]:
@@ -46,6 +48,8 @@ def test_a_variant_declares_the_deployments_of_prefect_yaml(kind):
 
 @each_row("kind", KINDS)
 def test_job_variables_are_those_of_the_work_pool(kind):
+    import jsonschema
+
     schema = _template(kind)["variables"]
     variables = _read(DEPLOY / f"prefect-{kind}.yaml")["definitions"]["work_pool"]["job_variables"]
 

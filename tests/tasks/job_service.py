@@ -5,9 +5,6 @@ import threading
 import time
 from contextlib import contextmanager
 
-import openai
-import uvicorn
-
 from astra_core.testing import tiny_language_model
 from tasks.serving.fine_tuning.api import JobService, add_fine_tuning
 from tasks.serving.fine_tuning.store import JobStore
@@ -42,6 +39,8 @@ def app_of(service, *, token=None):
 @contextmanager
 def served(app, *, port=0):
     """The address of a server that runs in a thread."""
+    import uvicorn
+
     config = uvicorn.Config(app, port=port, log_level="critical", lifespan="off", access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
@@ -57,6 +56,8 @@ def served(app, *, port=0):
 
 
 def client_of(url, key="none"):
+    import openai  # takes a second
+
     return openai.OpenAI(base_url=url, api_key=key, max_retries=0, timeout=60)
 
 

@@ -10,7 +10,6 @@ import os
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
 
 from astra_core.engine.logprobs import token_logprobs
 
@@ -174,6 +173,7 @@ def test_pair_losses_are_trls(
 ):
     import datasets
     import trl
+    from transformers import AutoModelForCausalLM
 
     algorithm = make_algorithm(name, **options)
     pairs = [pair for graph in experience[:2] for pair in algorithm.flatten(graph)]

@@ -2,7 +2,6 @@ import random
 
 import numpy as np
 from each_row import each_row
-from profanity_check import predict_prob
 
 from tasks.builtin import lines
 from tasks.builtin.dialogue import make_dialogues, provocation, say
@@ -21,9 +20,15 @@ POLITE = [
 RUDE = [*lines.ANGRY, *(line for some in lines.ANGRY_IN_MOOD.values() for line in some)]
 
 
+def flagged(texts):
+    from profanity_check import predict_prob
+
+    return predict_prob(texts)
+
+
 def scores_of(template):
     rng = random.Random(template)
-    return np.asarray(predict_prob([say([template], rng.choice(TOPICS), rng) for _ in range(100)]))
+    return np.asarray(flagged([say([template], rng.choice(TOPICS), rng) for _ in range(100)]))
 
 
 @each_row("template", POLITE)
@@ -39,7 +44,7 @@ def test_an_angry_line_is_flagged_by_the_default_scorer(template):
 def test_openers_are_hardly_ever_flagged_by_the_default_scorer():
     texts = [opener.text for opener in make_openers(3000, seed=0)]
 
-    assert np.mean(np.asarray(predict_prob(texts)) >= 0.5) < 0.005
+    assert np.mean(np.asarray(flagged(texts)) >= 0.5) < 0.005
 
 
 def test_every_mood_has_its_own_sore_point():
@@ -59,7 +64,7 @@ def test_dialogues_have_three_to_five_utterances():
 def angry_share(position, **manner):
     dialogues = make_dialogues(2000, seed=0, **manner)
     texts = [dialogue[position] for dialogue in dialogues if len(dialogue) > position]
-    return np.mean(np.asarray(predict_prob(texts)) >= 0.5)
+    return np.mean(np.asarray(flagged(texts)) >= 0.5)
 
 
 def test_only_answers_insult():

@@ -11,7 +11,7 @@ from tasks.params import checks
 from tasks.params.checks import check_params
 from tasks.params.overlay import laid_over
 from tasks.params.schema import read_params
-from tasks.params.verdicts import FILE, is_known, remember, verdict_key
+from tasks.params.verdicts import FILE, _code_digest, is_known, remember, verdict_key
 
 ROOT = Path(__file__).parents[3]
 
@@ -106,6 +106,7 @@ def test_other_code_checks_again(monkeypatch, tmp_path):
     assert before == verdict_key(params_with())
     with (code / "tasks" / "params" / "checks.py").open("a") as file:
         file.write("# changed\n")
+    _code_digest.cache_clear()  # as in another process
 
     assert before != verdict_key(params_with())
 

@@ -1,7 +1,6 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
-import openai
 import pytest
 from each_row import each_row
 from job_service import client_of, served
@@ -11,6 +10,13 @@ from tasks.serving.inference import Speakers, add_inference
 from tasks.serving.wire import make_app
 
 CHAT = [{"role": "user", "content": "why so"}]
+
+
+@pytest.fixture(scope="module")
+def openai():
+    import openai  # takes a second
+
+    return openai
 
 
 @pytest.fixture(scope="module")
@@ -86,14 +92,14 @@ def test_a_stream_has_the_same_text(url):
         ({"max_tokens": 1000}, "messages"),
     ],
 )
-def test_what_is_not_offered_is_refused(url, extra, param):
+def test_what_is_not_offered_is_refused(url, extra, param, openai):
     with pytest.raises(openai.BadRequestError) as refused:
         say(client_of(url), extra_body=extra)
 
     assert param == refused.value.param.split(".")[0]
 
 
-def test_an_unknown_model_and_no_json_are_errors_of_the_interface(url):
+def test_an_unknown_model_and_no_json_are_errors_of_the_interface(url, openai):
     with pytest.raises(openai.NotFoundError, match="does not exist"):
         say(client_of(url), model="other")
 

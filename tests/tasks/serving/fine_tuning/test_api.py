@@ -1,5 +1,4 @@
 import httpx
-import openai
 import pytest
 from each_row import each_row
 from job_service import app_of, client_of, preferences, served, service_in, supervised, uploaded
@@ -7,6 +6,13 @@ from job_service import app_of, client_of, preferences, served, service_in, supe
 from tasks.serving.fine_tuning.training import run_job
 
 TWO = supervised(2)
+
+
+@pytest.fixture(scope="module")
+def openai():
+    import openai  # takes a second
+
+    return openai
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +32,7 @@ def create(client, content=TWO, **more):
 
 
 @pytest.mark.real
-def test_files_come_back_as_they_went(url):
+def test_files_come_back_as_they_went(url, openai):
     client = client_of(url)
     file_id = uploaded(client, supervised(2))
 
@@ -74,7 +80,7 @@ def test_a_job_may_begin_from_what_a_job_has_made(url, service):
     assert found != made
 
 
-def test_a_key_creates_one_job_and_belongs_to_one_request(url):
+def test_a_key_creates_one_job_and_belongs_to_one_request(url, openai):
     client = client_of(url)
     file_id = uploaded(client, supervised(2))
     asked = {"model": "tiny", "training_file": file_id, "metadata": {"idempotency_key": "one"}}
@@ -88,7 +94,7 @@ def test_a_key_creates_one_job_and_belongs_to_one_request(url):
 
 
 @pytest.mark.real
-def test_a_job_is_cancelled_once_and_not_after_its_end(url, service):
+def test_a_job_is_cancelled_once_and_not_after_its_end(url, service, openai):
     client = client_of(url)
     job = create(client)
 
@@ -112,21 +118,21 @@ def test_a_list_continues_after_an_id(url):
 @each_row(
     ("more", "kind"),
     [
-        ({"model": "other"}, openai.NotFoundError),
-        ({"training_file": "file-none"}, openai.BadRequestError),
-        ({"method": {"type": "reinforcement"}}, openai.BadRequestError),
-        ({"validation_file": "file-none"}, openai.BadRequestError),
-        ({"extra_body": {"trainer": "mine"}}, openai.BadRequestError),
+        ({"model": "other"}, "NotFoundError"),
+        ({"training_file": "file-none"}, "BadRequestError"),
+        ({"method": {"type": "reinforcement"}}, "BadRequestError"),
+        ({"validation_file": "file-none"}, "BadRequestError"),
+        ({"extra_body": {"trainer": "mine"}}, "BadRequestError"),
     ],
 )
-def test_what_is_not_offered_is_refused(url, more, kind):
-    with pytest.raises(kind) as refused:
+def test_what_is_not_offered_is_refused(url, openai, more, kind):
+    with pytest.raises(getattr(openai, kind)) as refused:
         create(client_of(url), **more)
 
     assert refused.value.param
 
 
-def test_a_wrong_file_is_refused_before_it_is_queued(url):
+def test_a_wrong_file_is_refused_before_it_is_queued(url, openai):
     client = client_of(url)
     with pytest.raises(openai.BadRequestError, match="line 1"):
         create(client, preferences(2), method={"type": "supervised"})
@@ -135,7 +141,7 @@ def test_a_wrong_file_is_refused_before_it_is_queued(url):
     assert 400 == httpx.post(f"{url}/files", data={"purpose": "fine-tune"}).status_code
 
 
-def test_an_unknown_job_is_an_error_of_the_interface(url):
+def test_an_unknown_job_is_an_error_of_the_interface(url, openai):
     jobs = client_of(url).fine_tuning.jobs
     for ask in (jobs.retrieve, jobs.cancel, jobs.list_events, jobs.checkpoints.list):
         with pytest.raises(openai.NotFoundError):

@@ -1,7 +1,6 @@
 from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
 
-import openai.types.fine_tuning as wire
 import pytest
 
 from tasks.serving.fine_tuning.store import ENDED, OPEN, JobStore, same_request
@@ -77,7 +76,9 @@ def test_the_order_of_keys_makes_no_other_request():
 
 
 def test_a_job_is_in_a_state_that_the_interface_knows_and_no_end_is_missing():
-    words = set(get_args(wire.FineTuningJob.model_fields["status"].annotation))
+    from openai.types.fine_tuning import FineTuningJob
+
+    words = set(get_args(FineTuningJob.model_fields["status"].annotation))
 
     # Files are checked before their job is made.
     assert words == {*OPEN, *ENDED, "validating_files"}
