@@ -16,6 +16,7 @@ from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import FlowConfiguration, Params
 from tasks.params.templates import check_templates
 from tasks.params.verdicts import is_known, remember, verdict_key
+from tasks.params.weight_names import check_weight_names
 from tasks.pipeline.names import PROMOTION, STAGE_NAMES
 from tasks.tracking.sinks import check_sinks
 
@@ -58,6 +59,7 @@ def _check_all(params: Params) -> None:
     _check_belief(params)
     _check_target(params)
     check_templates(params)
+    check_weight_names(params)
     _check_needs(params, options)
     _check_signals(params)
     _check_agents(params)
