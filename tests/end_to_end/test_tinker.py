@@ -26,6 +26,7 @@ pytestmark = [
 ]
 # The client's threads end with its process, so each of its uses has one.
 HERE = Path(__file__).parent / "servers"
+SERVER = HERE.with_name("tinker_server.py")
 LOSSES, TRAINING = HERE / "tinker_losses.py", HERE / "tinker_training.py"
 LEARNING = ("--steps", "3", "--episodes", "16", "--dev", "160", "--eval-every", "3")
 # Boundaries at which one process after the other dies, after each stage of the first iteration: it
@@ -42,10 +43,14 @@ PUBLISHED = "SAVE_WEIGHTS_FOR_SAMPLER"
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """The server, and the base model in its word."""
+    """The server that docs/services.md starts, and the base model in its word."""
     folder = tmp_path_factory.mktemp("tinker")
-    with tinker_server(folder) as address:
-        yield SimpleNamespace(folder=folder, address=address, model=base_model(folder))
+    command = [sys.executable, SERVER, folder, str(free_port())]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as started:
+        started.stdout.readline()  # the environment is complete
+        told = dict(started.stdout.readline().strip().split(": ") for _ in range(2))
+        yield SimpleNamespace(folder=folder, address=told["address"], model=told["base_model"])
+        started.terminate()
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -157,6 +157,19 @@ def _wait(port: int, process: subprocess.Popen, log: Path) -> None:
     raise AssertionError(message)
 
 
+def serve(folder: Path, port: int) -> None:
+    """Serves the shipped model until the process is told to end, or its terminal is closed."""
+    for ended in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(ended, signal.default_int_handler)
+    folder.mkdir(parents=True, exist_ok=True)
+    with tinker_server(folder.absolute(), port) as address, suppress(KeyboardInterrupt):
+        sys.stdout.write(f"address: {address}\nbase_model: {base_model(folder)}\n")
+        sys.stdout.flush()
+        signal.pause()
+
+
 if __name__ == "__main__":
     make()
     sys.stdout.write(f"{environment()} is complete\n")
+    if len(sys.argv) > 1:
+        serve(Path(sys.argv[1]), int(sys.argv[2]))
