@@ -81,7 +81,7 @@ class LoraConfiguration(Section):
     Only the adapters are trained; the exported model has them merged.
     """
 
-    rank: Count = 8
+    rank: int = Field(default=8, ge=1, le=4096)
     alpha: Positive = Field(default=16.0, description="Adapters count alpha / rank times.")
     target_modules: tuple[str, ...] | None = Field(
         default=None,

@@ -32,7 +32,8 @@ def check_weight_names(params: Params) -> None:
     from astra_core.training.optimization.parts import parameter_groups
 
     if training.lora is not None:
-        add_adapters(model, training.lora, seed=0)
+        # Their names do not depend on it, and no memory is asked for.
+        add_adapters(model, training.lora.model_copy(update={"rank": 1}), seed=0)
     for name, pattern in own.items():
         share_weights(model, model, own=pattern, where=f"system.agents.{name}.own_weights")
     # With several agents, some have only a part of these weights.
