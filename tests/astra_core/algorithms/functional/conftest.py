@@ -28,12 +28,21 @@ def cases() -> Callable[..., list[dict[str, Any]]]:
     return read
 
 
+@pytest.fixture(scope="session")
+def checked() -> dict[str, Callable[..., Any]]:
+    """The package's functions, which check every annotated shape and type."""
+    own = {name: getattr(functional, name) for name in functional.__all__}
+    return {
+        name: jaxtyped(function, typechecker=beartype)
+        for name, function in own.items()
+        if isinstance(function, FunctionType)
+    }
+
+
 @pytest.fixture(scope="module", autouse=True)
-def checked_shapes() -> Iterator[None]:
-    """Every annotated shape and type of the package is checked while a test runs."""
+def checked_shapes(checked: dict[str, Callable[..., Any]]) -> Iterator[None]:
+    """They take the place of the package's own while a test runs."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in functional.__all__:
-            function = getattr(functional, name)
-            if isinstance(function, FunctionType):
-                patch.setattr(functional, name, jaxtyped(function, typechecker=beartype))
+        for name, function in checked.items():
+            patch.setattr(functional, name, function)
         yield
