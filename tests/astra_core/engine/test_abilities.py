@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from each_row import each_row
 from tiny_architectures import HYBRID, LONE, PLAIN, QUICK, SCALED, tiny_model, tiny_speaker
 
 from astra_core.algorithms.value_head import token_outputs
@@ -63,23 +62,36 @@ def logprobs_of(found):
     ]
 
 
-def test_an_architecture_is_found_out():
+# Every one is a module of transformers to import: one of each kind is quick.
+ALL = [*QUICK, *SCALED, *PLAIN, *LONE]
+SOME = [
+    ["gpt2", "qwen2 mixed", "cohere", "bloom", "lfm2"],
+    pytest.param(ALL, marks=pytest.mark.real),
+]
+
+
+@pytest.mark.parametrize("names", SOME, ids=["some", "all"])
+def test_an_architecture_is_found_out(names):
     expected = {
         **dict.fromkeys(QUICK, Abilities(True, True, True, has_plain_head=True)),
         **dict.fromkeys(STEMLESS, Abilities(True, True, False, has_plain_head=True)),
         **dict.fromkeys(SCALED, Abilities(True, True, True, has_plain_head=False)),
         **dict.fromkeys(LONE, Abilities(False, False, False, has_plain_head=True)),
     }
+    expected = {name: expected[name] for name in names if name in expected}
 
     assert expected == {name: abilities_of(tiny_model(name)) for name in expected}
-    for name in PLAIN:
+    for name in set(names) & set(PLAIN):
         found = abilities_of(tiny_model(name))
         assert found.takes_padding
         assert not found.takes_masks
         assert not found.takes_stems
 
 
-@each_row("name", PLAIN)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name == "bloom" else pytest.mark.real) for name in PLAIN],
+)
 def test_a_model_that_is_read_the_plain_way_stays_as_it_was(name):
     model = tiny_model(name)
     ids = torch.tensor([CONTEXTS[0]])
@@ -92,7 +104,13 @@ def test_a_model_that_is_read_the_plain_way_stays_as_it_was(name):
     assert torch.equal(before, model(ids).logits)
 
 
-@each_row("name", ["mistral", "gemma3", "llama4", "llama windowed"])
+WINDOWED = [
+    "llama windowed",
+    *(pytest.param(name, marks=pytest.mark.real) for name in ("mistral", "gemma3", "llama4")),
+]
+
+
+@pytest.mark.parametrize("name", WINDOWED)
 def test_the_trial_leaves_the_windows_as_they_were(name):
     model = tiny_model(name)
     was = copy.deepcopy(model.config.to_dict())
@@ -101,20 +119,20 @@ def test_the_trial_leaves_the_windows_as_they_were(name):
     assert was == model.config.to_dict()
 
 
-def test_a_window_too_wide_to_show_in_the_trial_is_kept_all_the_same():
+@pytest.mark.parametrize("name", WINDOWED[:2])
+def test_a_window_too_wide_to_show_in_the_trial_is_kept_all_the_same(name):
     # Eight tokens of a trial say nothing about one of forty, unless it is cut for it.
     context = tuple(2 + index % 17 for index in range(60))
     window = {"sliding_window": 40}
-    for name in ("llama windowed", "mistral"):
-        speaker = tiny_speaker(name, **window)
-        expected = plain_generate(speaker, [context], SHORT, keys=KEYS[0][:1])
-        (found,) = speaker.continuations([context], [KEYS[0][:1]], SHORT)
+    speaker = tiny_speaker(name, **window)
+    expected = plain_generate(speaker, [context], SHORT, keys=KEYS[0][:1])
+    (found,) = speaker.continuations([context], [KEYS[0][:1]], SHORT)
 
-        assert expected == [utterance.token_ids for utterance in found.utterances]
-        own = speaker.continuation_logprobs([context, context], [(3, 4), (3, 5)])
-        rows = pad_rows([context, context], [(3, 4), (3, 5)], pad_id=0)
-        with torch.no_grad():
-            torch.testing.assert_close(plain_logprobs(speaker.model, rows), torch.tensor(own))
+    assert expected == [utterance.token_ids for utterance in found.utterances]
+    own = speaker.continuation_logprobs([context, context], [(3, 4), (3, 5)])
+    rows = pad_rows([context, context], [(3, 4), (3, 5)], pad_id=0)
+    with torch.no_grad():
+        torch.testing.assert_close(plain_logprobs(speaker.model, rows), torch.tensor(own))
 
 
 def test_what_is_found_out_is_asked_once():
