@@ -20,7 +20,14 @@ PROMPT_TOKENS, NEW_TOKENS, SHORT = 64, 128, 8
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """A model of Qwen2's architecture; the head is the embedding."""
+    """A model of Qwen2's architecture, whose head is the embedding, and what it is tried with.
+
+    Attributes:
+        name: For people.
+        layers: Of the model; what follows are its widths.
+        rows: Of the batches in decoding.
+        prompts: Of the trees.
+    """
 
     name: str
     layers: int
@@ -29,6 +36,8 @@ class Size:
     groups: int
     inner: int
     vocabulary: int = 151936
+    rows: tuple[int, ...] = (64, 256)
+    prompts: int = 16
 
     def model(self, device: torch.device, *, dtype: torch.dtype, seed: int = 0) -> Any:
         """With random weights."""
@@ -89,7 +98,7 @@ class Size:
 
 
 SIZES = (Size("0.5 B", 24, 896, 14, 2, 4864), Size("1.5 B", 28, 1536, 12, 2, 8960))
-TINY = Size("tiny", 2, 64, 4, 2, 128, vocabulary=1200)
+TINY = Size("tiny", 1, 16, 2, 1, 32, vocabulary=300, rows=(2, 4), prompts=1)
 
 
 @dataclass(slots=True)
@@ -102,6 +111,7 @@ class Card:
         flops_per_s: Rate of a large product in bf16.
         deadline: No line begins after it, on ``time.perf_counter``.
         lines: The table so far.
+        compiles: Which lines there are: without compiling, with it.
     """
 
     device: torch.device
@@ -109,6 +119,7 @@ class Card:
     flops_per_s: float
     deadline: float
     lines: list[dict[str, Any]] = field(default_factory=list)
+    compiles: tuple[bool, ...] = (False, True)
 
     @classmethod
     def measured(cls, device: torch.device, *, seconds: float, is_tiny: bool) -> "Card":

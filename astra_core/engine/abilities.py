@@ -197,7 +197,7 @@ def _has_plain_head(model: Any) -> bool:
         own = model.get_output_embeddings()(states)
     except FAILURES:
         return False
-    return _is_close(model(input_ids=ids, use_cache=False).logits, own, tolerance(own))
+    return _is_close(model(input_ids=ids, use_cache=False).logits, own, _TOLERANCE)
 
 
 def _is_close(first: torch.Tensor, second: torch.Tensor, allowed: float) -> bool:

@@ -29,19 +29,19 @@ _ROWS = 64
 _BETA = 0.1
 # Too small to move a weight, so that every repetition does the same.
 _NO_STEP = 1e-12
-_PROMPTS, _REPLY_TOKENS = 16, 32
+_REPLY_TOKENS = 32
 
 
 def updates(card: Card, size: Size) -> None:
     """Tokens per second of DPO and GRPO, and of a plain loop of the same loss."""
     trained = size.language_model(card.device, is_trained=True)
     pairs, groups = (_graphs(size, trained, width) for width in (2, 4))
-    for compiles in (False, True):
+    for compiles in card.compiles:
         way = "ours, compiled" if compiles else "ours"
         for name, graphs in (("dpo", pairs), ("grpo", groups)):
             call = _ours(trained, graphs, name, compiles=compiles)
             _line(card, size, f"{way}, {name}", call, trained)
-    for compiles in (False, True):
+    for compiles in card.compiles:
         way = "plain loop, compiled" if compiles else "plain loop"
         _line(card, size, f"{way}, dpo", _plain(trained, pairs, compiles=compiles), trained)
 
@@ -227,7 +227,7 @@ def _trees(card: Card, size: Size, attacker: LanguageModel, target: LanguageMode
             f"{row:016x}",
             " ".join(f"w{(7919 * row + 31 * at) % last}" for at in range(PROMPT_TOKENS - 1)),
         )
-        for row in range(_PROMPTS)
+        for row in range(size.prompts)
     ]
     sampler = build(
         "sampler",

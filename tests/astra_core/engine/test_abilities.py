@@ -31,7 +31,7 @@ KEYS = [[derive_key(1, row, reply) for reply in range(2)] for row in range(len(C
 STEMLESS = {"qwen2 mixed", "mistral", "mixtral", "gemma3", "falcon rotary"}
 
 # One of every kind: with a stem, with windows, with logits of its own, and read the plain way.
-FIRST = {"gpt2", "qwen2 mixed", "cohere", "bloom"}
+FIRST = ("gpt2", "qwen2 mixed", "cohere", "bloom")
 OTHER_CODE = {"llama grouped", "mistral", "opt", "gemma2", "gemma3"}
 
 
@@ -86,6 +86,15 @@ def test_an_architecture_is_found_out(names):
         assert found.takes_padding
         assert not found.takes_masks
         assert not found.takes_stems
+
+
+# Roundings of half precision are a hundred times what is allowed in fp32.
+@each_row("name", [*FIRST, "qwen3", "gemma2"])
+def test_a_model_in_half_precision_keeps_its_abilities(name):
+    expected = abilities_of(tiny_model(name))
+
+    for dtype in (torch.bfloat16, torch.float16):
+        assert expected == abilities_of(tiny_model(name).to(dtype))
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Values and gradients of packed trees, chunked logits, autocast and recomputation."""
 
 import random
+from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -16,6 +18,8 @@ from astra_core.engine.logprobs import (
     token_logprobs_and_collisions,
     token_logprobs_and_entropies,
 )
+from astra_core.engine.machine import Machine
+from astra_core.engine.plan import Plan
 from astra_core.engine.recomputation import recomputed
 from astra_core.models.rows import pad_rows, padded_logits, padded_logprobs
 
@@ -75,6 +79,19 @@ def assert_exactly_alike(model, rows):
 def exact_model(request):
     """All in float64, in which rounding hides no mistake; a norm of others rounds to fp32."""
     return tiny_model(request.param).double()
+
+
+@each_row("name", ["llama grouped", "mistral", "gpt2"])
+def test_rows_aligned_for_a_gpu_have_the_value_and_gradient_of_padded_ones(name):
+    model = tiny_model(name).double()
+    plan = Plan.of(model, replace(Machine.here(), fixes_shapes=True))
+    assert plan.aligns_rows
+    for contexts, tails in (random_forest(seed) for seed in range(4)):
+        rows = pad_rows(contexts, tails, pad_id=0)
+        expected = value_and_gradient(model, padded_logprobs, rows)
+        found = value_and_gradient(model, partial(token_logprobs, plan=plan), rows)
+        for one, other in zip(expected, found, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 
 
 @each_row("name", FORESTS)

@@ -1,0 +1,31 @@
+from each_row import each_row
+
+from astra_core.config import GenerationConfiguration
+from astra_core.engine.cache.reading import CachedReading
+from astra_core.engine.steps.stepper import Stepper, rounded_up
+from astra_core.testing import tiny_language_model
+
+
+@each_row(("count", "rounded"), [(1, 1), (2, 2), (3, 3), (5, 6), (6, 6), (7, 8), (200, 256)])
+def test_numbers_of_rows_are_few(count, rounded):
+    assert rounded == rounded_up(count)
+
+
+def test_a_step_is_kept_until_the_memory_under_it_grows():
+    model = tiny_language_model(0).model
+    values = CachedReading(model, [[1, 2]], [0], store=None, room=0).values
+    stepper = Stepper(model, captures=False)
+
+    def step(rows, slots, **options):
+        generation = GenerationConfiguration(max_new_tokens=4, **options)
+        return stepper.step(
+            values, generation, num_rows=rows, num_slots=slots, rules=((0,), (), None)
+        )
+
+    first = step(7, 100)
+    assert first is step(8, 128)
+    assert first is not step(8, 128, top_k=3)
+    assert first is not step(4, 40)
+    assert first is step(8, 128)
+    step(16, 128)
+    assert first is not step(8, 128)
