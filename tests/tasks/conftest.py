@@ -1,9 +1,7 @@
 """Projects whose store is in memory; each test finds them as if it were the first."""
 
-import shutil
-
 import pytest
-from memory_store import emptied, enter_memory_project, tables
+from memory_store import emptied, enter_memory_project, kept_project, restored_project
 from registry_project import register, without_pictures, write_project
 
 
@@ -25,13 +23,10 @@ def registered(memory_folder, tmp_path_factory):
         write_project(enter_memory_project(emptied(memory_folder), patch))
         without_pictures(patch)
         register()
-        return shutil.copytree(memory_folder, tmp_path_factory.mktemp("kept") / "project"), tables()
+        return kept_project(memory_folder, tmp_path_factory)
 
 
 @pytest.fixture
 def candidate_in_memory(registered, memory_folder, monkeypatch):
     """A project whose first candidate is registered; other versions have no pictures either."""
-    files, store = registered
-    shutil.copytree(files, emptied(memory_folder), dirs_exist_ok=True)
-    without_pictures(monkeypatch)
-    return enter_memory_project(memory_folder, monkeypatch, store=store)
+    return restored_project(registered, memory_folder, monkeypatch)

@@ -5,7 +5,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 
-from registry_project import forget_machine
+from registry_project import forget_machine, without_pictures
 
 _NAME = "file:store?mode=memory&cache=shared"
 # With the driver named, it is a database elsewhere to our own code, which looks for no file.
@@ -37,6 +37,19 @@ def emptied(folder):
 def tables():
     """What the store holds, for ``enter_memory_project``."""
     return _connection().serialize()
+
+
+def kept_project(folder, tmp_path_factory):
+    """A copy of its files, and its tables, for ``restored_project``."""
+    return shutil.copytree(folder, tmp_path_factory.mktemp("kept") / "project"), tables()
+
+
+def restored_project(kept, folder, monkeypatch):
+    """The folder as it was kept; its versions get no pictures."""
+    files, store = kept
+    shutil.copytree(files, emptied(folder), dirs_exist_ok=True)
+    without_pictures(monkeypatch)
+    return enter_memory_project(folder, monkeypatch, store=store)
 
 
 @functools.cache

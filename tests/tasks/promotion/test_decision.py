@@ -68,9 +68,11 @@ def test_a_better_candidate_that_was_registered_replaces_the_champion(project_on
     assert aliases() == {"candidate": "2", "champion": "2", "previous": "1"}
 
 
-def test_a_better_candidate_replaces_the_champion(project):
-    promote()
-    register_another(project, 1, rate=0.9)
+def test_a_better_candidate_replaces_the_champion_and_no_folder_is_left(
+    championed, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    register_another(championed, 1, rate=0.9)
 
     decision = promote()
 
@@ -79,22 +81,11 @@ def test_a_better_candidate_replaces_the_champion(project):
     assert decision.champion_version == "2"
     assert decision.previous_version == "1"
     assert pytest.approx(0.3) == decision.comparison.gain
+    assert [] == [*tmp_path.iterdir(), *SCRATCH.iterdir()]
 
 
-def test_promotion_leaves_no_folder_behind(project, tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
-    (tmp_path / "tmp").mkdir()
-    promote()
-    register_another(project, 1, rate=0.9)
-
-    assert promote().promoted
-    assert [] == list((tmp_path / "tmp").iterdir())
-    assert [] == list(SCRATCH.iterdir())
-
-
-def test_a_worse_candidate_leaves_the_champion(project):
-    promote()
-    register_another(project, 1, rate=0.5)
+def test_a_worse_candidate_leaves_the_champion(championed):
+    register_another(championed, 1, rate=0.5)
 
     decision = promote(evaluate=fought({0: 0.6, 1: 0.5}))
 
@@ -170,9 +161,8 @@ def test_promoting_the_champion_again_changes_nothing(project):
     assert before == (aliases(), tags("1"))
 
 
-def test_a_duel_is_of_fresh_prompts_and_fought_once(project):
-    promote()
-    register_another(project, 1)
+def test_a_duel_is_of_fresh_prompts_and_fought_once(championed):
+    register_another(championed, 1)
     seen, drawn = [], []
 
     def draw(number):
@@ -191,9 +181,8 @@ def test_a_duel_is_of_fresh_prompts_and_fought_once(project):
     assert "duel 2 of 30" in first.reasons[0]
 
 
-def test_an_equal_candidate_of_far_more_strategies_becomes_champion(project):
-    promote()
-    register_another(project, 1)
+def test_an_equal_candidate_of_far_more_strategies_becomes_champion(championed):
+    register_another(championed, 1)
     even = [[number % 12, (number + 5) % 12, (number + 2) % 12] for number in range(40)]
     strategies = {0: [[0, 0, 0]] * 40, 1: even}
     # Forty prompts are too few to show a smaller loss.
@@ -209,9 +198,8 @@ def test_an_equal_candidate_of_far_more_strategies_becomes_champion(project):
     assert "strategies" in decision.reasons[0]
 
 
-def test_a_candidate_outside_the_bands_has_no_duel(project):
-    promote()
-    register_another(project, 1, top_strategy_share=0.6, nonword_probe_rate=0.4, kl_nats=31.0)
+def test_a_candidate_outside_the_bands_has_no_duel(championed):
+    register_another(championed, 1, top_strategy_share=0.6, nonword_probe_rate=0.4, kl_nats=31.0)
 
     decision = promote(evaluate=no_evaluation)
 
@@ -221,22 +209,20 @@ def test_a_candidate_outside_the_bands_has_no_duel(project):
     assert decision.comparison is None
 
 
-def test_every_duel_has_a_number_of_its_own_even_after_one_was_lost(project):
-    promote()
-    register_another(project, 1)
+def test_every_duel_has_a_number_of_its_own_even_after_one_was_lost(championed):
+    register_another(championed, 1)
     with pytest.raises(Killed):
         promote(client=killed_after(1, of=["set_registered_model_tag"]))
     promote(evaluate=fought({0: 0.6, 1: 0.5}))
     connect().set_registered_model_alias("attacker", "champion", "2")
-    register_another(project, 2)
+    register_another(championed, 2)
     promote(evaluate=fought({1: 0.5, 2: 0.5}))
 
     assert ["1", "3", "4"] == [tags(version)["promotion.duel"] for version in "123"]
 
 
-def test_rules_that_changed_decide_the_same_duel_again(project):
-    promote()
-    register_another(project, 1)
+def test_rules_that_changed_decide_the_same_duel_again(championed):
+    register_another(championed, 1)
     assert not promote(evaluate=fought({0: 0.6, 1: 0.75})).promoted
     lax = PARAMS.promotion.model_copy(update={"family_error": 0.4, "horizon": 2})
 
@@ -266,9 +252,8 @@ def test_the_first_gain_has_the_interval_of_the_evaluation(project):
     assert (expected.value, expected.low, expected.high) == (found.gain, found.low, found.high)
 
 
-def test_tables_of_other_prompts_are_not_compared(project):
-    promote()
-    register_another(project, 1)
+def test_tables_of_other_prompts_are_not_compared(championed):
+    register_another(championed, 1)
     tables = iter([prompt_table(rate=0.7, baseline=0.2).query("role == 'attacker'")] * 2)
 
     def evaluate(*_):

@@ -17,11 +17,7 @@ from tasks.tracking.store import alone_with
 ROOT = Path(__file__).parents[3]
 
 
-def test_rollback_returns_to_the_champion_before(project):
-    promote()
-    register_another(project, 1, rate=0.9)
-    promote()
-
+def test_rollback_returns_to_the_champion_before(succeeded):
     undone = rollback("attacker")
 
     assert undone.summary() == "attacker version 1 is champion again instead of 2"
@@ -29,11 +25,8 @@ def test_rollback_returns_to_the_champion_before(project):
     assert tags("2")["promotion.decision"] == "rolled_back"
 
 
-def test_a_version_that_was_rolled_back_is_not_promoted_again(project):
+def test_a_version_that_was_rolled_back_is_not_promoted_again(succeeded):
     """A schedule would otherwise undo the rollback within the hour."""
-    promote()
-    register_another(project, 1, rate=0.9)
-    promote()
     rollback("attacker")
 
     refused = promote()
@@ -45,13 +38,9 @@ def test_a_version_that_was_rolled_back_is_not_promoted_again(project):
     assert promote().promoted
 
 
-def test_rollback_goes_back_more_than_one_promotion(project):
-    rates = fought({0: 0.3, 1: 0.65, 2: 1.0})
-    promote(evaluate=rates)
-    register_another(project, 1)
-    promote(evaluate=rates)
-    register_another(project, 2)
-    promote(evaluate=rates)
+def test_rollback_goes_back_more_than_one_promotion(succeeded):
+    register_another(succeeded, 2)
+    promote(evaluate=fought({1: 0.65, 2: 1.0}))
 
     assert rollback("attacker").previous_version == "1"
     assert rollback("attacker").champion_version == "1"
@@ -111,9 +100,8 @@ def test_a_rollback_killed_at_any_write_is_completed_by_the_next(project_on_disk
     assert num_writes == 4  # One tag, two aliases, and the round that lived.
 
 
-def test_a_promotion_killed_before_the_champion_moved_can_be_rolled_back(project):
-    promote()
-    register_another(project, 1, rate=0.9)
+def test_a_promotion_killed_before_the_champion_moved_can_be_rolled_back(championed):
+    register_another(championed, 1, rate=0.9)
     dies(lambda: promote(client=killed_after(1, of=["set_registered_model_alias"])))
     assert aliases() == {"candidate": "2", "champion": "1", "previous": "1"}
 
