@@ -4,7 +4,14 @@ import sys
 
 import pytest
 
-from flows.servers.access import FILE, auth_string, header, login_link, new_auth_string
+from flows.servers.access import (
+    FILE,
+    _write_once,
+    auth_string,
+    header,
+    login_link,
+    new_auth_string,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -20,6 +27,12 @@ def test_the_string_is_made_once_for_the_owner_alone():
     assert 0o600 == FILE.stat().st_mode & 0o777
     assert 0o700 == FILE.parent.stat().st_mode & 0o777
     assert [FILE.name] == [path.name for path in FILE.parent.iterdir()]
+
+
+def test_what_is_written_was_never_for_others_to_read(tmp_path):
+    _write_once("astra:mine", tmp_path / "auth")
+
+    assert 0o600 == (tmp_path / "auth").stat().st_mode & 0o777
 
 
 def test_a_file_that_others_could_read_is_closed():
