@@ -72,7 +72,7 @@ def world(tmp_path_factory):
         yield folder
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_trainer_named_in_params_is_the_one_that_trains(world, capsys):
     """In a notebook, and in the process that ``dvc repro`` and ``astra run`` start."""
     (notebook,) = (code for code in blocks(PAGE, "python") if NOTEBOOK in code)

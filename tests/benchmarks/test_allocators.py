@@ -27,7 +27,7 @@ print(first, *others, faults(), faults())
 """
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="needs glibc's allocator")
 def test_large_tensors_of_others_come_fresh_from_the_kernel_and_ours_do_not():
     command = [sys.executable, "-c", FAULTS]

@@ -16,7 +16,7 @@ ASKED = "import os, sys, benchmarks; print(os.environ['GOMP_SPINCOUNT'], 'torch'
 CHOSEN = {f"{waits['GOMP_SPINCOUNT']} False" for waits in (FREE, SHARED)}
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @each_row(("own", "expected"), [(None, CHOSEN), ("7", {"7 False"})])
 def test_threads_wait_as_in_a_stage_before_torch_is_loaded(own, expected):
     environment = {name: text for name, text in os.environ.items() if name != "GOMP_SPINCOUNT"}

@@ -16,7 +16,7 @@ SHORT = ("--shape", "small", "--repetitions", "1", "--plain-repetitions", "1", "
 QUICK = (*SHORT, "--threads", "1", "--skip-one-thread")
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_the_ratios_are_the_last_lines(capsys, tmp_path):
     status = main(["--only", "rollout", "update", *QUICK, "--markdown", str(tmp_path / "out.md")])
     text = capsys.readouterr().out
@@ -29,7 +29,7 @@ def test_the_ratios_are_the_last_lines(capsys, tmp_path):
     assert text == (tmp_path / "out.md").read_text("utf-8")
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_page_keeps_what_stands_around_its_figures(tmp_path, capsys):
     page = tmp_path / "page.md"
     page.write_text(f"before\n{MARKS[0]}\nold\n{MARKS[1]}\nafter\n", "utf-8")
@@ -40,7 +40,7 @@ def test_a_page_keeps_what_stands_around_its_figures(tmp_path, capsys):
     assert "old" not in text
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_trainers_overhead_is_reported(capsys):
     assert main(["trainer_overhead", *QUICK]) == 0
     assert "| Trainer's own time, share of a step, small |" in capsys.readouterr().out
@@ -49,7 +49,7 @@ def test_a_trainers_overhead_is_reported(capsys):
 @pytest.mark.parametrize(
     "shape",
     [
-        pytest.param("small", marks=pytest.mark.real),
+        pytest.param("small", marks=pytest.mark.wide),
         pytest.param(GPT2_SMALL.name, marks=[pytest.mark.wide, pytest.mark.timeout(7200)]),
     ],
 )

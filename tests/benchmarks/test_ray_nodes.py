@@ -6,7 +6,7 @@ import pytest
 from benchmarks.ray_nodes import Nodes
 
 pytestmark = [
-    pytest.mark.real,
+    pytest.mark.wide,
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs the extra ray"),
 ]
 

@@ -17,7 +17,7 @@ def planned(name):
     return planned_params(recipe.changes, PARAMS, preset=recipe.preset)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_each_recipe_is_usable_and_another():
     found = {name: planned(name)[0] for name in RECIPES}
 

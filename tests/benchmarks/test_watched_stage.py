@@ -32,7 +32,7 @@ def world(tmp_path, monkeypatch):
     os.environ.update(environment)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_models_work_for_a_part_of_a_stages_time(world):
     started = time.perf_counter()
     status = main("rollouts", TOLD)

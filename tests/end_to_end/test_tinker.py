@@ -93,6 +93,7 @@ def drawn(folder):
     return [value[0] for value in values if len(value) == 2]
 
 
+@pytest.mark.wide
 def test_the_servers_losses_are_ours_beyond_the_clip_too(server):
     done = subprocess.run(
         [sys.executable, LOSSES, server.address, server.model],

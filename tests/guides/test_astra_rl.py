@@ -22,7 +22,7 @@ MINE = __name__
 TWO = tiny_prompts(2)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(1, "the base `Trainer` alone: no evaluation, nothing saved")
 def test_the_plain_trainer_trains_and_writes_nothing(here):
     sampler = sampler_of()
@@ -35,7 +35,7 @@ def test_the_plain_trainer_trains_and_writes_nothing(here):
     assert ["my"] == [path.name for path in here.iterdir()]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(2, "`Trainer(config=, environment=, algorithm=)`")
 def test_a_trainer_is_built_by_keywords_and_environment_is_the_sampler():
     class Derived(Trainer):
@@ -49,7 +49,7 @@ def test_a_trainer_is_built_by_keywords_and_environment_is_the_sampler():
     assert sampler is Derived(environment=sampler, **parts).sampler
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(3, '`TrainingConfiguration(optimizer="adamw")`')
 def test_a_choice_without_options_is_a_word():
     assert TrainingConfiguration(optimizer="AdamW") == TrainingConfiguration(optimizer="adamw")
@@ -89,7 +89,7 @@ def test_the_defaults_are_the_guides():
     assert (1024, 8) == (config.training_steps, config.num_episodes_per_experience)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(5, "the optimisers adam, adamw, sgd, rmsprop, adagrad")
 def test_five_optimisers_train_five_ways():
     names = ("adam", "adamw", "sgd", "rmsprop", "adagrad")
@@ -111,7 +111,7 @@ class Nadam(OptimizerPlugin):
         return torch.optim.NAdam(groups, lr=lr)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(7, "an optimiser of one's own")
 def test_an_optimiser_of_ones_own_trains():
     assert trained() != trained(optimizer=Choice(name=f"{MINE}:Nadam"))
@@ -132,7 +132,7 @@ def test_a_short_last_window_is_applied():
     assert len(sizes) == trainer.train().step
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(9, "`training_steps` times `num_episodes_per_experience` rollouts")
 def test_every_training_step_rolls_out_its_episodes():
     class Counting(TreeSampler):
@@ -161,7 +161,7 @@ def test_the_batch_size_is_that_of_the_batches():
     assert {2} == {len(batch.mask) for window in windows for batch in window}
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(11, "`loss, logs = harness.step(batch)` in a loop of one's own")
 def test_a_hand_written_loop_is_the_trainers_own():
     class ByHand(Trainer):
@@ -177,7 +177,7 @@ def test_a_hand_written_loop_is_the_trainers_own():
     assert trained() == trained(ByHand)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(12, "the logs of a step are kept")
 def test_the_figures_of_a_step_are_in_its_report():
     sampler = sampler_of()
@@ -200,7 +200,7 @@ def test_the_preset_configuration_has_the_guides_numbers():
     )
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(14, "`HFASTTrainer(config, dev_prompts=, eval_every=, ckpt_dir=)`")
 def test_the_preset_says_where_the_guides_other_keywords_go():
     with pytest.raises(ConfigurationError, match="got environment=; give it attacker, target and"):
@@ -209,7 +209,7 @@ def test_the_preset_says_where_the_guides_other_keywords_go():
         hf_trainer(dev_prompts=TEXTS, ckpt_dir="checkpoints")
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(14)
 def test_the_preset_takes_the_guides_keywords(here):
     trainer = hf_trainer(
@@ -228,7 +228,7 @@ def test_the_preset_takes_the_guides_keywords(here):
     assert any(Path("checkpoints").iterdir())
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(15, "the best checkpoint is a folder that transformers loads")
 def test_the_best_checkpoint_loads_in_transformers(here):
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -66,7 +66,7 @@ class Halving(SchedulePlugin):
         return torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(26, "the schedule's state lies beside the checkpoints")
 def test_a_resumed_run_goes_on_at_its_rate(here):
     halving = {"name": f"{MINE}:Halving"}
@@ -129,7 +129,7 @@ def test_torchs_name_of_that_schedule_is_known(pipeline, name):
     assert [0.008, 0.004, 0.002] == sorted({float(row["train/lr"]) for row in ran.rows[1:]})[::-1]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(27)
 def test_a_schedule_of_torch_is_named_by_its_class(here):
     step = {"name": "StepLR", "options": {"step_size": 1, "gamma": 0.5}}
@@ -137,7 +137,7 @@ def test_a_schedule_of_torch_is_named_by_its_class(here):
     assert {0.01: 1, 0.005: 2} == {r.lr: r.training_step for r in preset(schedule=step).steps()}
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(29, "state of an algorithm of one's own is saved")
 def test_an_algorithms_own_state_goes_on(here):
     counting = {"name": f"{MINE}:Counting"}
@@ -164,7 +164,7 @@ class Remembering(Trainer):
         self.level = int(state["level"])
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(30, "state of a trainer of one's own is saved")
 def test_a_trainers_own_state_goes_on(here):
     mine = {"name": f"{MINE}:Remembering"}
@@ -175,7 +175,7 @@ def test_a_trainers_own_state_goes_on(here):
     assert again.level >= 2
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(31, "logging to W&B or elsewhere")
 def test_a_script_sends_every_report_where_it_likes(here):
     sent = []
@@ -200,7 +200,7 @@ def test_the_pipeline_sends_every_report_where_params_say(pipeline):
     assert [str(step + 1) for step in range(ran.report["optimizer_steps"])] == steps
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(32, "seeds of torch and of the environment")
 def test_a_seed_decides_the_rollouts():
     def said(seed):
@@ -224,7 +224,7 @@ def test_the_attacker_is_saved_in_the_guides_words(here):
     assert AutoTokenizer.from_pretrained("final_ckpt")("why")["input_ids"]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(34, "batches and accumulation are the same update")
 def test_two_passes_of_four_are_one_of_eight():
     def weights(batch_size, passes):
@@ -235,7 +235,7 @@ def test_two_passes_of_four_are_one_of_eight():
     assert torch.allclose(weights(8, 1), weights(4, 2), rtol=0, atol=1e-3 * CONFIG["lr"])
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(35, "DPO with `ASTProblem` and `ASTSampler`")
 def test_the_example_of_the_api_page_trains(here):
     folders = {"attacker": Path("my/attacker"), "target": Path("my/target")}

@@ -17,7 +17,7 @@ from astra_core.errors import ConfigurationError
 MINE = __name__
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(16, "`Trainer` derived, `train()` overridden, in a script")
 def test_an_own_train_is_what_a_script_calls():
     class Once(Trainer):
@@ -80,7 +80,7 @@ def test_an_own_train_resumes_where_it_was_killed(pipeline, plugin):
     assert (whole.report, whole.rows) == (again.report, again.rows)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(18, "another loop by `steps()`, `examine`, `windows`, `save`, `end`")
 def test_each_hook_of_the_loop_is_called(here):
     trainer = preset(trainer={"name": f"{MINE}:Hooked"})
@@ -120,7 +120,7 @@ class Own(TrainingConfiguration):
     log_every: Count = 3
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(19, "`MyConfig(TrainingConfiguration)` with fields of its own")
 def test_a_derived_configuration_has_its_own_fields(here):
     config = Own(**{**CONFIG, "lr": 0.01}, log_every=7)
@@ -191,7 +191,7 @@ class Keeping(Trainer):
         self.sampler.system.attacker.save(Path(f"my/kept/{self.progress.training_step}"))
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(21, "saving of one's own (`_save_hf`)")
 def test_own_saving_happens_with_every_checkpoint(here):
     preset(trainer={"name": f"{MINE}:Keeping"}, checkpoint={"save_every": 1}).train()

@@ -42,7 +42,7 @@ class Grouped(REINFORCE):
         return steps
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(48, "`_prepare_trajectories`: advantages within a group")
 def test_advantages_of_a_group_sum_to_zero(here):
     algorithm = Grouped(Grouped.Options(), system=tiny_system(1))
@@ -52,7 +52,7 @@ def test_advantages_of_a_group_sum_to_zero(here):
     check_algorithm(Grouped)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(49, "groups by `run_id`, several runs of a task")
 def test_a_prompts_runs_are_compared(here):
     grpo = {"name": "grpo", "options": {"compare": "runs"}}
@@ -101,7 +101,7 @@ def test_gae_and_the_clipped_loss_are_functions():
     assert [[-1.0, pytest.approx(-1.2)]] == losses.tolist()
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(52, "a KL penalty")
 @pytest.mark.parametrize("where", ["reward", "loss"])
 def test_a_kl_penalty_changes_the_update(where, here):
@@ -112,7 +112,7 @@ def test_a_kl_penalty_changes_the_update(where, here):
     assert [r.loss for r in with_it.steps()] != [r.loss for r in plain.steps()]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(53, "a value function: a head on the attacker")
 def test_a_value_head_learns(here):
     trainer = preset(algorithm={"name": "ppo"}, training_steps=1)
@@ -154,7 +154,7 @@ class Critic(REINFORCE):
         return loss + (errors**2).sum(), {**logs, "critic": float((errors.detach() ** 2).mean())}
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(54, "a value function: a network of its own")
 def test_an_own_network_is_trained_saved_and_resumed(here):
     mine = {"name": f"{MINE}:Critic", "options": {"baseline": "none"}}
@@ -307,7 +307,7 @@ class Adaptive(TreeSampler):
         self.level = int(state["level"])
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(63, "an adaptive curriculum survives a kill")
 def test_a_samplers_own_state_goes_on(here):
     own = SMALL.model_copy(

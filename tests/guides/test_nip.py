@@ -65,7 +65,7 @@ class OwnLoss(PPO):
         return 2 * loss, {**logs, "own_loss": 1.0}
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(71, "`TensorDictRlTrainer`: only a loss and GAE")
 def test_a_loss_alone_is_enough(here):
     mine = {"algorithm": {"name": f"{MINE}:OwnLoss"}, "training_steps": 1}
@@ -94,7 +94,7 @@ class TrainThenTest(Trainer):
         self.evaluate()
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(72, "`TensorDictTrainer`: a train loop and a test loop of one's own")
 @pytest.mark.row(17)
 def test_both_loops_run_in_a_script(here):
@@ -112,7 +112,7 @@ def test_both_loops_run_in_the_pipeline(pipeline):
     assert [0, 3] == [each["training_step"] for each in ran.report["evaluations"]]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(73, "`attach_progress_bar`: the total is known")
 def test_the_bar_knows_the_total(here, monkeypatch):
     seen = []
@@ -150,7 +150,7 @@ def lessons(world):
     }
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(75, "`solo_agent`: supervised learning")
 def test_supervised_learning_lowers_its_loss(here):
     lines = [{"prompt": "why", "probe": "no"}, {"prompt": "you are", "probe": "so kind"}]
@@ -209,7 +209,7 @@ def text_trainer(folder, url):
     return resolve("trainer", "text")(config, sampler, own, store=store)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(76, "`PureTextRlTrainer`: stages, state after each")
 def test_stages_of_a_remote_training_are_saved_one_by_one(tmp_path):
     with served(HostileJobs().app) as url:
@@ -222,7 +222,7 @@ def test_stages_of_a_remote_training_are_saved_one_by_one(tmp_path):
     assert all(each["result"] for each in state["effects"])
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(77, "fine-tune jobs are created, awaited, switched to")
 def test_fine_tune_jobs_are_created_and_awaited(tmp_path):
     service = HostileJobs("failed", "succeeded")
@@ -292,7 +292,7 @@ class Telling(REINFORCE):
         }
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(79, "`_get_log_stats` overridden")
 def test_an_algorithm_adds_figures_of_the_rollouts(here):
     reports = list(preset(algorithm={"name": f"{MINE}:Telling"}).steps())
@@ -315,7 +315,7 @@ def test_a_sampler_adds_figures_of_the_rollouts(pipeline):
     assert 4.0 == float(ran.rows[-1]["sampler/sampled"])
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(80, "`test_scheme`: none, all, last, first and last")
 @pytest.mark.parametrize(
     ("changes", "expected"),
@@ -334,7 +334,7 @@ def test_evaluations_happen_when_they_are_asked_for(here, changes, expected):
     assert expected == [point.training_step for point in progress.evaluations]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(80)
 def test_no_evaluation_happens_when_none_is_asked_for(here):
     trainer = preset(evaluate="none")
@@ -344,7 +344,7 @@ def test_no_evaluation_happens_when_none_is_asked_for(here):
     assert trainer.examine(trainer.evaluator)["eval/score_mean"] >= 0.0
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(81, "the run resumes from any stage")
 def test_a_cut_run_ends_where_a_whole_one_does(here):
     whole = preset(training_steps=3, checkpoint={"save_every": 1})

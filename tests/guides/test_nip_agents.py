@@ -18,7 +18,7 @@ from tasks.tracking.store import connect
 MINE = __name__
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(84, "several agents, shared models")
 @pytest.mark.parametrize("model", ["shared", "own"])
 def test_several_agents_learn_together(here, model):
@@ -53,7 +53,7 @@ class OtherData(Trainer):
         self.harness = NoRollouts(self.harness.sampler, self.harness.algorithm, num_episodes=2)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(85, "`Trainer` for another structure of data")
 def test_another_harness_feeds_the_same_loop(here):
     reports = list(preset(trainer={"name": f"{MINE}:OtherData"}).steps())
@@ -74,7 +74,7 @@ def test_params_and_figures_are_at_the_tracker(pipeline, world):
     assert "eval/attack_success_rate" in newest.data.metrics
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(86)
 def test_a_registered_run_has_its_artifacts(tmp_path, monkeypatch):
     project = enter_project(tmp_path, monkeypatch)
@@ -84,7 +84,7 @@ def test_a_registered_run_has_its_artifacts(tmp_path, monkeypatch):
     assert {"lineage.json", "figures.csv"} <= files
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.row(87, "rates per part, schedules of updates")
 def test_a_part_has_its_own_rate_and_timetable(here):
     def moved_by(**part):

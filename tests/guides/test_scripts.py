@@ -26,7 +26,7 @@ from astra_core.training.optimization.optimizers import SchedulePlugin
 from astra_core.training.trainer import Trainer
 
 MINE = __name__
-pytestmark = pytest.mark.real
+pytestmark = pytest.mark.wide
 
 
 def surrounded(**parts):

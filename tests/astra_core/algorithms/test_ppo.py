@@ -172,8 +172,10 @@ def trainer_at(folder, name, options):
     ("name", "options"),
     [
         ("ppo", {**ADAPTIVE, "entropy_coefficient": 0.01}),
-        ("reinforce", {"baseline": "running", "kl": "reward", **ADAPTIVE}),
-        ("grpo", {"kl": "loss", **ADAPTIVE}),
+        pytest.param(
+            "reinforce", {"baseline": "running", "kl": "reward", **ADAPTIVE}, marks=pytest.mark.wide
+        ),
+        pytest.param("grpo", {"kl": "loss", **ADAPTIVE}, marks=pytest.mark.wide),
     ],
 )
 def test_a_resumed_run_equals_an_uninterrupted_one_to_the_last_bit(name, options, tmp_path):

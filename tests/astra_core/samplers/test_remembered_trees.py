@@ -113,7 +113,7 @@ def test_tokens_are_those_of_the_plain_way_whatever_is_remembered(system):
     assert_plain_with(system, SHAPES[0], (0, 1024))
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @each_row("shape", SHAPES[1:])
 def test_tokens_of_other_shapes_are_those_of_the_plain_way_too(system, shape):
     assert_plain_with(system, shape, (0, 1, 1024))
@@ -226,7 +226,8 @@ def test_a_scope_ends_with_its_memory_also_after_an_error():
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("kind", ["gpt2", pytest.param("llama", marks=pytest.mark.wide)])
+@pytest.mark.wide
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
 def test_fewer_than_one_token_in_ten_thousand_differs_by_rounding(kind, record_testsuite_property):
     # Rounding of sums in another order may move a draw across an edge; then the rest differs too.
     num_tokens = differing = 0.0

@@ -76,7 +76,7 @@ def test_killed_after_every_stage_nothing_is_asked_twice(tmp_path, monkeypatch):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("moment", [5, 8])
+@pytest.mark.parametrize("moment", [pytest.param(5, marks=pytest.mark.wide), 8])
 def test_weights_that_the_service_has_unloaded_are_published_again(tmp_path, monkeypatch, moment):
     # Of a run that was killed for long: after its first iteration, and after its last update.
     service, again = PlayedService(), PlayedService()

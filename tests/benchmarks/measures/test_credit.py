@@ -48,7 +48,7 @@ def test_without_credit_for_what_follows_the_first_turn_is_not_learned():
     assert fmean(successes("dpo", "none", "equal")) < 0.3
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @pytest.mark.parametrize("algorithm", ["dpo", pytest.param("grpo", marks=pytest.mark.wide)])
 def test_turns_weighed_by_visits_help_the_first_turn(algorithm):
     equal = successes(algorithm, "mean", "equal")

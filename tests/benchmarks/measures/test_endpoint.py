@@ -4,7 +4,7 @@ from hostile_server import hostile_server
 from benchmarks.measures.endpoint import Rates, main
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_replies_per_second_stand_beside_those_of_a_bare_client(capsys):
     main(["--replies", "16", "--repetitions", "1", "--milliseconds", "5"])
     rows = [line.split("|") for line in capsys.readouterr().out.splitlines()[4:]]
@@ -14,7 +14,7 @@ def test_replies_per_second_stand_beside_those_of_a_bare_client(capsys):
     assert all(float(row[2]) > 0.0 and float(row[3]) > 0.0 for row in rows)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_server_of_ones_own_is_asked_by_both_in_turn():
     with hostile_server() as server:
         main(["--replies", "4", "--repetitions", "1", "--url", server.url, "--model", "tiny"])

@@ -14,7 +14,7 @@ def kernels_as_before():
     torch.use_deterministic_algorithms(mode=False)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_decoding_and_rollouts_have_their_lines(capsys):
     assert 0 == gpu.main(["--tiny", "--only", "decoding", "--only", "rollouts", "--uncompiled"])
     found = json.loads(capsys.readouterr().out.splitlines()[-1])["lines"]

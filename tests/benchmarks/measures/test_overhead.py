@@ -5,7 +5,7 @@ import pytest
 from benchmarks.measures.overhead import main, spent
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_what_a_process_and_its_children_compute_counts_and_waiting_does_not(tmp_path):
     busy = "import time; end = time.process_time() + 0.3\nwhile time.process_time() < end: pass"
     child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {busy!r}])"
@@ -17,13 +17,13 @@ def test_what_a_process_and_its_children_compute_counts_and_waiting_does_not(tmp
     assert idle.wall >= 0.5
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_part_that_fails_is_reported(tmp_path):
     with pytest.raises(subprocess.CalledProcessError):
         spent(("-c", "raise SystemExit(1)"), tmp_path)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_the_table_has_a_row_for_each_part(capsys):
     assert 0 == main(["--only", "Python", "--repetitions", "1"])
     head, _, row = capsys.readouterr().out.splitlines()

@@ -34,7 +34,7 @@ def test_shares_of_a_call_sum_to_one_and_the_largest_comes_first():
     assert "aten::mm" in shares
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_rollout_and_training_step_are_profiled():
     first, second = report(TINY, QUICK).tables
 

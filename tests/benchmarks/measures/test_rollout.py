@@ -6,7 +6,7 @@ from benchmarks.measures.rollout import report
 WAYS = ("| ours, 2 trees at once |", "| ours, 1 tree |", "| plain way |", "| ours in bf16, 2 trees")
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_rollout_reports_costs_ratio_and_equality():
     found = report(TINY, QUICK)
     share, gap, of_limit, at_limit = found.figures

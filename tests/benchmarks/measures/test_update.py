@@ -5,7 +5,7 @@ from benchmarks.measures.update import learner, report
 from benchmarks.shapes import rewarded_graphs, system
 
 pytestmark = [
-    pytest.mark.real,
+    pytest.mark.wide,
     pytest.mark.filterwarnings("ignore"),  # TRL's import warns about other libraries
 ]
 

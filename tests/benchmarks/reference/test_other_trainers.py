@@ -18,7 +18,7 @@ def pairs():
     return learner(TINY, own, rewarded_graphs(TINY, own, 1)).pairs(1)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @each_row("name", TRAINERS)
 def test_another_trainer_moves_no_weight_and_repeats_its_loss(name, pairs):
     trainer = TRAINERS[name](TINY, beta=BETA, precision="fp32")
@@ -32,7 +32,7 @@ def test_another_trainer_moves_no_weight_and_repeats_its_loss(name, pairs):
     assert all(torch.allclose(before[key], after[key], atol=1e-9) for key in before)
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @each_row("name", TRAINERS)
 def test_another_trainer_computes_in_bf16_when_asked(name, pairs):
     losses = [

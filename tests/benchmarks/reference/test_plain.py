@@ -89,7 +89,7 @@ def test_plain_rollout_says_what_the_tree_sampler_says():
     assert_said_alike("everything")
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @each_row("name", GENERATIONS)
 def test_plain_rollout_says_the_same_by_every_setting(name):
     assert_said_alike(name)
@@ -109,7 +109,7 @@ def test_plain_rollout_grows_the_same_tree(width, depth, num_responses):
     assert sum(width**turn for turn in range(1, depth + 1)) == len(list(plain[0].nodes()))
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @each_row(
     "parts",
     [
@@ -123,7 +123,7 @@ def test_plain_rollout_agrees_however_the_models_are_related(parts):
     assert_same(*both(system_of(**parts)))
 
 
-@pytest.mark.real
+@pytest.mark.wide
 @each_row(
     "parts",
     [
@@ -144,7 +144,7 @@ def test_utterances_that_are_compared_end_early_and_late():
     assert len(lengths) > 2
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_another_key_says_something_else():
     system = system_of()
 

@@ -6,7 +6,7 @@ import pytest
 from project import ROOT
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_it_answers_as_a_chat_server_and_ends_with_its_input():
     process = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.reference.slots_server", "1", "0.001"],

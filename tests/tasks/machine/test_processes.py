@@ -207,8 +207,12 @@ def alone(world, tmp_path_factory):
     return folder
 
 
+# How params.yaml starts several is what the kill below begins with.
+BY_PARAMS = pytest.param("params", marks=pytest.mark.wide)
+
+
 @pytest.mark.real
-@pytest.mark.parametrize("way", ["params", "torchrun", "accelerate"])
+@pytest.mark.parametrize("way", ["torchrun", "accelerate", BY_PARAMS])
 def test_two_processes_train_as_one_with_the_doubled_window_and_the_first_writes(
     world, alone, tmp_path, way
 ):
@@ -241,7 +245,7 @@ def undisturbed(world, tmp_path_factory):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("way", ["params", "torchrun"])
+@pytest.mark.parametrize("way", ["params", pytest.param("torchrun", marks=pytest.mark.wide)])
 def test_a_killed_process_ends_the_run_with_a_line_and_the_command_continues(
     world, undisturbed, tmp_path, way
 ):

@@ -125,7 +125,8 @@ def test_another_evaluation_makes_a_version_but_no_second_copy_of_the_weights(pr
 
 
 @pytest.mark.real
-def test_another_checkpoint_makes_a_version_with_weights_of_its_own(project):
+def test_another_checkpoint_makes_a_version_and_an_earlier_one_is_candidate_again(project):
+    """Parameters that are taken back lead to the version that they led to before."""
     register()
     write_checkpoint(project / "models" / "attacker", seed=1)
     second = register()
@@ -133,13 +134,6 @@ def test_another_checkpoint_makes_a_version_with_weights_of_its_own(project):
     assert second.version == "2"
     assert len(state(connect())["models"]) == 2
 
-
-@pytest.mark.real
-def test_an_earlier_checkpoint_is_candidate_again_under_its_old_version(project):
-    """Parameters that are taken back lead to the version that they led to before."""
-    register()
-    write_checkpoint(project / "models" / "attacker", seed=1)
-    register()
     write_checkpoint(project / "models" / "attacker", seed=0)
     again = register()
 
@@ -171,7 +165,10 @@ def registration_dies(client, monkeypatch):
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("write", ["create_logged_model", "create_model_version"])
+@pytest.mark.parametrize(
+    "write",
+    [pytest.param("create_logged_model", marks=pytest.mark.wide), "create_model_version"],
+)
 def test_registration_completes_what_a_kill_left(project, monkeypatch, write):
     assert registration_dies(killed_after(1, of=[write]), monkeypatch)
 

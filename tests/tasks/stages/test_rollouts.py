@@ -79,6 +79,7 @@ def test_who_rolls_out_is_no_reason_to_run_again():
     assert "executor" not in stage.params
 
 
+@pytest.mark.wide
 def test_two_workers_write_the_bytes_that_one_process_writes(world):
     _, folder = world
     machine = PARAMS.machine.model_copy(update={"prompts_per_shard": 3})

@@ -107,7 +107,7 @@ def test_processes_share_the_rollouts_and_count_failures_over_all_of_them(experi
     assert limit == first["limit"]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_processes_share_the_runs_of_a_prompt_too(experiences):
     first, second = experiences["runs"]
     alone = experience_of(1.0, runs=3)

@@ -124,7 +124,7 @@ def test_a_reward_need_not_give_figures():
     assert not [name for name in report.metrics if name.startswith("reward/")]
 
 
-@pytest.mark.real
+@pytest.mark.wide
 def test_a_sampler_that_keeps_its_state_keeps_the_contract():
     check_sampler(Curriculum)
 
