@@ -3,6 +3,8 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import redirect_stdout
+from io import StringIO
 from typing import Annotated, Any, cast
 
 import typer
@@ -39,10 +41,11 @@ app = typer.Typer(
 
 def main() -> None:
     """Runs the command line and ends the process with its status."""
-    from tasks.machine.console import complain, show_trace
+    from tasks.machine.console import complain, open_streams, show_trace
     from tasks.machine.garbage import collect_rarely
     from tasks.pipeline.failures import Stopped, exit_status, stop_on_terminate
 
+    open_streams()
     collect_rarely()
     sys.excepthook = show_trace
     stop_on_terminate()
@@ -61,7 +64,7 @@ def run_command(arguments: Sequence[str]) -> int:
     from tasks.pipeline.failures import failure_of
 
     try:
-        status = app(arguments, prog_name="astra", standalone_mode=False)
+        status = _helped(arguments) if "--help" in arguments else _run(arguments)
     except USAGE_ERROR as error:
         # Without arguments this is the help, which has many lines.
         message = str(getattr(error, "message", "") or cast("Any", error).format_message())
@@ -73,6 +76,21 @@ def run_command(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the boundary to the user
         return _explain(error)
     return int(status or 0)
+
+
+def _helped(arguments: Sequence[str]) -> Any:
+    """The status after a help, which typer prints: with a reader that has gone, it would exit."""
+    from tasks.machine.console import say_plainly
+
+    with redirect_stdout(StringIO()) as told:
+        status = _run(arguments)
+    if told.getvalue():
+        say_plainly(told.getvalue().rstrip("\n"))
+    return status
+
+
+def _run(arguments: Sequence[str]) -> Any:
+    return app(arguments, prog_name="astra", standalone_mode=False)
 
 
 def _explain(error: Exception) -> int:
@@ -99,7 +117,9 @@ def _show_version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        typer.echo(f"astra {version('astra-red-team')}")
+        from tasks.machine.console import say
+
+        say(f"astra {version('astra-red-team')}")
         raise typer.Exit
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from astra_core.errors import AstraError, ConfigurationError
 from astra_core.files import write_text
-from tasks.machine.console import Parser, complain, quiet_libraries, say
+from tasks.machine.console import Parser, complain, open_streams, quiet_libraries, say
 from tasks.machine.environment import set_environment
 from tasks.machine.garbage import collect_rarely
 from tasks.machine.parents import end_with_dvc
@@ -29,6 +29,7 @@ from tasks.pipeline.precision import advise
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The exit status, after what the command line asks for is done."""
+    open_streams()
     collect_rarely()
     parser = _parser()
     asked = parser.parse_args(arguments)

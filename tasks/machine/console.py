@@ -53,6 +53,11 @@ def say(line: str) -> None:
     tell(visible(line))
 
 
+def say_plainly(lines: str) -> None:
+    """Prints lines that are our own, such as a help."""
+    _put(lines, _Screen.out or sys.stdout)
+
+
 def _put(line: str, stream: TextIO) -> None:
     """Prints a line; letters that the stream's encoding lacks are escaped.
 
@@ -68,6 +73,22 @@ def _put(line: str, stream: TextIO) -> None:
         reason = error.strerror
         msg = f"the output must be taken to its end, got: {reason}; see where it is written to"
         raise AstraError(msg) from None
+
+
+def open_streams() -> None:
+    """Opens the standard streams that the parent closed.
+
+    Without it a stream is None, and the next file that is opened has its number, so that what is
+    meant for the screen is written into it.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is not None:
+            continue
+        stream = Path(os.devnull).open(mode)  # noqa: SIM115 - for the life of the process
+        if stream.fileno() != number:
+            os.dup2(stream.fileno(), number)
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
 
 
 def _encodable(line: str, stream: TextIO) -> str:

@@ -1,3 +1,5 @@
+import io
+import os
 import shutil
 import subprocess
 import sys
@@ -5,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from each_row import each_row
 
 from flows.cli import app, project_folder, run_command
 
@@ -127,6 +130,28 @@ def test_astra_works_below_the_projects_folder(project):
     below.mkdir(parents=True)
 
     assert project == project_folder(below)
+
+
+@each_row("arguments", [["--help"], ["--version"], ["run", "--help"]])
+def test_output_that_nobody_takes_is_one_line_and_status_2(project, monkeypatch, arguments):
+    told = io.StringIO()
+    monkeypatch.setattr("sys.stderr", told)
+    with Path("/dev/full").open("w") as full:
+        monkeypatch.setattr("sys.stdout", full)
+        assert 2 == run_command(arguments)
+
+    assert told.getvalue().startswith("error: the output must be taken to its end, got: No space")
+    assert 1 == told.getvalue().count("\n")
+
+
+@pytest.mark.real
+def test_streams_that_the_parent_closed_are_no_bug(project):
+    program = [sys.executable, "-m", "flows.cli", "--version"]
+    closing = ["bash", "-c", '"$@" <&- >&- 2>err', "bash", *program]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    assert 0 == subprocess.run(closing, env=environment, check=False).returncode
+    assert "" == Path("err").read_text()
 
 
 def test_version_is_reported(capsys):
