@@ -1,7 +1,8 @@
 """Tests over many rows that fail for one reason: ``@each_row("text", ["a", "b"])``.
 
 Written like ``pytest.mark.parametrize``; a test over rows of their own reasons uses that. All rows
-are tried, and every one that fails is shown, with its values.
+are tried, and every one that fails is shown, with its values. ``wide_but`` marks the rows of a
+parametrised test of which only a few are quick.
 """
 
 import functools
@@ -52,6 +53,12 @@ def each_row(names: str | tuple[str, ...], rows: Iterable | Callable[[], Iterabl
         return over_rows
 
     return wrap
+
+
+def wide_but(rows, *quick):
+    """The rows, for ``parametrize``; those that are not among ``quick`` are marked wide."""
+    assert set(quick) <= set(rows)
+    return [row if row in quick else pytest.param(row, marks=pytest.mark.wide) for row in rows]
 
 
 def _values(row, number):

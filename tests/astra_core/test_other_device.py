@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from dear_rows import wide_but
 from distributed_training import WIDE
+from each_row import wide_but
 from other_device import NAME, OtherTensor, other_device
 from started_processes import SIZE, as_numbers, ended, left_in, started
 from tiny_training import choice, configured, trainer_of, weights_of

@@ -1,7 +1,18 @@
-"""A shape of milliseconds, and no patience."""
+"""A shape of milliseconds, no patience, and what makes a whole run take seconds."""
 
 from benchmarks.shapes import Shape
 from benchmarks.timing import Effort
 
 TINY = Shape("tiny", 2, 16, 2, 100, prompt_tokens=8, new_tokens=4, tree_depth=2)
 QUICK = Effort(threads=1, repetitions=1, plain_repetitions=1, trees=2)
+# Changes of params.yaml.
+SMALL = (
+    "prompts.num_builtin=300",
+    "models.builtin.num_quarrels=200",
+    "models.builtin.num_dialogues=40",
+    "models.builtin.hidden_size=16",
+    "rollouts.num_prompts=4",
+    "training.training_steps=1",
+    "evaluation.num_prompts=10",
+    "evaluation.num_training_prompts=10",
+)

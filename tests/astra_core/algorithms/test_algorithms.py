@@ -4,8 +4,7 @@ import math
 
 import pytest
 import torch
-from dear_rows import wide_but
-from each_row import each_row
+from each_row import each_row, wide_but
 from hostile_server import hostile_server
 from tiny_training import configured, sampler_of, weights_of
 

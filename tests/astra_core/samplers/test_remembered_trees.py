@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dear_rows import wide_but
-from each_row import each_row
+from each_row import each_row, wide_but
 from tiny_architectures import tiny_speaker
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration

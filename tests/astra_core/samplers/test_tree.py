@@ -3,8 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dear_rows import wide_but
-from each_row import each_row
+from each_row import each_row, wide_but
 
 from astra_core.config import GenerationConfiguration, SystemConfiguration
 from astra_core.errors import PluginError, RolloutError, TargetError

@@ -6,8 +6,7 @@ import math
 
 import pytest
 import torch
-from dear_rows import wide_but
-from each_row import each_row
+from each_row import each_row, wide_but
 from tiny_training import Ready, configured, trainer_of, weights_of
 
 from astra_core.errors import AstraError, PluginError

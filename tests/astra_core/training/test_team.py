@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
-from dear_rows import wide_but
+from each_row import wide_but
 from tiny_agents import agents_config, agents_system, agents_trainer, changed, weights
 from tiny_training import configured, sampler_of, trainer_of
 

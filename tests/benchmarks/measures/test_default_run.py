@@ -1,7 +1,7 @@
 import project
 import pytest
 from shared import QUICK, finished_project
-from small_run import SMALL
+from tiny_benchmark import SMALL
 
 from benchmarks.copies import STAGES
 from benchmarks.measures.default_run import ALL, WATCHED, StageTime, run_time, stage_times, table

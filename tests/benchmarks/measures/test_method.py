@@ -2,7 +2,7 @@ import json
 
 import pytest
 from each_row import each_row
-from small_run import SMALL
+from tiny_benchmark import SMALL
 
 from benchmarks.measures import method
 from benchmarks.measures.method import ALL_WORLDS, Cell, main, table

@@ -1,7 +1,7 @@
 import re
 
 import pytest
-from small_run import SMALL
+from tiny_benchmark import SMALL
 
 from benchmarks import copies
 from benchmarks.measures import seeds

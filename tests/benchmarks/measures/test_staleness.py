@@ -1,6 +1,6 @@
 import pytest
 from each_row import each_row
-from small_run import SMALL
+from tiny_benchmark import SMALL
 
 from astra_core.metrics.statistics import Interval
 from benchmarks import copies

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from dear_rows import wide_but
+from each_row import wide_but
 from remembering import Curriculum
 from tiny_folders import tiny_folders, torch_as_before
 from tiny_training import assert_same_state, choice, configured, trainer_of, weights_of

@@ -6,9 +6,8 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import torch
-from dear_rows import wide_but
 from distributed_training import WIDE
-from each_row import each_row
+from each_row import each_row, wide_but
 from safetensors.torch import load_file
 from started_processes import SIZE, as_numbers, ended, left_in, started
 from tiny_training import configured, trainer_of, weights_of

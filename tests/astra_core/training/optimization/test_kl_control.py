@@ -3,8 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from dear_rows import wide_but
-from each_row import each_row
+from each_row import each_row, wide_but
 from tiny_training import choice, configured, trainer_of, weights_of
 
 from astra_core.training.optimization.kl_control import (

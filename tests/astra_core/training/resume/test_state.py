@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from dear_rows import wide_but
-from each_row import each_row
+from each_row import each_row, wide_but
 from tiny_agents import agents_config, agents_trainer, weights
 from tiny_training import assert_same_state, choice, configured, trainer_of, weights_of
 
