@@ -57,12 +57,17 @@ def validate(frame):
     return validate_rollouts([frame], max_failed_fraction=0.2, vocabulary_size=VOCABULARY)
 
 
-def failed(frame, *checks, limits=NO_LIMITS):
-    """Those of these checks that fail, without the time that all the others take."""
+def report_of(frame, *checks, limits=NO_LIMITS, are_verdicts=False):
+    """The report on these checks, without the time that all the others take."""
     facts = rollout_facts(frame, limits)
-    suite = rollout_suite(max_failed_fraction=0.2)
+    suite = rollout_suite(max_failed_fraction=0.2, are_verdicts=are_verdicts)
     suite.expectations = [each for each in suite.expectations if each.meta["check"] in checks]
-    report = validate_frame(facts, suite, id_column="row_id")
+    return validate_frame(facts, suite, id_column="row_id")
+
+
+def failed(frame, *checks, limits=NO_LIMITS):
+    """Those of these checks that fail."""
+    report = report_of(frame, *checks, limits=limits)
     return {check.check for check in report.checks if not check.success}
 
 
@@ -221,7 +226,7 @@ def test_a_gap_among_the_scores_must_have_a_reason():
     frame.at[2, "response_unjudged"] = ["empty", ""]  # noqa: PD008 - loc would spread a list
     frame.at[3, "response_scores"] = [0.5, None]  # noqa: PD008 - loc would spread a list
     frame.loc[4, "score"] = 0.5
-    checks = {check.check: check.rows for check in validate(frame).checks}
+    checks = {check.check: check.rows for check in report_of(frame, *SCORED).checks}
 
     assert (2, 3) == checks["response_scores_valid"]
     assert 4 in checks["score_is_mean"]
@@ -235,7 +240,8 @@ def with_scores(frame, score):
 
 def test_a_target_that_never_offends_is_reported_otherwise_than_one_that_always_does():
     never = validate(with_scores(rollout_frame(), 0.0))
-    always = validate(with_scores(rollout_frame(), 1.0))
+    equal = ("scores_differ", "some_success", "some_failure")
+    always = report_of(with_scores(rollout_frame(), 1.0), *equal, are_verdicts=True)
 
     # Verdicts that are all equal warn; grades that are all equal stop.
     assert ((), ("scores_differ", "some_success")) == (never.critical_failed, never.warnings)
