@@ -94,6 +94,8 @@ def load_system(
     # torch calls every cumulative sum on CUDA nondeterministic, but over rows, as in sampling, it
     # is deterministic: so there is a warning instead of an error.
     torch.use_deterministic_algorithms(True, warn_only=device.type == "cuda")
+    # cuDNN's attention is prepared anew for every shape, which takes a second; the others are not.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     # Filling memory that is about to be overwritten takes a tenth of a rollout.
     torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
     system = System.load(

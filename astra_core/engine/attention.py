@@ -83,10 +83,11 @@ def attention(  # noqa: PLR0917  # transformers gives them by position
 def _repeatable(query: Tensor, mask: Tensor | None) -> AbstractContextManager[None]:
     """A scope of a kernel whose gradient is the same each time, where that is asked for.
 
-    On CUDA the one that takes masks and saves memory adds up in any order.
+    On CUDA the one that takes masks and fp32 and saves memory adds up in any order.
     """
     is_asked = torch.are_deterministic_algorithms_enabled() and query.requires_grad
-    if not is_asked or mask is None or not query.is_cuda:
+    is_flash = mask is None and query.dtype != torch.float32
+    if not is_asked or is_flash or not query.is_cuda:
         return nullcontext()
     scope: AbstractContextManager[None] = sdpa_kernel(SDPBackend.MATH)
     return scope

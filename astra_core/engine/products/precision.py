@@ -22,8 +22,6 @@ from astra_core.engine.products.routed_linear import routed_linears
 
 Precision = Literal["fp32", "bf16"]
 PRECISIONS: tuple[Precision, ...] = ("fp32", "bf16")
-# Of a GPU, and of any other device.
-_OF_DEVICE: tuple[Precision, Precision] = ("bf16", "fp32")
 
 # As many rows as a batch decodes, and as a pass of training reads.
 _ROWS_TALKING, _ROWS_TRAINED = 64, 512
@@ -65,7 +63,10 @@ def settled(
 
 def of_device(asked: str, device: str) -> str:
     """What was asked for, with ``device`` replaced by the precision of this type of device."""
-    return _OF_DEVICE[device != "cuda"] if asked == "device" else asked
+    if asked != "device":
+        return asked
+    has_units = device == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bf16" if has_units else "fp32"
 
 
 def faster_precision(

@@ -1,5 +1,6 @@
 """The decoding steps of one model: one for each shape and way to sample, kept for the run."""
 
+import logging
 from typing import Any
 
 import torch
@@ -9,6 +10,9 @@ from astra_core.engine.cache.key_values import KeyValues
 from astra_core.engine.steps.drawing import Rules
 from astra_core.engine.steps.slots import Arena, SlotCache
 from astra_core.engine.steps.step import DecodingStep
+from astra_core.errors.excerpt import shortened
+
+_LOG = logging.getLogger(__name__)
 
 Special = tuple[tuple[int, ...], tuple[int, ...], int | None]
 """End ids, barred ids and a spare one; see ``Rules``."""
@@ -87,8 +91,17 @@ class Stepper:
             rules=Rules.on(self._model.device, end_ids=ends, barred=barred, spare=spare),
             compiles=self._compiles,
         )
-        if self._captures and torch.cuda.is_available():
-            step.capture()
+        if self._captures:
+            try:
+                step.capture()
+            except RuntimeError as error:
+                # A model may ask the host on its way, as some do that route tokens to experts.
+                self._captures = False
+                _LOG.warning(
+                    "the steps of %s cannot be recorded, so each kernel is started by itself: %s",
+                    type(self._model).__name__,
+                    shortened(str(error).partition("\n")[0]),
+                )
         return step
 
 
