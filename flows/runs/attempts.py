@@ -81,7 +81,6 @@ def _failure(name: str, status: int) -> StageError:
     """The error that a stage's process recorded."""
     failure = failures.read_failure(name)
     if failure is None:
-        # Compiled code that gets no memory aborts; the kernel kills what takes too much.
-        words = f"stage {name} was cut off with exit status {status}, perhaps for lack of memory"
+        words = f"stage {name} {failures.cut_off(status)}"
         return PassingStageError(f"{words}; see {failures.LOGS / name}.log")
     return (PassingStageError if failure.retryable else StageError)(failure.message)

@@ -144,7 +144,7 @@ def _failure(point: Point, status: int) -> StageError:
         if failure is not None:
             kind = PassingStageError if failure.retryable else StageError
             return kind(f"{stage}: {failure.message}")
-    return PassingStageError(f"it was cut off with exit status {status}; see {point.log}")
+    return PassingStageError(f"it {failures.cut_off(status)}; see {point.log}")
 
 
 def _read(point: Point, parent: str | None, *, seconds: float) -> PointResult:

@@ -72,6 +72,18 @@ def plain(error: BaseException) -> BaseException:
     return disk_full(error, Path.cwd(), Path(".dvc/cache"), Path(".dvc/tmp"), Path(gettempdir()))
 
 
+def cut_off(status: int) -> str:
+    """How a process ended that left no word of its own, such as "was ended by SIGABRT"."""
+    number = -status if status < 0 else status - EXIT_SIGNAL
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return f"was cut off with exit status {status}"
+    # Compiled code that gets no memory aborts; the kernel kills what takes too much.
+    is_memory = number in {signal.SIGABRT, signal.SIGKILL}
+    return f"was ended by {name}{', most likely for lack of memory' if is_memory else ''}"
+
+
 def failure_of(error: BaseException) -> Failure:
     """What to tell the flow about an exception; whatever may quote an attack is masked."""
     if isinstance(error, Stopped | KeyboardInterrupt):

@@ -203,7 +203,8 @@ def _explain(error: Exception, stage: str) -> int:
     if not isinstance(cause, StageCmdFailedError):
         return _tell(cause, stage, retryable=False)
     status = _one_line(cause).rpartition(" ")[2]
-    message = f"stage {stage} was cut off with exit status {status}; {failures.LOGS}/{stage}.log"
+    words = failures.cut_off(int(status)) if status.lstrip("-").isdecimal() else "was cut off"
+    message = f"stage {stage} {words}; {failures.LOGS}/{stage}.log"
     failure = failures.Failure("StageCrash", f"{message} may say why", retryable=True)
     failures.write_failure(failure, stage)
     complain(f"error: {failure.message}")

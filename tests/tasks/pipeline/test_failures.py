@@ -112,3 +112,17 @@ def test_half_a_failure_is_none(tmp_path):
     (tmp_path / "toy.json").write_text('{"error": "Sto')
 
     assert failures.read_failure("toy", folder=tmp_path) is None
+
+
+@each_row(
+    ("status", "told"),
+    [
+        (134, "was ended by SIGABRT, most likely for lack of memory"),
+        (-9, "was ended by SIGKILL, most likely for lack of memory"),
+        (139, "was ended by SIGSEGV"),
+        (-15, "was ended by SIGTERM"),
+        (5, "was cut off with exit status 5"),
+    ],
+)
+def test_what_left_no_word_is_told_by_its_signal(status, told):
+    assert told == failures.cut_off(status)
