@@ -15,7 +15,12 @@ from typing import Any
 
 import torch
 
-from astra_core.config import AlgorithmChoice, KLConfiguration, TrainingConfiguration
+from astra_core.config import (
+    AlgorithmChoice,
+    EarlyStopping,
+    KLConfiguration,
+    TrainingConfiguration,
+)
 from astra_core.registry import build
 from astra_core.training.trainer import Trainer
 from benchmarks.figures import Figure, Report
@@ -139,7 +144,9 @@ def _trainer(shape: Shape) -> Trainer:
         training_steps=2,
         num_episodes_per_experience=4,
         lr=1e-6,
-        # Random weights move far by any rate, and an update that is cut has no time.
+        # Random weights move far by any rate and are far from the reference from the start; an
+        # update that is cut, or a run that ends before it, has no time.
         kl=KLConfiguration(max_per_experience_nats=None),
+        early_stopping=EarlyStopping(max_kl_nats=None),
     )
     return Trainer(training, grown, build("algorithm", algorithm, system=own))

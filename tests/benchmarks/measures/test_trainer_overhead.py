@@ -1,7 +1,12 @@
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 
-from benchmarks.measures.trainer_overhead import Stopwatch
+import pytest
+
+from benchmarks.measures.trainer_overhead import Stopwatch, report
+from benchmarks.shapes import GPT2_SMALL
+from benchmarks.timing import Effort
 
 
 class Clock:
@@ -48,3 +53,11 @@ def test_processor_time_is_counted_where_no_clock_is_given():
 
     # Waiting takes none, however busy the machine is.
     assert 0.0 <= watch.seconds["pause"] < 0.05
+
+
+@pytest.mark.wide
+def test_a_large_vocabulary_is_measured_to_the_end():
+    """Random weights of so many words are far from the reference: no limit may end the run."""
+    figures = report(replace(GPT2_SMALL, num_layers=1), Effort()).figures
+
+    assert all(figure.value > 0 for figure in figures)
