@@ -19,6 +19,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from astra_core.errors import AstraError
 from astra_core.errors.excerpt import shortened
+from astra_core.errors.memory import is_out_of_memory, out_of_memory
 from astra_core.files import disk_full, is_disk_full
 from tasks.machine.ports import MLFLOW_PORT
 from tasks.tracking.address import check_tracking_uri
@@ -179,7 +180,7 @@ def store_errors() -> Iterator[None]:
     except AstraError:
         raise
     except tracking_failures() as error:
-        raise _told(error) from error
+        raise (out_of_memory if is_out_of_memory(error) else _told)(error) from error
 
 
 def _without_password(uri: str) -> str:

@@ -126,3 +126,12 @@ def test_half_a_failure_is_none(tmp_path):
 )
 def test_what_left_no_word_is_told_by_its_signal(status, told):
     assert told == failures.cut_off(status)
+
+
+def test_memory_that_ran_out_is_told_once():
+    told = failures.plain(MemoryError("x"))
+
+    assert told is failures.plain(told)
+    # As the flow tells it, whose stage has failed.
+    again = DataError(str(told))
+    assert again is failures.plain(again)

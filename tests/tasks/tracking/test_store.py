@@ -12,7 +12,7 @@ from each_row import each_row
 from memory_store import emptied, enter_memory_project
 from registry_project import enter_project, forget_machine
 
-from astra_core.errors import DataError, DiskFullError
+from astra_core.errors import DataError, DiskFullError, OutOfMemoryError
 from tasks.tracking.errors import DamagedStoreError, StoreError, TrackingError
 from tasks.tracking.store import (
     connect,
@@ -127,6 +127,7 @@ def test_a_server_that_is_away_is_a_store_error(no_store, monkeypatch):
         (sqlite3.DatabaseError("malformed"), DamagedStoreError),
         (OSError(28, "No space left on device"), DiskFullError),
         (sqlite3.OperationalError("database is locked"), StoreError),
+        (ImportError("x.so: failed to map segment from shared object"), OutOfMemoryError),
     ],
 )
 def test_what_a_damaged_full_or_locked_store_raises_is_distinguished(no_store, error, kind):
