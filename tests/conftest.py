@@ -143,6 +143,12 @@ def pytest_sessionfinish():
     gc.unfreeze()
 
 
+def pytest_unconfigure():
+    """One look for garbage, whose errors pytest tells, instead of its five through all there is."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _threads_untraced():
     """With coverage, threads that start at once fail on Python 3.11: each would set its tracer."""
