@@ -79,7 +79,8 @@ def test_what_was_settled_is_remembered(tmp_path):
     remember(SystemConfiguration(precision="bf16"), tmp_path)
 
     assert "bf16" == remembered(auto, tmp_path / FILE).precision
-    assert "fp32" == remembered(SystemConfiguration(), tmp_path / FILE).precision
+    asked = SystemConfiguration(precision="fp32")
+    assert "fp32" == remembered(asked, tmp_path / FILE).precision
     assert auto == remembered(auto, tmp_path / "none.json")
 
 
