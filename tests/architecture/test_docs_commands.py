@@ -129,6 +129,8 @@ def _parse_python(words: list[str]) -> None:
         from benchmarks.__main__ import BENCHMARKS, COMMANDS
 
         assert {*words[2:3]} <= {*BENCHMARKS, *COMMANDS}
+    elif words[0].endswith(".py"):
+        assert (ROOT / words[0]).is_file()
     else:
         place = ROOT / words[1].replace(".", "/")
         assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file()
