@@ -9,7 +9,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.services.training_service import AdamStep
 
 _DROPPED = (
-    *("lora", "parts", "agents", "gradient_checkpointing", "dump_steps", "precision"),
+    *("lora", "parts", "agents", "gradient_checkpointing", "dump_steps", "compile"),
     *("staleness", "sharding"),
 )
 
@@ -31,6 +31,8 @@ def check_settings(config: TrainingConfiguration, *, clips: bool) -> None:
     for name, value in wanted.items():
         if getattr(config, name) != value:
             _refuse(name, value, getattr(config, name))
+    if config.precision not in {"device", "fp32"}:
+        _refuse("precision", "fp32", config.precision)
     if config.optimizer.name not in {"adam", "adamw"}:
         _refuse("optimizer.name", "adamw", config.optimizer.name)
     if config.kl.max_per_experience_nats is not None:

@@ -86,6 +86,7 @@ ELSEWHERE = {
     "agents": "training/test_learner",
     "kl.warn_per_experience_nats": "training/test_progress",
     "gradient_checkpointing": "models/test_recomputation",
+    "compile": "engine/test_compilation",
     "checkpoint.export": "tasks/pipeline/test_continuing",
     "checkpoint.resume": "training/resume/test_policy",
     "checkpoint.allow_other_version": "training/resume/test_policy",
