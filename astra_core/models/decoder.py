@@ -8,11 +8,8 @@ from torch import Tensor
 
 from astra_core.config import GenerationConfiguration
 from astra_core.engine.cache.reading import Reading
-from astra_core.models.decoding import sample
+from astra_core.models.decoding import SHIFT, sample
 from astra_core.seeding import uniforms
-
-# Of the 53 binary digits of a uniform number, the last half are a number of their own.
-_SHIFT = 2.0**26
 
 
 class Decoder:
@@ -92,7 +89,7 @@ class Decoder:
         if is_spare is not None and bool(is_spare.any()):
             rest = torch.tensor([self._spare], device=token.device)
             rest = rest if barred is None else torch.cat([rest, barred])
-            other = sample(logits, generation, first * _SHIFT % 1.0, seen=seen, forbidden=rest)
+            other = sample(logits, generation, first * SHIFT % 1.0, seen=seen, forbidden=rest)
             token = torch.where(is_spare, other[0], token)
             logprob = torch.where(is_spare, other[1], logprob)
         if self._seen is not None:

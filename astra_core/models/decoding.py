@@ -92,6 +92,8 @@ def sample(
     return token, logits.gather(1, token[:, None])[:, 0] - logits.logsumexp(dim=1)
 
 
+# Of the 53 binary digits of a uniform number, the last half are a number of their own.
+SHIFT = 2.0**26
 # The settings that remain once only the likely tokens are left.
 _APPLIED = {"repetition_penalty": 1.0, "temperature": 1.0, "top_k": 0}
 # More candidates than top-k needs, to detect ties at the edge.

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -202,8 +201,6 @@ def rollouts(card: Card, size: Size) -> None:
         return
     attacker = size.language_model(card.device, is_trained=True)
     target = size.language_model(card.device, seed=1)
-    for model in (attacker, target):
-        model.plan = replace(model.plan, compiles_steps=False)
     try:
         _trees(card, size, attacker, target)
     except Exception as error:  # noqa: BLE001  # the other lines count too

@@ -9,10 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from astra_core.config import GenerationConfiguration
-from astra_core.models.decoding import draw, drawn_in_blocks, processed_logits
-
-# Of the 53 binary digits of a uniform number, the last half are a number of their own.
-SHIFT = 2.0**26
+from astra_core.models.decoding import SHIFT, draw, drawn_in_blocks, processed_logits
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@ import torch
 from each_row import each_row
 
 from astra_core.config import GenerationConfiguration
-from astra_core.engine.steps.drawing import SHIFT, Rules, draw_token
-from astra_core.models.decoding import sample
+from astra_core.engine.steps.drawing import Rules, draw_token
+from astra_core.models.decoding import SHIFT, sample
 
 NUMBERS = torch.Generator().manual_seed(0)
 LOGITS = 3.0 * torch.randn(40, 90, generator=NUMBERS)
