@@ -136,7 +136,7 @@ def _narrow_windows(config: Any) -> Iterator[None]:
 
 def _is_read_alike(model: Any, *ways: Callable[[Any, Contexts], Reading]) -> bool:
     """Does all that sampling does: reads, forks, ends a row, drops it and goes on."""
-    contexts = [_known_ids(model, ids) for ids in _CONTEXTS]
+    contexts = contexts_of(model)
     found = [_continued(model, way(model, contexts)) for way in ways]
     allowed = tolerance(found[0][-1])
     return all(_is_close(one, other, allowed) for one, other in zip(*found, strict=True))
@@ -184,6 +184,11 @@ def _siblings(contexts: Contexts) -> Contexts:
 
 def _lone(model: Any, contexts: Contexts) -> Reading:
     return LoneReading(model, contexts, [1] * len(contexts))
+
+
+def contexts_of(model: Any) -> Contexts:
+    """What every trial reads: contexts of different lengths, one of which begins another."""
+    return [_known_ids(model, ids) for ids in _CONTEXTS]
 
 
 def _known_ids(model: Any, ids: Sequence[int]) -> list[int]:

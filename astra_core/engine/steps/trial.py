@@ -6,12 +6,11 @@ from weakref import WeakKeyDictionary
 import torch
 
 from astra_core.config import GenerationConfiguration
-from astra_core.engine.abilities import FAILURES, abilities_of, tolerance, trying
+from astra_core.engine.abilities import FAILURES, abilities_of, contexts_of, tolerance, trying
 from astra_core.engine.cache.reading import CachedReading, PaddedReading
 from astra_core.engine.steps.step import DecodingStep, Drawn, Rows
 from astra_core.engine.steps.stepper import Stepper
 
-_CONTEXTS = ((1, 2, 3, 4, 5), (1, 2), (1, 2, 3, 5, 4, 2, 1))
 _NEW = 3
 _known: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 
@@ -30,7 +29,7 @@ def _takes_steps(model: Any) -> bool:
     windows = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
     if not abilities_of(model).takes_masks or any(windows):
         return False
-    contexts = [[token % config.vocab_size for token in ids] for ids in _CONTEXTS]
+    contexts = contexts_of(model)
     try:
         drawn = _drawn(model, contexts)
     except FAILURES:
