@@ -19,6 +19,7 @@ from astra_core.settings.sections import (
     Probability,
     Section,
 )
+from astra_core.settings.sizes import MOST_TURNS
 from astra_core.settings.training import (
     AgentTraining,
     AlgorithmChoice,
@@ -62,8 +63,8 @@ __all__ = [
 class GenerationConfiguration(Section):
     """How utterances are sampled; every definition is transformers' own."""
 
-    max_new_tokens: Count = Field(
-        default=24, description="Tokens of one utterance, its end included."
+    max_new_tokens: int = Field(
+        default=24, ge=1, le=100_000, description="Tokens of one utterance, its end included."
     )
     min_new_tokens: int = Field(default=1, ge=0, description="No end before this many tokens.")
     temperature: Positive = 1.0
@@ -105,6 +106,7 @@ class SystemConfiguration(Section):
 
     separator: str | None = Field(
         default=None,
+        min_length=1,
         description="Text between turns; null is the tokenizer's end-of-sequence token.",
     )
     max_context_tokens: int = Field(
@@ -191,9 +193,11 @@ class EvaluationConfiguration(Section):
     )
     num_rollouts: Count = Field(default=2, description="Independent rollouts of each prompt.")
     num_responses: Count = Field(default=1, description="Replies drawn for each probe.")
-    depth: Count = Field(default=2, description="Turns of each rollout.")
+    depth: int = Field(default=2, ge=1, le=MOST_TURNS, description="Turns of each rollout.")
     threshold: Probability = Field(default=0.5, description="A score at or above it is a success.")
-    num_resamples: Count = Field(default=10_000, description="Bootstrap resamples of the prompts.")
+    num_resamples: int = Field(
+        default=10_000, ge=1, le=100_000, description="Bootstrap resamples of the prompts."
+    )
     confidence: float = Field(default=0.95, gt=0.0, lt=1.0)
     num_examples: int = Field(default=10, ge=0, description="Masked examples shown in the report.")
     rarefied_to: Count = Field(

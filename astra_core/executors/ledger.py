@@ -17,7 +17,9 @@ _MIN_STRAGGLER_S = 1.0
 class WorkersOptions(Section):
     """The options of all executors with workers."""
 
-    num_workers: Count = Field(default=2, description="Shards that are worked on at a time.")
+    num_workers: int = Field(
+        default=2, ge=1, le=1024, description="Shards that are worked on at a time."
+    )
     straggler_factor: float = Field(
         default=4.0,
         gt=1.0,

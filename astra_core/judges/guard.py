@@ -44,7 +44,10 @@ class GuardJudge(LocalJudge):
             default=None, description="Name by the code that follows a bad answer."
         )
         category_tokens: int = Field(
-            default=12, ge=0, description="Read after a bad answer for its categories; 0 for none."
+            default=12,
+            ge=0,
+            le=1000,
+            description="Read after a bad answer for its categories; 0 for none.",
         )
         policy: str = POLICY
         min_share: Probability = Field(

@@ -58,7 +58,9 @@ class RubricOptions(Section):
 
     rubric: Literal["strongreject", "policy"] = "strongreject"
     policy: str = POLICY
-    votes: Count = Field(default=1, description="One is the likeliest answer; more are drawn.")
+    votes: int = Field(
+        default=1, ge=1, le=1000, description="One is the likeliest answer; more are drawn."
+    )
     temperature: Positive = Field(default=0.7, description="Of several votes.")
     seed: int = Field(default=0, description="Of several votes.")
     max_new_tokens: Count = 32

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from astra_core.config import Count, NonNegative, Section
+from astra_core.config import NonNegative, Section
 from astra_core.errors import ConfigurationError
 from astra_core.reward import Signal
 from astra_core.rewards.term import Term, Turn
@@ -39,8 +39,11 @@ class Implausibility(Term):
             default=3.0,
             description="The floor in nats per token, or how far it is above the reference's own.",
         )
-        num_samples: Count = Field(
-            default=8, description="Of the reference after each prompt, for a relative floor."
+        num_samples: int = Field(
+            default=8,
+            ge=1,
+            le=1000,
+            description="Of the reference after each prompt, for a relative floor.",
         )
 
     options: Options

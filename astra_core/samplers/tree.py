@@ -10,6 +10,7 @@ from astra_core.config import Count, Section
 from astra_core.rollout import Graph, Node, Prompt
 from astra_core.sampler import Sampler
 from astra_core.samplers.level import Growth, Level, Place, grown_level, opening
+from astra_core.settings.sizes import MOST_TURNS, refuse_many_texts
 from astra_core.system import System
 
 
@@ -24,7 +25,9 @@ class TreeSampler(Sampler):
         """The shape of the tree."""
 
         tree_width: Count = Field(default=4, description="Probes tried after every context.")
-        tree_depth: Count = Field(default=2, description="Turns of a conversation.")
+        tree_depth: int = Field(
+            default=2, ge=1, le=MOST_TURNS, description="Turns of a conversation."
+        )
         num_responses: Count = Field(
             default=3, description="Replies drawn for each probe; their scores are averaged."
         )
@@ -66,7 +69,14 @@ class TreeSampler(Sampler):
         num_responses: int,
         refills: int = 0,
     ) -> list[Graph]:
-        """Trees with ``widths[d]`` probes after every context of depth ``d``; see ``probed``."""
+        """Trees with ``widths[d]`` probes after every context of depth ``d``; see ``probed``.
+
+        Raises:
+            ConfigurationError: They have more texts than can be held.
+        """
+        refuse_many_texts(
+            purpose, len(prompts), widths, num_responses=num_responses, refills=refills
+        )
         growth = Growth(self.system, self.seed, purpose, iteration, num_responses)
         places = [opening(prompt) for prompt in prompts]
         levels: list[Level] = []

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tasks.machine.parents import STARTED_BY
+
 
 @dataclass(frozen=True, slots=True)
 class Farewell:
@@ -68,7 +70,7 @@ def run_group(
         with _undisturbed():
             process = subprocess.Popen(  # noqa: S603
                 command,
-                env=environment,
+                env={**environment, STARTED_BY: str(os.getpid())},
                 stdin=stdin,
                 cwd=folder,
                 stdout=log,

@@ -12,6 +12,9 @@ from collections.abc import Callable
 
 POLL_S = 1.0
 STOP_GRACE_S = 5.0
+STARTED_BY = "ASTRA_STARTED_BY"
+"""The variable with the number of the process that starts a group: it may end before the group asks
+for its parent."""
 SHELLS = frozenset({"sh", "dash", "bash", "zsh", "ksh", "fish"})
 
 
@@ -19,7 +22,7 @@ def end_group_with_parent() -> None:
     """Stops this process group, if we lead it, once our parent is gone."""
     if os.getpgrp() != os.getpid():
         return
-    parent = os.getppid()
+    parent = int(os.environ.pop(STARTED_BY, os.getppid()))
     _watch(lambda: os.getppid() == parent, lambda number: os.killpg(os.getpgrp(), number))
 
 

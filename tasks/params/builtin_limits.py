@@ -30,8 +30,11 @@ def check_builtin(params: Params) -> None:
     Raises:
         ConfigurationError: Names the key that asks for the impossible.
     """
-    if params.prompts.source == "builtin" and params.prompts.num_builtin > _MOST_PROMPTS:
-        _refuse("prompts.num_builtin", f"at most {_MOST_PROMPTS}", params.prompts.num_builtin)
+    if params.prompts.source == "builtin":
+        check_openers("prompts.num_builtin", params.prompts.num_builtin)
+        if params.promotion.fresh_path is None:
+            # A duel makes twice as many as it examines: known ones are taken out.
+            check_openers("promotion.num_prompts", params.promotion.num_prompts, surplus=2)
     config = params.models.builtin
     for key, most in _MOST.items():
         if getattr(config, key) > most:
@@ -48,6 +51,16 @@ def check_builtin(params: Params) -> None:
         if model.source == "builtin" and config.context_tokens <= longest:
             rule = f"above system.{name}.max_new_tokens = {longest}"
             _refuse("models.builtin.context_tokens", rule, config.context_tokens)
+
+
+def check_openers(key: str, number: int, *, surplus: int = 1) -> None:
+    """Returns if the grammar can make as many openers, each ``surplus`` times.
+
+    Raises:
+        ConfigurationError: It cannot.
+    """
+    if number > _MOST_PROMPTS // surplus:
+        _refuse(key, f"at most {_MOST_PROMPTS // surplus}", number)
 
 
 def _refuse(key: str, rule: str, value: int) -> None:

@@ -14,6 +14,7 @@ from tasks.params.inputs import check_inputs
 from tasks.params.models import ModelsConfiguration, ModelSource
 from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import FlowConfiguration, Params
+from tasks.params.sizes import check_sizes
 from tasks.params.templates import check_templates
 from tasks.params.verdicts import is_known, remember, verdict_key
 from tasks.params.weight_names import check_weight_names
@@ -53,6 +54,7 @@ def _check_all(params: Params) -> None:
     _check_metric(params.training)
     check_sinks(params.tracking)
     check_builtin(params)
+    check_sizes(params)
     _check_flow(params.flow)
     _check_device(params.machine)
     check_inputs(params)

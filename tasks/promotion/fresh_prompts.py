@@ -5,6 +5,7 @@ from pathlib import Path
 
 from astra_core.errors import DataError
 from astra_core.rollout import Prompt
+from tasks.params.builtin_limits import check_openers
 from tasks.params.schema import Params
 from tasks.promotion.known_prompts import fingerprint
 from tasks.records.prompt_table import SPLITS
@@ -34,6 +35,7 @@ def fresh_prompts(
         folder: Where the prompts are written; its content is replaced.
 
     Raises:
+        ConfigurationError: More are asked for than the grammar makes.
         DataError: None is left.
         GateError: The prompts did not pass validation.
     """
@@ -41,6 +43,8 @@ def fresh_prompts(
     from tasks.stages.validation import ValidationFiles, ValidationParams, validate_prompts
 
     wanted = params.evaluation.num_prompts
+    if file is None:
+        check_openers("evaluation.num_prompts", wanted, surplus=SURPLUS)
     number = max(MIN_BUILTIN, SURPLUS * wanted)
     source = {"source": "builtin", "num_builtin": number, "path": None, "dev_path": None}
     if file is not None:

@@ -20,6 +20,8 @@ KEY = "prompts.metadata_columns"
 
 # The limit of one value: a longer text would be a document, and every turn of a rollout repeats it.
 MAX_CHARACTERS = 20_000
+# That are kept: every turn of a rollout repeats them too.
+MAX_COLUMNS = 1_000
 # Names that pandas gives to the index of a table.
 _INDEX = re.compile(r"__index_level_\d+__|")
 _MAX_SHOWN = 5
@@ -56,7 +58,8 @@ class Columns:
         """The columns of a table that are kept, in their order.
 
         Raises:
-            ConfigurationError: A named column is missing, or several have its name.
+            ConfigurationError: A named column is missing, several have its name, or there are too
+                many.
         """
         for name in self._required:
             count = columns.count(name)
@@ -67,7 +70,9 @@ class Columns:
         several = repeated(columns)
         for name in sorted(several - {self.text}):
             self.left_out.setdefault(name, "several columns")
-        return [name for name in columns if self._is_wanted(name) and name not in several]
+        return self._few(
+            [name for name in columns if self._is_wanted(name) and name not in several], place
+        )
 
     def picked(self, row: Mapping[str, Any], *, place: str) -> dict[str, Scalar]:
         """The values of one row that are kept.
@@ -77,7 +82,7 @@ class Columns:
             place: The row's place, for an error.
 
         Raises:
-            ConfigurationError: The row lacks a named column.
+            ConfigurationError: The row lacks a named column, or has too many.
             DataError: A named column has a value that is not plain.
         """
         missing = [name for name in self._required if name not in row]
@@ -86,7 +91,7 @@ class Columns:
             msg = f"{place} must have the key '{missing[0]}', got {got}; see {key}"
             raise ConfigurationError(msg)
         kept: dict[str, Scalar] = {}
-        for name in filter(self._is_wanted, row):
+        for name in self._few([*filter(self._is_wanted, row)], place):
             value = _missing_as_null(row[name])
             if self.told.get(name) == "category" and _are_names(value):
                 value = ", ".join(value)
@@ -112,6 +117,15 @@ class Columns:
         told = [f"{name} ({self.left_out[name]})" for name in names[:_MAX_SHOWN]]
         more = unnamed + len(names[_MAX_SHOWN:])
         return ", ".join([*told, *([f"{more} more"] if more else [])])
+
+    def _few(self, names: list[str], place: str) -> list[str]:
+        if len(names) > MAX_COLUMNS:
+            msg = (
+                f"{place} must have at most {MAX_COLUMNS} columns that are kept, got {len(names)}; "
+                f"name those that you need as {KEY}"
+            )
+            raise ConfigurationError(msg)
+        return names
 
     @property
     def _required(self) -> list[str]:

@@ -107,6 +107,7 @@ class EvaluationFiles:
         "tasks/records/vocabulary.py",
         "astra_core/agents.py",
         "astra_core/settings/attacker.py",
+        "astra_core/settings/sizes.py",
         "astra_core/assembly.py",
         "astra_core/evaluator.py",
         "astra_core/errors/excerpt.py",

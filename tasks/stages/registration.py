@@ -88,6 +88,7 @@ class RegistrationFiles:
         "astra_core/models/folders.py",
         "tasks/stages/registration.py",
         "astra_core/settings/attacker.py",
+        "astra_core/settings/sizes.py",
         "astra_core/errors/excerpt.py",
         "astra_core/rollout",
         "astra_core/metrics/statistics.py",

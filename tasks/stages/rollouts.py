@@ -95,6 +95,7 @@ class RolloutsFiles:
         "astra_core/training/distribution/launch.py",
         "astra_core/agents.py",
         "astra_core/settings/attacker.py",
+        "astra_core/settings/sizes.py",
         "astra_core/assembly.py",
         "astra_core/engine",
         "astra_core/crew.py",

@@ -365,4 +365,69 @@ OTHERS = [
         ),
     )
 ]
-CASES = [*PLUGINS, *SINKS, *FOLLOWING, *MODELS, *BUILTIN, *PROMPTS, *LINKS, *OTHERS]
+SIZES = [
+    Case(f"{keys} are too many", CHECK, says, arrange)
+    for keys, says, arrange in (
+        (
+            "tree_depth of 200",
+            ("sampler 'tree' options.tree_depth", "less than or equal to 128"),
+            _plugin("sampler", "tree", tree_depth=200),
+        ),
+        (
+            "4 to the power of 20 turns",
+            ("rollouts must ask for at most 10000000 probes and replies", "width 4 and depth 20"),
+            _plugin("sampler", "tree", tree_depth=20),
+        ),
+        (
+            "10,000 siblings",
+            ("at most 10000000", "width 10000 and depth 2", "lower one of these"),
+            _plugin("sampler", "tree", tree_width=10_000),
+        ),
+        (
+            "refills",
+            ("at most 10000000", "refills=1000000"),
+            _plugin("sampler", "tree", refills=1_000_000),
+        ),
+        (
+            "episodes",
+            ("training must ask for at most 10000000", "got 1000000000 trees"),
+            params(training={"num_episodes_per_experience": 10**9}),
+        ),
+        (
+            "replies of an evaluation",
+            ("evaluation must ask for at most 10000000", "num_responses=1000000"),
+            params(evaluation={"num_responses": 10**6}),
+        ),
+        (
+            "evaluation.depth",
+            ("evaluation.depth", "less than or equal to 128"),
+            params(evaluation={"depth": 129}),
+        ),
+        (
+            "resamples",
+            ("evaluation.num_resamples", "less than or equal to 100000"),
+            params(evaluation={"num_resamples": 10**7}),
+        ),
+        (
+            "prompts of a duel",
+            ("promotion.num_prompts must be at most 500000",),
+            params(promotion={"num_prompts": 10**6}),
+        ),
+        (
+            "no separator",
+            ("system.separator", "at least 1 character"),
+            params(system={"separator": ""}),
+        ),
+        (
+            "workers",
+            ("executor 'processes' options.num_workers", "less than or equal to 1024"),
+            params(executor={"name": "processes", "options": {"num_workers": 10**6}}),
+        ),
+        (
+            "tokens of a reply",
+            ("system.response.max_new_tokens", "less than or equal to 100000"),
+            params(system={"response": {"max_new_tokens": 10**9}}),
+        ),
+    )
+]
+CASES = [*PLUGINS, *SINKS, *FOLLOWING, *MODELS, *BUILTIN, *PROMPTS, *LINKS, *OTHERS, *SIZES]

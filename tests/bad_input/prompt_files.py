@@ -1,6 +1,7 @@
 """Files of prompts in each format, broken as files break."""
 
 import io
+import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,6 +25,7 @@ def _case(name, file, content, *words, **section):
     return Case(f"prompts in {file}: {name}", STAGE, says, both(source, write(file, content)))
 
 
+WIDE = [f"c{number}" for number in range(1001)]
 GOOD = _parquet(pa.table({"text": ["a", "b"]}))
 BROKEN = [
     _case("empty", file, b"", "must hold prompts, got an empty file")
@@ -132,6 +134,20 @@ CASES = [
             ("p.jsonl", '{"text": "a"}\n'),
             ("p.csv", "text\na\n"),
             ("p.parquet", GOOD),
+        )
+    ),
+    *(
+        _case(
+            "1,001 columns",
+            file,
+            content,
+            "must have at most 1000 columns that are kept, got 1001",
+            "name those that you need as prompts.metadata_columns",
+        )
+        for file, content in (
+            ("p.csv", ",".join(["text", *WIDE]) + "\na\n"),
+            ("p.jsonl", json.dumps({"text": "a", **dict.fromkeys(WIDE, 1)})),
+            ("p.parquet", _parquet(pa.table({"text": ["a"], **{name: [1] for name in WIDE}}))),
         )
     ),
     _case("no columns", "p.txt", "a\n", "must have one column 'level'", metadata_columns=["level"]),

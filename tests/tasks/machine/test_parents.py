@@ -6,6 +6,8 @@ import time
 import psutil
 import pytest
 
+from tasks.machine.parents import STARTED_BY
+
 # Leads a group with a sleeping child of its own, and watches whoever started it.
 LEADER = """
 import subprocess, sys, time
@@ -44,6 +46,10 @@ def _start(command, *, leads, variables=None):
 def _kill_and_wait(process, pids, timeout_s=120.0):
     process.kill()
     process.wait()
+    return _left_of(pids, timeout_s)
+
+
+def _left_of(pids, timeout_s=120.0):
     end = time.monotonic() + timeout_s
     while _alive(pids) and time.monotonic() < end:
         time.sleep(0.05)
@@ -67,6 +73,21 @@ def test_a_group_ends_with_the_parent_of_its_leader():
     assert 2 == len(_alive(pids))
 
     assert [] == _kill_and_wait(starter, pids)
+
+
+@pytest.mark.real
+def test_a_group_ends_whose_starter_was_gone_before_it_asked():
+    gone = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
+    )
+    starter, pids = _start(
+        [sys.executable, "-c", LEADER],
+        leads=True,
+        variables={STARTED_BY: gone.stdout.decode().strip()},
+    )
+
+    assert [] == _left_of(pids)
+    starter.kill()
 
 
 @pytest.mark.real
