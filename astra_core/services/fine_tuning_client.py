@@ -8,20 +8,26 @@ name.
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
 
+from astra_core.bodies import MOST_JSON, TooLongError, limited
 from astra_core.errors import TrainingError
 from astra_core.errors.excerpt import shortened
 from astra_core.redaction import masked
 from astra_core.services.waiting import Seen
+from astra_core.targets.deadlines import Deadlines
 
 KEY = "idempotency_key"
 _TRIES = 5
 _PAGE = 100
 _MOST_PAGES = 50
+_WEIGHTS = "astra/weights"
+# Bytes per second: a file that takes longer than this on its way is given up.
+_SLOWEST = 1 << 17
 _PASSES = {408, 409, 425, 429}
 _POLICY = re.compile(
     r"moderat|polic(y|ies)|unsafe|safety|harmful|content[_ ]filter|blocked|not allowed",
@@ -58,10 +64,13 @@ class FineTuning:
     ) -> None:
         self._url = base_url.rstrip("/")
         self._pause_s = pause_s
+        self._timeout_s = timeout_s
+        self._deadlines = Deadlines()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._client = httpx.Client(
             headers=headers, timeout=timeout_s, trust_env=not is_here, follow_redirects=False
         )
+        self._deadlines.hold_for(self._client)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -105,15 +114,28 @@ class FineTuning:
             status, words = "failed", "the service names no model"
         return Seen(status, shortened(masked(words), limit=160), {"model": model})
 
-    def weights(self, model: str) -> bytes | None:
-        """The weights of a model as safetensors; None if the service does not give them."""
-        response = self._client.get(f"{self._url}/astra/weights", params={"model": model})
-        return response.content if response.status_code == httpx.codes.OK else None
+    def weights(self, model: str, *, most: int) -> bytes | None:
+        """The weights of a model as safetensors; None if the service does not give them.
+
+        Args:
+            model: As the service calls it.
+            most: Bytes that are read.
+
+        Raises:
+            TrainingError: They are longer, or the service breaks off.
+        """
+        try:
+            with self._answer("GET", _WEIGHTS, size=most, params={"model": model}) as response:
+                if response.status_code != httpx.codes.OK:
+                    return None
+                return b"".join(limited(response.iter_bytes(), most=most))
+        except (TooLongError, httpx.HTTPError) as error:
+            msg = f"trainer 'text': the weights of {model} must be given out, got {_words(error)}"
+            raise TrainingError(msg) from error
 
     def gives_weights(self, model: str) -> bool:
         """Whether ``weights`` would give them; reads no weights."""
-        place, params = f"{self._url}/astra/weights", {"model": model}
-        with self._client.stream("GET", place, params=params) as response:
+        with self._answer("GET", _WEIGHTS, params={"model": model}) as response:
             return response.status_code == httpx.codes.OK
 
     def _listed(self, path: str, params: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -140,22 +162,47 @@ class FineTuning:
             if number:
                 time.sleep(self._pause_s * 2 ** (number - 1))
             try:
-                response = self._client.request(method, f"{self._url}/{path}", **parts)
-            except httpx.HTTPError as error:
-                words = f"it cannot be reached or broke off ({type(error).__name__})"
+                with self._answer(method, path, size=_size(parts), **parts) as response:
+                    status = response.status_code
+                    content = b"".join(limited(response.iter_bytes(), most=MOST_JSON))
+            except (TooLongError, httpx.HTTPError) as error:
+                words = _words(error)
                 continue
-            if response.status_code == httpx.codes.OK:
-                return _record(response)
-            words = _refused(response)
-            if response.status_code not in _PASSES and response.status_code < 500:
+            if status == httpx.codes.OK:
+                return _record(content)
+            words = _refused(status, content)
+            if status not in _PASSES and status < 500:
                 break
         msg = f"trainer 'text': {method} {path} must be answered, got: {words}; try again later"
         raise TrainingError(msg)
 
+    @contextmanager
+    def _answer(
+        self, method: str, path: str, *, size: int = 0, **parts: Any
+    ) -> Iterator[httpx.Response]:
+        """An answer whose body is still to be read, all within the time for so many bytes."""
+        limit_s = self._timeout_s + size / _SLOWEST
+        with (
+            self._deadlines.within(limit_s),
+            self._client.stream(method, f"{self._url}/{path}", **parts) as response,
+        ):
+            yield response
 
-def _record(response: httpx.Response) -> dict[str, Any]:
+
+def _size(parts: Mapping[str, Any]) -> int:
+    """Bytes of the files that are sent."""
+    return sum(len(content) for _, content, _ in parts.get("files", {}).values())
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, TooLongError):
+        return str(error)
+    return f"it cannot be reached or broke off ({type(error).__name__})"
+
+
+def _record(content: bytes) -> dict[str, Any]:
     try:
-        record = response.json()
+        record = json.loads(content)
     except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict):
@@ -164,18 +211,18 @@ def _record(response: httpx.Response) -> dict[str, Any]:
     return record
 
 
-def _refused(response: httpx.Response) -> str:
+def _refused(status: int, content: bytes) -> str:
     """The service's error message, masked.
 
     Raises:
         ServiceRefusal: It is about the content of the data.
     """
     try:
-        error = json.loads(response.content).get("error") or {}
+        error = json.loads(content).get("error") or {}
         told = f"{error.get('code') or ''} {error.get('message') or ''}".strip()
     except (ValueError, AttributeError, RecursionError):
         told = ""
-    words = f"status {response.status_code} {shortened(masked(told), limit=160)}".strip()
-    if response.status_code in {400, 403, 422, 451} and _POLICY.search(told):
+    words = f"status {status} {shortened(masked(told), limit=160)}".strip()
+    if status in {400, 403, 422, 451} and _POLICY.search(told):
         raise ServiceRefusal(words)
     return words

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from astra_core.bodies import MOST_JSON
 from astra_core.config import Count, Positive, Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.files import draft_of, record_digest
@@ -257,11 +258,13 @@ class TextTrainer(ServiceTrainer):
     def _bring(self, model: str) -> None:
         from safetensors.torch import load
 
-        content = self.service.weights(model)
+        attacker = self.sampler.system.attacker
+        # In the longest type of weights that is known, and names and shapes besides.
+        most = sum(8 * each.numel() for each in attacker.model.parameters()) + MOST_JSON
+        content = self.service.weights(model, most=most)
         if content is None:
             msg = f"trainer 'text': the weights of {model} must be given out, got none; try again"
             raise TrainingError(msg)
-        attacker = self.sampler.system.attacker
         attacker.model.load_state_dict(load(content), strict=False)
         attacker.model.tie_weights()
         attacker.elsewhere = None

@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 
+from astra_core.bodies import MOST_WEIGHTS, TooLongError
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.errors.excerpt import excerpt
 from astra_core.errors.packages import require_package
@@ -228,12 +229,11 @@ class TinkerService:
         for url in (lambda: self._only(find(path)).url, lambda: place):
             try:
                 with _told("download"):
-                    answer = self._only(self._started(_fetched(url(), limit_s=self._limit_s)))
+                    self._only(self._started(_fetch(url(), archive, limit_s=self._limit_s)))
             except TrainingError as error:
                 if isinstance(error.__cause__, TimeoutError):
                     raise
                 continue
-            archive.write_bytes(answer)
             return True
         return False
 
@@ -262,9 +262,18 @@ def _drawn(answer: Any) -> Drawn | Exception:
         return error
 
 
-async def _fetched(url: str, *, limit_s: float) -> bytes:
-    async with httpx.AsyncClient(timeout=limit_s) as client:
-        return (await client.get(url)).raise_for_status().content
+async def _fetch(url: str, archive: Path, *, limit_s: float) -> None:
+    async with (
+        httpx.AsyncClient(timeout=limit_s) as client,
+        client.stream("GET", url) as response,
+    ):
+        response.raise_for_status()
+        with archive.open("wb") as file:
+            async for part in response.aiter_bytes():
+                file.write(part)
+                if file.tell() > MOST_WEIGHTS:
+                    msg = f"more than {MOST_WEIGHTS} bytes"
+                    raise TooLongError(msg)
 
 
 def key_in(variable: str | None) -> str | None:

@@ -7,6 +7,7 @@ from typing import Self
 
 import httpx
 
+from astra_core.bodies import TooLongError, limited
 from astra_core.targets.deadlines import Deadlines
 
 _TOLD = ("retry-after", "content-encoding")
@@ -97,6 +98,8 @@ class Posting:
         server, start = self._server, time.perf_counter()
         try:
             status, headers, content = self._posted(key, body.encode("utf-8", "replace"))
+        except TooLongError as error:
+            raise UnansweredError(kind="too_large", words=str(error), is_final=True) from error
         except httpx.TimeoutException as error:
             words = f"no answer within {server.timeout_s:g} s"
             raise UnansweredError(kind="timeout", words=words) from error
@@ -115,18 +118,13 @@ class Posting:
             self._client = None
 
     def _posted(self, key: str, body: bytes) -> tuple[int, httpx.Headers, bytes]:
-        server, content = self._server, bytearray()
-        headers = {"Idempotency-Key": key}
+        server, headers = self._server, {"Idempotency-Key": key}
         with (
             self._deadlines.within(server.timeout_s),
             self._connected().stream("POST", server.url, content=body, headers=headers) as response,
         ):
-            for part in response.iter_raw():
-                content += part
-                if len(content) > server.max_reply_bytes:
-                    words = f"the answer is longer than {server.max_reply_bytes} bytes"
-                    raise UnansweredError(kind="too_large", words=words, is_final=True)
-            return response.status_code, response.headers, bytes(content)
+            content = b"".join(limited(response.iter_raw(), most=server.max_reply_bytes))
+            return response.status_code, response.headers, content
 
     def _connected(self) -> httpx.Client:
         if self._client is None:

@@ -8,6 +8,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from astra_core.bodies import MOST_JSON
 from astra_core.errors import ConfigurationError
 from astra_core.errors.excerpt import shortened
 from flows.servers.access import header
@@ -65,7 +66,7 @@ def _pool_exists(url: str) -> bool:
     request = urllib.request.Request(address, headers=header())  # noqa: S310 - an address of http
     try:
         with urllib.request.urlopen(request, timeout=10) as reply:  # noqa: S310 - the same
-            return bool(json.load(reply))
+            return bool(json.loads(reply.read(MOST_JSON)))
     except urllib.error.HTTPError as error:
         if error.code != 404:  # not found
             msg = f"the Prefect server must answer {address}, got status {error.code}"

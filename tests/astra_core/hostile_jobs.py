@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from fastapi import Request
+from fastapi import Request, Response
 
 from tasks.serving.wire import RefusalError, make_app
 
@@ -17,12 +17,13 @@ class HostileJobs:
         refusal: Of the creation of a job; None creates it.
         asked: Calls by name.
         lost: Answers to this call are lost after it was done, once.
+        weights: Bytes that are given out as weights; 0 keeps them.
     """
 
     def __init__(self, *statuses, refusal=None, error=None, lost=None):
         self.statuses = statuses or ("succeeded",)
         self.refusal, self.error, self.lost = refusal, error, lost
-        self.asked = Counter()
+        self.asked, self.weights = Counter(), 0
         self.files, self.jobs, self.bodies = [], [], []
         self.app = make_app("hostile", token=None)
         self._add_routes()
@@ -69,6 +70,10 @@ class HostileJobs:
         @app.get("/v1/fine_tuning/jobs")
         def jobs():
             return {"data": [self._job(at) for at in range(len(self.jobs))], "has_more": False}
+
+        @app.get("/v1/astra/weights")
+        def weights():
+            return Response(b"w" * self.weights, 200 if self.weights else 404)
 
         @app.get("/v1/fine_tuning/jobs/{job_id}")
         def job(job_id: str):

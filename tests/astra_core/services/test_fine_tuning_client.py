@@ -1,8 +1,14 @@
+import socket
+import threading
+import time
+from contextlib import suppress
+
 import pytest
 from each_row import each_row
 from hostile_jobs import HostileJobs
 from job_service import served
 
+from astra_core.bodies import MOST_JSON
 from astra_core.errors import TrainingError
 from astra_core.services.fine_tuning_client import KEY, FineTuning, ServiceRefusal
 
@@ -81,5 +87,37 @@ def test_moderation_is_a_refusal_and_its_words_are_masked(asking):
 
 
 def test_a_service_that_keeps_weights_gives_none(asking):
-    assert asking[1].weights("tiny") is None
+    assert asking[1].weights("tiny", most=9) is None
     assert not asking[1].gives_weights("tiny")
+
+
+def test_an_answer_without_an_end_is_not_kept(asking):
+    hostile, client = asking
+    job = client.create(BODY)["id"]
+    hostile.error, hostile.weights = {"message": "x" * MOST_JSON}, 5
+
+    with pytest.raises(TrainingError, match=f"longer than {MOST_JSON} bytes"):
+        client.look(job)
+    assert b"wwwww" == client.weights("tiny", most=5)
+    with pytest.raises(TrainingError, match=r"weights of tiny .* longer than 4 bytes"):
+        client.weights("tiny", most=4)
+
+
+def test_an_answer_that_comes_byte_by_byte_has_one_limit_of_time():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_drip, args=(listener,), daemon=True).start()
+        client = FineTuning(
+            f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_s=0.3, pause_s=0.0
+        )
+        with pytest.raises(TrainingError, match=r"broke off \(ReadTimeout\)"):
+            client.upload(b"", "key")
+        client.close()
+
+
+def _drip(listener):
+    connection, _ = listener.accept()
+    with connection, suppress(OSError):
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+        while True:
+            connection.sendall(b" ")
+            time.sleep(0.05)

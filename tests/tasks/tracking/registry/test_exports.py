@@ -3,6 +3,8 @@
 import json
 import shlex
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -140,3 +142,25 @@ def test_the_command_tells_what_it_wrote(project, restored, capfd):
     assert 0 == run_command(["export", "2", "--folder", "out"])
     assert "out has the weights of attacker 2" in capfd.readouterr().out
     assert 2 == run_command(["export", "2", "--folder", "out"])
+
+
+@pytest.mark.real
+def test_what_a_registry_lacks_is_named_and_its_database_stays(project):
+    """The file is whole: whoever moved it away would lose every version in it."""
+    with closing(sqlite3.connect("mlflow.db", isolation_level=None)) as rows:
+        found = "version = 2"
+        (run,) = rows.execute(f"SELECT run_id FROM model_versions WHERE {found}").fetchone()  # noqa: S608
+        for place, column, wrong, named in (
+            (f"registered_model_aliases WHERE {found}", "version", 99, r"version=99\) not found"),
+            (f"model_versions WHERE {found}", "storage_location", "foo://bar/x", "for: foo://bar/"),
+            (f"model_versions WHERE {found}", "storage_location", "/no/such", "got no such folder"),
+            (f"runs WHERE run_uuid = '{run}'", "run_uuid", "gone", f"Run with id={run} not found"),
+        ):
+            table = place.partition(" ")[0]
+            rowid, right = rows.execute(f"SELECT rowid, {column} FROM {place}").fetchone()  # noqa: S608
+            set_it = f"UPDATE {table} SET {column} = ? WHERE rowid = ?"  # noqa: S608
+            rows.execute(set_it, [wrong, rowid])
+            with pytest.raises(TrackingError, match=named) as lacking:
+                export_version("attacker", "candidate", Path("out"), base=BASE)
+            assert "move" not in str(lacking.value)
+            rows.execute(set_it, [right, rowid])
