@@ -18,6 +18,7 @@ from astra_core.errors import ConfigurationError
 from astra_core.errors.exception_text import note_plugin, shown
 from astra_core.errors.excerpt import nearest
 from astra_core.extensions.calls import path_of, plugin_call
+from astra_core.extensions.completeness import find_omission
 from astra_core.extensions.plugin_files import (
     PACKAGE,
     file_of,
@@ -25,7 +26,6 @@ from astra_core.extensions.plugin_files import (
     load_file,
     look_here,
 )
-from astra_core.extensions.unused import unused
 from astra_core.settings.words import in_our_words
 
 BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
@@ -207,7 +207,7 @@ def _problem(kind: str, found: Any) -> str:
     declared: Any = getattr(found, _DECLARED.get(kind, ""), frozenset())
     if not isinstance(declared, AbstractSet):
         return f"must declare {_DECLARED[kind]} as a frozenset, got {_kind(declared)}"
-    return unused(kind, found)
+    return find_omission(kind, found)
 
 
 def bases_of(kind: str) -> tuple[type[Any], ...]:

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -24,6 +25,8 @@ os.fsync = lambda _: None
 os.environ["PYTHONHASHSEED"] = "random"
 
 HERE = Path(__file__).parent
+TIER_OF_FILE = re.compile(r"^pytestmark = \[?pytest\.mark\.(real|wide|gpu)\b", re.MULTILINE)
+TIERS_LEFT_OUT = re.compile(r"not (real|wide|gpu)\b")
 # With workers, what takes minutes comes before thousands of quick tests: it would else be waited
 # for by all others. Whole runs are the last of those, since they are skipped where time runs out.
 FIRST = ("benchmarks", "flows", "tasks", "guides", "architecture", "bad_input", "end_to_end")
@@ -36,6 +39,14 @@ LONG = frozenset(
 
 def pytest_configure(config):
     config.pluginmanager.register(quick_tier)
+
+
+def pytest_ignore_collect(collection_path, config):
+    """A file of other tiers alone is not even read: importing what it needs takes seconds."""
+    left_out = TIERS_LEFT_OUT.findall(config.option.markexpr)
+    is_file = bool(left_out) and collection_path.suffix == ".py"
+    mark = TIER_OF_FILE.search(collection_path.read_text()) if is_file else None
+    return True if mark and mark[1] in left_out else None
 
 
 @pytest.hookimpl(wrapper=True)

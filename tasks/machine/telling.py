@@ -20,11 +20,6 @@ _ERRORS = ("error:", "bug in stage")
 _CRASH = ("Fatal Python error", "Current thread", "Thread 0x", '  File "')
 
 
-def is_followed() -> bool:
-    """Whether a parent follows what is reported here."""
-    return bool(os.environ.get(VARIABLE))
-
-
 def tell(line: str, *, level: str = INFO) -> None:
     """Adds a line to the file that a parent follows, if there is one; a failed write is ignored.
 

@@ -108,18 +108,6 @@ def stream_rollouts(path: Path) -> Iterator[Graph]:
             yield graph
 
 
-def graph_keys(path: Path) -> Iterator[tuple[Any, ...]]:
-    """The key of each graph of a rollouts file, in order.
-
-    Raises:
-        DataError: The file is missing or is no table of rollouts.
-    """
-    for table in rollout_tables(path):
-        keys = [name for name in _GRAPH if name in table.column_names]
-        for key, _ in groupby(zip(*(table[name].to_pylist() for name in keys), strict=True)):
-            yield key
-
-
 def rollout_tables(path: Path) -> Iterator["pa.Table"]:
     """The row groups of a rollouts file; each holds whole graphs.
 

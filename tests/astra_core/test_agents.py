@@ -97,6 +97,7 @@ def test_each_turn_of_a_tree_is_played_by_its_agent(folder):
             assert pytest.approx(node.probe_logprobs, abs=1e-4) == logprobs
 
 
+@pytest.mark.real
 def test_agents_that_share_everything_say_what_one_attacker_says(folder):
     alone = agents_system(folder, agents_config(roles=[]))
     shared = agents_system(folder, agents_config())
@@ -165,6 +166,7 @@ def test_own_weights_start_as_the_first_agents_and_are_apart(folder):
     assert {"": opener, "presser": presser} == separate_models(system.agents)
 
 
+@pytest.mark.real
 def test_what_is_saved_plays_as_it_was_trained(folder, tmp_path):
     config = agents_config(presser={"model": "own", "instruction": "so bad"})
     system = agents_system(folder, config)
@@ -204,6 +206,7 @@ def test_an_agent_of_another_tokenizer_is_refused(folder, tmp_path):
         System.load(agents_config(**OWN), attacker=base, target=base, reference=base)
 
 
+@pytest.mark.real
 def test_a_reference_of_several_is_each_ones_own_start(tmp_path):
     base = tmp_path / "one"
     tiny_language_model(1).save(base)
@@ -232,6 +235,7 @@ def test_rewards_scores_and_kl_are_reported_by_agent(folder):
     assert {} == turn_figures((), tiny_system(1).player, [graph])
 
 
+@pytest.mark.real
 def test_an_evaluation_tells_of_each_agent(folder):
     reward = AdversarialReward(AdversarialReward.Options())
     config = EvaluationConfiguration(num_rollouts=2, depth=2, num_resamples=20)

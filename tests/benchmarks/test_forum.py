@@ -25,6 +25,7 @@ def test_sentences_are_neither_short_nor_long():
     assert ["one two three."] == sentences_of(f"one  two\nthree. no. {'word ' * 26}")
 
 
+@pytest.mark.real
 def test_a_dialogue_has_one_tone_and_no_prompt_is_rude_or_read():
     dialogues, prompts = forum_texts(COMMENTS, num_dialogues=60, num_prompts=9, seed=1)
     tones = [is_rude(dialogue) for dialogue in dialogues]

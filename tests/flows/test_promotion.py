@@ -20,6 +20,8 @@ from tasks.records.receipt import RegistrationReceipt
 from tasks.records.reports import write_record
 from tasks.tracking.errors import StoreError, TrackingError
 
+pytestmark = pytest.mark.real
+
 ROOT = Path(__file__).parents[2]
 DECIDED = PromotionDecision(
     promoted=False,

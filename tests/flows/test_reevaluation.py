@@ -9,6 +9,8 @@ from flows.errors import StageError
 from flows.reevaluation import champion_reevaluation, examination
 from tasks.params.schema import FlowConfiguration
 
+pytestmark = pytest.mark.real
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -20,7 +22,6 @@ def project(tmp_path, monkeypatch, prefect_server):
     return tmp_path
 
 
-@pytest.mark.real
 def test_without_a_champion_the_run_is_skipped_and_says_why(project):
     state = champion_reevaluation(seed=1, return_state=True)
 
@@ -41,7 +42,6 @@ def test_a_retry_waits_as_flow_retry_delay_s_says(delay_s):
     assert [delay_s, 2 * delay_s] == examination(limits).retry_delay_seconds
 
 
-@pytest.mark.real
 def test_a_store_that_cannot_be_read_fails_the_run(project, monkeypatch):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:9")
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")

@@ -12,6 +12,8 @@ from flows.orchestration.reports import PipelineReport
 from flows.training import red_team_training, stage_runner
 from tasks.params.schema import Params
 
+pytestmark = pytest.mark.real
+
 
 def test_unusable_params_stop_the_flow_before_any_stage(tmp_path, monkeypatch, prefect_server):
     monkeypatch.chdir(tmp_path)
@@ -23,7 +25,6 @@ def test_unusable_params_stop_the_flow_before_any_stage(tmp_path, monkeypatch, p
     assert not (tmp_path / "dvc.yaml").exists()
 
 
-@pytest.mark.real
 def test_a_stage_gets_the_limit_of_its_own_from_params(toy, in_flow):
     folder = toy("import time; time.sleep(60)")
     flow = {"retries": 0, "timeouts_s": {"toy": 3.0}}

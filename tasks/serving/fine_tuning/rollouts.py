@@ -7,7 +7,6 @@ the preferred one with the reward 1 and the other with 0.
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
-from astra_core.models.language_model import LanguageModel
 from astra_core.reward import Reward
 from astra_core.rollout import Context, Graph, Node, Probe, Prompt, Replies
 from astra_core.sampler import Sampler
@@ -107,11 +106,3 @@ def _node(place: int, context: tuple[int, ...], ids: tuple[int, ...], *, logprob
     now, before = logprobs
     probe = Probe("", ids, tuple(now), (True,) * len(ids), tuple(before))
     return Node((place,), Context(context), probe, Replies((), ()), reward=1.0 - place)
-
-
-def load_learner(model: LanguageModel, reference: LanguageModel, config: Any) -> System:
-    """A System without a target: everything that is learned from is in the file."""
-    from astra_core.registry import build
-
-    scorer = build("scorer", config.scorer)
-    return System.of(model, reference, reference, scorer=scorer, config=config)

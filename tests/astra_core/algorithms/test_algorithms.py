@@ -26,6 +26,8 @@ pytestmark = pytest.mark.routes
 
 ALGORITHMS = list(BUILT_INS["algorithm"])
 RATIO_ALGORITHMS = ["reinforce", "rloo", "grpo", "ppo", "distillation"]
+# One of pairs and one of tokens.
+QUICK = ("dpo", "grpo")
 COMPARING = ["dpo", "ipo", "trajectory_balance", "rloo", "grpo", "sft", "expert_iteration"]
 
 
@@ -38,7 +40,10 @@ def modes(name):
     return [{"aggregation": mode} for mode in copies or aggregation.Aggregation.__args__]
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.real) for name in ALGORITHMS],
+)
 def test_the_cut_into_micro_batches_the_order_and_padding_change_no_gradient(
     name, experience, make_algorithm, gradient_of
 ):

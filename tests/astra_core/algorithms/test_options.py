@@ -143,7 +143,7 @@ def test_no_option_is_left_out_below(name):
 
 
 # One of each family is quick; the others need a training each, too.
-QUICK = ("dpo", "ppo")
+QUICK = ("dpo",)
 
 
 @pytest.mark.parametrize(

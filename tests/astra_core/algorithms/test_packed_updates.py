@@ -85,7 +85,14 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "options"), CASES)
+# One of pairs and one of tokens are quick.
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        pytest.param(*case, marks=() if case in (("dpo", {}), ("grpo", {})) else pytest.mark.real)
+        for case in CASES
+    ],
+)
 def test_an_update_by_packed_trees_is_the_one_by_padded_rows(
     name, options, system, rollouts, make_algorithm
 ):

@@ -37,9 +37,9 @@ OTHER_CODE = {"llama grouped", "mistral", "opt", "gemma2", "gemma3"}
 
 
 def tier(name):
-    if name in FIRST:
+    if name in ("gpt2", "bloom"):
         return ()
-    return pytest.mark.real if name in OTHER_CODE else pytest.mark.wide
+    return pytest.mark.real if name in {*FIRST, *OTHER_CODE} else pytest.mark.wide
 
 
 @pytest.fixture(

@@ -59,6 +59,7 @@ def test_prompts_are_drawn_whole():
     assert together.raw.high - together.raw.low > 2 * (apart.raw.high - apart.raw.low)
 
 
+@pytest.mark.real
 def test_intervals_of_kappa_cover_the_truth_about_as_often_as_they_say():
     # Both flag a bad reply with 0.9 and a harmless one with 0.1; a third are bad.
     shares = np.array([[1 / 3 * 0.81 + 2 / 3 * 0.01, 0.09, 0.09, 1 / 3 * 0.01 + 2 / 3 * 0.81]])

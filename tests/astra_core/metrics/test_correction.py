@@ -70,6 +70,7 @@ def test_the_estimate_over_turns_has_the_true_rate_as_its_mean():
     assert abs(said.any(axis=1).mean() - truth.any(axis=1).mean()) > 0.05
 
 
+@pytest.mark.real
 @each_row(("depth", "num_labelled"), [(1, 100), (2, 30)])
 def test_intervals_cover_the_true_rate_about_as_often_as_they_say(depth, num_labelled):
     rng = np.random.default_rng(7)
@@ -90,6 +91,7 @@ def test_intervals_cover_the_true_rate_about_as_often_as_they_say(depth, num_lab
     assert 81 <= hits <= 99
 
 
+@pytest.mark.real
 def test_fewer_labelled_rows_and_fewer_prompts_widen_the_interval():
     def width(rollouts, judge):
         found = corrected(rollouts, judge).interval(confidence=0.95)

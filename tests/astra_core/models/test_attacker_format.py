@@ -176,6 +176,7 @@ SYSTEMS = {
 }
 
 
+@pytest.mark.real
 @each_row("name", ["one model", "told anew", "cut"])
 def test_what_is_remembered_changes_nothing_for_a_templated_attacker(name):
     assert_remembering_changes_nothing(name)
@@ -205,6 +206,7 @@ def assert_remembering_changes_nothing(name):
         assert any(node.truncated_tokens for node in nodes)
 
 
+@pytest.mark.real
 @each_row("kind", ["llama", "gpt2"])
 def test_a_packed_tree_has_the_log_probabilities_of_its_rows(kind):
     system = chat_system(kind=kind)

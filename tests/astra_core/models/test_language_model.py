@@ -31,7 +31,7 @@ def keys_for(count, *, replies=2):
     return [[derive_key(1, row, reply) for reply in range(replies)] for row in range(count)]
 
 
-@pytest.fixture(scope="module", params=["llama", "gpt2"])
+@pytest.fixture(scope="module", params=["llama", pytest.param("gpt2", marks=pytest.mark.real)])
 def model(request):
     return tiny_language_model(2, kind=request.param)
 
@@ -73,6 +73,7 @@ def test_log_probabilities_at_sampling_are_those_of_the_unmodified_model(model):
                 assert logprobs == pytest.approx(utterance.logprobs, abs=1e-5)
 
 
+@pytest.mark.real
 def test_tokens_follow_the_distribution_of_the_model(model):
     context, count = (4, 5, 0), 4000
     keys = [[derive_key(0, index) for index in range(count)]]

@@ -24,6 +24,7 @@ def test_every_message_stands_where_its_mark_is(tokenizer):
     assert expected == text
 
 
+@pytest.mark.real
 @each_row(
     ("template", "system", "reason", "way"),
     [

@@ -140,6 +140,7 @@ def test_budget_order_and_company_change_nothing_with_a_memory(system):
     assert tokens(expected) == tokens(alone) == tokens(turned)
 
 
+@pytest.mark.real
 @each_row(
     ("name", "depth", "share"),
     [

@@ -41,6 +41,7 @@ def test_agents_that_share_everything_have_one_learner(folder):
     assert opener == presser == set(before[0])
 
 
+@pytest.mark.real
 def test_a_shared_model_with_parts_learns_each_at_its_own_rate(folder):
     found = {}
     for lr in (0.01, 0.02):
@@ -74,6 +75,7 @@ def test_a_frozen_agent_keeps_its_weights_and_has_no_optimizer_state(folder, fro
     assert f"rollout/{frozen}/reward" in rows[0]
 
 
+@pytest.mark.real
 def test_a_frozen_agent_teaches_nothing_to_whom_it_shares_with(folder):
     _, _, both = trained(folder, {})
     trainer, before, alone = trained(folder, {}, {"opener": {"trainable": False}})
@@ -82,6 +84,7 @@ def test_a_frozen_agent_teaches_nothing_to_whom_it_shares_with(folder):
     assert 1.0 == alone[0]["train/presser/share"] > both[0]["train/presser/share"]
 
 
+@pytest.mark.real
 def test_each_agent_has_its_own_schedule_and_parts(folder):
     training = {
         "presser": {
@@ -99,6 +102,7 @@ def test_each_agent_has_its_own_schedule_and_parts(folder):
     assert presser == {name for name in before[1] if "mlp" not in name}
 
 
+@pytest.mark.real
 def test_agents_take_turns_in_learning_by_parts(folder):
     every = {"pattern": ".", "active": "periodic", "period": 2}
     training = {
@@ -132,6 +136,7 @@ def test_each_gradient_is_cut_to_the_norm_by_itself(folder):
     assert norms[None][0] != pytest.approx(norms[None][1], rel=0.05)
 
 
+@pytest.mark.real
 def test_adapters_may_be_all_that_an_agent_has_alone(folder):
     agents = {"presser": {"own_weights": "lora_"}}
     trainer, before, _ = trained(folder, agents, lora=LORA)

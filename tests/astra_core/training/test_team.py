@@ -62,6 +62,7 @@ def test_only_the_agent_that_played_is_changed_by_a_turn(folder):
         assert set() == changed(before[1], stays.model)
 
 
+@pytest.mark.real
 def test_an_update_does_not_depend_on_micro_batches_or_their_order(folder):
     trainer = agents_trainer(folder, agents_config(**OWN))
     experience = trainer.harness.experience(0)
@@ -75,6 +76,7 @@ def test_an_update_does_not_depend_on_micro_batches_or_their_order(folder):
         assert_close(whole, found)
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     "name", wide_but(("dpo", "grpo", "reinforce", "expert_iteration"), "dpo", "reinforce")
 )

@@ -101,6 +101,7 @@ def test_plain_rollout_says_the_same_of_another_architecture(name):
     assert_said_alike(name, "gpt2")
 
 
+@pytest.mark.real
 @each_row(("width", "depth", "num_responses"), [(1, 1, 1), (1, 3, 2), (3, 2, 1)])
 def test_plain_rollout_grows_the_same_tree(width, depth, num_responses):
     ours, plain = both(system_of(), width=width, depth=depth, num_responses=num_responses)
@@ -137,6 +138,7 @@ def test_plain_rollout_agrees_with_long_probes_and_another_target(parts):
     assert_same(*both(system_of(**parts)))
 
 
+@pytest.mark.real
 def test_utterances_that_are_compared_end_early_and_late():
     ours, _ = both(system_of(probe=GenerationConfiguration(max_new_tokens=12)), depth=3)
     lengths = {len(node.probe_ids) for graph in ours for node in graph.nodes()}

@@ -26,6 +26,7 @@ def project(tmp_path, monkeypatch, restored):
 COMMAND = ("calibrate", "profanity", "labelled.jsonl", "--column", "reply=answer", "--json")
 
 
+@pytest.mark.real
 def test_the_command_calibrates_the_judge_at_the_threshold_of_params(project, capsys):
     assert 0 == run_command(COMMAND)
     found = json.loads(capsys.readouterr().out)
@@ -38,6 +39,7 @@ def test_the_command_calibrates_the_judge_at_the_threshold_of_params(project, ca
     assert Path(found["report"]).is_file()
 
 
+@pytest.mark.real
 def test_another_threshold_may_be_asked_for(project, capsys):
     assert 0 == run_command((*COMMAND, "--threshold", "1"))
     found = json.loads(capsys.readouterr().out)

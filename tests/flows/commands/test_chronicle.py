@@ -11,6 +11,8 @@ from flows.cli import app
 from tasks.tracking.lineage.logged import log_inputs
 from tasks.tracking.store import connect
 
+pytestmark = pytest.mark.real
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -53,7 +55,6 @@ def test_an_empty_registry_says_so_and_is_not_made(tmp_path, monkeypatch, restor
     assert not (tmp_path / "mlflow.db").exists()
 
 
-@pytest.mark.real
 def test_history_has_a_line_for_each_version(registry):
     _register(registry, seed="1")
     _register(registry, seed="2", **{"promotion.decision": "refused", "astra.parent_version": "1"})
@@ -67,7 +68,6 @@ def test_history_has_a_line_for_each_version(registry):
     assert ["2", "1"] == [each["version"] for each in json.loads(_shown("history", "--json"))]
 
 
-@pytest.mark.real
 def test_the_champion_is_shown_with_the_reasons_of_its_decision(registry):
     _register(registry, **{"promotion.decision": "promoted", "promotion.reasons": "it is better"})
     registry.set_registered_model_alias("attacker", "champion", "1")
@@ -79,7 +79,6 @@ def test_the_champion_is_shown_with_the_reasons_of_its_decision(registry):
     assert "1" == json.loads(_shown("champion", "--json"))["version"]
 
 
-@pytest.mark.real
 def test_a_lineage_says_how_to_get_everything_back(registry, tmp_path):
     (tmp_path / "data").mkdir()
     run_id = _register(registry, commit="0123456789abcdef0")
@@ -94,7 +93,6 @@ def test_a_lineage_says_how_to_get_everything_back(registry, tmp_path):
     assert run_id == json.loads(_shown("lineage", "1", "--json"))["summary"]["run_id"]
 
 
-@pytest.mark.real
 def test_without_a_commit_git_is_not_asked_for_it(registry):
     _register(registry)
 

@@ -6,6 +6,8 @@ import pytest
 
 from flows.cli import run_command
 
+pytestmark = pytest.mark.real
+
 ROOT = Path(__file__).parents[3]
 
 

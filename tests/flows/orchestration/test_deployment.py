@@ -15,6 +15,8 @@ from flows.servers.services import WORK_POOL, ServiceError
 from flows.sweeps.flow import sweep
 from flows.training import red_team_training
 
+pytestmark = pytest.mark.real
+
 ROOT = Path(__file__).parents[3]
 
 

@@ -16,6 +16,8 @@ from tasks.promotion.decision import PromotionDecision
 from tasks.promotion.reevaluation import Reevaluation
 from tasks.records.receipt import RegistrationReceipt
 
+pytestmark = pytest.mark.real
+
 RATE = {"value": 0.5, "low": 0.4, "high": 0.6}
 
 
@@ -49,7 +51,6 @@ def _announce_all():
     announce_reevaluation(Reevaluation("attacker"))
 
 
-@pytest.mark.real
 def test_each_event_arrives_once_with_what_it_is_about(in_flow):
     since = datetime.now(UTC)
     in_flow(_announce_all)

@@ -22,6 +22,8 @@ from tasks.records.evaluation import CategoryRates, EvaluationRecord
 from tasks.records.receipt import RegistrationReceipt
 from tasks.records.reports import write_record
 
+pytestmark = pytest.mark.real
+
 SPAN, GAIN = Interval(0.5, 0.4, 0.6), Interval(0.2, 0.1, 0.3)
 RECEIPT = RegistrationReceipt("attacker", "7", "abc", "1", "sqlite:///mlflow.db", "c0" * 32)
 

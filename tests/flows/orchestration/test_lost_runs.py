@@ -4,11 +4,14 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 import psutil
+import pytest
 from each_row import each_row
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelling, Pending, Running
 
 from flows.orchestration.lost_runs import START_S, close_lost_runs, has_process
+
+pytestmark = pytest.mark.real
 
 
 def test_runs_without_a_process_are_crashed_and_others_are_left(prefect_server):

@@ -6,6 +6,8 @@ from each_row import each_row
 
 from flows.orchestration.names import describe_training, scheduled_day
 
+pytestmark = pytest.mark.real
+
 ROOT = Path(__file__).parents[3]
 
 

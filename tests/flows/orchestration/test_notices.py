@@ -12,6 +12,8 @@ import pytest
 from flows.orchestration.events import announce_decision
 from tasks.promotion.decision import PromotionDecision
 
+pytestmark = pytest.mark.real
+
 PAGE = Path(__file__).parents[3] / "docs/prefect.md"
 REFUSED = PromotionDecision(
     promoted=False,
@@ -48,7 +50,6 @@ def hook():
     server.server_close()
 
 
-@pytest.mark.real
 def test_a_webhook_of_the_server_hears_of_a_refusal(hook, in_flow):
     (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     code = code.replace("http://127.0.0.1:8080/hook", f"http://127.0.0.1:{hook.server_port}/")

@@ -7,6 +7,8 @@ import pytest
 from astra_core.errors import DataError
 from flows.orchestration.old_runs import old_runs, remove_old_runs
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def home(tmp_path, monkeypatch):

@@ -6,6 +6,8 @@ from flows.errors import StageError
 from flows.orchestration.reports import PipelineReport, publish_page, publish_validation
 from flows.orchestration.stages import StageOutcome
 
+pytestmark = pytest.mark.real
+
 DONE = StageOutcome("prompts", "Completed", 1.5, 1, "Stage prompts is done.")
 REFUSED = StageOutcome("validation", "Failed", 2.0, 1, "too few", error=StageError("too few"))
 

@@ -8,6 +8,8 @@ from flows.orchestration.run_logs import told_to_run
 from flows.orchestration.stages import run_stage
 from tasks.machine.console import complain, say
 
+pytestmark = pytest.mark.real
+
 SPEAKS = """\
 from pathlib import Path
 from tasks.machine.console import complain, progress, say
@@ -96,7 +98,6 @@ def test_a_crash_in_compiled_code_shows_where_and_not_what_libraries_said(toy, l
     assert not any("what a library quoted" in text for _, text, _ in logs)
 
 
-@pytest.mark.real
 def test_what_the_flow_says_is_its_own_and_silence_is_reported(toy, logged):
     toy("")
 

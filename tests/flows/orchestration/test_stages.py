@@ -8,6 +8,8 @@ import pytest
 from flows.errors import StageError, StageTimeoutError
 from flows.orchestration.stages import run_stage
 
+pytestmark = pytest.mark.real
+
 COUNT = """\
 from pathlib import Path
 with open("runs.log", "a") as log:
@@ -65,7 +67,6 @@ def test_force_runs_what_is_up_to_date(toy, in_flow):
     assert 2 == _num_runs()
 
 
-@pytest.mark.real
 def test_a_deleted_output_is_restored_without_running(toy, in_flow, capfd):
     toy(COUNT)
     in_flow(run_stage, "toy")
@@ -95,7 +96,6 @@ def test_a_gate_is_not_asked_twice_and_speaks_for_itself(toy, in_flow):
         outcome.checked()
 
 
-@pytest.mark.real
 def test_a_failure_that_can_pass_is_tried_as_often_as_allowed(toy, in_flow):
     toy(FAIL.format(retryable=True))
     outcome = in_flow(run_stage, "toy", retries=1, retry_delay_s=0.1)
@@ -104,7 +104,6 @@ def test_a_failure_that_can_pass_is_tried_as_often_as_allowed(toy, in_flow):
     assert "dev must hold 20 prompts, got 3" == outcome.message
 
 
-@pytest.mark.real
 def test_the_time_limit_ends_the_whole_process_group(toy, in_flow, capsys):
     toy(HANG)
     outcome = in_flow(run_stage, "toy", timeout_s=4.0)

@@ -6,6 +6,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+pytestmark = pytest.mark.real
+
 ROOT = Path(__file__).parents[3]
 # A run at a server that ends, with a stage under way that it must not leave behind.
 RUN = """
@@ -36,7 +38,6 @@ def _run(folder, url, *server):
     )
 
 
-@pytest.mark.real
 def test_a_run_whose_server_ends_says_so_in_a_line(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -52,7 +53,6 @@ def test_a_run_whose_server_ends_says_so_in_a_line(tmp_path):
     assert not psutil.pid_exists(int(stage))
 
 
-@pytest.mark.real
 def test_a_server_that_nobody_can_reach_is_gone_too(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

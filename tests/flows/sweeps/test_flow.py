@@ -16,6 +16,8 @@ from tasks.params.schema import Params
 from tasks.records.reports import write_record
 from tasks.tracking.runs import PARENT_TAG, connect
 
+pytestmark = pytest.mark.real
+
 ROOT = Path(__file__).parents[3]
 RATES = ["training.lr=1e-4,2e-4"]
 
@@ -38,7 +40,6 @@ def _leave(seeds, *, but=0):
     return points
 
 
-@pytest.mark.real
 def test_a_sweep_whose_points_have_run_only_tells_them(project, capsys):
     _leave((0, 1))
     found = sweep(RATES, seeds="0..1", offer=False)
@@ -59,7 +60,6 @@ def test_a_sweep_whose_points_have_run_only_tells_them(project, capsys):
     assert found.run_id == sweep(RATES, seeds="0..1", offer=False).run_id
 
 
-@pytest.mark.real
 def test_a_point_that_fails_is_reported_and_the_others_count(project, capsys):
     points = _leave((0,), but=1)
     found = sweep(RATES, offer=False)
@@ -89,7 +89,6 @@ def test_a_mistake_is_reported_before_anything_runs(project, options, words):
     assert not (project / "sweeps").exists()
 
 
-@pytest.mark.real
 def test_a_sweep_without_a_good_point_is_an_error(project):
     with pytest.raises(StageError, match="must end with a point that went well"):
         sweep(["training.lr=1e-4"], offer=False)

@@ -1,6 +1,7 @@
 import random
 
 import numpy as np
+import pytest
 from each_row import each_row
 
 from tasks.builtin import lines
@@ -31,11 +32,13 @@ def scores_of(template):
     return np.asarray(flagged([say([template], rng.choice(TOPICS), rng) for _ in range(100)]))
 
 
+@pytest.mark.real
 @each_row("template", POLITE)
 def test_a_polite_line_is_not_flagged_by_the_default_scorer(template):
     assert scores_of(template).max() < 0.5
 
 
+@pytest.mark.real
 @each_row("template", RUDE)
 def test_an_angry_line_is_flagged_by_the_default_scorer(template):
     assert scores_of(template).min() >= 0.5

@@ -1,6 +1,10 @@
+import pytest
+
 from tasks.expectations.advice import ADVICE
 from tasks.expectations.suites import prompt_suite, rollout_suite
 from tasks.params.schema import ValidationConfiguration
+
+pytestmark = pytest.mark.real
 
 
 def test_each_warning_has_its_advice_and_no_advice_is_of_no_check():

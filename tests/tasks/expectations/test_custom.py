@@ -3,9 +3,12 @@
 import math
 
 import pandas as pd
+import pytest
 from each_row import each_row
 
 from tasks.expectations import validate_frame
+
+pytestmark = pytest.mark.real
 
 
 def check_of(frame, kind, **settings):

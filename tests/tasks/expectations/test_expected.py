@@ -2,6 +2,8 @@ import pytest
 
 from tasks.expectations.expected import holds, named, of_judged, of_ok, of_ok_holds
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def kind():

@@ -11,6 +11,8 @@ from tasks.expectations.facts import rollout_facts
 from tasks.expectations.speech import NO_LIMITS, TokenLimits
 from tasks.expectations.suites import rollout_suite
 
+pytestmark = pytest.mark.real
+
 VOCABULARY = 50
 
 

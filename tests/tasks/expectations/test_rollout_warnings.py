@@ -1,4 +1,8 @@
+import pytest
+
 from tasks.expectations.rollout_warnings import rollout_warnings
+
+pytestmark = pytest.mark.real
 
 
 def test_nothing_here_stops_a_run():

@@ -10,6 +10,8 @@ from tasks.expectations.suites import prompt_row_suite, prompt_suite
 from tasks.params.schema import ValidationConfiguration
 from tasks.records.prompt_table import SPLITS
 
+pytestmark = pytest.mark.real
+
 CONFIG = ValidationConfiguration(
     min_characters=3,
     max_characters=60,

@@ -97,6 +97,7 @@ def test_a_pipeline_that_dvc_cannot_read_is_a_problem_as_status_says(project):
     assert "DVC must be able to read" in _problems(project)["DVC repository"].problem
 
 
+@pytest.mark.real
 def test_a_store_that_status_calls_away_is_a_problem(project):
     (project / "mlflow.db").write_bytes(b"no database" * 100)
 

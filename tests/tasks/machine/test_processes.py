@@ -100,7 +100,9 @@ run_together(partial(subprocess.call, ["sleep", "300"]), 2)
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGTERM, marks=pytest.mark.wide), signal.SIGKILL]
+)
 def test_no_process_outlives_the_one_that_started_it(number):
     with subprocess.Popen([sys.executable, "-c", SLEEPERS], stderr=subprocess.DEVNULL) as parent:
         end = time.monotonic() + 240.0
@@ -212,7 +214,9 @@ BY_PARAMS = pytest.param("params", marks=pytest.mark.wide)
 
 
 @pytest.mark.real
-@pytest.mark.parametrize("way", ["torchrun", "accelerate", BY_PARAMS])
+@pytest.mark.parametrize(
+    "way", ["torchrun", pytest.param("accelerate", marks=pytest.mark.wide), BY_PARAMS]
+)
 def test_two_processes_train_as_one_with_the_doubled_window_and_the_first_writes(
     world, alone, tmp_path, way
 ):

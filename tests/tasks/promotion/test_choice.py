@@ -5,6 +5,8 @@ from astra_core.errors import ConfigurationError
 from tasks.promotion.choice import make_candidate
 from tasks.tracking.store import connect
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def client(in_memory):

@@ -24,6 +24,8 @@ from tasks.promotion.decision import promote_attacker
 from tasks.tracking.errors import StoreError, TrackingError
 from tasks.tracking.runs import connect
 
+pytestmark = pytest.mark.real
+
 
 def no_evaluation(folder, _):
     pytest.fail(f"nothing had to be examined again, got {folder}")
@@ -58,7 +60,6 @@ def test_a_candidate_no_better_than_the_untrained_attacker_is_refused(project):
     assert decision.summary().startswith("attacker version 2 is not promoted: gain must")
 
 
-@pytest.mark.real
 def test_a_better_candidate_that_was_registered_replaces_the_champion(project_on_disk):
     promote()
     write_checkpoint(project_on_disk / "models" / "attacker", seed=1)

@@ -25,12 +25,14 @@ def share_of_alarms(sizes, *, change=0.0, confidence=0.95):
     return alarms / NUM_DRAWS
 
 
+@pytest.mark.real
 @each_row("sizes", [(200, 200), (24, 200), (24, 24)])
 def test_nothing_has_changed_and_the_alarm_is_rare(sizes):
     # Binomial(600, 0.05): a standard deviation of 0.009.
     assert share_of_alarms(sizes) <= 0.075
 
 
+@pytest.mark.real
 def test_the_interval_of_one_estimate_alone_would_alarm_three_times_as_often():
     rng = np.random.default_rng(0)
     alarms = 0

@@ -12,6 +12,8 @@ from tasks.params.schema import PromotionConfiguration
 from tasks.promotion.duels import DUEL_TAG, draw_with, interval_options, open_duel
 from tasks.tracking.store import connect
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def client(in_memory):
@@ -35,7 +37,6 @@ def write_test_split(count):
     pq.write_table(pa.Table.from_pylist(rows), path)
 
 
-@pytest.mark.real
 def test_without_a_source_of_fresh_prompts_those_held_back_are_drawn(client):
     write_test_split(16)
     draw = draw_with(client, params())
@@ -54,7 +55,6 @@ def test_too_few_held_back_are_an_error_with_a_way_out(client):
         draw_with(client, params())(1)
 
 
-@pytest.mark.real
 def test_a_generated_source_gives_every_duel_other_prompts(client):
     draw = draw_with(client, params(source="builtin", num_prompts=20))
     client.create_registered_model("attacker")

@@ -6,6 +6,8 @@ from registry_project import EVALUATION_KEY
 from tasks.promotion.examinations import REPORT_FILE, find_examination
 from tasks.tracking.store import connect
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def client(candidate_in_memory):

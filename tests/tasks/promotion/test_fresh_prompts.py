@@ -9,6 +9,8 @@ from tasks.params.schema import read_params
 from tasks.promotion.fresh_prompts import fresh_prompts
 from tasks.promotion.known_prompts import fingerprint, fingerprints_of
 
+pytestmark = pytest.mark.real
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -35,7 +37,6 @@ def drawn(params, known=(), *, seed=0, file=None):
     return [prompt.text for prompt in found], num_met
 
 
-@pytest.mark.real
 def test_builtin_openers_are_fresh_and_repeatable_and_follow_the_seed(params):
     first, _ = drawn(params, seed=7)
     known = {fingerprint(text) for text in first}

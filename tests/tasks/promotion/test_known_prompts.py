@@ -64,6 +64,7 @@ def project(in_memory):
     return in_memory
 
 
+@pytest.mark.real
 def test_every_version_tells_what_it_met_and_the_present_data_too(project, monkeypatch):
     without_pictures(monkeypatch)
     valid = project / "data" / "valid"

@@ -14,6 +14,8 @@ from tasks.tracking.errors import TrackingError
 from tasks.tracking.runs import connect
 from tasks.tracking.store import alone_with
 
+pytestmark = pytest.mark.real
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -128,7 +130,6 @@ def unpromote():
         client.delete_model_version_tag("attacker", "2", key)
 
 
-@pytest.mark.real
 def test_of_two_that_decide_at_once_the_second_waits(project_on_disk):
     with alone_with(DECISIONS):
         code = "from tasks.promotion.decision import rollback; rollback('nobody')"

@@ -16,6 +16,8 @@ from tasks.records.receipt import RECEIPT
 from tasks.tracking.registry.versions import CHECKPOINT_DIGEST_TAG, checkpoint_folder
 from tasks.tracking.store import connect
 
+pytestmark = pytest.mark.real
+
 
 def leave_for_service(folder, seed=0):
     """Puts the address of weights at a service into the folder of a checkpoint."""

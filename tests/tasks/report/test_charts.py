@@ -8,6 +8,8 @@ from report_material import HOSTILE, STEPS
 from astra_core.metrics.statistics import Interval
 from tasks.report.charts import Level, draw_lines, draw_path, draw_scores, draw_spans, line_of
 
+pytestmark = pytest.mark.real
+
 SPAN = Interval(0.5, 0.4, 0.6)
 LABELS = ("update", "share")
 
@@ -60,7 +62,6 @@ def test_two_charts_of_a_page_share_no_name():
     assert not first & second
 
 
-@pytest.mark.real
 @each_row("text", [HOSTILE, "$x^2$ \\frac", "漢字" * 40])
 def test_any_label_is_text_and_nothing_else(text):
     pictures = [

@@ -10,6 +10,8 @@ from tasks.report.material import read_material
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.runs import connect
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def receipt(candidate_in_memory):

@@ -39,6 +39,7 @@ def test_hostile_text_is_text(page):
     assert "&lt;script&gt;" in page
 
 
+@pytest.mark.real
 def test_the_page_needs_nothing_beside_it(page):
     elements = _Elements()
     elements.feed(page)

@@ -1,7 +1,10 @@
+import pytest
 from report_material import HOSTILE, material
 
 from tasks.report.comparison import side_by_side
 from tasks.report.page_of_two import html_of_two, markdown_of_two
+
+pytestmark = pytest.mark.real
 
 
 def test_settings_that_differ_are_listed_and_escaped():

@@ -84,6 +84,7 @@ def test_the_worst_mistakes_come_first_and_are_masked(labelled):
     assert "secret insult" == shown.reply
 
 
+@pytest.mark.real
 def test_the_report_and_its_diagram_are_kept_by_the_judges_version(labelled, capsys):
     run_calibration(PHRASES, labelled, threshold=0.5)
     record = calibrate(PHRASES, labelled, threshold=0.5).record
@@ -107,6 +108,7 @@ def test_what_is_asked_for_in_clear_is_shown_but_not_kept(labelled, capsys):
     assert "secret" not in path.read_text()
 
 
+@pytest.mark.real
 @pytest.mark.parametrize("is_revealed", [False, True])
 def test_as_json_it_is_one_object(labelled, capsys, is_revealed):
     run_calibration(PHRASES, labelled, threshold=0.5, is_revealed=is_revealed, as_json=True)

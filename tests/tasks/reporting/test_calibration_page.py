@@ -1,5 +1,6 @@
 import math
 
+import pytest
 from calibrated_judge import calibration
 from each_row import each_row
 
@@ -52,6 +53,7 @@ def test_mistakes_in_clear_carry_a_warning():
     assert not any("--reveal" in line for line in lines)
 
 
+@pytest.mark.real
 def test_the_diagram_is_a_picture_of_the_numbers(tmp_path):
     files = [tmp_path / name for name in ("a.png", "b.png", "c.png")]
     records = [calibration(), calibration(), calibration(threshold=0.9)]

@@ -34,6 +34,7 @@ def found(folder):
     return check_file(Params(), folder / "mine.jsonl", folder / "dev.txt")
 
 
+@pytest.mark.real
 def test_each_row_is_found_under_its_line(found):
     expected = {
         ("duplicate", 91, 5),
@@ -68,6 +69,7 @@ def test_a_person_reads_what_is_usable_what_to_do_and_why_it_would_stop(found):
     assert lines[-1].startswith("gate            prompts must pass 'dev_rows' (>= 20)")
 
 
+@pytest.mark.real
 def test_many_rows_of_a_kind_are_counted_and_json_lists_them(tmp_path):
     path = tmp_path / "same.txt"
     path.write_text("\n".join([*NUMBERS, *NUMBERS[:15]]), "utf-8")

@@ -32,6 +32,7 @@ def git(*arguments):
     subprocess.run(["git", *person, *arguments], check=True, capture_output=True)
 
 
+@pytest.mark.real
 def test_every_plot_that_was_measured_is_on_a_page_that_loads_nothing(project):
     page = plots_page()
 

@@ -33,6 +33,8 @@ from tasks.tracking.errors import StoreError
 from tasks.tracking.registry.versions import aliases_of
 from tasks.tracking.runs import connect, open_run
 
+pytestmark = pytest.mark.real
+
 EXPERIMENT = "red-team-training"
 
 
@@ -70,7 +72,6 @@ def state(client):
     }
 
 
-@pytest.mark.real
 def test_register_attacker_leaves_a_receipt(project):
     receipt = register()
 
@@ -111,7 +112,6 @@ def test_register_attacker_continues_with_the_run_of_the_training(project_in_mem
     assert state(connect())["status"] == "FINISHED"
 
 
-@pytest.mark.real
 def test_another_evaluation_makes_a_version_but_no_second_copy_of_the_weights(project):
     register()
     write_reports(project, rate=0.5, key="ab" * 32)
@@ -124,7 +124,6 @@ def test_another_evaluation_makes_a_version_but_no_second_copy_of_the_weights(pr
     assert state(client)["metrics"]["final/attack_success_rate"][-1] == (2, 0.5)
 
 
-@pytest.mark.real
 def test_another_checkpoint_makes_a_version_and_an_earlier_one_is_candidate_again(project):
     """Parameters that are taken back lead to the version that they led to before."""
     register()
@@ -164,7 +163,6 @@ def registration_dies(client, monkeypatch):
     return False
 
 
-@pytest.mark.real
 @pytest.mark.parametrize(
     "write",
     [pytest.param("create_logged_model", marks=pytest.mark.wide), "create_model_version"],
@@ -198,7 +196,6 @@ def test_registration_completes_what_a_kill_left_at_any_write(
     assert num_writes > 15
 
 
-@pytest.mark.real
 def test_a_model_whose_files_were_deleted_is_uploaded_again(project):
     register()
     shutil.rmtree(project / "mlruns")
@@ -239,7 +236,6 @@ def test_registration_is_a_stage_with_a_receipt():
     assert "promotion" not in stage.params
 
 
-@pytest.mark.real
 def test_the_worst_conversations_are_traces_as_many_as_asked_for(project):
     evidence = Path("data/evaluation")
     evidence.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,8 @@ from tasks.tracking.runs import (
 )
 from tasks.tracking.store import project_root
 
+pytestmark = pytest.mark.real
+
 EXPERIMENT = "red-team-training"
 
 
@@ -60,7 +62,6 @@ def test_project_root_leaves_the_temporary_copy_of_an_experiment():
     assert Path("/srv/other") == project_root(Path("/srv/other"))
 
 
-@pytest.mark.real
 def test_connect_switches_to_the_write_ahead_log(on_disk):
     connect()
 
@@ -219,7 +220,6 @@ def test_a_server_that_is_away_costs_one_line(project, monkeypatch, capsys):
     assert lines[0].startswith("warning: tracking is off, the run goes on (ConnectionRefusedError")
 
 
-@pytest.mark.real
 def test_a_store_that_breaks_during_training_costs_one_line_and_recovers(on_disk, capsys):
     log = open_run(RUN_KEY, experiment=EXPERIMENT, params={})
     with sqlite3.connect(on_disk / "mlflow.db") as connection:
@@ -255,7 +255,6 @@ def _open_in_process(folder, key, results):
     results.put(open_run(key, experiment=EXPERIMENT, params={"seed": 1}).run_id)
 
 
-@pytest.mark.real
 def test_processes_may_meet_on_a_new_database(tmp_path, monkeypatch):
     """A sweep starts its runs at the same moment, and the first has to make the tables."""
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)

@@ -69,6 +69,7 @@ def place(project):
     return folder
 
 
+@pytest.mark.real
 def test_every_sink_gets_every_step_once_over_a_kill(project):
     killed = opened("mlflow", "csv", mine(at=9))
     for step in (1, 2):

@@ -97,6 +97,7 @@ def test_connect_makes_the_folder_and_one_writer_after_another(tmp_path, monkeyp
         assert ("wal",) == connection.execute("PRAGMA journal_mode").fetchone()
 
 
+@pytest.mark.real
 def test_connect_sets_what_keeps_mlflow_quiet_unless_a_person_did(store, monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "5")
     monkeypatch.delenv("MLFLOW_DISABLE_TELEMETRY")

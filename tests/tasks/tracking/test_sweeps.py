@@ -10,6 +10,8 @@ from tasks.records.training import TrainingRecord
 from tasks.tracking.runs import PARENT_TAG, PARENT_VARIABLE, connect, create_run
 from tasks.tracking.sweeps import adopt, close_sweep, open_sweep
 
+pytestmark = pytest.mark.real
+
 STEPS = Path("reports/training_steps.csv")
 EXPERIMENT = "red-team-training"
 

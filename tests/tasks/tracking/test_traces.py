@@ -6,6 +6,8 @@ from tasks.tracking import traces
 from tasks.tracking.store import connect, experiment_id
 from tasks.tracking.traces import log_conversations, worst_conversations
 
+pytestmark = pytest.mark.real
+
 
 def node(path, probe, *replies, scores, children=()):
     return Node(

@@ -146,7 +146,7 @@ def rows_of(sequences):
     return pad_rows([own[:1] for own in sequences], [own[1:] for own in sequences], pad_id=1)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "opt"])
+@pytest.mark.parametrize("name", ["gpt2", pytest.param("opt", marks=pytest.mark.real)])
 @given(sequences=FORESTS)
 @example(sequences=DEEP)
 @settings(

@@ -9,6 +9,7 @@ from astra_core.registry import BUILT_INS
 from astra_core.testing import check_algorithm
 
 
+@pytest.mark.real
 @each_row("name", BUILT_INS["algorithm"])
 def test_every_built_in_algorithm_keeps_the_contract(name):
     check_algorithm(name)

@@ -10,6 +10,7 @@ from astra_core.testing import check_sampler
 SMALL = {"tree_width": 2, "tree_depth": 2, "num_responses": 1}
 
 
+@pytest.mark.real
 @each_row("name", BUILT_INS["sampler"])
 def test_every_built_in_sampler_keeps_the_contract(name):
     check_sampler(name, **SMALL)

@@ -15,6 +15,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.real
 @each_row("name", BUILT_INS["term"])
 def test_every_built_in_term_keeps_the_contract(name):
     check_term(name)

@@ -9,6 +9,8 @@ from tasks.tracking.database.leftovers import leftovers, needed_keys, remove
 from tasks.tracking.errors import TrackingError
 from tasks.tracking.store import connect
 
+pytestmark = pytest.mark.real
+
 DAY_S = 86_400.0
 
 

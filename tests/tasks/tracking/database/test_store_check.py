@@ -11,6 +11,8 @@ from tasks.tracking.database.store_check import RECEIPT, check_store, has_store
 from tasks.tracking.errors import DamagedStoreError, StoreError, TrackingError
 from tasks.tracking.store import connect, store_errors, tracking_uri
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
@@ -36,7 +38,6 @@ def of_another_mlflow(database):
         connection.commit()
 
 
-@pytest.mark.real
 @pytest.mark.parametrize("damage", [no_database, truncated, a_folder, of_another_mlflow])
 def test_a_damaged_store_is_one_line_wherever_it_is_asked(project, damage):
     damage(project / "mlflow.db")
@@ -49,7 +50,6 @@ def test_a_damaged_store_is_one_line_wherever_it_is_asked(project, damage):
         assert 1 == len(str(caught.value).splitlines())
 
 
-@pytest.mark.real
 def test_a_store_that_is_locked_can_pass(project):
     with closing(sqlite3.connect("mlflow.db", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
@@ -94,7 +94,6 @@ def test_an_address_that_leads_nowhere_is_one_line(project, monkeypatch, address
     assert 1 == len(str(caught.value).splitlines())
 
 
-@pytest.mark.real
 def test_looking_changes_no_byte_of_the_store(project):
     connect()
     before = (project / "mlflow.db").read_bytes()

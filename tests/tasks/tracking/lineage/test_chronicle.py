@@ -5,6 +5,8 @@ from tasks.tracking.lineage.chronicle import lineage_of, version_summaries
 from tasks.tracking.lineage.logged import log_inputs
 from tasks.tracking.store import connect
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def client(in_memory):

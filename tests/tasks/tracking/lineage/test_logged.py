@@ -10,6 +10,8 @@ from tasks.records.models import Parent
 from tasks.tracking.lineage.logged import lineage_record, log_inputs, log_parent
 from tasks.tracking.store import connect
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def client(memory_folder):

@@ -25,6 +25,8 @@ from tasks.tracking.errors import DamagedStoreError, TrackingError
 from tasks.tracking.lineage.parents import copy_version, version_number
 from tasks.tracking.store import connect
 
+pytestmark = pytest.mark.real
+
 WEIGHTS = "model.safetensors"
 
 
@@ -163,7 +165,6 @@ def test_other_weights_than_were_registered_are_refused(project, registered):
         copy_version("attacker", "1", project / "base")
 
 
-@pytest.mark.real
 def test_a_store_that_cannot_be_read_is_one_clear_line(tmp_path, monkeypatch):
     forget_machine(tmp_path, monkeypatch)
     (tmp_path / "mlflow.db").write_bytes(b"no database" * 100)

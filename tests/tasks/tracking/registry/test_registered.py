@@ -5,6 +5,8 @@ from memory_store import emptied, enter_memory_project
 from tasks.tracking.registry.registered import aliases_in, has_version, version_behind
 from tasks.tracking.store import connect
 
+pytestmark = pytest.mark.real
+
 NAME = "attacker"
 
 

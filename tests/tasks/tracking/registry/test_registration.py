@@ -14,6 +14,8 @@ from tasks.tracking.figures import HEADLINE
 from tasks.tracking.lineage.chronicle import lineage_of
 from tasks.tracking.runs import connect
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture(scope="module")
 def receipt(memory_folder):
@@ -114,7 +116,6 @@ def project(in_memory, monkeypatch):
     return in_memory
 
 
-@pytest.mark.real
 def test_a_training_that_was_not_evaluated_is_registered(in_memory):
     write_project(in_memory)
     report, steps = (

@@ -30,6 +30,8 @@ from tasks.tracking.registry.versions import (
 )
 from tasks.tracking.store import connect, experiment_id
 
+pytestmark = pytest.mark.real
+
 NAME = "attacker"
 
 
