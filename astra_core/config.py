@@ -17,6 +17,7 @@ from astra_core.settings.sections import (
     NonNegative,
     Positive,
     Probability,
+    Seconds,
     Section,
 )
 from astra_core.settings.sizes import MOST_TURNS
@@ -52,6 +53,7 @@ __all__ = [
     "Positive",
     "Probability",
     "RolloutsConfiguration",
+    "Seconds",
     "Section",
     "Shuffle",
     "StalenessConfiguration",

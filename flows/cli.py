@@ -41,6 +41,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Runs the command line and ends the process with its status."""
+    from astra_core.errors.memory import too_little_memory
     from tasks.machine.console import complain, open_streams, show_trace
     from tasks.machine.garbage import collect_rarely
     from tasks.pipeline.failures import Stopped, exit_status, stop_on_terminate
@@ -49,6 +50,9 @@ def main() -> None:
     collect_rarely()
     sys.excepthook = show_trace
     stop_on_terminate()
+    if told := too_little_memory():
+        complain(f"error: {told}")
+        sys.exit(2)
     try:
         status = run_command(sys.argv[1:])
     except Stopped as error:

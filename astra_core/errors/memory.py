@@ -20,6 +20,27 @@ _WORDS = (
     "can't start new thread",
 )
 
+# What the libraries take that a run imports, and their threads. With less of it compiled code
+# aborts, which says nothing, in this process or in any that it starts.
+_LEAST = 1_500_000_000
+
+
+def too_little_memory() -> str:
+    """Why nothing can run within this process's limit of addresses; empty if something can."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY or limit >= _LEAST:
+        return ""
+    return (
+        f"a process must have at least {_LEAST / 1e6:.0f} MB of memory, got{memory_limit()}; "
+        "raise 'ulimit -v'"
+    )
+
+
+def memory_limit() -> str:
+    """The limit of addresses, in words that end a clause; empty if there is none."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return "" if limit == resource.RLIM_INFINITY else f" a limit of {limit / 1e6:.0f} MB"
+
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error, or what led to it, says that there is no more memory."""
@@ -44,8 +65,8 @@ def out_of_memory(error: BaseException) -> OutOfMemoryError:
     """
     if isinstance(error, OutOfMemoryError):
         return error
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    bound = f", under a limit of {limit / 1e6:.0f} MB" if limit != resource.RLIM_INFINITY else ""
+    limit = memory_limit()
+    bound = limit and f", under{limit}"
     reason = shortened(f"{type(error).__name__}: {error}", limit=90)
     return OutOfMemoryError(
         f"this step must have more memory, got none{bound} ({reason}); lower "

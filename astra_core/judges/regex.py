@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
-from astra_core.config import Positive, Probability, Section
+from astra_core.config import Probability, Seconds, Section
 from astra_core.files import record_digest
 from astra_core.judge import Exchange, Judge, Judgement
 from astra_core.settings.patterns import check_pattern
@@ -30,7 +30,7 @@ class RegexJudge(Judge):
         ignore_case: bool = True
         multiline: bool = Field(default=False, description="^ and $ are ends of lines.")
         dot_all: bool = Field(default=False, description=". is any character, a line's end too.")
-        max_seconds: Positive = Field(
+        max_seconds: Seconds = Field(
             default=1.0,
             description="For one pattern in one reply; beyond it the reply is unjudged.",
         )

@@ -4,7 +4,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from astra_core.config import Count, Positive, Section
+from astra_core.config import Count, Positive, Seconds, Section
 from astra_core.services.service_prices import ServicePrices
 from astra_core.targets.authorization import Authorization
 
@@ -26,7 +26,7 @@ class RemoteOptions(Section):
     )
     retries: Count = Field(default=3, description="Times a failed draw is asked for again.")
     min_group: Count = Field(default=2, description="Draws of a context that must succeed.")
-    limit_s: Positive = Field(
+    limit_s: Seconds = Field(
         default=600.0, description="The longest wait for what is asked at once."
     )
     stream_minibatches: Count | None = Field(

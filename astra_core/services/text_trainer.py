@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from astra_core.bodies import MOST_JSON
-from astra_core.config import Count, Positive, Section, TrainingConfiguration
+from astra_core.config import Count, Seconds, Section, TrainingConfiguration
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.files import draft_of, record_digest
 from astra_core.services.fine_tuning_client import KEY, FineTuning, ServiceRefusal
@@ -62,8 +62,8 @@ class TextTrainer(ServiceTrainer):
         hyperparameters: dict[str, int | float | str] = Field(
             default_factory=dict, description="Of the method, as the service takes them."
         )
-        job_limit_s: Positive = Field(default=86_400.0, description="The longest wait for a job.")
-        poll_s: Positive = Field(default=30.0, description="Seconds between two checks of a job.")
+        job_limit_s: Seconds = Field(default=86_400.0, description="The longest wait for a job.")
+        poll_s: Seconds = Field(default=30.0, description="Seconds between two checks of a job.")
         export: bool = Field(
             default=True,
             description="Brings the trained weights here at the end, which 'astra serve-jobs' "

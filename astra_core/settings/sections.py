@@ -19,6 +19,8 @@ Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 NonNegative = Annotated[float, Field(ge=0.0)]
 Positive = Annotated[float, Field(gt=0.0)]
 Count = Annotated[int, Field(ge=1)]
+# Longer waits overflow the clocks of the system.
+Seconds = Annotated[float, Field(gt=0.0, le=1e9)]
 _BUILT: ContextVar[type | None] = ContextVar("built", default=None)
 """The section whose constructor is at work."""
 

@@ -39,7 +39,7 @@ def check_address(
         subject: The part and its key with the address.
 
     Raises:
-        AuthorizationError: It is no plain address, or its host is not authorised.
+        AuthorizationError: It is no plain address, has no such port, or is not authorised.
     """
     if not _ADDRESS.fullmatch(address):
         # Neither user nor query is shown, as there might be a password in it.
@@ -48,6 +48,13 @@ def check_address(
             f"{subject} must be http(s)://host[:port][/path] without user or "
             f"query, got {shown}; put a key into key_env or key_file"
         )
+        raise AuthorizationError(msg)
+    try:
+        port = urlsplit(address).port
+    except ValueError:
+        port = 0
+    if port == 0:
+        msg = f"{subject} must name a port from 1 to 65535, got {excerpt(address)}"
         raise AuthorizationError(msg)
     host = (urlsplit(address).hostname or "").lower()
     if is_loopback(host):

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import Field
 
-from astra_core.config import Count, NonNegative, Positive, Section
+from astra_core.config import Count, Positive, Seconds, Section
 from astra_core.errors import BudgetError
 from astra_core.rollout import Failure
 from astra_core.targets.budget import Budget, Prices, Purse
@@ -37,15 +37,21 @@ class CallOptions(Section):
     """How a remote target is called; no option changes a reply."""
 
     concurrency: int = Field(default=8, ge=1, le=1024, description="Simultaneous calls.")
-    timeout_s: Positive = Field(default=60.0, description="Limit of one try, to the last byte.")
+    timeout_s: Seconds = Field(default=60.0, description="Limit of one try, to the last byte.")
     retries: int = Field(
         default=4, ge=0, le=100, description="Further tries after a 429, a 5xx, a timeout."
     )
-    backoff_s: NonNegative = Field(
-        default=1.0, description="Before the second try; doubles, with jitter, up to a minute."
+    backoff_s: float = Field(
+        default=1.0,
+        ge=0.0,
+        le=1e9,
+        description="Before the second try; doubles, with jitter, up to a minute.",
     )
-    max_wait_s: NonNegative = Field(
-        default=120.0, description="A longer Retry-After is not waited for: the call has failed."
+    max_wait_s: float = Field(
+        default=120.0,
+        ge=0.0,
+        le=1e9,
+        description="A longer Retry-After is not waited for: the call has failed.",
     )
     requests_per_minute: Positive | None = None
     tokens_per_minute: Positive | None = None

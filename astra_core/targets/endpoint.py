@@ -20,7 +20,7 @@ from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation
 from astra_core.errors import ChangedTargetError, ConfigurationError
 from astra_core.files import record_digest
-from astra_core.paths import is_file, kind_of
+from astra_core.paths import found_at, is_file, kind_of
 from astra_core.target import Outcome, Surroundings
 from astra_core.targets import wire
 from astra_core.targets.authorization import Authorization, check_address
@@ -93,6 +93,10 @@ class Endpoint(CalledTarget):
         @model_validator(mode="after")
         def _may_be_asked(self) -> Self:
             check_address(self.base_url, self.authorization)
+            # Nothing there is told where the key is read: another machine may have it.
+            if self.key_file and kind_of(self.key_file) not in {"a file", "nothing there"}:
+                msg = f"key_file must be a file, got {found_at(self.key_file)}"
+                raise ValueError(msg)
             if self.key_env is not None and self.key_file is not None:
                 msg = "key_env must be null where key_file is given"
                 raise ValueError(msg)

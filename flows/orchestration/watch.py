@@ -11,6 +11,7 @@ import threading
 from typing import NoReturn
 from urllib.parse import urlsplit
 
+from astra_core.errors.memory import memory_limit
 from flows.servers import services
 from flows.servers.processes import stop_all
 from flows.servers.services import Service
@@ -59,9 +60,11 @@ def _end(server: Service) -> NoReturn:
     os.dup2(nothing, 1)
     os.dup2(nothing, 2)
     stop_all()
+    limit = memory_limit()
+    bound = limit and f" under{limit} of memory"
     screen.write(
-        f"error: the Prefect server of this run must keep running, but ended; what is done is kept "
-        f"and the same command resumes from here; see {services.LOGS / server.name}.log\n"
+        f"error: the Prefect server of this run must keep running, but ended{bound}; what is "
+        f"done is kept and the same command resumes from here; see {services.LOGS / server.name}.log\n"
     )
     screen.flush()
     os._exit(EXIT_LOST_SERVER)

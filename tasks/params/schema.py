@@ -18,6 +18,7 @@ from astra_core.config import (
     Positive,
     Probability,
     RolloutsConfiguration,
+    Seconds,
     Section,
     SystemConfiguration,
     TrainingConfiguration,
@@ -141,10 +142,14 @@ class PromotionConfiguration(Section):
 class FlowConfiguration(Section):
     """How the flow treats stages; no stage reads it, so a change reruns nothing."""
 
-    retries: int = Field(default=2, ge=0, description="Retries after a crash or a lost peer.")
-    retry_delay_s: NonNegative = Field(default=2.0, description="Doubles with each retry.")
-    timeout_s: Positive = Field(default=21_600.0, description="Limit of one try of a stage.")
-    timeouts_s: dict[str, Positive] = Field(
+    retries: int = Field(
+        default=2, ge=0, le=20, description="Retries after a crash or a lost peer."
+    )
+    retry_delay_s: float = Field(
+        default=2.0, ge=0.0, le=3600.0, description="Doubles with each retry."
+    )
+    timeout_s: Seconds = Field(default=21_600.0, description="Limit of one try of a stage.")
+    timeouts_s: dict[str, Seconds] = Field(
         default_factory=dict,
         description="Limits by stage or promotion, for example {training: 86400}.",
     )

@@ -116,7 +116,7 @@ def _beyond(place: tuple[str, ...], info: FieldInfo, dotted: str) -> Iterator[Mi
         attribute, step, words = BOUNDS[type(bound)]
         limit = getattr(bound, attribute)
         value = limit + step
-        says = (f"{dotted}: input should be {words} {limit:g}", f"got {value!r}")
+        says = (f"{dotted}: input should be {words} {limit:.12g}", f"got {value!r}")
         yield Mistake("beyond a bound", _set(place, value), says)
 
 

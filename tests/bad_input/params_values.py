@@ -33,6 +33,10 @@ def _plugin(kind, name, /, **options):
     return params(**places.get(kind, {"training": {kind: choice}}))
 
 
+def _endpoint(**options):
+    return params(system={"target": {"name": "endpoint", "options": {"model": "x", **options}}})
+
+
 def _file(path, **more):
     return params(prompts={"source": "file", "path": path, **more})
 
@@ -366,7 +370,7 @@ OTHERS = [
     )
 ]
 SIZES = [
-    Case(f"{keys} are too many", CHECK, says, arrange)
+    Case(f"sizes: {keys}", CHECK, says, arrange)
     for keys, says, arrange in (
         (
             "tree_depth of 200",
@@ -412,6 +416,21 @@ SIZES = [
             "prompts of a duel",
             ("promotion.num_prompts must be at most 500000",),
             params(promotion={"num_prompts": 10**6}),
+        ),
+        (
+            "a wait that no clock counts",
+            ("flow.timeout_s", "less than or equal to 1000000000"),
+            params(flow={"timeout_s": 1e300}),
+        ),
+        (
+            "no such port",
+            ("endpoint: base_url must name a port from 1 to 65535", "127.0.0.1:99999"),
+            _endpoint(base_url="http://127.0.0.1:99999/v1"),
+        ),
+        (
+            "a folder for a key",
+            ("key_file must be a file, got", "(a folder)"),
+            _endpoint(base_url="http://127.0.0.1:9/v1", key_file="my_model"),
         ),
         (
             "no separator",

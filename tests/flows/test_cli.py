@@ -154,6 +154,18 @@ def test_streams_that_the_parent_closed_are_no_bug(project):
     assert "" == Path("err").read_text()
 
 
+@pytest.mark.real
+@each_row("kilobytes", [200_000, 900_000])
+def test_too_little_memory_is_one_line_before_compiled_code_aborts(project, kilobytes):
+    limited = ["bash", "-c", f'ulimit -v {kilobytes}; exec "$0" -m flows.cli run', sys.executable]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    ended = subprocess.run(limited, env=environment, check=False, capture_output=True, text=True)
+
+    assert (2, "") == (ended.returncode, ended.stdout)
+    assert ended.stderr.startswith("error: a process must have at least 1500 MB of memory, got a")
+    assert ended.stderr.endswith("raise 'ulimit -v'\n")
+
+
 def test_version_is_reported(capsys):
     assert 0 == run_command(["--version"])
     assert capsys.readouterr().out.startswith("astra 0.")
