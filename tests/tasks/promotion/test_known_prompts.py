@@ -79,6 +79,7 @@ def test_every_version_tells_what_it_met_and_the_present_data_too(project, monke
     assert () == found.unrecorded
 
 
+@pytest.mark.real
 def test_a_record_that_many_versions_share_is_fetched_once(candidate_in_memory, monkeypatch):
     client, looked = connect(), []
     list_artifacts = client.list_artifacts
@@ -99,6 +100,7 @@ def test_a_record_that_many_versions_share_is_fetched_once(candidate_in_memory, 
     assert 1 == len(looked)
 
 
+@pytest.mark.real
 def test_a_version_without_a_record_is_named(project):
     client = connect()
     client.create_registered_model("attacker")
@@ -108,6 +110,7 @@ def test_a_version_without_a_record_is_named(project):
     assert ("1",) == known_prompts(client, "attacker", valid=project / "none").unrecorded
 
 
+@pytest.mark.real
 def test_the_record_lies_in_the_run_of_the_training(candidate_in_memory):
     client = connect()
     run = client.get_run(client.get_model_version("attacker", "1").run_id)

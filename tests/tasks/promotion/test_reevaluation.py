@@ -60,6 +60,7 @@ def test_the_summary_shows_the_untrained_attacker_beside():
     ) == _found(0.7, drift=drift).summary()
 
 
+@pytest.mark.real
 def test_no_champion_is_an_outcome_and_no_failure(params, capsys):
     assert 0 == main(["--seed", "1"])
     outcome = Reevaluation(**read_json(FOLDER / "outcome.json"))

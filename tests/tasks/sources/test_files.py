@@ -181,14 +181,6 @@ def test_read_rows_ends_in_one_line(tmp_path, monkeypatch, name, content, said):
         list(texts(path))
 
 
-def test_a_table_of_a_hundred_thousand_columns_is_read(tmp_path):
-    path = tmp_path / "p.csv"
-    names = ",".join(f"c{number}" for number in range(100_000))
-    path.write_text(f"text,{names}\none{',1' * 100_000}\n")
-
-    assert ["one"] == list(texts(path))
-
-
 def test_read_rows_refuses_numbers_in_parquet(tmp_path):
     path = tmp_path / "prompts.parquet"
     pd.DataFrame({"text": [1, 2]}).to_parquet(path)
