@@ -62,9 +62,10 @@ def _end(server: Service) -> NoReturn:
     stop_all()
     limit = memory_limit()
     bound = limit and f" under{limit} of memory"
+    log = services.LOGS / f"{server.name}.log"
     screen.write(
         f"error: the Prefect server of this run must keep running, but ended{bound}; what is "
-        f"done is kept and the same command resumes from here; see {services.LOGS / server.name}.log\n"
+        f"done is kept and the same command resumes from here; see {log}\n"
     )
     screen.flush()
     os._exit(EXIT_LOST_SERVER)

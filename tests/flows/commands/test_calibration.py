@@ -48,6 +48,7 @@ def test_another_threshold_may_be_asked_for(project, capsys):
     assert 0 == found["confusion"]["true_positives"]
 
 
+@pytest.mark.real
 def test_mistakes_are_masked_unless_they_are_asked_for(project, capsys):
     said = {}
     for option in ((), ("--reveal",)):

@@ -16,6 +16,7 @@ def project(tmp_path, monkeypatch, restored):
     return tmp_path
 
 
+@pytest.mark.real
 def test_a_dry_run_lists_the_points_and_runs_none(project, capsys):
     (point,) = make_points([("training.lr=1e-4",)], (0,))
     write_record(result(point.setting, 0, key=point.key), point.result)
@@ -36,6 +37,7 @@ def test_a_dry_run_lists_the_points_and_runs_none(project, capsys):
     assert ["finished", "would run"] == states
 
 
+@pytest.mark.real
 def test_of_a_sampler_that_learns_a_dry_run_lists_the_first(project, capsys):
     pytest.importorskip("optuna", reason="needs optuna, of the extra sweep")
     drawn = ["sweep", "--sampler", "optuna", "--count", "6", "--seeds", "0..1", "--dry-run"]

@@ -51,6 +51,7 @@ def test_each_row_is_found_under_its_line(found):
     assert len(ROWS) == found.num_rows
 
 
+@pytest.mark.real
 def test_no_text_is_shown_in_clear(found):
     shown = "\n".join([*found.lines(), json.dumps(found.record(), ensure_ascii=False)])
 

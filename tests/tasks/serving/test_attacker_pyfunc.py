@@ -49,6 +49,7 @@ def loaded(pyfunc, checkpoint):
     return load
 
 
+@pytest.mark.real
 def test_without_a_configuration_a_model_writes_with_defaults(loaded):
     own = loaded()
     probes = own.predict(None, TABLE)

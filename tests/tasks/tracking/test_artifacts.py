@@ -19,6 +19,7 @@ def run_id(client, tmp_path):
     return run
 
 
+@pytest.mark.real
 def test_files_are_named_without_their_folder(client, run_id):
     assert {"report.txt"} == kept_files(client, run_id, "evaluation/one")
     assert frozenset() == kept_files(client, run_id, "evaluation/two")
