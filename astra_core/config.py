@@ -20,7 +20,7 @@ from astra_core.settings.sections import (
     Seconds,
     Section,
 )
-from astra_core.settings.sizes import MOST_TURNS
+from astra_core.settings.sizes import MOST_NEW_TOKENS, MOST_TURNS
 from astra_core.settings.training import (
     AgentTraining,
     AlgorithmChoice,
@@ -66,7 +66,10 @@ class GenerationConfiguration(Section):
     """How utterances are sampled; every definition is transformers' own."""
 
     max_new_tokens: int = Field(
-        default=24, ge=1, le=100_000, description="Tokens of one utterance, its end included."
+        default=24,
+        ge=1,
+        le=MOST_NEW_TOKENS,
+        description="Tokens of one utterance, its end included.",
     )
     min_new_tokens: int = Field(default=1, ge=0, description="No end before this many tokens.")
     temperature: Positive = 1.0

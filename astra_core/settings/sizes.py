@@ -8,6 +8,9 @@ MOST_TURNS = 128
 """Of a conversation: trees are nested, and copied and sent by recursion, which Python ends at some
 two hundred turns."""
 
+MOST_NEW_TOKENS = 1 << 20
+"""Of one utterance: more than any model's context; each has a random number of its own."""
+
 MOST_TEXTS = 10_000_000
 """Probes and replies that are held at once: with their tokens two kilobytes each, on average."""
 

@@ -18,6 +18,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import Field
 
+from astra_core.settings.sizes import MOST_NEW_TOKENS
 from tasks.serving.talking import Choice, Speaker, Wanted
 from tasks.serving.wire import Body, RefusalError, body_of, refusal
 
@@ -79,8 +80,8 @@ class ChatBody(Sampling):
     """The body of ``/v1/chat/completions``."""
 
     messages: Annotated[list[Said], Field(min_length=1)]
-    max_tokens: int | None = Field(default=None, ge=1)
-    max_completion_tokens: int | None = Field(default=None, ge=1)
+    max_tokens: int | None = Field(default=None, ge=1, le=MOST_NEW_TOKENS)
+    max_completion_tokens: int | None = Field(default=None, ge=1, le=MOST_NEW_TOKENS)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
     response_format: _Plain | None = None
@@ -90,7 +91,7 @@ class TextBody(Sampling):
     """The body of ``/v1/completions``."""
 
     prompt: str | Annotated[list[str], Field(max_length=256)]
-    max_tokens: int | None = Field(default=16, ge=1)
+    max_tokens: int | None = Field(default=16, ge=1, le=MOST_NEW_TOKENS)
     logprobs: int | None = Field(default=None, ge=0, le=5)
 
 

@@ -444,7 +444,7 @@ SIZES = [
         ),
         (
             "tokens of a reply",
-            ("system.response.max_new_tokens", "less than or equal to 100000"),
+            ("system.response.max_new_tokens", "less than or equal to 1048576"),
             params(system={"response": {"max_new_tokens": 10**9}}),
         ),
     )

@@ -90,6 +90,7 @@ def test_a_stream_has_the_same_text(url):
         ({"presence_penalty": 1}, "presence_penalty"),
         ({"top_logprobs": 2}, "top_logprobs"),
         ({"max_tokens": 1000}, "messages"),
+        ({"max_tokens": 10**9}, "max_tokens"),
     ],
 )
 def test_what_is_not_offered_is_refused(url, extra, param, openai):
