@@ -1,3 +1,5 @@
+from functools import cache
+
 import pytest
 from tiny_training import sampler_of
 
@@ -8,7 +10,10 @@ from astra_core.errors import ConfigurationError
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
-SYSTEM = tiny_system()
+
+@cache
+def shared_system():
+    return tiny_system()
 
 
 class Undemanding(Algorithm):
@@ -25,7 +30,7 @@ class Undemanding(Algorithm):
 
 
 def test_an_algorithm_without_state_or_weights_need_not_say_so():
-    algorithm = Undemanding(Section(), system=SYSTEM)
+    algorithm = Undemanding(Section(), system=shared_system())
     algorithm.load_state(algorithm.state())
 
     assert {} == algorithm.state()
@@ -36,7 +41,7 @@ def test_an_algorithm_without_state_or_weights_need_not_say_so():
 def test_the_steps_of_an_experience_are_those_of_its_graphs_in_order():
     graphs = [tiny_graph(tiny_node(0.1), tiny_node(0.2)), tiny_graph(), tiny_graph(tiny_node(0.3))]
 
-    steps = Undemanding(Section(), system=SYSTEM).flatten_all(graphs)
+    steps = Undemanding(Section(), system=shared_system()).flatten_all(graphs)
     assert [0.1, 0.2, 0.3] == [step.reward for step in steps]
 
 
@@ -58,6 +63,6 @@ def test_a_sampler_of_ones_own_need_not_have_a_width():
 
 
 def test_rollouts_make_steps():
-    (graph,) = sampler_of(SYSTEM).roll_out(tiny_prompts(1), iteration=0)
+    (graph,) = sampler_of(shared_system()).roll_out(tiny_prompts(1), iteration=0)
 
-    assert len(Undemanding(Section(), system=SYSTEM).flatten_all([graph])) == 12
+    assert len(Undemanding(Section(), system=shared_system()).flatten_all([graph])) == 12

@@ -1,5 +1,6 @@
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 
 import pytest
@@ -12,13 +13,16 @@ from astra_core.sampler import rolled_out, rolled_out_in_pieces
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
-SYSTEM = tiny_system()
+
+@cache
+def shared_system():
+    return tiny_system()
 
 
 def sampler(count, *, seed=0):
     return TreeSampler(
         TreeSampler.Options(tree_width=2, tree_depth=2, num_responses=1),
-        system=SYSTEM,
+        system=shared_system(),
         prompts=tiny_prompts(count),
         reward=AdversarialReward(AdversarialReward.Options()),
         seed=seed,
@@ -54,7 +58,7 @@ def test_passes_over_the_prompts_differ_in_order():
 def test_a_text_stands_for_the_prompt_that_it_is_of():
     own = TreeSampler(
         TreeSampler.Options(),
-        system=SYSTEM,
+        system=shared_system(),
         prompts=["why now"],
         reward=AdversarialReward(AdversarialReward.Options()),
         seed=0,
@@ -113,7 +117,7 @@ def test_a_sampler_may_choose_prompts_by_their_metadata():
         for p, level in zip(tiny_prompts(4), levels, strict=True)
     ]
     reward = AdversarialReward(AdversarialReward.Options())
-    parts = {"system": SYSTEM, "prompts": prompts, "reward": reward, "seed": 0}
+    parts = {"system": shared_system(), "prompts": prompts, "reward": reward, "seed": 0}
     own = Curriculum(Curriculum.Options(tree_width=1, tree_depth=1), **parts)
 
     assert [0, 0, 0, 0] == [p.metadata["difficulty"] for p in own.episodes(0, 4)]
@@ -161,10 +165,10 @@ class Failing(TreeSampler):
     ],
 )
 def test_what_is_lost_is_a_share_of_all_pieces(bad, allowed, error, said):
-    config = SYSTEM.config.model_copy(update={"max_unjudged_fraction": allowed})
+    config = shared_system().config.model_copy(update={"max_unjudged_fraction": allowed})
     own = Failing(
         Failing.Options(),
-        system=replace(SYSTEM, config=config),
+        system=replace(shared_system(), config=config),
         prompts=tiny_prompts(10),
         reward=AdversarialReward(AdversarialReward.Options()),
         seed=0,

@@ -1,6 +1,7 @@
 """DPO and IPO as plug-ins: what they add to the mathematics of ``functional.preference``."""
 
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -16,7 +17,6 @@ from astra_core.testing import tiny_graph, tiny_node, tiny_system
 
 pytestmark = pytest.mark.routes
 
-SYSTEM = tiny_system()
 BEST = tiny_node(
     0.9,
     tiny_node(0.5, probe_ids=(6, 0)),
@@ -30,8 +30,13 @@ MIDDLE = tiny_node(0.45, probe_ids=(10, 11, 0), context_ids=(5, 0))
 GRAPH = tiny_graph(WORST, BEST, MIDDLE)
 
 
+@cache
+def system():
+    return tiny_system()
+
+
 def learner(kind, **options):
-    return kind(kind.Options(**options), system=SYSTEM)
+    return kind(kind.Options(**options), system=system())
 
 
 def outcome(algorithm, graph=GRAPH):
@@ -41,16 +46,16 @@ def outcome(algorithm, graph=GRAPH):
 
 
 def gradient(loss):
-    SYSTEM.attacker.model.zero_grad(set_to_none=True)
+    system().attacker.model.zero_grad(set_to_none=True)
     loss.backward()
-    return torch.cat([p.grad.flatten() for p in SYSTEM.attacker.model.parameters()])
+    return torch.cat([p.grad.flatten() for p in system().attacker.model.parameters()])
 
 
 def log_ratios(nodes):
     """By a plain pass without padding, one node at a time."""
     found = []
     for node in nodes:
-        (own,) = SYSTEM.attacker.continuation_logprobs([node.context_ids], [node.probe_ids])
+        (own,) = system().attacker.continuation_logprobs([node.context_ids], [node.probe_ids])
         found.append(math.fsum(own) - math.fsum(node.reference_logprobs))
     return torch.tensor(found)
 
@@ -94,7 +99,7 @@ def test_the_loss_of_an_untrained_attacker_is_log_two_per_pair():
                 node.reward,
                 context_ids=node.context_ids,
                 probe_ids=node.probe_ids,
-                reference_logprobs=SYSTEM.attacker.continuation_logprobs(
+                reference_logprobs=system().attacker.continuation_logprobs(
                     [node.context_ids], [node.probe_ids]
                 )[0],
             )

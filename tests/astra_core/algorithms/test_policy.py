@@ -21,9 +21,8 @@ from astra_core.config import Choice, GenerationConfiguration
 from astra_core.errors import ConfigurationError
 from astra_core.models.rows import pad_rows, padded_logits
 from astra_core.registry import read_options
-from astra_core.testing import tiny_graph, tiny_node, tiny_system
+from astra_core.testing import tiny_graph, tiny_node
 
-SYSTEM = tiny_system()
 LONG = tiny_node(1.0, probe_logprobs=(-1.0, -2.0, -3.0), reference_logprobs=(-4.0, -5.0, -6.0))
 SHORT = tiny_node(
     0.0, probe_ids=(6, 0), context_ids=(5, 0), probe_mask=(True, False), reference_logprobs=()

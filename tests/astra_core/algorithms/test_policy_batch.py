@@ -1,3 +1,5 @@
+from functools import cache
+
 import pytest
 import torch
 from each_row import each_row
@@ -13,7 +15,12 @@ from astra_core.algorithms.policy_batch import (
 )
 from astra_core.testing import tiny_node, tiny_system
 
-SYSTEM = tiny_system()
+
+@cache
+def shared_system():
+    return tiny_system()
+
+
 LONG = tiny_node(1.0, probe_logprobs=(-1.0, -2.0, -3.0), reference_logprobs=(-4.0, -5.0, -6.0))
 SHORT = tiny_node(
     0.0, probe_ids=(6, 0), context_ids=(5, 0), probe_mask=(True, False), reference_logprobs=()
@@ -40,7 +47,7 @@ def test_a_step_is_a_probe_and_its_advantage():
 
 def test_a_batch_holds_what_was_sampled_and_nothing_where_there_is_no_token():
     steps = [PolicyStep(LONG, 2.0), PolicyStep(SHORT, -1.0)]
-    batch = collated(steps, SYSTEM, aggregation="token_mean")
+    batch = collated(steps, shared_system(), aggregation="token_mean")
 
     assert [[2, 3, 0], [6, 0, 0]] == batch.rows.continuation_ids.tolist()
     assert [[-1.0, -2.0, -3.0], [-1.0, -1.0, 0.0]] == batch.behaviour_logprobs.tolist()
@@ -58,13 +65,13 @@ def test_a_batch_holds_what_was_sampled_and_nothing_where_there_is_no_token():
 def test_a_batch_weighs_what_its_aggregation_counts(mode, weight):
     steps = [PolicyStep(LONG, 2.0), PolicyStep(SHORT, -1.0)]
 
-    assert 6 == longest_probe(SYSTEM)
-    assert weight == collated(steps, SYSTEM, aggregation=mode).weight
+    assert 6 == longest_probe(shared_system())
+    assert weight == collated(steps, shared_system(), aggregation=mode).weight
 
 
 def test_advantages_are_a_column_or_one_per_token():
     batch = policy_batch(
-        [LONG, SHORT], [(0.1, 0.2, 0.3), (0.4, 0.5)], SYSTEM, aggregation="token_mean"
+        [LONG, SHORT], [(0.1, 0.2, 0.3), (0.4, 0.5)], shared_system(), aggregation="token_mean"
     )
 
     torch.testing.assert_close(torch.tensor([[0.1, 0.2, 0.3], [0.4, 0.5, 0.0]]), batch.advantages)

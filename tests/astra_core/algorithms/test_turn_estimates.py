@@ -1,3 +1,5 @@
+from functools import cache
+
 import pytest
 import torch
 from each_row import each_row
@@ -9,15 +11,20 @@ from astra_core.rewards.adversarial import AdversarialReward
 from astra_core.samplers.tree import TreeSampler
 from astra_core.testing import tiny_graph, tiny_language_model, tiny_node, tiny_prompts, tiny_system
 
-SYSTEM = tiny_system()
+
+@cache
+def shared_system():
+    return tiny_system()
+
+
 (PROMPT,) = tiny_prompts(1)
 # Without a discount and with lambda 1, an advantage is the rest of the return less the value.
 WHOLE = {"discount": 1.0, "turn_discount": 1.0, "decay": 1.0}
 
 
-def expecting(value, system=SYSTEM):
+def expecting(value, system=None):
     """A value head that expects the same of every state."""
-    head = ValueHead(system.attacker)
+    head = ValueHead((system or shared_system()).attacker)
     with torch.no_grad():
         head.parameters()[1].fill_(value)
     return head
@@ -29,7 +36,7 @@ def nothing(node):
 
 def estimates(*graphs, value=0.0, account=nothing, is_cut=False, **changes):
     return turn_estimates(
-        graphs, SYSTEM, expecting(value), account=account, is_cut=is_cut, **WHOLE | changes
+        graphs, shared_system(), expecting(value), account=account, is_cut=is_cut, **WHOLE | changes
     )
 
 
@@ -123,17 +130,17 @@ def test_nothing_is_estimated_of_nothing():
 
 
 def test_what_would_be_read_next_is_the_conversation_with_every_turn_closed():
-    assert (4, 5, 0, 2, 3, 0, 13, 0) == _next_context([tiny_node(1.0)], SYSTEM, PROMPT)
+    assert (4, 5, 0, 2, 3, 0, 13, 0) == _next_context([tiny_node(1.0)], shared_system(), PROMPT)
     # An utterance that ran into its limit has no end of its own.
     open_ended = tiny_node(1.0, probe_ids=(2, 3), response_ids=((13,),))
-    assert (4, 5, 0, 2, 3, 0, 13, 0) == _next_context([open_ended], SYSTEM, PROMPT)
+    assert (4, 5, 0, 2, 3, 0, 13, 0) == _next_context([open_ended], shared_system(), PROMPT)
 
 
 def test_what_would_be_read_next_keeps_its_newest_tokens():
     node = tiny_node(1.0, context_ids=(*[4] * 90, 0))
-    following = _next_context([node], SYSTEM, PROMPT)
+    following = _next_context([node], shared_system(), PROMPT)
 
-    assert SYSTEM.context_limit(SYSTEM.attacker, 6) == len(following)
+    assert shared_system().context_limit(shared_system().attacker, 6) == len(following)
     assert (4, 0, 2, 3, 0, 13, 0) == following[-7:]
 
 

@@ -1,3 +1,5 @@
+from functools import cache
+
 from each_row import each_row
 from tokenizers import ByteLevelBPETokenizer
 
@@ -5,12 +7,15 @@ from astra_core.rewards.known_words import KnownWords, KnownWordsOptions, whole_
 from astra_core.rollout import Prompt
 from astra_core.testing import tiny_language_model, tiny_system
 
-SYSTEM = tiny_system()
+
+@cache
+def shared_system():
+    return tiny_system()
 
 
 def known(**options):
     words = KnownWords(KnownWordsOptions(**options))
-    words.learn(SYSTEM, [Prompt.of("Zebras don't fly", {"goal": "a quagga"})])
+    words.learn(shared_system(), [Prompt.of("Zebras don't fly", {"goal": "a quagga"})])
     return words
 
 
@@ -82,8 +87,8 @@ def test_emoji_are_no_words():
 
 def test_other_prompts_replace_the_words_of_earlier_ones():
     words = KnownWords(KnownWordsOptions(extra_words=("quux",)))
-    words.learn(SYSTEM, [Prompt.of("zebras fly")])
-    words.learn(SYSTEM, [Prompt.of("quaggas run")])
+    words.learn(shared_system(), [Prompt.of("zebras fly")])
+    words.learn(shared_system(), [Prompt.of("quaggas run")])
 
     assert "zebras" not in words
     assert all(word in words for word in ("quaggas", "quux", "garden"))

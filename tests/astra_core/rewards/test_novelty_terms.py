@@ -1,4 +1,5 @@
 import math
+from functools import cache
 
 import pytest
 from each_row import each_row
@@ -14,7 +15,10 @@ from astra_core.rewards.novelty_terms import (
 from astra_core.rewards.term import turns_of
 from astra_core.testing import tiny_graph, tiny_node, tiny_prompts, tiny_system
 
-SYSTEM = tiny_system()
+
+@cache
+def shared_system():
+    return tiny_system()
 
 
 def said(*texts):
@@ -23,7 +27,7 @@ def said(*texts):
 
 def built(term, **options):
     found = term(term.Options(**options))
-    found.prepare(SYSTEM, tiny_prompts(4))
+    found.prepare(shared_system(), tiny_prompts(4))
     return found
 
 

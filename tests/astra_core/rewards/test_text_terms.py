@@ -1,3 +1,5 @@
+from functools import cache
+
 import pytest
 from each_row import each_row
 
@@ -13,13 +15,18 @@ from astra_core.rewards.text_terms import (
 from astra_core.rollout import Prompt
 from astra_core.testing import tiny_graph, tiny_node, tiny_system
 
-SYSTEM = tiny_system()
+
+@cache
+def shared_system():
+    return tiny_system()
+
+
 GOAL = Prompt.of("you are late", {"goal": "bad and worse"})
 
 
 def value_of(term, text, *, prompt=GOAL, probe_ids=(2, 3, 0), **options):
     found = term(term.Options(**options))
-    found.prepare(SYSTEM, [GOAL])
+    found.prepare(shared_system(), [GOAL])
     node = tiny_node(0.0, probe_text=text, probe_ids=probe_ids)
     (value,) = found.values(turns_of([tiny_graph(node, prompt=prompt)]))
     return value
@@ -93,7 +100,7 @@ def test_a_prompt_without_a_goal_gives_nothing():
 def test_prompts_of_which_none_has_a_goal_are_refused():
     term = GoalSimilarity(GoalSimilarity.Options())
     with pytest.raises(ConfigurationError, match="must have prompts with a goal, got none"):
-        term.prepare(SYSTEM, [Prompt.of("why")])
+        term.prepare(shared_system(), [Prompt.of("why")])
 
 
 def test_the_cosine_of_trigrams_by_hand():

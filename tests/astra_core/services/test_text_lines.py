@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,23 @@ from tasks.serving.fine_tuning.lines import examples_of
 VECTORS = Path(__file__).parents[2] / "vectors"
 MALT = json.loads((VECTORS / "nip_malt_tree.json").read_text("utf-8"))["cases"]
 SELECTION = json.loads((VECTORS / "nip_expert_iteration_selection.json").read_text("utf-8"))
-SYSTEM = tiny_system(0)
-MODEL = SYSTEM.attacker
+
+
+@cache
+def shared_system():
+    return tiny_system(0)
+
+
+def model():
+    return shared_system().attacker
+
+
 WORDS = ("you are", "why so", "never", "bad", "worse", "we", "so", "now")
 
 
 def spoken(node, text, context=("why",)):
-    ids = tuple(i for said in context for i in MODEL.closed(MODEL.encode(said)))
-    said = MODEL.closed(MODEL.encode(text))
+    ids = tuple(i for said in context for i in model().closed(model().encode(said)))
+    said = model().closed(model().encode(text))
     probe = Probe(text, said, (0.0,) * len(said), (True,) * len(said), (0.0,) * len(said))
     return replace(node, context=Context(ids), probe=probe)
 
@@ -40,19 +50,19 @@ def tree(case):
 
 
 def lines(algorithm, *graphs, **options):
-    own = algorithm(algorithm.Options(**options), system=SYSTEM)
+    own = algorithm(algorithm.Options(**options), system=shared_system())
     steps = [step for graph in graphs for step in own.flatten(graph)]
     method = "dpo" if algorithm is DPO else "supervised"
-    return lines_of(MODEL, steps, method=method, seed=1, iteration=0)
+    return lines_of(model(), steps, method=method, seed=1, iteration=0)
 
 
 def test_a_context_is_a_chat_that_ends_with_the_user():
-    ids = tuple(i for said in WORDS[:3] for i in MODEL.closed(MODEL.encode(said)))
-    chat = chat_of(MODEL, ids)
+    ids = tuple(i for said in WORDS[:3] for i in model().closed(model().encode(said)))
+    chat = chat_of(model(), ids)
 
     assert ["user", "assistant", "user"] == [own["role"] for own in chat]
     assert list(WORDS[:3]) == [own["content"] for own in chat]
-    cut = chat_of(MODEL, ids[len(MODEL.closed(MODEL.encode(WORDS[0]))) :])
+    cut = chat_of(model(), ids[len(model().closed(model().encode(WORDS[0]))) :])
     assert [WORDS[2]] == [own["content"] for own in cut]
 
 
@@ -89,11 +99,12 @@ def test_a_fraction_of_a_copy_is_drawn_with_its_expectation():
         spoken(tiny_node(reward), text) for reward, text in zip((0, 1, 3), WORDS, strict=False)
     ]
     own = ExpertIteration(
-        ExpertIteration.Options(selection="reward_weighted", exploration=0.0), system=SYSTEM
+        ExpertIteration.Options(selection="reward_weighted", exploration=0.0),
+        system=shared_system(),
     )
     steps = own.flatten(tiny_graph(*(replace(n, path=(at,)) for at, n in enumerate(nodes))))
     counts = [
-        len(lines_of(MODEL, steps, method="supervised", seed=1, iteration=i).records)
+        len(lines_of(model(), steps, method="supervised", seed=1, iteration=i).records)
         for i in range(200)
     ]
 
@@ -103,8 +114,10 @@ def test_a_fraction_of_a_copy_is_drawn_with_its_expectation():
 
 def test_a_preference_is_there_as_often_as_its_pair_counts():
     graph = tree({"level1_own_reward": [0.0, 1.0], "level2_rewards": [[0.0, 1.0], [0.0, 1.0]]})
-    pairs = DPO(DPO.Options(turn_weights="visits"), system=SYSTEM).flatten(graph)
-    drawn = [lines_of(MODEL, pairs, method="dpo", seed=1, iteration=i).records for i in range(200)]
+    pairs = DPO(DPO.Options(turn_weights="visits"), system=shared_system()).flatten(graph)
+    drawn = [
+        lines_of(model(), pairs, method="dpo", seed=1, iteration=i).records for i in range(200)
+    ]
     of_first = [sum(len(own["input"]["messages"]) == 1 for own in each) for each in drawn]
 
     assert [1.5, 0.75, 0.75] == [pair.weight for pair in pairs]
@@ -127,4 +140,4 @@ def test_what_cannot_be_written_as_text_is_refused():
     with pytest.raises(ConfigurationError, match="grpo"):
         method_of("grpo")
     with pytest.raises(TrainingError, match="others"):
-        lines_of(MODEL, ["step"], method="dpo", seed=1, iteration=0)
+        lines_of(model(), ["step"], method="dpo", seed=1, iteration=0)

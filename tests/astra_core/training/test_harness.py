@@ -1,6 +1,7 @@
 import math
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import pytest
@@ -15,12 +16,15 @@ from astra_core.registry import BUILT_INS, build
 from astra_core.testing import tiny_graph, tiny_node, tiny_system
 from astra_core.training.harness import Experience, Harness
 
-SYSTEM = tiny_system(1, config=TALK)
+
+@cache
+def shared_system():
+    return tiny_system(1, config=TALK)
 
 
 def harness(*, num_episodes=3, seed=1, shuffle="trees", **options):
-    algorithm = DPO(DPO.Options(**options), system=SYSTEM)
-    sampler = sampler_of(SYSTEM, seed=seed)
+    algorithm = DPO(DPO.Options(**options), system=shared_system())
+    sampler = sampler_of(shared_system(), seed=seed)
     return Harness(sampler, algorithm, num_episodes=num_episodes, shuffle=shuffle)
 
 
@@ -101,8 +105,8 @@ def five_graphs():
 
 @each_row("name", BUILT_INS["algorithm"])
 def test_whole_trees_are_shuffled_with_every_algorithm(name, five_graphs):
-    sampler = sampler_of(SYSTEM)
-    algorithm = build("algorithm", Choice(name=name), system=SYSTEM)
+    sampler = sampler_of(shared_system())
+    algorithm = build("algorithm", Choice(name=name), system=shared_system())
     own = Harness(sampler, algorithm, num_episodes=5)
     experience = own.experience(0, graphs=five_graphs)
     trees = [{id(node) for node in graph.nodes()} for graph in experience.graphs]
