@@ -91,7 +91,7 @@ class Algorithm(Plugin):
         *,
         gives: AbstractSet[Need] = ALL_GIVEN,
     ) -> None:
-        """Returns if a sampler of these options can serve this algorithm.
+        """Checks that a sampler of these options can serve this algorithm.
 
         Args:
             options: The algorithm's.
@@ -148,7 +148,7 @@ class Algorithm(Plugin):
 
 
 def refuse_single_children(subject: str, sampler_options: Section) -> None:
-    """Returns if a sampler with these options samples more than one probe after each context.
+    """Checks that a sampler with these options samples more than one probe after each context.
 
     Raises:
         ConfigurationError: It samples only one.

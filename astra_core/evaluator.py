@@ -84,7 +84,7 @@ def metric_names() -> frozenset[str]:
 def require_metric(
     name: str, *, declared: Iterable[str] = (), key: str = "training.metric"
 ) -> None:
-    """Returns if an evaluation has this metric.
+    """Checks that an evaluation has this metric.
 
     Args:
         name: As ``eval/attack_success_rate``.

@@ -175,7 +175,7 @@ def _in_our_words(
 
 
 def _check_needs(config: TrainingConfiguration, around: Assembly) -> None:
-    """Returns if the plug-ins exist and the sampler gives what the algorithm needs."""
+    """Checks that the plug-ins exist and the sampler gives what the algorithm needs."""
     sampler = around.sampler
     resolve("trainer", config.trainer.name)
     given = resolve("sampler", sampler.name).gives | {"shared_tokenizer"}

@@ -154,7 +154,7 @@ def resolve(kind: str, name: str) -> type[Any]:
 
 
 def _check_name(kind: str, name: str) -> None:
-    """Returns if a name can be that of a file or an import path, and notes it as a plug-in's.
+    """Checks that a name can be that of a file or an import path, and notes it as a plug-in's.
 
     Raises:
         ConfigurationError: It can be neither.

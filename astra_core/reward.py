@@ -81,7 +81,7 @@ class Reward(Plugin):
 def check_signals(
     name: str, reward: type[Reward], options: Section, *, gives: AbstractSet[Signal]
 ) -> None:
-    """Returns if a reward of these options gets what it needs.
+    """Checks that a reward of these options gets what it needs.
 
     Args:
         name: The reward's name in params.yaml.
@@ -143,7 +143,7 @@ def _unjudged_at_zero(graph: Graph) -> Graph:
 
 
 def require_graphs(kind: str, plugin: Any, given: Any, *, count: int) -> None:
-    """Returns if a plug-in gave the right number of graphs.
+    """Checks that a plug-in gave the right number of graphs.
 
     Raises:
         PluginError: It gave something else.

@@ -118,7 +118,7 @@ class Sampler(Plugin):
         """Restores what ``state`` returned."""
 
     def refuse_many_failures(self, graphs: Sequence[Graph]) -> None:
-        """Returns if enough of the turns did not fail.
+        """Checks that enough of the turns did not fail.
 
         Raises:
             RolloutError: More failed than ``rollouts.max_failed_fraction`` allows.

@@ -50,7 +50,7 @@ class Sink(Plugin):
 
     @classmethod
     def check(cls) -> None:
-        """Returns if it can be used on this machine; called before any weights are loaded.
+        """Checks that it can be used on this machine; called before any weights are loaded.
 
         Raises:
             ConfigurationError: A package is missing; the message says how to install it.

@@ -234,7 +234,7 @@ def _as_reference(target: Target, folder: Path) -> LanguageModel | None:
 
 
 def _check_room(name: str, generation: GenerationConfiguration, model: LanguageModel) -> None:
-    """Returns if an utterance and a token before it fit the model's positions."""
+    """Checks that an utterance and a token before it fit the model's positions."""
     if generation.max_new_tokens >= model.max_positions:
         msg = (
             f"system.{name}.max_new_tokens must be below {model.max_positions}, the positions of "

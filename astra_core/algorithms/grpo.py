@@ -119,7 +119,7 @@ class GRPO(Algorithm):
         return self._is_over_runs or self.options.scale == "batch"
 
     def _require_flatten(self) -> None:
-        """Returns if a ``flatten`` of a derived class is one that would be called."""
+        """Checks that a ``flatten`` of a derived class is one that would be called."""
         own = type(self)
         is_asked = not self._is_whole or own.flatten_all is not GRPO.flatten_all
         if own.flatten is not GRPO.flatten and not is_asked:

@@ -16,7 +16,7 @@ Place = tuple[int | str, ...]
 
 
 def refuse_huge_numbers(value: Any, where: str) -> None:
-    """Returns if every whole number fits 64 bits, as torch, pandas and DVC need them.
+    """Checks that every whole number fits 64 bits, as torch, pandas and DVC need them.
 
     Raises:
         ConfigurationError: One does not.

@@ -6,7 +6,7 @@ from astra_core.errors import ConfigurationError
 
 
 def require_package(name: str, *, subject: str, extra: str, otherwise: str = "") -> None:
-    """Returns if an optional package is installed.
+    """Checks that an optional package is installed.
 
     Args:
         name: The name under which it is imported.

@@ -57,7 +57,7 @@ class Corrected:
 
 
 def check_tells(confusion: Confusion, *, where: str) -> None:
-    """Returns if the judge separates bad replies from harmless ones better than chance.
+    """Checks that the judge separates bad replies from harmless ones better than chance.
 
     Args:
         confusion: The counts of its calibration.

@@ -34,7 +34,7 @@ _WAY_OUT = "correct the folder or name another"
 
 
 def check_folder(folder: Path) -> None:
-    """Returns if the files of the folder are consistent, as far as visible without loading it.
+    """Checks that the files of the folder are consistent, as far as visible without loading it.
 
     Raises:
         ConfigurationError: Names the inconsistent file and key.
@@ -55,7 +55,7 @@ def check_folder(folder: Path) -> None:
 
 
 def check_model(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Returns if the loaded model has finite weights and a row for every id, and can read.
+    """Checks that the loaded model has finite weights and a row for every id, and can read.
 
     Raises:
         ConfigurationError: Names what is wrong.
@@ -179,7 +179,7 @@ def _check_model_type(config: Mapping[str, Any], file: Path) -> None:
 
 
 def _check_architecture(folder: Path) -> None:
-    """Returns if the architecture is a known causal LM and every key has its type."""
+    """Checks that the architecture is a known causal LM and every key has its type."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     file = folder / "config.json"

@@ -97,7 +97,7 @@ def add_downloaded(model: Any, folder: Path) -> None:
 
 
 def _check(config: Mapping[str, Any]) -> None:
-    """Returns if the options mean that only the low-rank pairs are added."""
+    """Checks that the options mean that only the low-rank pairs are added."""
     for name, value in config.items():
         known = _ONLY.get(name)
         is_known = name in _TELLS | _ADDS if known is None else value in known

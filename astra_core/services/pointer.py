@@ -44,7 +44,7 @@ class ServicePointer(Section):
         return service
 
     def try_out(self, contexts: Sequence[Sequence[int]], *, max_tokens: int) -> None:
-        """Returns if the service samples after each context.
+        """Checks that the service samples after each context.
 
         Raises:
             TrainingError: It does not, even after the weights are published again.
@@ -64,7 +64,7 @@ class ServicePointer(Section):
         return service.publish(self.path.rpartition("/")[2])
 
     def check(self, model: LanguageModel) -> None:
-        """Returns if the service's weights adapt those of this model.
+        """Checks that the service's weights adapt those of this model.
 
         Raises:
             ConfigurationError: They adapt others.

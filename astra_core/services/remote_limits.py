@@ -15,7 +15,7 @@ _DROPPED = (
 
 
 def check_settings(config: TrainingConfiguration, *, clips: bool) -> None:
-    """Returns if a service does all that the configuration asks.
+    """Checks that a service does all that the configuration asks.
 
     Args:
         config: Of the training.

@@ -175,7 +175,7 @@ class Speaker:
         return found
 
     def _afford(self, num_tokens: int) -> None:
-        """Returns if this many more tokens stay within the limit.
+        """Checks that this many more tokens stay within the limit.
 
         Raises:
             BudgetError: They do not; nothing more is asked for.
@@ -222,7 +222,7 @@ class Speaker:
 
 
 def check_plain(generation: GenerationConfiguration) -> None:
-    """Returns if a service samples in this way: from the unmodified model without truncation.
+    """Checks that a service samples in this way: from the unmodified model without truncation.
 
     Raises:
         ConfigurationError: It would drop a setting, or its log-probabilities would be of another
@@ -239,7 +239,7 @@ def check_plain(generation: GenerationConfiguration) -> None:
 
 
 def check_here(system: System, *, subject: str) -> None:
-    """Returns if this process rolls out, since only it knows that the attacker is at a service.
+    """Checks that this process rolls out, since only it knows that the attacker is at a service.
 
     Raises:
         ConfigurationError: Workers would sample from the local weights instead.

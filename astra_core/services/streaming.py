@@ -22,7 +22,7 @@ from astra_core.training.harness import Experience, Harness
 
 
 def check_stream(config: TrainingConfiguration, num_parts: int) -> None:
-    """Returns if an experience can be divided into so many parts, with one update of them all.
+    """Checks that an experience can be divided into so many parts, with one update of them all.
 
     Raises:
         ConfigurationError: It cannot.

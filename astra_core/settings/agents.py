@@ -94,7 +94,7 @@ class AgentTraining(Section):
 
 
 def check_roles(roles: Sequence[str], agents: Mapping[str, AgentConfiguration]) -> None:
-    """Returns if every agent has a turn and the first one's weights are the attacker's.
+    """Checks that every agent has a turn and the first one's weights are the attacker's.
 
     Raises:
         ValueError: One has none.
@@ -118,7 +118,7 @@ def check_agents(
     has_own_weights: bool = False,
     num_processes: int = 1,
 ) -> None:
-    """Returns if these agents can be trained together; loads no weights.
+    """Checks that these agents can be trained together; loads no weights.
 
     Args:
         roles: Agents by turn.

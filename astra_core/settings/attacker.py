@@ -61,7 +61,7 @@ class AttackerConfiguration(Section):
 
 
 def check_slots(name: str, text: str | None) -> None:
-    """Returns if every brace of an instruction is part of a slot that can be filled.
+    """Checks that every brace of an instruction is part of a slot that can be filled.
 
     Raises:
         ValueError: A brace is not.

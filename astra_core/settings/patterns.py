@@ -14,7 +14,7 @@ LIMIT_S = 2.0
 
 
 def check_pattern(name: str, pattern: str) -> None:
-    """Returns if this is a regular expression.
+    """Checks that this is a regular expression.
 
     Args:
         name: Its key, for the error.

@@ -160,7 +160,7 @@ class Section(BaseModel, metaclass=_SectionType):
 
 
 def refuse_unread(section: Section, *names: str, when: str) -> None:
-    """Returns if these fields have their defaults, because nothing would read another value.
+    """Checks that these fields have their defaults, because nothing would read another value.
 
     Args:
         section: While it is validated.

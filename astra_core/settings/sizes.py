@@ -18,7 +18,7 @@ MOST_TEXTS = 10_000_000
 def refuse_many_texts(
     subject: str, num_trees: int, widths: Sequence[int], *, num_responses: int, refills: int = 0
 ) -> None:
-    """Returns if so many trees could be sampled and held.
+    """Checks that so many trees could be sampled and held.
 
     Args:
         subject: What grows them, for an error.

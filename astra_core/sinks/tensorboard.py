@@ -12,7 +12,7 @@ class TensorBoardSink(Sink):
 
     @classmethod
     def check(cls) -> None:
-        """Returns if the package is installed.
+        """Checks that the package is installed.
 
         Raises:
             ConfigurationError: It is not.

@@ -30,7 +30,7 @@ class WandbSink(Sink):
 
     @classmethod
     def check(cls) -> None:
-        """Returns if the package is installed.
+        """Checks that the package is installed.
 
         Raises:
             ConfigurationError: It is not.

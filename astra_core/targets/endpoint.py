@@ -235,7 +235,7 @@ class Endpoint(CalledTarget):
             self._sender.kept(key)
 
     def _check_model(self, model: str) -> None:
-        """Returns if an answer names the model that the first one named.
+        """Checks that an answer names the model that the first one named.
 
         Raises:
             ChangedTargetError: It names another, and ``on_change`` is ``stop``.

@@ -19,7 +19,7 @@ _STEPS: tuple[tuple[dict[str, float], int], ...] = (
 
 
 def check_sink(plugin: str | type[Sink], **options: Any) -> None:
-    """Returns if a sink may be named under ``tracking.sinks``.
+    """Checks that a sink may be named under ``tracking.sinks``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options, run=run)``.
     - It takes any finite figures, also those of one step in several calls, and ends.

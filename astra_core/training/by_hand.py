@@ -181,7 +181,7 @@ class HandLoop:
         self._counted = self._progress().training_step = begun + 1
 
     def _require_count(self, count: int | None) -> None:
-        """Returns if nothing else has counted training steps."""
+        """Checks that nothing else has counted training steps."""
         if count not in {None, self._progress().training_step}:
             msg = (
                 "a loop must count training steps once, got progress.training_step += 1 beside "

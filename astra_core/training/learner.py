@@ -118,7 +118,7 @@ class Learner:
         self._has_moved |= before != self._own_rates
 
     def require_no_schedule(self) -> None:
-        """Returns if the schedule has left the rates alone, since another schedule moves them.
+        """Checks that the schedule has left the rates alone, since another schedule moves them.
 
         Raises:
             ConfigurationError: The schedule has moved them.

@@ -83,7 +83,7 @@ class AgentsAlgorithm(Algorithm):
         self.weighs_probes = all(own.weighs_probes for own in self._own.values())
 
     def refuse_own_weights(self) -> None:
-        """Returns if no agent's algorithm has its own weights, which no optimiser would move.
+        """Checks that no agent's algorithm has its own weights, which no optimiser would move.
 
         Raises:
             ConfigurationError: One does.
@@ -259,7 +259,7 @@ def check_team(
 
 
 def _check_needs(sampler: Sampler, algorithm: Algorithm) -> None:
-    """Returns if the sampler gives what the algorithm needs, however the two were built."""
+    """Checks that the sampler gives what the algorithm needs, however the two were built."""
     given: set[Any] = {*sampler.gives, "value_head"}
     if sampler.system.shares_tokenizer:
         given.add("shared_tokenizer")

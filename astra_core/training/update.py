@@ -79,7 +79,7 @@ class Update:
 
 
 def refuse_many_nonfinite(count: int, *, limit: int, last: Update) -> None:
-    """Returns if no more than ``limit`` updates were skipped for a NaN or an infinity.
+    """Checks that no more than ``limit`` updates were skipped for a NaN or an infinity.
 
     Raises:
         TrainingError: ``count`` were.

@@ -105,7 +105,7 @@ def _begin(host: str) -> "tuple[Params, str | None]":
 
 
 def _require_uploads() -> None:
-    """Returns if files can be uploaded.
+    """Checks that files can be uploaded.
 
     Raises:
         ConfigurationError: The library that reads them is not installed.
@@ -116,7 +116,7 @@ def _require_uploads() -> None:
 
 
 def _require_folder(folder: Path) -> None:
-    """Returns if the folder is there, or can be made.
+    """Checks that the folder is there, or can be made.
 
     Raises:
         ConfigurationError: It cannot.

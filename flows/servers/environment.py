@@ -76,7 +76,7 @@ def quiet_run(meanwhile: Callable[[], None] | None = None) -> Iterator[None]:
 
 
 def _check_prefect_settings() -> None:
-    """Returns if Prefect can read the user's settings, which it does when imported.
+    """Checks that Prefect can read the user's settings, which it does when imported.
 
     Raises:
         ConfigurationError: A setting is invalid; Prefect would raise a traceback.

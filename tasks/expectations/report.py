@@ -139,7 +139,7 @@ class ValidationReport:
         return line
 
     def require_success(self, page: Path) -> None:
-        """Returns if no critical check failed.
+        """Checks that no critical check failed.
 
         Args:
             page: Where a person reads more; named in the error.

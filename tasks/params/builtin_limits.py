@@ -25,7 +25,7 @@ _MOST_PROMPTS = 1_000_000
 
 
 def check_builtin(params: Params) -> None:
-    """Returns if the built-in model and prompts can be made as asked.
+    """Checks that the built-in model and prompts can be made as asked.
 
     Raises:
         ConfigurationError: Names the key that asks for the impossible.
@@ -54,7 +54,7 @@ def check_builtin(params: Params) -> None:
 
 
 def check_openers(key: str, number: int, *, surplus: int = 1) -> None:
-    """Returns if the grammar can make as many openers, each ``surplus`` times.
+    """Checks that the grammar can make as many openers, each ``surplus`` times.
 
     Raises:
         ConfigurationError: It cannot.

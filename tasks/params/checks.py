@@ -23,7 +23,7 @@ from tasks.tracking.sinks import check_sinks
 
 
 def check_params(params: Params, *, is_kept: bool = False) -> None:
-    """Returns if plug-ins, options, metric, device and named files can be used; loads no weights.
+    """Checks that plug-ins, options, metric, device and named files can be used; loads no weights.
 
     Args:
         params: The whole of params.yaml.
@@ -79,7 +79,7 @@ def tell_warnings(params: Params) -> None:
 
 
 def _check_executor(params: Params) -> None:
-    """Returns if the executor can be used, and has shards to hand out."""
+    """Checks that the executor can be used, and has shards to hand out."""
     read_options("executor", params.executor)
     name, machine = params.executor.name, params.machine
     is_here = resolve("executor", name).is_here
@@ -100,7 +100,7 @@ def _check_executor(params: Params) -> None:
 
 
 def _check_belief(params: Params) -> None:
-    """Returns if the calibration and the second judge of the evaluation can be used."""
+    """Checks that the calibration and the second judge of the evaluation can be used."""
     second = params.evaluation.second_judge
     if second is not None:
         read_options("scorer", second)
@@ -123,7 +123,7 @@ def _check_belief(params: Params) -> None:
 
 
 def _check_target(params: Params) -> None:
-    """Returns if there is one target: weights, or something that has none."""
+    """Checks that there is one target: weights, or something that has none."""
     name, source = params.system.target.name, params.models.target
     if resolve("target", name).has_weights or source == ModelSource():
         return

@@ -15,7 +15,7 @@ from tasks.pipeline.order import stages
 
 
 def check_inputs(params: Params) -> None:
-    """Returns if the files read from outside of the pipeline exist, and no stage makes them.
+    """Checks that the files read from outside of the pipeline exist, and no stage makes them.
 
     Raises:
         ConfigurationError: A path lies in what a stage makes, holds it, or names nothing.
@@ -42,7 +42,7 @@ def _other_way(key: str) -> str:
 
 
 def _check_names(params: Params) -> None:
-    """Returns if every path can be looked up at all; one that cannot would raise below."""
+    """Checks that every path can be looked up at all; one that cannot would raise below."""
     for key, path in _inputs(params).items():
         if kind_of(path) in LOST:
             msg = f"{key} must be a path that can exist, got {found_at(path)}; check it"

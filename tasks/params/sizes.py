@@ -6,7 +6,7 @@ from tasks.params.schema import Params
 
 
 def check_sizes(params: Params) -> None:
-    """Returns if trees and evaluations can be held; the sampler asks again with the real prompts.
+    """Checks that trees and evaluations can be held; the sampler asks again with the real prompts.
 
     Raises:
         ConfigurationError: They cannot.

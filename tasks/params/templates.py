@@ -10,7 +10,7 @@ from tasks.params.schema import Params
 
 
 def check_templates(params: Params) -> None:
-    """Returns if the local tokenizers format a conversation as ``system`` asks.
+    """Checks that the local tokenizers format a conversation as ``system`` asks.
 
     A stage fetches those of the hub or of a registered version, and tries them then.
 

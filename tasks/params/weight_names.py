@@ -13,7 +13,7 @@ _MOST_OWN = 64  # weights of an algorithm, such as a value head's; their number 
 
 
 def check_weight_names(params: Params) -> None:
-    """Returns if ``training.parts``, ``training.lora`` and ``own_weights`` name weights.
+    """Checks that ``training.parts``, ``training.lora`` and ``own_weights`` name weights.
 
     A stage fetches a model of the hub or of a registered version, and tries them then.
 

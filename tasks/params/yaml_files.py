@@ -56,7 +56,7 @@ def read_yaml_text(path: Path) -> str:
 
 
 def check_yaml(text: str, *, subject: str, way_out: str) -> None:
-    """Returns if the text is YAML of a sensible size.
+    """Checks that the text is YAML of a sensible size.
 
     Raises:
         ConfigurationError: It is not; the message begins with ``subject`` and ends with

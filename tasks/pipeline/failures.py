@@ -134,7 +134,7 @@ def claim_failure(failure: Failure, stage: str, *, folder: Path = FAILURES) -> b
 
 
 def check_folders() -> None:
-    """Returns if the folders for what a stage leaves behind can be used.
+    """Checks that the folders for what a stage leaves behind can be used.
 
     Raises:
         ConfigurationError: Something that is no folder is in their place.

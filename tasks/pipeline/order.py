@@ -44,7 +44,7 @@ def find_stage(name: str) -> Stage:
 
 
 def check_name(name: str) -> None:
-    """Returns if there is a stage called ``name``; imports nothing.
+    """Checks that there is a stage called ``name``; imports nothing.
 
     Raises:
         ConfigurationError: There is none.
@@ -194,7 +194,7 @@ def drift(
 
 
 def check_order(pipeline: dict[str, Stage]) -> None:
-    """Returns if each path is written by one stage, which runs before those that read it.
+    """Checks that each path is written by one stage, which runs before those that read it.
 
     Raises:
         ConfigurationError: A path has no writer, a late one, or two.

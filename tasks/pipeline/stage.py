@@ -214,7 +214,7 @@ def _checked_files(files_class: type[Any], where: str) -> dict[Role, list[Path]]
 
 
 def _check_section(each: "Field[Any]", hint: Any, where: str) -> None:
-    """Returns if a field is named and annotated as a section of params.yaml."""
+    """Checks that a field is named and annotated as a section of params.yaml."""
     section = Params.model_fields.get(each.name)
     if section is None:
         msg = (

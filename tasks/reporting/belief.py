@@ -94,7 +94,7 @@ class Believer:
         return [] if self.second is None else [version_of(self.second.own), self._second_threshold]
 
     def check(self, judge: str) -> None:
-        """Returns if calibration and second judge fit the judge of the evaluation.
+        """Checks that calibration and second judge fit the judge of the evaluation.
 
         Args:
             judge: The judge's version.

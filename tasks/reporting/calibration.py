@@ -192,7 +192,7 @@ def _judged(judge: Judge, rows: Sequence[LabelledReply]) -> list[Judgement]:
 
 
 def _check_labels(rated: Sequence[Rated], file: Path, *, num_unjudged: int) -> None:
-    """Returns if both labels occur among the rows that were judged."""
+    """Checks that both labels occur among the rows that were judged."""
     num_bad = sum(own.row.is_bad for own in rated)
     if 0 < num_bad < len(rated):
         return

@@ -168,7 +168,7 @@ def ready_to_try(params: Params) -> TrainingFiles:
 
 
 def check_inputs(paths: Sequence[Path]) -> None:
-    """Returns if the outputs of earlier stages exist.
+    """Checks that the outputs of earlier stages exist.
 
     Raises:
         DataError: One is missing.

@@ -82,7 +82,7 @@ def read_rows(path: Path, columns: Columns) -> Iterator[FileRow]:
 
 
 def _check_text(text: str | None, *, place: str) -> None:
-    """Returns if the row is text; UTF-16 without a mark looks like UTF-8 full of NUL."""
+    """Checks that the row is text; UTF-16 without a mark looks like UTF-8 full of NUL."""
     if text is None:
         return
     if "\0" in text:
@@ -161,7 +161,7 @@ def _read_txt(path: Path, columns: Columns) -> Iterator[FileRow]:
 
 
 def _refuse_table(path: Path, first: str, columns: Columns) -> None:
-    """Returns if the first line is no header with the prompt's column beside others."""
+    """Checks that the first line is no header with the prompt's column beside others."""
     fields = first.strip().split(delimiter(path, columns.of_prompt))
     if len(fields) > 1 and any(field.strip('"') in columns.of_prompt for field in fields):
         msg = f"{path} must hold a prompt in each line, got a table; rename it to end in .csv"

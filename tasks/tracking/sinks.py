@@ -95,7 +95,7 @@ def _monitored(log: RunLog) -> Log:
 
 
 def check_sinks(tracking: TrackingConfiguration) -> None:
-    """Returns if every sink exists and can be used on this machine.
+    """Checks that every sink exists and can be used on this machine.
 
     Raises:
         ConfigurationError: One is unknown, has a wrong option, or its package is missing.

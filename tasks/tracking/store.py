@@ -149,7 +149,7 @@ def alone_with(path: Path | None) -> Iterator[None]:
 
 
 def _require_server(uri: str) -> None:
-    """Returns if something listens at a server's address; MLflow itself would wait for minutes.
+    """Checks that something listens at a server's address; MLflow itself would wait for minutes.
 
     Raises:
         OSError: Nothing listens.

@@ -41,7 +41,7 @@ def scaled_sides(
 
 
 def require_pairs(chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], beta: float) -> None:
-    """Returns if the two sides are one number per pair, and ``beta`` is positive.
+    """Checks that the two sides are one number per pair, and ``beta`` is positive.
 
     Raises:
         ConfigurationError: ``beta`` is not positive.
@@ -55,7 +55,7 @@ def require_pairs(chosen: Float[Tensor, " N"], rejected: Float[Tensor, " N"], be
 
 
 def require_label_smoothing(label_smoothing: float) -> None:
-    """Returns if it is a share of flipped pairs that a loss can correct.
+    """Checks that it is a share of flipped pairs that a loss can correct.
 
     Raises:
         ConfigurationError: It is not.

@@ -6,7 +6,7 @@ from astra_core.errors import DataError, ShapeError
 
 
 def require_same_shape(**tensors: Tensor) -> None:
-    """Returns if all tensors have the first one's shape.
+    """Checks that all tensors have the first one's shape.
 
     Raises:
         ShapeError: One of them has another shape.
@@ -22,7 +22,7 @@ def require_same_shape(**tensors: Tensor) -> None:
 
 
 def require_rank(rank: int, **tensors: Tensor) -> None:
-    """Returns if every tensor has ``rank`` axes.
+    """Checks that every tensor has ``rank`` axes.
 
     Raises:
         ShapeError: One of them has more or fewer.
@@ -37,7 +37,7 @@ def require_rank(rank: int, **tensors: Tensor) -> None:
 
 
 def require_column_or_same(**tensors: Tensor) -> None:
-    """Returns if all are ``[B, T]`` with equal B, and each T is either 1 or the common length.
+    """Checks that all are ``[B, T]`` with equal B, and each T is either 1 or the common length.
 
     A vector ``[B]`` is rejected although torch would accept it: against ``[B, T]`` it broadcasts
     along tokens, which is silently wrong whenever B equals T.
@@ -58,7 +58,7 @@ def require_column_or_same(**tensors: Tensor) -> None:
 
 
 def require_finite(**tensors: Tensor) -> None:
-    """Returns if no entry is NaN or infinite.
+    """Checks that no entry is NaN or infinite.
 
     A comparison with a NaN is false, so that it would be ranked somewhere, or make its whole group
     count as flat; an infinite one makes the others' mean infinite.

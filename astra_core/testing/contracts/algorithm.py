@@ -28,7 +28,7 @@ from astra_core.testing.tiny import tiny_graph, tiny_system
 
 
 def check_algorithm(plugin: str | type[Algorithm], **options: Any) -> None:
-    """Returns if an algorithm may be named under ``training.algorithm``.
+    """Checks that an algorithm may be named under ``training.algorithm``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options, system=system)``; its own
       weights start the same under any random state of torch.

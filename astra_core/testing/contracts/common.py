@@ -119,7 +119,7 @@ def are_close(value: float, other: float) -> bool:
 
 
 def check_figures(figures: Mapping[str, float] | None) -> None:
-    """Returns if all figures about an experience are finite."""
+    """Checks that all figures about an experience are finite."""
     for name, value in (figures or {}).items():
         promise(
             math.isfinite(value), f"a figure about an experience is finite, got {value} for {name}"

@@ -13,7 +13,7 @@ _SHARDS = (5, 3, 8, 1, 1, 7)
 
 
 def check_executor(plugin: str | type[Executor], **options: Any) -> None:
-    """Returns if an executor may be named under ``executor``.
+    """Checks that an executor may be named under ``executor``.
 
     - Its options refuse unknown keys; it is built as ``Class(options)``.
     - There is one result per shard, in the order of the shards; no shard gives none.

@@ -11,7 +11,7 @@ from astra_core.testing.contracts.common import TEXTS, are_close, built, promise
 
 
 def check_judge(plugin: str | type[Judge], **options: Any) -> None:
-    """Returns if a judge may be named under ``system.scorer``.
+    """Checks that a judge may be named under ``system.scorer``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options)``.
     - One judgement per exchange, in order, also for empty, very long and foreign text: a score in

@@ -18,7 +18,7 @@ _NUM_STEPS = 20
 
 
 def check_optimizer(plugin: str | type[OptimizerPlugin], **options: Any) -> None:
-    """Returns if an optimiser may be named under ``training.optimizer``.
+    """Checks that an optimiser may be named under ``training.optimizer``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options)``; options without a
       ``weight_decay`` are not complete, since the Trainer reads it.

@@ -21,7 +21,7 @@ from astra_core.testing.tiny import tiny_system
 
 
 def check_reward(plugin: str | type[Reward], **options: Any) -> None:
-    """Returns if a reward may be named under ``reward``.
+    """Checks that a reward may be named under ``reward``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options)``; then ``prepare``
       shows it the system and the prompts.

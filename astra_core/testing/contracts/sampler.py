@@ -22,7 +22,7 @@ from astra_core.testing.tiny import TOLD, tiny_agents, tiny_prompts, tiny_system
 
 
 def check_sampler(plugin: str | type[Sampler], **options: Any) -> None:
-    """Returns if a sampler may be named under ``rollouts.sampler``.
+    """Checks that a sampler may be named under ``rollouts.sampler``.
 
     - Its options refuse unknown keys; it is built as
       ``Class(options, system=, prompts=, reward=, seed=)``.

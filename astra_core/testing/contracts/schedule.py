@@ -19,7 +19,7 @@ _RATES = (0.1, 0.05)
 def check_schedule(
     plugin: str | type[SchedulePlugin], *, warmup_steps: int = 2, **options: Any
 ) -> None:
-    """Returns if a schedule may be named under ``training.schedule``.
+    """Checks that a schedule may be named under ``training.schedule``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options)``.
     - ``schedule(optimizer, warmup_steps=, training_steps=)`` returns a torch schedule of the same

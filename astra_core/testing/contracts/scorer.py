@@ -9,7 +9,7 @@ from astra_core.testing.contracts.common import TEXTS, are_close, built, promise
 
 
 def check_scorer(plugin: str | type[Scorer], **options: Any) -> None:
-    """Returns if a scorer may be named under ``system.scorer``.
+    """Checks that a scorer may be named under ``system.scorer``.
 
     - Its options refuse unknown keys, and it is built as ``Class(options)``.
     - One score per text, in order, a float in [0, 1], also for empty, very long and foreign text.

@@ -24,7 +24,7 @@ _CONFIG = SystemConfiguration(max_context_tokens=64, probe=_SHORT, response=_SHO
 
 
 def check_target(target: Target | LanguageModel | str | type[Target], **options: Any) -> None:
-    """Returns if an object may be the target of a ``System``.
+    """Checks that an object may be the target of a ``System``.
 
     - It is derived from ``astra_core.target.Target``; ``digest`` is a text that stays, and
       ``works_on`` one of its three places.

@@ -20,7 +20,7 @@ from astra_core.testing.tiny import tiny_system
 
 
 def check_term(plugin: str | type[Term], **options: Any) -> None:
-    """Returns if a term may be named in the options of the reward ``terms``.
+    """Checks that a term may be named in the options of the reward ``terms``.
 
     - Its options refuse unknown keys, it is built as ``Class(options)`` and then prepared.
     - It needs only known signals.

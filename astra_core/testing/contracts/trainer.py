@@ -40,7 +40,7 @@ _MOST_REPORTS = 1000
 def check_trainer(
     plugin: str | type[Trainer], *, algorithm: str = "reinforce", **options: Any
 ) -> None:
-    """Returns if a trainer may be named under ``training.trainer``.
+    """Checks that a trainer may be named under ``training.trainer``.
 
     - Its options refuse unknown keys, and it is built as
       ``Class(config, sampler, algorithm, evaluator=, store=, first_graphs=, world=)``.

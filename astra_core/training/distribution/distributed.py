@@ -155,7 +155,7 @@ class World:
         return said[0]
 
     def check_equal(self, text: str, subject: str) -> None:
-        """Returns if every process gave the same text.
+        """Checks that every process gave the same text.
 
         Raises:
             TrainingError: They did not; ``subject`` names what differs.

@@ -47,7 +47,7 @@ def local_world_size() -> int:
 
 
 def check_launch() -> None:
-    """Returns if the variables describe a group of processes that can find each other, or none.
+    """Checks that the variables describe a group of processes that can find each other, or none.
 
     Raises:
         ConfigurationError: One of them is nonsense, or missing.

@@ -69,7 +69,7 @@ def idle_rule(config: TrainingConfiguration) -> str:
 def check_evaluations(
     config: TrainingConfiguration, trainer: type[Any], *, is_evaluated: bool, world: World
 ) -> None:
-    """Returns if the schedules of all agents can be followed; warns of patience that is idle.
+    """Checks that the schedules of all agents can be followed; warns of patience that is idle.
 
     Raises:
         ConfigurationError: See ``check_schedule``.
@@ -83,7 +83,7 @@ def check_evaluations(
 def check_schedule(
     config: TrainingConfiguration, *, is_evaluated: bool = True, trainer: type[Any] | None = None
 ) -> None:
-    """Returns if a schedule that follows a figure has evaluations to follow.
+    """Checks that a schedule that follows a figure has evaluations to follow.
 
     Args:
         config: The configuration of the run.
@@ -109,7 +109,7 @@ def check_schedule(
 
 
 def require_same_score(best: Best, value: float, *, folder: Path) -> None:
-    """Returns if the best weights, loaded again, have the same score as before.
+    """Checks that the best weights, loaded again, have the same score as before.
 
     Raises:
         CheckpointError: They do not.

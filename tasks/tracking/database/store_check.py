@@ -18,7 +18,7 @@ def has_store() -> bool:
 
 
 def check_store() -> None:
-    """Returns if the store can be read, or if there is none yet.
+    """Checks that the store can be read, or if there is none yet.
 
     Raises:
         TrackingError: It is unreachable, damaged or denies access.
@@ -39,7 +39,7 @@ def check_store() -> None:
 
 
 def _require_none(database: Path) -> None:
-    """Returns if there is no sign that a database should exist.
+    """Checks that there is no sign that a database should exist.
 
     Raises:
         DamagedStoreError: A version was registered in it, or its folder is missing too.
