@@ -32,7 +32,6 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
     {
         "algorithm": {
             "dpo": "astra_core.algorithms.dpo:DPO",
-            "ipo": "astra_core.algorithms.ipo:IPO",
             "trajectory_balance": "astra_core.algorithms.trajectory_balance:TrajectoryBalance",
             "reinforce": "astra_core.algorithms.reinforce:REINFORCE",
             "rloo": "astra_core.algorithms.rloo:RLOO",

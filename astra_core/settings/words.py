@@ -2,7 +2,7 @@
 
 ``AdamW`` is ``adamw``, ``ReduceLROnPlateau`` is ``plateau``, ``cosine`` is the schedule
 ``transformers`` of that kind, and ``StepLR`` is the schedule ``torch`` with torch's own arguments.
-Either name gives the same configuration.
+``ipo`` is ``dpo`` with that loss. Either name gives the same configuration.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ _OF_TORCH = ("torch.optim.lr_scheduler.", "torch.optim.")
 NAMES: Mapping[str, str] = MappingProxyType(
     {
         **{name.lower(): name.lower() for name in ("Adam", "AdamW", "SGD", "RMSprop", "Adagrad")},
-        **{name.lower(): name.lower() for name in ("DPO", "IPO", "GRPO", "PPO", "RLOO", "SFT")},
+        **{name.lower(): name.lower() for name in ("DPO", "GRPO", "PPO", "RLOO", "SFT")},
         "reinforce": "reinforce",
         "adamw_torch": "adamw",
         "adamw_torch_fused": "adamw",
@@ -61,6 +61,8 @@ def in_our_words(given: Any) -> Any:
     word = name.lower()
     if word in NAMES:
         return {**record, "name": NAMES[word]}
+    if word == "ipo" and isinstance(options, Mapping):
+        return {**record, "name": "dpo", "options": {"loss": "ipo", **options}}
     if word in KINDS and isinstance(options, Mapping):
         return {**record, "name": "transformers", "options": {"kind": word, **options}}
     if word in _TORCH_KINDS:

@@ -76,7 +76,6 @@ class Examination:
 # Who copies whole probes needs a smaller step, or the words fall apart before the reward rises.
 RUNS = {
     "dpo": Run(),
-    "ipo": Run(),
     "trajectory_balance": Run(),
     "reinforce": Run(),
     "rloo": Run(),

@@ -151,7 +151,7 @@ def test_rloo_is_trls(experience, make_algorithm, nudge, tmp_path):
         ("dpo", {"loss": "hinge"}, "hinge"),
         ("dpo", {"loss": "robust", "label_smoothing": 0.2}, "robust"),
         ("dpo", {"length_normalised": True}, "sigmoid_norm"),
-        ("ipo", {"length_normalised": True}, "ipo"),
+        ("dpo", {"loss": "ipo", "length_normalised": True}, "ipo"),
         ("dpo", {"loss": "exo", "label_smoothing": 0.2}, "exo_pair"),
         ("dpo", {"loss": "discopop"}, "discopop"),
         ("dpo", {"loss": "nca"}, "nca_pair"),

@@ -28,7 +28,7 @@ ALGORITHMS = list(BUILT_INS["algorithm"])
 RATIO_ALGORITHMS = ["reinforce", "rloo", "grpo", "ppo", "distillation"]
 # One of pairs and one of tokens.
 QUICK = ("dpo", "grpo")
-COMPARING = ["dpo", "ipo", "trajectory_balance", "rloo", "grpo", "sft", "expert_iteration"]
+COMPARING = ["dpo", "trajectory_balance", "rloo", "grpo", "sft", "expert_iteration"]
 
 
 def modes(name):
@@ -191,9 +191,7 @@ def test_every_node_is_a_step_also_an_only_child(name, make_algorithm, vector_ca
         assert case["recommended_probes"] == [step.node.probe_text for step in steps]
 
 
-@pytest.mark.parametrize(
-    "name", ["reinforce", "rloo", "grpo", "dpo", "ipo", "trajectory_balance", "sft"]
-)
+@pytest.mark.parametrize("name", ["reinforce", "rloo", "grpo", "dpo", "trajectory_balance", "sft"])
 def test_flat_groups_are_counted(name, experience, make_algorithm):
     options = {"baseline": "leave_one_out"} if name == "reinforce" else {}
     figures = make_algorithm(name, **options).remember([experience[2]])

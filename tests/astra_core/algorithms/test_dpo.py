@@ -1,4 +1,4 @@
-"""DPO and IPO as plug-ins: what they add to the mathematics of ``functional.preference``."""
+"""DPO as a plug-in: what it adds to the mathematics of ``functional.preference``."""
 
 import math
 from functools import cache
@@ -9,7 +9,6 @@ from each_row import each_row
 
 from astra_core.algorithms.dpo import DPO
 from astra_core.algorithms.functional import preference
-from astra_core.algorithms.ipo import IPO
 from astra_core.algorithms.movement import FIGURES
 from astra_core.errors import ConfigurationError
 from astra_core.samplers.tree import TreeSampler
@@ -61,27 +60,25 @@ def log_ratios(nodes):
 
 
 @each_row(
-    ("kind", "options", "losses"),
+    ("options", "losses"),
     [
-        (DPO, {}, lambda c, r: preference.dpo_losses(c, r, beta=0.1)),
-        (DPO, {"beta": 0.7}, lambda c, r: preference.dpo_losses(c, r, beta=0.7)),
-        (DPO, {"loss": "hinge"}, lambda c, r: preference.hinge_losses(c, r, beta=0.1)),
+        ({}, lambda c, r: preference.dpo_losses(c, r, beta=0.1)),
+        ({"beta": 0.7}, lambda c, r: preference.dpo_losses(c, r, beta=0.7)),
+        ({"loss": "hinge"}, lambda c, r: preference.hinge_losses(c, r, beta=0.1)),
         (
-            DPO,
             {"loss": "conservative", "label_smoothing": 0.2},
             lambda c, r: preference.cdpo_losses(c, r, beta=0.1, label_smoothing=0.2),
         ),
         (
-            DPO,
             {"loss": "robust", "label_smoothing": 0.2},
             lambda c, r: preference.robust_dpo_losses(c, r, beta=0.1, label_smoothing=0.2),
         ),
-        (IPO, {}, lambda c, r: preference.ipo_losses(c, r, beta=0.1)),
-        (IPO, {"beta": 0.7}, lambda c, r: preference.ipo_losses(c, r, beta=0.7)),
+        ({"loss": "ipo"}, lambda c, r: preference.ipo_losses(c, r, beta=0.1)),
+        ({"loss": "ipo", "beta": 0.7}, lambda c, r: preference.ipo_losses(c, r, beta=0.7)),
     ],
 )
-def test_a_loss_is_the_sum_of_the_functional_one_over_the_pairs(kind, options, losses):
-    algorithm = learner(kind, **options)
+def test_a_loss_is_the_sum_of_the_functional_one_over_the_pairs(options, losses):
+    algorithm = learner(DPO, **options)
     pairs = algorithm.flatten(GRAPH)
     loss, _ = algorithm.step(algorithm.collate(pairs))
 
@@ -112,11 +109,11 @@ def test_the_loss_of_an_untrained_attacker_is_log_two_per_pair():
     assert metrics["reward_margin"] == pytest.approx(0.0, abs=1e-5)
 
 
-@each_row("kind", [DPO, IPO])
-def test_neither_padding_nor_micro_batches_change_loss_or_gradient(kind):
-    algorithm = learner(kind, pairs="all", margin=0.01)
+@each_row("loss", ["sigmoid", "ipo"])
+def test_neither_padding_nor_micro_batches_change_loss_or_gradient(loss):
+    algorithm = learner(DPO, loss=loss, pairs="all", margin=0.01)
     pairs = algorithm.flatten(GRAPH)
-    loss, whole, _ = outcome(algorithm)
+    value, whole, _ = outcome(algorithm)
     assert len(pairs) == 6
     for size in (1, 2, 4):
         parts = [
@@ -124,17 +121,17 @@ def test_neither_padding_nor_micro_batches_change_loss_or_gradient(kind):
             for start in range(0, len(pairs), size)
         ]
         total = torch.stack(parts).sum()
-        assert loss == pytest.approx(float(total.detach()), rel=1e-5)
+        assert value == pytest.approx(float(total.detach()), rel=1e-5)
         # Sums in another order; the same comparison in float64 is in models/test_logprobs.py.
         torch.testing.assert_close(whole, gradient(total), rtol=1e-4, atol=1e-4)
 
 
 @each_row(
-    ("kind", "base", "change"),
+    ("base", "change"),
     [
         *(
-            (kind, {}, change)
-            for kind in (DPO, IPO)
+            ({"loss": loss}, change)
+            for loss in ("sigmoid", "ipo")
             for change in (
                 {"pairs": "all"},
                 {"margin": 0.5},
@@ -144,17 +141,17 @@ def test_neither_padding_nor_micro_batches_change_loss_or_gradient(kind):
                 {"beta": 0.5},
             )
         ),
-        *((kind, {"backup": "max"}, {"discount": 0.3}) for kind in (DPO, IPO)),
-        (DPO, {}, {"loss": "hinge"}),
-        (DPO, {}, {"loss": "conservative", "label_smoothing": 0.2}),
-        (DPO, {"loss": "conservative", "label_smoothing": 0.2}, {"loss": "robust"}),
-        (DPO, {"loss": "robust"}, {"label_smoothing": 0.2}),
-        (DPO, {"loss": "conservative"}, {"label_smoothing": 0.2}),
+        ({"backup": "max"}, {"discount": 0.3}),
+        ({}, {"loss": "hinge"}),
+        ({}, {"loss": "conservative", "label_smoothing": 0.2}),
+        ({"loss": "conservative", "label_smoothing": 0.2}, {"loss": "robust"}),
+        ({"loss": "robust"}, {"label_smoothing": 0.2}),
+        ({"loss": "conservative"}, {"label_smoothing": 0.2}),
     ],
 )
-def test_every_option_changes_the_gradient(kind, base, change):
-    _, before, _ = outcome(learner(kind, **base))
-    _, after, _ = outcome(learner(kind, **{**base, **change}))
+def test_every_option_changes_the_gradient(base, change):
+    _, before, _ = outcome(learner(DPO, **base))
+    _, after, _ = outcome(learner(DPO, **{**base, **change}))
 
     assert float((before - after).abs().max()) > 1e-4
 
@@ -165,10 +162,10 @@ def test_label_smoothing_is_refused_where_it_has_no_effect(loss):
         DPO.Options.read({"loss": loss, "label_smoothing": 0.2}, where="options")
 
 
-@each_row("kind", [DPO, IPO])
-def test_a_step_in_the_direction_of_the_gradient_prefers_the_chosen_probe(kind):
+@each_row("name", ["sigmoid", "ipo"])
+def test_a_step_in_the_direction_of_the_gradient_prefers_the_chosen_probe(name):
     system = tiny_system(1)
-    algorithm = kind(kind.Options(), system=system)
+    algorithm = DPO(DPO.Options(loss=name), system=system)
     pairs = algorithm.flatten(GRAPH)
     optimizer = torch.optim.SGD(system.attacker.model.parameters(), lr=1e-4)
     margins, losses = [], []
@@ -222,8 +219,7 @@ def test_tokens_that_are_not_trained_carry_no_gradient():
     torch.testing.assert_close(gradient_one, gradient_two)
 
 
-@each_row("kind", [DPO, IPO])
-def test_an_algorithm_that_compares_siblings_asks_for_some(kind):
-    kind.check_needs(kind.Options(), TreeSampler.Options(tree_width=2))
+def test_an_algorithm_that_compares_siblings_asks_for_some():
+    DPO.check_needs(DPO.Options(), TreeSampler.Options(tree_width=2))
     with pytest.raises(ConfigurationError, match="tree_width must be at least 2 for"):
-        kind.check_needs(kind.Options(), TreeSampler.Options(tree_width=1))
+        DPO.check_needs(DPO.Options(), TreeSampler.Options(tree_width=1))

@@ -119,7 +119,6 @@ FREE = {"kl": "none"}
     ("name", "options", "expected"),
     [
         ("dpo", {}, {**GROUPS, "pairs": 1.0}),
-        ("ipo", {"pairs": "all"}, {**GROUPS, "pairs": 3.0}),
         ("trajectory_balance", {"backup": "none"}, {**GROUPS, "pairs": 3.0}),
         ("sft", {"pairs": "all", "margin": 0.6}, {**GROUPS, "pairs": 1.0}),
         ("grpo", {}, GROUPS),

@@ -65,7 +65,6 @@ CHANGES = {
         ({"divergence": "alpha"}, {"divergence_alpha": 0.1}),
         ({}, {"on_policy_weights": True}),
     ],
-    "ipo": PREFERENCE,
     "trajectory_balance": [
         ({}, {"pairs": "best_worst"}),
         ({}, {"margin": 0.3}),

@@ -15,6 +15,7 @@ from astra_core.training.optimization.optimizers import TransformersSchedule
         ("torch.optim.SGD", {"name": "sgd"}),
         ("adamw_torch", {"name": "adamw"}),
         ("GRPO", {"name": "grpo"}),
+        ("IPO", {"name": "dpo", "options": {"loss": "ipo"}}),
         ("ReduceLROnPlateau", {"name": "plateau"}),
         ("cosine", {"name": "transformers", "options": {"kind": "cosine"}}),
         (

@@ -24,7 +24,7 @@ def project(tmp_path, monkeypatch):
         ({"seed": "date", "warm_start": "champion"}, "dpo seed 20261123, from champion"),
         ({"seed": 4, "overrides": {"seed": 3}, "force": True}, "dpo seed 4, with seed=3, forced"),
         ({"overrides": {"training.lr": 1e-4}}, "dpo seed 0, with training.lr=0.0001"),
-        ({"overrides": {"training.algorithm.name": "ipo"}}, "ipo seed 0, with training"),
+        ({"overrides": {"training.algorithm.name": "rloo"}}, "rloo seed 0, with training"),
         ({"only": "training"}, "only training, dpo seed 0"),
         ({"start": "rollouts", "end": "training"}, "from step rollouts to step training, dpo"),
         ({"overrides": {"training.lr.x": 1}}, "training, with training.lr.x=1"),

@@ -47,7 +47,6 @@ def _check_choice(
     ("algorithm", "options"),
     [
         ("dpo", {}),
-        ("ipo", {}),
         ("trajectory_balance", {}),
         ("rloo", {}),
         ("ppo", {}),

@@ -15,7 +15,7 @@ from astra_core.training.optimization.kl_control import (
 )
 
 ALGORITHMS = (
-    *("dpo", "ipo", "trajectory_balance", "sft", "reinforce", "rloo", "grpo", "ppo"),
+    *("dpo", "trajectory_balance", "sft", "reinforce", "rloo", "grpo", "ppo"),
     "expert_iteration",
 )
 LONG = {"epochs_per_experience": 4, "lr": 0.05, "training_steps": 2}
