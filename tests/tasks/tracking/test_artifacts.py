@@ -4,6 +4,8 @@ from tasks.machine.scratch import SCRATCH
 from tasks.tracking.artifacts import fetched, kept_files
 from tasks.tracking.store import connect, experiment_id
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def client(in_memory):
@@ -19,7 +21,6 @@ def run_id(client, tmp_path):
     return run
 
 
-@pytest.mark.real
 def test_files_are_named_without_their_folder(client, run_id):
     assert {"report.txt"} == kept_files(client, run_id, "evaluation/one")
     assert frozenset() == kept_files(client, run_id, "evaluation/two")

@@ -3,6 +3,8 @@ import pytest
 from tasks.tracking.figures import figures_csv, log_figures
 from tasks.tracking.store import connect, experiment_id
 
+pytestmark = pytest.mark.real
+
 
 @pytest.fixture
 def client(in_memory):

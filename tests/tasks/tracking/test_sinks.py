@@ -87,6 +87,7 @@ def test_every_sink_gets_every_step_once_over_a_kill(project):
     assert "FINISHED" == (place(project) / "status.txt").read_text()
 
 
+@pytest.mark.real
 def test_only_those_that_are_named_are_opened(project):
     opened("csv").log_step({"train/loss": 0.5}, 1)
 
@@ -94,6 +95,7 @@ def test_only_those_that_are_named_are_opened(project):
     assert find_run(connect(), RUN_KEY, experiment=EXPERIMENT) is None
 
 
+@pytest.mark.real
 def test_no_sink_at_all_is_fine(project):
     sinks = opened()
     sinks.log_step({"train/loss": 0.5}, 1)
@@ -102,6 +104,7 @@ def test_no_sink_at_all_is_fine(project):
     assert not (project / FOLDER).exists()
 
 
+@pytest.mark.real
 @pytest.mark.parametrize(
     ("at", "said"),
     [(0, "must not end the program, got sys.exit(0)"), (2, "got OSError")],
@@ -132,6 +135,7 @@ def test_a_sink_of_the_pipeline_that_fails_is_reported_like_any_other(capsys):
     assert 1 == len(capsys.readouterr().err.splitlines())
 
 
+@pytest.mark.real
 def test_two_runs_have_folders_of_their_own(project):
     for key in (RUN_KEY, "c0" * 32):
         opened("csv", key=key).log_step({"train/loss": 0.5}, 1)
@@ -165,6 +169,7 @@ def test_a_package_that_is_missing_is_reported_before_a_run(name):
         check_sinks(tracking(name))
 
 
+@pytest.mark.real
 def test_a_sink_whose_package_is_missing_never_ends_a_run(project, capsys):
     opened("tensorboard", "csv").log_step({"train/loss": 0.5}, 1)
 

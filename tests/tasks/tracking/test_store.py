@@ -181,6 +181,7 @@ def test_an_experiment_is_made_once_with_its_files_beside_the_database(tmp_path,
     assert str(Path.cwd() / "mlruns" / "red_team_é_1") == experiment.artifact_location
 
 
+@pytest.mark.real
 def test_a_deleted_experiment_is_not_used(store):
     deleted = experiment_id(store, "gone")
     store.delete_experiment(deleted)
@@ -189,6 +190,7 @@ def test_a_deleted_experiment_is_not_used(store):
         experiment_id(store, "gone")
 
 
+@pytest.mark.real
 def test_an_experiment_that_another_process_makes_meanwhile_is_taken(store):
     from mlflow import MlflowClient
 
@@ -208,6 +210,7 @@ def test_an_experiment_that_another_process_makes_meanwhile_is_taken(store):
     assert experiment_id(late, "both") == late.made
 
 
+@pytest.mark.real
 def test_an_experiment_that_the_store_refuses_is_one_line(store):
     with pytest.raises(TrackingError, match=r"^MlflowException: ") as refused:
         experiment_id(store, "")
