@@ -54,7 +54,7 @@ def test_a_run_can_be_repeated_bit_for_bit(plain, tmp_path):
 @each_row(
     ("change", "differs"),
     [
-        ({"algorithm": choice("dpo", loss="ipo")}, "weights"),
+        ({"algorithm": choice("sft")}, "weights"),
         ({"training_steps": 2}, "rows"),
         ({"num_episodes_per_experience": 3}, "weights"),
         ({"batch_size": 2}, "rows"),
