@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 MOST_JSON = 1 << 24
-"""Bytes of a body in JSON, whoever sends it."""
+"""Bytes of JSON that are read of a request or an answer."""
 
 MOST_WEIGHTS = 1 << 36
 """Bytes of weights that a service sends for a model whose size is not known here."""
@@ -13,20 +13,20 @@ class TooLongError(Exception):
     """A body is longer than what is read of it."""
 
 
-def limited(parts: Iterable[bytes], *, most: int) -> Iterable[bytes]:
-    """The parts of a body as they come.
+def read_body(parts: Iterable[bytes], *, most: int) -> bytes:
+    """A whole body.
 
     Args:
-        parts: In order.
-        most: Bytes of all together.
+        parts: Of it, as they come.
+        most: Bytes that are read.
 
     Raises:
         TooLongError: There are more.
     """
-    total = 0
+    body = bytearray()
     for part in parts:
-        total += len(part)
-        if total > most:
+        body += part
+        if len(body) > most:
             msg = f"the answer is longer than {most} bytes"
             raise TooLongError(msg)
-        yield part
+    return bytes(body)

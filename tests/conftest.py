@@ -28,7 +28,7 @@ HERE = Path(__file__).parent
 TIER_OF_FILE = re.compile(r"^pytestmark = \[?pytest\.mark\.(real|wide|gpu)\b", re.MULTILINE)
 TIERS_LEFT_OUT = re.compile(r"not (real|wide|gpu)\b")
 # With workers, what takes minutes comes before thousands of quick tests: it would else be waited
-# for by all others. Whole runs are the last of those, since they are skipped where time runs out.
+# for by all others.
 FIRST = ("benchmarks", "flows", "tasks", "guides", "architecture", "bad_input", "end_to_end")
 # Files that take a minute or two in a folder of quick ones: the last would be waited for, too.
 LONG = frozenset(

@@ -19,6 +19,7 @@ UPDATE_IS_THE_SUBJECT = (
     "astra_core/testing/contracts",  # of optimisers and schedules
 )
 OURS = re.compile(r"python[\d.]*|astra|torchrun|accelerate|prefect|mlflow|dvc")
+
 _done = {"processes": [], "stores": [], "updates": 0}
 
 

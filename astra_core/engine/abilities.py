@@ -65,7 +65,7 @@ def abilities_of(model: Any) -> Abilities:
     if model not in _known:
         build = _build_of(model)
         if build not in _by_build:
-            _by_build[build] = _tried(model)
+            _by_build[build] = _try_out(model)
         assume(model, _by_build[build])
     return _known[model]
 
@@ -77,7 +77,7 @@ def _build_of(model: Any) -> str:
     return repr((type(model), attention, model.dtype, model.device, config))
 
 
-def _tried(model: Any) -> Abilities:
+def _try_out(model: Any) -> Abilities:
     with trying(model):
         takes_masks = _takes_masks(model)
         takes_padding = takes_masks or _takes_padding(model)

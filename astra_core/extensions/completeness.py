@@ -27,10 +27,10 @@ def find_omission(kind: str, plugin: type[Any]) -> str:
     for given, other in _OTHER_HALF.items():
         if _is_overridden(plugin, given) and not _keeps(plugin, other, given):
             return f"must override {other}() beside {given}(), or what it keeps is lost at a kill"
-    return _refused_as_trainer(plugin) if kind == "trainer" else ""
+    return _find_trainer_fault(plugin) if kind == "trainer" else ""
 
 
-def _refused_as_trainer(plugin: type[Any]) -> str:
+def _find_trainer_fault(plugin: type[Any]) -> str:
     """Why the stage could not build or train it."""
     if inspect.isgeneratorfunction(plugin.train):
         return "must not yield in train(), which is called and not iterated; yield in steps()"

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from astra_core.bodies import MOST_JSON, TooLongError, limited
+from astra_core.bodies import MOST_JSON, TooLongError, read_body
 from astra_core.errors import TrainingError
 from astra_core.errors.excerpt import shortened
 from astra_core.redaction import masked
@@ -128,7 +128,7 @@ class FineTuning:
             with self._answer("GET", _WEIGHTS, size=most, params={"model": model}) as response:
                 if response.status_code != httpx.codes.OK:
                     return None
-                return b"".join(limited(response.iter_bytes(), most=most))
+                return read_body(response.iter_bytes(), most=most)
         except (TooLongError, httpx.HTTPError) as error:
             msg = f"trainer 'text': the weights of {model} must be given out, got {_words(error)}"
             raise TrainingError(msg) from error
@@ -164,7 +164,7 @@ class FineTuning:
             try:
                 with self._answer(method, path, size=_size(parts), **parts) as response:
                     status = response.status_code
-                    content = b"".join(limited(response.iter_bytes(), most=MOST_JSON))
+                    content = read_body(response.iter_bytes(), most=MOST_JSON)
             except (TooLongError, httpx.HTTPError) as error:
                 words = _words(error)
                 continue

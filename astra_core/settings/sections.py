@@ -21,6 +21,7 @@ Positive = Annotated[float, Field(gt=0.0)]
 Count = Annotated[int, Field(ge=1)]
 # Longer waits overflow the clocks of the system.
 Seconds = Annotated[float, Field(gt=0.0, le=1e9)]
+Pause = Annotated[float, Field(ge=0.0, le=1e9)]
 _BUILT: ContextVar[type | None] = ContextVar("built", default=None)
 """The section whose constructor is at work."""
 

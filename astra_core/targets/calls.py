@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import Field
 
-from astra_core.config import Count, Positive, Seconds, Section
+from astra_core.config import Count, Pause, Positive, Seconds, Section
 from astra_core.errors import BudgetError
 from astra_core.rollout import Failure
 from astra_core.targets.budget import Budget, Prices, Purse
@@ -41,17 +41,11 @@ class CallOptions(Section):
     retries: int = Field(
         default=4, ge=0, le=100, description="Further tries after a 429, a 5xx, a timeout."
     )
-    backoff_s: float = Field(
-        default=1.0,
-        ge=0.0,
-        le=1e9,
-        description="Before the second try; doubles, with jitter, up to a minute.",
+    backoff_s: Pause = Field(
+        default=1.0, description="Before the second try; doubles, with jitter, up to a minute."
     )
-    max_wait_s: float = Field(
-        default=120.0,
-        ge=0.0,
-        le=1e9,
-        description="A longer Retry-After is not waited for: the call has failed.",
+    max_wait_s: Pause = Field(
+        default=120.0, description="A longer Retry-After is not waited for: the call has failed."
     )
     requests_per_minute: Positive | None = None
     tokens_per_minute: Positive | None = None

@@ -7,7 +7,7 @@ from typing import Self
 
 import httpx
 
-from astra_core.bodies import TooLongError, limited
+from astra_core.bodies import TooLongError, read_body
 from astra_core.targets.deadlines import Deadlines
 
 _TOLD = ("retry-after", "content-encoding")
@@ -123,7 +123,7 @@ class Posting:
             self._deadlines.within(server.timeout_s),
             self._connected().stream("POST", server.url, content=body, headers=headers) as response,
         ):
-            content = b"".join(limited(response.iter_raw(), most=server.max_reply_bytes))
+            content = read_body(response.iter_raw(), most=server.max_reply_bytes)
             return response.status_code, response.headers, content
 
     def _connected(self) -> httpx.Client:

@@ -1,6 +1,6 @@
 import pytest
 
-from astra_core.bodies import TooLongError, limited
+from astra_core.bodies import TooLongError, read_body
 
 
 def test_a_body_is_read_up_to_its_limit_and_no_further():
@@ -11,8 +11,8 @@ def test_a_body_is_read_up_to_its_limit_and_no_further():
             asked.append(part)
             yield part
 
-    assert b"abcdef" == b"".join(limited(parts(), most=6))
+    assert b"abcdef" == read_body(parts(), most=6)
     asked.clear()
     with pytest.raises(TooLongError, match="longer than 3 bytes"):
-        b"".join(limited(parts(), most=3))
+        read_body(parts(), most=3)
     assert [b"ab", b"cd"] == asked

@@ -146,7 +146,7 @@ def test_the_command_tells_what_it_wrote(project, restored, capfd):
 
 @pytest.mark.real
 def test_what_a_registry_lacks_is_named_and_its_database_stays(project):
-    """The file is whole: whoever moved it away would lose every version in it."""
+    """The database is intact: moving it away would lose every version in it."""
     with closing(sqlite3.connect("mlflow.db", isolation_level=None)) as rows:
         found = "version = 2"
         (run,) = rows.execute(f"SELECT run_id FROM model_versions WHERE {found}").fetchone()  # noqa: S608
