@@ -8,18 +8,17 @@ name.
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
 
-from astra_core.bodies import MOST_JSON, TooLongError, read_body
+from astra_core.bodies import MOST_JSON
 from astra_core.errors import TrainingError
 from astra_core.errors.excerpt import shortened
 from astra_core.redaction import masked
 from astra_core.services.waiting import Seen
-from astra_core.targets.deadlines import Deadlines
+from astra_core.timed_client import Fetched, TimedClient
 
 KEY = "idempotency_key"
 _TRIES = 5
@@ -65,12 +64,8 @@ class FineTuning:
         self._url = base_url.rstrip("/")
         self._pause_s = pause_s
         self._timeout_s = timeout_s
-        self._deadlines = Deadlines()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._client = httpx.Client(
-            headers=headers, timeout=timeout_s, trust_env=not is_here, follow_redirects=False
-        )
-        self._deadlines.hold_for(self._client)
+        self._client = TimedClient(headers=headers, trust_env=not is_here)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -125,18 +120,24 @@ class FineTuning:
             TrainingError: They are longer, or the service breaks off.
         """
         try:
-            with self._answer("GET", _WEIGHTS, size=most, params={"model": model}) as response:
-                if response.status_code != httpx.codes.OK:
-                    return None
-                return read_body(response.iter_bytes(), most=most)
-        except (TooLongError, httpx.HTTPError) as error:
+            fetched = self._fetched("GET", _WEIGHTS, size=most, most=most, params={"model": model})
+        except (TimeoutError, httpx.HTTPError) as error:
             msg = f"trainer 'text': the weights of {model} must be given out, got {_words(error)}"
             raise TrainingError(msg) from error
+        if fetched.status != httpx.codes.OK:
+            return None
+        if fetched.is_cut:
+            msg = (
+                f"trainer 'text': the weights of {model} must be given out, got an answer that is "
+                f"longer than {most} bytes"
+            )
+            raise TrainingError(msg)
+        return fetched.content
 
     def gives_weights(self, model: str) -> bool:
         """Whether ``weights`` would give them; reads no weights."""
-        with self._answer("GET", _WEIGHTS, params={"model": model}) as response:
-            return response.status_code == httpx.codes.OK
+        fetched = self._fetched("GET", _WEIGHTS, most=0, params={"model": model})
+        return fetched.status == httpx.codes.OK
 
     def _listed(self, path: str, params: Mapping[str, str]) -> list[dict[str, Any]]:
         """All entries of a list, page by page."""
@@ -162,31 +163,29 @@ class FineTuning:
             if number:
                 time.sleep(self._pause_s * 2 ** (number - 1))
             try:
-                with self._answer(method, path, size=_size(parts), **parts) as response:
-                    status = response.status_code
-                    content = read_body(response.iter_bytes(), most=MOST_JSON)
-            except (TooLongError, httpx.HTTPError) as error:
+                fetched = self._fetched(method, path, size=_size(parts), **parts)
+            except (TimeoutError, httpx.HTTPError) as error:
                 words = _words(error)
                 continue
-            if status == httpx.codes.OK:
-                return _record(content)
-            words = _refused(status, content)
-            if status not in _PASSES and status < 500:
+            if fetched.is_cut:
+                words = f"the answer is longer than {MOST_JSON} bytes"
+                continue
+            if fetched.status == httpx.codes.OK:
+                return _record(fetched.content)
+            words = _refused(fetched.status, fetched.content)
+            if fetched.status not in _PASSES and fetched.status < 500:
                 break
         msg = f"trainer 'text': {method} {path} must be answered, got: {words}; try again later"
         raise TrainingError(msg)
 
-    @contextmanager
-    def _answer(
-        self, method: str, path: str, *, size: int = 0, **parts: Any
-    ) -> Iterator[httpx.Response]:
-        """An answer whose body is still to be read, all within the time for so many bytes."""
+    def _fetched(
+        self, method: str, path: str, *, size: int = 0, most: int = MOST_JSON, **parts: Any
+    ) -> Fetched:
+        """An answer, within the time for so many bytes."""
         limit_s = self._timeout_s + size / _SLOWEST
-        with (
-            self._deadlines.within(limit_s),
-            self._client.stream(method, f"{self._url}/{path}", **parts) as response,
-        ):
-            yield response
+        return self._client.fetch(
+            method, f"{self._url}/{path}", limit_s=limit_s, most=most, **parts
+        )
 
 
 def _size(parts: Mapping[str, Any]) -> int:
@@ -195,8 +194,6 @@ def _size(parts: Mapping[str, Any]) -> int:
 
 
 def _words(error: Exception) -> str:
-    if isinstance(error, TooLongError):
-        return str(error)
     return f"it cannot be reached or broke off ({type(error).__name__})"
 
 

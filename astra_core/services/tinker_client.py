@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from astra_core.bodies import MOST_WEIGHTS, TooLongError
+from astra_core.bodies import MOST_WEIGHTS
 from astra_core.errors import ConfigurationError, TrainingError
 from astra_core.errors.excerpt import excerpt
 from astra_core.errors.packages import require_package
@@ -273,7 +273,7 @@ async def _fetch(url: str, archive: Path, *, limit_s: float) -> None:
                 file.write(part)
                 if file.tell() > MOST_WEIGHTS:
                     msg = f"more than {MOST_WEIGHTS} bytes"
-                    raise TooLongError(msg)
+                    raise httpx.HTTPError(msg)
 
 
 def key_in(variable: str | None) -> str | None:

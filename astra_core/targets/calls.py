@@ -3,7 +3,6 @@
 A target defines one call, ``Ask``; everything else is the same for an endpoint and for a program.
 """
 
-import logging
 import random
 import threading
 import time
@@ -21,15 +20,11 @@ from astra_core.config import Count, Pause, Positive, Seconds, Section
 from astra_core.errors import BudgetError
 from astra_core.rollout import Failure
 from astra_core.targets.budget import Budget, Prices, Purse
-from astra_core.targets.kept import Claim, Kept, KeptReplies
+from astra_core.targets.kept import Kept, KeptReplies
 from astra_core.targets.pace import Pace
 
-_LOG = logging.getLogger(__name__)
 REPLIES = Path(".astra/replies")
 _LONGEST_BACKOFF_S = 60.0
-_GRACE_S = 10.0  # for another process to keep what it was answered
-_LOOK_S = 0.05  # between two looks at it
-_AGAIN = "a call whose answer was lost in a kill is made again, and may be charged twice"
 _CHARACTERS_PER_TOKEN = 4  # where nobody has counted
 
 
@@ -63,13 +58,11 @@ class Question:
         key: Names target, conversation, generation and the random key of the reply.
         body: What the target is sent, as JSON.
         tokens: About how many it reads and writes.
-        answer: What came back for a process that was killed before it could use it.
     """
 
     key: str
     body: Mapping[str, Any]
     tokens: int = 0
-    answer: str = ""
 
 
 class CallError(Exception):
@@ -107,7 +100,6 @@ class Tally:
 
     calls: int = 0
     kept: int = 0
-    again: int = 0
     failures: Counter[str] = field(default_factory=Counter)
 
 
@@ -120,7 +112,6 @@ class Calls:
         ask: Makes one try.
         file: The name of the file of kept replies, without its ending.
         place: Where the options are in params.yaml.
-        on_kept: Called with the key of a reply once it is kept.
     """
 
     def __init__(
@@ -131,7 +122,6 @@ class Calls:
         *,
         file: str,
         place: str = "system.target.options",
-        on_kept: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.subject = subject
         self._place = place
@@ -139,7 +129,7 @@ class Calls:
         self.tally = Tally()
         self.replies = KeptReplies(options.replies / f"{file}.sqlite")
         self.account = "none"
-        self._ask, self._on_kept = ask, on_kept
+        self._ask = ask
         self._purse = Purse(options.budget, options.prices or Prices())
         self._pace = Pace(options.requests_per_minute, options.tokens_per_minute)
         self._jitter = random.Random()
@@ -237,39 +227,15 @@ class Calls:
         """One try, counted before it is made and kept before it is returned."""
         if self._stop.wait(self._pace.turn(question.tokens)):
             raise call_error(kind="down", words="stopped before it was asked", is_final=True)
-        claim = self._claimed(question.key)
-        self._refuse(claim.refused)
-        if claim.kept is not None:
-            self.replies.use([question.key], account=self.account)
-            return claim.kept
-        self.tally.calls += not claim.answer
+        self._refuse(self.replies.count(self._purse))
+        self.tally.calls += 1
         start = time.perf_counter()
-        try:
-            found = self._ask(replace(question, answer=claim.answer)).storable()
-        except BaseException:
-            self.replies.release(question.key)
-            raise
-        reply = replace(found, seconds=found.seconds or time.perf_counter() - start)
+        found = self._ask(question).storable()
+        reply = replace(found, seconds=time.perf_counter() - start)
         self.replies.keep(question.key, reply, account=self.account, budget=self._purse.name)
-        self._on_kept(question.key)
         self._pace.correct(reply.tokens_in + reply.tokens_out - question.tokens)
         self._row = 0
         return reply
-
-    def _claimed(self, key: str) -> Claim:
-        """The right to ask, once no other process asks the same.
-
-        Raises:
-            CallError: It is no longer wanted.
-        """
-        end = time.monotonic() + self.options.timeout_s + _GRACE_S
-        while not (claim := self.replies.claim(key, self._purse, is_late=time.monotonic() > end)):
-            if self._stop.wait(_LOOK_S):
-                raise call_error(kind="down", words="stopped before it was asked", is_final=True)
-        if claim.is_again:
-            self.tally.again += 1
-            _LOG.warning("%s: %s", self.subject, _AGAIN)
-        return claim
 
     def _wait_s(self, number: int, error: CallError) -> float:
         backoff_s = min(_LONGEST_BACKOFF_S, self.options.backoff_s * 2.0**number)

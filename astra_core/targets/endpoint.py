@@ -9,7 +9,6 @@ import logging
 import os
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -27,8 +26,7 @@ from astra_core.targets.authorization import Authorization, check_address
 from astra_core.targets.calls import CallOptions, Calls, Question, about_tokens, call_error
 from astra_core.targets.kept import Kept
 from astra_core.targets.outcomes import CalledTarget, asked_for_each
-from astra_core.targets.posting import Answered, Posting, Server, UnansweredError
-from astra_core.targets.relay import Relay
+from astra_core.timed_client import Fetched, TimedClient
 
 _LOG = logging.getLogger(__name__)
 _LONGEST_KEY = 1 << 16  # characters
@@ -82,10 +80,6 @@ class Endpoint(CalledTarget):
         extra: dict[str, Any] = Field(
             default_factory=dict, description="Further fields of every request's body."
         )
-        receive_after_kill: bool = Field(
-            default=True,
-            description="Calls under way when the run is killed are received by another process.",
-        )
         on_change: Literal["stop", "warn"] = Field(
             default="stop", description="What to do when an answer names another model."
         )
@@ -124,12 +118,13 @@ class Endpoint(CalledTarget):
         asked["base_url"] = options.name or asked["base_url"].rstrip("/")
         self._digest = record_digest(["endpoint", asked])
         file = self._digest[:16]
-        self._server = _server(options)
-        self._sender: Posting | Relay | None = None
+        self._is_here = check_address(options.base_url, options.authorization)
+        path = "chat/completions" if options.api == "chat" else "completions"
+        self._url = f"{options.base_url.rstrip('/')}/{path}"
+        self._key = key_of(options)
+        self._client: TimedClient | None = None
         self._starting = threading.Lock()
-        self.calls = Calls(
-            subject, options, self._ask, file=file, place=place, on_kept=self._forget
-        )
+        self.calls = Calls(subject, options, self._ask, file=file, place=place)
         self._seen = ""
 
     def digest(self) -> str:
@@ -169,9 +164,9 @@ class Endpoint(CalledTarget):
 
     def close(self) -> None:
         """Closes connections and the file of replies; both open again when they are needed."""
-        if self._sender is not None:
-            self._sender.close()
-            self._sender = None
+        if self._client is not None:
+            self._client.close()
+            self._client = None
         self.calls.replies.close()
 
     def _question(
@@ -200,39 +195,61 @@ class Endpoint(CalledTarget):
             CallError: It gave no reply.
         """
         options = self.options
-        try:
-            answered = self._answered(question)
-        except UnansweredError as error:
-            raise call_error(error.kind, error.words, is_final=error.is_final) from error
-        encoding = answered.headers.get("content-encoding", "")
-        content = wire.unpacked(answered.content, encoding, most=options.max_reply_bytes)
-        if answered.status != httpx.codes.OK:
-            raise wire.refused(answered.status, answered.headers, content)
+        fetched = self._posted(question)
+        if fetched.is_cut:
+            words = f"the answer is longer than {options.max_reply_bytes} bytes"
+            raise call_error(kind="too_large", words=words, is_final=True)
+        if fetched.status != httpx.codes.OK:
+            raise wire.refused(fetched.status, fetched.headers, fetched.content)
         sent = str(question.body.get("messages") or question.body["prompt"])
-        kept = wire.read(content, api=options.api, tags=options.thinking, prompt=sent)
+        kept = wire.read(fetched.content, api=options.api, tags=options.thinking, prompt=sent)
         self._check_model(kept.model)
-        return replace(kept, seconds=answered.seconds)
+        return kept
 
-    def _answered(self, question: Question) -> Answered:
-        """What comes back, or has come back for a process that was killed."""
-        if question.answer:
-            return Answered.read(question.answer)
-        return self._connected().post(question.key, json.dumps(question.body, ensure_ascii=False))
+    def _posted(self, question: Question) -> Fetched:
+        """What comes back.
 
-    def _connected(self) -> "Posting | Relay":
+        Raises:
+            CallError: Nothing did.
+        """
+        options = self.options
+        try:
+            return self._connected().fetch(
+                "POST",
+                self._url,
+                limit_s=options.timeout_s,
+                most=options.max_reply_bytes,
+                # A text may hold half of a surrogate pair, which has no UTF-8.
+                content=json.dumps(question.body, ensure_ascii=False).encode("utf-8", "replace"),
+                headers={"Idempotency-Key": question.key},
+            )
+        except TimeoutError as error:
+            words = f"no answer within {options.timeout_s:g} s"
+            raise call_error(kind="timeout", words=words) from error
+        except httpx.DecodingError as error:
+            raise call_error(kind="malformed", words=str(error)) from error
+        except httpx.HTTPError as error:
+            # By its kind, such as ConnectError: its words may be anything.
+            name = type(error).__name__
+            words = f"{options.base_url} cannot be reached or broke off ({name})"
+            raise call_error(kind="down", words=words) from error
+
+    def _connected(self) -> TimedClient:
         with self._starting:
-            if self._sender is None:
-                replies = self.calls.replies
-                self._sender = (
-                    Relay(self._server, replies.path, replies.owner)
-                    if self.options.receive_after_kill
-                    else Posting(self._server)
+            if self._client is None:
+                count = self.options.concurrency
+                headers = {"Content-Type": "application/json"}
+                if self._key:
+                    headers["Authorization"] = f"Bearer {self._key}"
+                self._client = TimedClient(
+                    headers=headers,
+                    limits=httpx.Limits(max_connections=count, max_keepalive_connections=count),
+                    # Reading the certificates takes a while.
+                    verify=self._url.startswith("https"),
+                    # A proxy of the environment would see what is meant for this machine alone.
+                    trust_env=not self._is_here,
                 )
-            return self._sender
-
-    def _forget(self, key: str) -> None:
-        if isinstance(self._sender, Relay):
-            self._sender.kept(key)
+            return self._client
 
     def _check_model(self, model: str) -> None:
         """Checks that an answer names the model that the first one named.
@@ -287,17 +304,3 @@ def _read_key(path: Path) -> str:
             return file.read(_LONGEST_KEY).strip()
     except (OSError, ValueError):
         return ""
-
-
-def _server(options: Endpoint.Options) -> Server:
-    """Where and how requests are made."""
-    path = "chat/completions" if options.api == "chat" else "completions"
-    return Server(
-        url=f"{options.base_url.rstrip('/')}/{path}",
-        base_url=options.base_url,
-        key=key_of(options),
-        concurrency=options.concurrency,
-        timeout_s=options.timeout_s,
-        max_reply_bytes=options.max_reply_bytes,
-        is_here=check_address(options.base_url, options.authorization),
-    )

@@ -1,4 +1,4 @@
-"""Replies on disk: written before they are used, so that no call is paid for twice.
+"""Replies on disk: written before they are used, so that no answer is paid for twice.
 
 They are in one SQLite file in write-ahead mode; each reply is one transaction, which a kill cannot
 undo. A call is counted in its budget before it is made. An account records who used which reply, so
@@ -16,11 +16,9 @@ from pathlib import Path
 
 from astra_core.errors import ConfigurationError
 from astra_core.files import is_disk_full, room_for
-from astra_core.targets import under_way
 from astra_core.targets.budget import Purse, Spent
 
-_TABLES = (
-    """
+_TABLES = """
 CREATE TABLE IF NOT EXISTS replies (
     key TEXT PRIMARY KEY, text TEXT NOT NULL, thinking TEXT NOT NULL, finish TEXT NOT NULL,
     tokens_in INTEGER NOT NULL, tokens_out INTEGER NOT NULL, seconds REAL NOT NULL,
@@ -35,8 +33,6 @@ CREATE TABLE IF NOT EXISTS spent (
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS models (target TEXT PRIMARY KEY, model TEXT NOT NULL) WITHOUT ROWID;
 """
-    + under_way.TABLE
-)
 _COLUMNS = "text, thinking, finish, tokens_in, tokens_out, seconds, model"
 _AT_ONCE = 500  # SQLite takes at least 999 values in one statement
 _INSERT_MODEL = "INSERT OR IGNORE INTO models VALUES (?, ?)"
@@ -72,23 +68,6 @@ class Kept:
         return replace(self, text=_whole_text(self.text), thinking=_whole_text(self.thinking))
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """The right to make a call, or why none is to be made.
-
-    Attributes:
-        kept: The reply that another process has kept by now.
-        answer: What came back for a process that was killed before it could use it.
-        refused: Which limit of the budget leaves no room.
-        is_again: True where a process was killed while it asked, and the answer is lost.
-    """
-
-    kept: Kept | None = None
-    answer: str = ""
-    refused: str = ""
-    is_again: bool = False
-
-
 class KeptReplies:
     """The file of replies; it can be used by many threads and processes at once.
 
@@ -100,7 +79,6 @@ class KeptReplies:
         self.path = path
         self._lock = threading.RLock()
         self._database: sqlite3.Connection | None = None
-        self._owner: under_way.Owner | None = None
 
     def found(self, keys: Sequence[str]) -> dict[str, Kept]:
         """The kept replies by key."""
@@ -127,7 +105,6 @@ class KeptReplies:
                 "WHERE budget = ?",
                 (reply.tokens_in, reply.tokens_out, budget),
             )
-            database.execute("DELETE FROM asked WHERE key = ?", (key,))
 
     def use(self, keys: Sequence[str], *, account: str) -> None:
         """Records who used replies that were kept before."""
@@ -144,54 +121,17 @@ class KeptReplies:
         with self._opened() as database:
             return [Kept(*row) for row in database.execute(query, (account,))]
 
-    @property
-    def owner(self) -> under_way.Owner:
-        """Whose calls are those that are claimed here."""
-        with self._opened():
-            if self._owner is None:
-                self._owner = under_way.Owner(self.path)
-            return self._owner
-
-    def claim(self, key: str, purse: Purse, *, is_late: bool = False) -> Claim | None:
-        """The right to make a call, counted in its budget; None while another process makes it.
-
-        Args:
-            key: Of what is asked.
-            purse: Of the budget.
-            is_late: True to wait no more for another process.
-        """
-        owner = self.owner.name
+    def count(self, purse: Purse) -> str:
+        """The limit of the budget that leaves no room for a call; if there is none, counts one."""
         with self._opened() as database, _whole(database):
-            kept = self.found([key]).get(key)
-            query = "SELECT owner, answer FROM asked WHERE key = ?"
-            row = database.execute(query, (key,)).fetchone()
-            if kept is not None:
-                return Claim(kept=kept)
-            if row and not is_late and under_way.is_alive(self.path, row[0]):
-                return None
-            if row and row[1]:
-                database.execute("UPDATE asked SET owner = ? WHERE key = ?", (owner, key))
-                return Claim(answer=row[1])
             refused = purse.limits.reached(self.spent(purse.name), purse.prices)
             if not refused:
-                self._count(key, purse.name)
-            return Claim(refused=refused, is_again=row is not None and not refused)
-
-    def release(self, key: str) -> None:
-        """Says that a claimed call came to nothing."""
-        with self._opened() as database:
-            row = (key, self.owner.name)
-            database.execute("DELETE FROM asked WHERE key = ? AND owner = ?", row)
-
-    def _count(self, key: str, budget: str) -> None:
-        with self._opened() as database:
-            database.execute(
-                "INSERT INTO spent VALUES (?, 1, 0, 0) "
-                "ON CONFLICT (budget) DO UPDATE SET calls = calls + 1",
-                (budget,),
-            )
-            row = (key, self.owner.name)
-            database.execute("INSERT OR REPLACE INTO asked VALUES (?, ?, NULL)", row)
+                database.execute(
+                    "INSERT INTO spent VALUES (?, 1, 0, 0) "
+                    "ON CONFLICT (budget) DO UPDATE SET calls = calls + 1",
+                    (purse.name,),
+                )
+            return refused
 
     def spent(self, budget: str) -> Spent:
         """The amounts spent under a name so far, by all processes."""
@@ -220,9 +160,6 @@ class KeptReplies:
             if self._database is not None:
                 self._database.close()
                 self._database = None
-            if self._owner is not None:
-                self._owner.close()
-                self._owner = None
 
     @contextmanager
     def _opened(self) -> Iterator[sqlite3.Connection]:

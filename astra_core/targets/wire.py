@@ -2,7 +2,6 @@
 
 import json
 import re
-import zlib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -20,7 +19,6 @@ _WAITS = {408, 409, 425, 429}
 # These statuses are about the key or the model's name, not about the conversation.
 _OF_THE_KEY = {401, 402, 403, 404}
 _WORDS = ("message", "detail", "error")
-_GZIP_OR_ZLIB = 47  # zlib.decompressobj: detects either by its header
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,40}|\d{3}")
 
 
@@ -106,29 +104,6 @@ def read(content: bytes, *, api: str, tags: Sequence[str], prompt: str) -> Kept:
         *_tokens(answer, prompt, text),
         model=_model(answer),
     )
-
-
-def unpacked(content: bytes, encoding: str, *, most: int) -> bytes:
-    """The decompressed body of an answer, limited in size; some servers compress unasked.
-
-    Args:
-        content: The bytes as received.
-        encoding: The header Content-Encoding; empty for none.
-        most: Most bytes.
-
-    Raises:
-        CallError: It cannot be decompressed, or is larger.
-    """
-    if encoding.strip().lower() in {"", "identity"}:
-        return content
-    try:
-        found = zlib.decompressobj(wbits=_GZIP_OR_ZLIB).decompress(content, most + 1)
-    except zlib.error as error:
-        raise call_error(kind="malformed", words="the answer cannot be decompressed") from error
-    if len(found) > most:
-        words = f"the answer is longer than {most} bytes"
-        raise call_error(kind="too_large", words=words, is_final=True)
-    return found
 
 
 def without_thinking(text: str, tags: Sequence[str]) -> tuple[str, str]:

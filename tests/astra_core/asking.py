@@ -13,8 +13,7 @@ PROBES = [f"probe {number}" for number in range(12)]
 
 def endpoint(url, folder, **options):
     given = {"base_url": url, "model": "tiny", "replies": str(folder), "backoff_s": 0.01}
-    # Another process makes the calls in test_relay.py alone: starting it takes a while.
-    given |= {"receive_after_kill": False, **options}
+    given |= options
     return Endpoint(
         Endpoint.Options.read(given, where="target 'endpoint' options"),
         surroundings=Surroundings(SystemConfiguration()),

@@ -8,20 +8,19 @@ import threading
 import time
 from pathlib import Path
 
-import psutil
 from hostile_server import well
 
 HERE = Path(__file__).parent
-LONG_S = 600.0  # of a busy machine: to start two processes
+LONG_S = 600.0  # of a busy machine: to start a process
 RUN = """
 import sys
 sys.path[:0] = sys.argv[3:]
 from asking import ask, endpoint
-ask(endpoint(sys.argv[1], sys.argv[2], name="t", concurrency=4, receive_after_kill=True))
+ask(endpoint(sys.argv[1], sys.argv[2], name="t", concurrency=4))
 """
 
 
-def killed_at(server, folder, number, *, whom, answers=well):
+def kill_at(server, folder, number):
     """Starts a run, and kills it while four requests are under way, of which this is the first."""
     reached, may_go = threading.Event(), threading.Event()
 
@@ -29,7 +28,7 @@ def killed_at(server, folder, number, *, whom, answers=well):
         if count >= number:
             reached.set()
             may_go.wait(LONG_S)
-        answers(handler, body, count)
+        well(handler, body, count)
 
     server.behave = behave
     program = [sys.executable, "-c", RUN, server.url, str(folder), str(HERE)]
@@ -37,18 +36,7 @@ def killed_at(server, folder, number, *, whom, answers=well):
     assert reached.wait(LONG_S)
     while server.open < 4:  # all that may be asked at once
         time.sleep(0.01)
-    whom(run, psutil.Process(run.pid).children())
+    os.killpg(run.pid, signal.SIGKILL)
     run.wait(LONG_S)
     may_go.set()
-    server.behave = answers
-
-
-def the_run(run, children):
-    os.killpg(run.pid, signal.SIGKILL)
-
-
-def everything(run, children):
-    # The run first: one that outlives its relay takes its requests for failed, and asks again.
-    the_run(run, children)
-    for child in children:
-        child.kill()
+    server.behave = well

@@ -15,7 +15,8 @@ def _note(event: str, arguments: tuple) -> None:
     # The address of a socket in the file system is text, that of a network a tuple.
     host = address[0] if isinstance(address, tuple) else address
     is_file = event == "socket.connect" and not isinstance(address, tuple)
-    if is_file or (host.decode() if isinstance(host, bytes) else host) in _LOCAL:
+    host = host.decode() if isinstance(host, bytes) else host
+    if is_file or host in _LOCAL:
         return
     _noted[-1].append(str(host))
     message = f"the trap let nobody ask for {host}"

@@ -9,9 +9,7 @@ import sys
 from collections import Counter
 
 import pytest
-from asking import PROBES, ask, endpoint, texts
 from hostile_server import hostile_server
-from killed_run import killed_at, the_run
 from project import environment, run_in, set_params
 from real_servers import Till, forwarded, llama_server, transformers_serve
 from shared import finished_project
@@ -70,20 +68,6 @@ def test_llama_cpp_is_attacked_whatever_is_killed(tmp_path, tmp_path_factory):
         **{name: value for name, value in examined["attacker"].items() if "latency" in name},
     }
     assert examined["attacker"]["failed_rate"] == 0.0
-
-
-def test_llama_cpp_is_paid_for_no_call_twice_though_it_honours_no_key(tmp_path):
-    with llama_server(tmp_path) as url, hostile_server(forwarded(url)) as counter:
-        for number in (1, 5, 9):
-            own = {"whom": the_run, "answers": forwarded(url)}
-            killed_at(counter, tmp_path / "killed", number, **own)
-        again = texts(ask(endpoint(counter.url, tmp_path / "killed", name="t")))
-        paid = dict(counter.keys)
-        counter.keys.clear()
-
-        assert again == texts(ask(endpoint(counter.url, tmp_path / "whole", name="t")))
-        assert len(PROBES) == len(paid)
-        assert dict(counter.keys) == paid == dict.fromkeys(paid, 1)
 
 
 def _killed_three_times(folder, counter, *, at, till):

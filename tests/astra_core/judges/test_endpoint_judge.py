@@ -24,8 +24,6 @@ def by_seed(handler, body, number):
 
 def judge_of(url, folder, *, endpoint=(), **options):
     called = {"base_url": url, "model": "tiny", "replies": str(folder), "backoff_s": 0.01}
-    # The calls are made by another process in a real test alone: starting it takes a while.
-    called["receive_after_kill"] = False
     given = {"endpoint": {**called, **dict(endpoint)}, **options}
     return EndpointJudge(EndpointJudge.Options.read(given, where="scorer options"))
 
@@ -33,7 +31,6 @@ def judge_of(url, folder, *, endpoint=(), **options):
 def test_a_judge_behind_a_server_keeps_the_contract(tmp_path):
     with hostile_server(by_seed) as server:
         called = {"base_url": server.url, "model": "tiny", "replies": str(tmp_path)}
-        called["receive_after_kill"] = False
         check_judge(EndpointJudge, endpoint=called, votes=3)
 
 
@@ -85,16 +82,10 @@ def test_the_votes_do_not_depend_on_the_address(tmp_path):
     assert asked[0] == asked[1]
 
 
-FINISHED = {"receive_after_kill": True}
-
-
-@pytest.mark.real
 def test_the_seed_changes_what_is_drawn(tmp_path):
     with hostile_server(by_seed) as server:
         shares = {
-            judge_of(server.url, tmp_path, endpoint=FINISHED, votes=9, seed=seed)
-            .judge([exchange()])[0]
-            .score
+            judge_of(server.url, tmp_path, votes=9, seed=seed).judge([exchange()])[0].score
             for seed in range(4)
         }
 

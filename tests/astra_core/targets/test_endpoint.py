@@ -18,6 +18,7 @@ from hostile_server import (
     text_for,
     well,
 )
+from killed_run import kill_at
 from outside_calls import outside_calls
 
 from astra_core.config import GenerationConfiguration
@@ -83,6 +84,21 @@ def test_what_was_answered_is_not_asked_again_in_another_process(folder):
         assert texts(first) == texts(again)[:8]
         assert len(PROBES) == len(server.requests)
         assert {1} == set(server.keys.values())
+
+
+@pytest.mark.real
+def test_a_run_that_is_killed_asks_again_only_what_was_under_way(folder):
+    with hostile_server() as server:
+        for number in (3, 7):
+            kill_at(server, folder, number)
+        resumed = texts(ask(endpoint(server.url, folder, name="t", concurrency=4)))
+        keys = dict(server.keys)
+
+        # Asked again, a call has the key that it had.
+        whole = texts(ask(endpoint(server.url, folder / "whole", name="t")))
+        assert (whole, set(keys)) == (resumed, set(server.keys))
+    assert len(PROBES) == len(keys)
+    assert 2 * 4 >= sum(keys.values()) - len(keys)
 
 
 def test_another_key_generation_prompt_or_model_is_another_question(folder):

@@ -5,8 +5,7 @@ import pytest
 
 from astra_core.errors import ConfigurationError
 from astra_core.targets.budget import Budget, Prices, Purse, Spent
-from astra_core.targets.kept import Claim, Kept, KeptReplies
-from astra_core.targets.under_way import leave_answers
+from astra_core.targets.kept import Kept, KeptReplies
 
 ONE = Kept("so be it", "hm", "length", 7, 5, 0.25, "tiny fp_1")
 
@@ -64,45 +63,11 @@ PURSE = Purse(Budget(name="b", calls=3, evaluation_share=0.0), Prices())
 def test_a_call_is_counted_before_it_is_made_by_all_processes_together(tmp_path):
     first, second = (KeptReplies(tmp_path / "kept.sqlite") for _ in range(2))
 
-    claims = [each.claim(key, PURSE) for each, key in ((first, "a"), (second, "b"), (first, "c"))]
-    assert [Claim()] * 3 == claims
-    refused = second.claim("d", PURSE)
-    assert Claim(refused="3 of 3 calls made and 1 more to make") == refused
+    assert ["", "", ""] == [each.count(PURSE) for each in (first, second, first)]
+    assert "3 of 3 calls made and 1 more to make" == second.count(PURSE)
     first.keep("a", ONE, account="run", budget="b")
     assert Spent(3, 7, 5) == second.spent("b")
     assert Spent() == second.spent("other")
-
-
-def test_a_call_of_another_process_is_waited_for_and_not_made_twice(tmp_path):
-    first, second = (KeptReplies(tmp_path / "kept.sqlite") for _ in range(2))
-    assert Claim() == first.claim("k", PURSE)
-
-    assert second.claim("k", PURSE) is None
-    assert first.claim("k", PURSE) is None
-    first.keep("k", ONE, account="run", budget="b")
-    assert Claim(kept=ONE) == second.claim("k", PURSE)
-    assert 1 == second.spent("b").calls
-    # One that came to nothing is free again, and one that takes too long is not waited for.
-    assert Claim() == first.claim("other", PURSE)
-    first.release("other")
-    assert Claim() == second.claim("other", PURSE)
-    refused = Claim(refused="3 of 3 calls made and 1 more to make")
-    assert refused == first.claim("other", PURSE, is_late=True)
-
-
-def test_an_answer_that_nobody_could_use_costs_no_call(tmp_path):
-    first, second = (KeptReplies(tmp_path / "kept.sqlite") for _ in range(2))
-    for key in ("answered", "never sent", "lost"):
-        assert Claim() == first.claim(key, PURSE)
-    path, owner = first.path, first.owner.name
-    first.close()
-
-    assert Claim(is_again=True) == second.claim("lost", Purse(Budget(name="c"), Prices()))
-    leave_answers(path, owner, {"answered": "it", "kept by now": "that"})
-
-    assert Claim(answer="it") == second.claim("answered", PURSE)
-    assert 3 == second.spent("b").calls
-    assert Claim() == second.claim("never sent", Purse(Budget(name="c"), Prices()))
 
 
 def test_the_model_is_that_of_the_first_answer_until_it_is_said_to_be_new(tmp_path):

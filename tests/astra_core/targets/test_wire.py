@@ -1,4 +1,3 @@
-import gzip
 import json
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -175,17 +174,6 @@ def test_an_answer_that_says_nothing_is_empty(answer, words):
 
 def test_a_count_of_tokens_beyond_reason_is_none():
     assert 2 == read({**chat("abcdefgh"), "usage": {"completion_tokens": 10**30}}).tokens_out
-
-
-def test_what_is_compressed_unasked_is_read_and_never_grows_beyond_the_limit():
-    packed = gzip.compress(b"x" * 10_000)
-
-    assert b"as it is" == wire.unpacked(b"as it is", "", most=4)
-    assert 10_000 == len(wire.unpacked(packed, "gzip", most=10_000))
-    with pytest.raises(CallError, match="longer than 9999 bytes"):
-        wire.unpacked(packed, "gzip", most=9999)
-    with pytest.raises(CallError, match="cannot be decompressed"):
-        wire.unpacked(b"no", "br", most=9)
 
 
 def test_a_path_that_is_not_there_says_what_may_be_wrong():

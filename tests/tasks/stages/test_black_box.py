@@ -171,7 +171,7 @@ def _process(url, *, here):
 
 
 @pytest.mark.wide
-def test_a_run_killed_three_times_pays_no_call_twice_and_ends_with_the_same_weights(
+def test_a_run_killed_three_times_asks_again_only_what_was_under_way_and_ends_with_the_same_weights(
     project, tmp_path_factory, monkeypatch
 ):
     here = Path(__file__).parent
@@ -200,8 +200,9 @@ def test_a_run_killed_three_times_pays_no_call_twice_and_ends_with_the_same_weig
             state["process"] = _process(server.url, here=here)
             assert (0 if count == 3 else -9) == state["process"].wait()
             state["process"].stderr.close()
-        # The server honours no key, and yet: what was under way is received and not asked again.
-        assert dict.fromkeys(whole, 1) == dict(server.keys)
+        # At each kill, at most as many as `concurrency`, which is 8, were under way.
+        assert whole == set(server.keys)
+        assert sum(server.keys.values()) <= len(whole) + 3 * 8
     assert weights == Path("models/attacker/model.safetensors").read_bytes()
     counted = {name: value for name, value in told.items() if "latency" not in name}
     found = report("training")["target"]
