@@ -8,7 +8,7 @@ entries are text, so that naming a plug-in imports nothing else.
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from types import MappingProxyType
 from typing import Any
@@ -58,6 +58,8 @@ BUILT_INS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "endpoint_judge": "astra_core.judges.endpoint_judge:EndpointJudge",
             "embedding_similarity": "astra_core.judges.embedding_similarity:SimilarityJudge",
             "ensemble": "astra_core.judges.ensemble:EnsembleJudge",
+            "secret": "astra_core.judges.secret:SecretJudge",
+            "program": "astra_core.judges.program:ProgramJudge",
         },
         "reward": {
             "adversarial": "astra_core.rewards.adversarial:AdversarialReward",
@@ -251,6 +253,32 @@ def build(kind: str, choice: Choice, **parts: Any) -> Any:
     plugin, options = resolve(kind, choice.name), read_options(kind, choice)
     with plugin_call(kind, choice.name, "its construction"):
         return plugin(options, **parts)
+
+
+def function_of(name: str) -> Callable[..., Any]:
+    """The function that an import path, or a file and a name in it, means.
+
+    Raises:
+        ConfigurationError: There is none.
+    """
+    if is_file_name(name):
+        file_of("function", name)
+        note_plugin(PACKAGE)
+    else:
+        note_plugin(name)
+    try:
+        found = _loaded("function", name)
+    except (Exception, SystemExit) as error:  # what is imported may raise anything
+        msg = (
+            f"function '{name}' must be importable, as my.module:grade or my/file.py:grade, "
+            f"got {shown(error)}; check the path"
+        )
+        raise ConfigurationError(msg) from error
+    if not callable(found) or isinstance(found, type):
+        msg = f"function '{name}' must be a function, got {_kind(found)}; name another"
+        raise ConfigurationError(msg)
+    called: Callable[..., Any] = found
+    return called
 
 
 def name_of(kind: str, plugin: type[Any]) -> str:

@@ -38,6 +38,11 @@ class AttackerTemplate(TemplateFormat):
         """The ids that it reads before its next message, however long that is."""
         return self._ids(conversation, next(self._versions(conversation)))[0]
 
+    def _told(self, conversation: Conversation) -> str | None:
+        # Never what the target alone knows; the instruction has slots of its own.
+        del conversation
+        return self.system
+
     def _versions(self, conversation: Conversation) -> Iterator[Sequence[Message]]:
         messages = conversation.messages
         for start in range(0, len(messages) + 1, 2):

@@ -14,6 +14,7 @@ from astra_core.models.continued import continued_ids, leading
 from astra_core.models.control_tokens import is_broken
 from astra_core.models.language_model import LanguageModel
 from astra_core.models.marked_template import mark, marked_turns, rendered, spoken_ids, turn_end
+from astra_core.rollout.slots import filled
 
 
 class TemplateFormat(ChatFormat):
@@ -22,7 +23,7 @@ class TemplateFormat(ChatFormat):
     Args:
         model: Its tokenizer has the template. Sampling also ends where its generation
             configuration says.
-        system: The system prompt; None for none.
+        system: The system prompt, with slots for the prompt's columns; None for none.
         seed: ``hidden`` leaves the seed prompt out, ``opening`` begins the first message with it.
         tags: The tags around reasoning, which later turns do not read.
         where: The name of these settings in an error.
@@ -96,7 +97,9 @@ class TemplateFormat(ChatFormat):
 
     def written(self, text: str) -> Ids:
         """The ids of the text, and those with which the template ends an assistant's message."""
-        rendered = self._rendered([("user", mark(0)), ("assistant", mark(1)), ("user", mark(2))])
+        rendered = self._rendered(
+            [("user", mark(0)), ("assistant", mark(1)), ("user", mark(2))], system=self.system
+        )
         after = self.model.encode(rendered[rendered.index(mark(1)) + len(mark(1)) :])
         ends = (place for place, token in enumerate(after) if token in self.model.end_ids)
         stop = next(ends, None)
@@ -119,7 +122,7 @@ class TemplateFormat(ChatFormat):
         if self.seed == "opening" and turns:
             opening = self.model.as_text(conversation.prompt.text)
             turns[0] = ("user", f"{opening}\n\n{turns[0][1]}")
-        text = self._rendered(turns)
+        text = self._rendered(turns, system=self._told(conversation))
         spans = [(text.index(mark(n)), len(mark(n))) for n in range(len(turns))]
         known = [self._spoken(own) for own in messages]
         ids: list[int] = []
@@ -171,5 +174,11 @@ class TemplateFormat(ChatFormat):
         ids = self.model.shown(ids)
         return ids[:-1] if ids and ids[-1] in self.model.end_ids else ids
 
-    def _rendered(self, turns: Sequence[tuple[str, str]]) -> str:
-        return rendered(self.model.tokenizer, turns, system=self.system, where=self.where)
+    def _told(self, conversation: Conversation) -> str | None:
+        """The system prompt of this conversation."""
+        if self.system is None:
+            return None
+        return filled(self.system, conversation.prompt, spelled=self.model.as_text)
+
+    def _rendered(self, turns: Sequence[tuple[str, str]], *, system: str | None) -> str:
+        return rendered(self.model.tokenizer, turns, system=system, where=self.where)

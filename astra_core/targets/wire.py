@@ -11,6 +11,7 @@ from astra_core.config import GenerationConfiguration
 from astra_core.conversation import Conversation
 from astra_core.errors.excerpt import excerpt, shortened
 from astra_core.redaction import masked
+from astra_core.rollout.slots import filled
 from astra_core.targets.calls import CallError, about_tokens, call_error
 from astra_core.targets.kept import MOST_TOKENS, Kept
 
@@ -29,15 +30,17 @@ def said(
 
     Args:
         conversation: The probe last.
-        system_prompt: The target's system prompt; None for none.
+        system_prompt: The target's system prompt, with slots for columns; None for none.
         opens: True if the seed prompt begins the first message.
     """
     messages = [{"role": each.role, "content": each.text} for each in conversation.messages]
     if opens and messages:
         first = messages[0]
         messages[0] = {**first, "content": f"{conversation.prompt.text}\n{first['content']}"}
-    own = [{"role": "system", "content": system_prompt}] if system_prompt is not None else []
-    return own + messages
+    if system_prompt is None:
+        return messages
+    told = filled(system_prompt, conversation.prompt)
+    return [{"role": "system", "content": told}, *messages]
 
 
 def sampling(generation: GenerationConfiguration) -> dict[str, Any]:

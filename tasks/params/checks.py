@@ -10,9 +10,9 @@ from astra_core.scorers.of_probes import text_scorer_choice
 from astra_core.settings.agents import check_agents
 from tasks.machine.console import complain
 from tasks.params.builtin_limits import check_builtin
+from tasks.params.columns import check_columns, known_columns
 from tasks.params.inputs import check_inputs
 from tasks.params.models import ModelsConfiguration, ModelSource
-from tasks.params.prompts import PromptsConfiguration
 from tasks.params.schema import FlowConfiguration, Params
 from tasks.params.sizes import check_sizes
 from tasks.params.templates import check_templates
@@ -61,6 +61,7 @@ def _check_all(params: Params) -> None:
     _check_belief(params)
     _check_target(params)
     check_templates(params)
+    check_columns(params)
     check_weight_names(params)
     _check_needs(params, options)
     _check_signals(params)
@@ -159,22 +160,11 @@ def _check_signals(params: Params) -> None:
     if not resolve("target", params.system.target.name).can_score:
         gives.discard("target_logprobs")
     # Reading a file takes a while, so it waits for a reward that asks.
-    if "goal" in reward.needs_with(options) and not _have_goals(params.prompts):
-        gives.discard("goal")
+    if "goal" in reward.needs_with(options):
+        known = known_columns(params.prompts)
+        if known is not None and "goal" not in known:
+            gives.discard("goal")
     check_signals(name, reward, options, gives=gives)
-
-
-def _have_goals(prompts: PromptsConfiguration) -> bool:
-    """Whether prompts may have a goal: a file's first row says so, for the hub a key."""
-    if prompts.source == "builtin" or prompts.goal_column is not None:
-        return prompts.source != "builtin"
-    if prompts.source == "hub" or prompts.path is None:
-        return True
-    from tasks.sources.files import read_rows
-    from tasks.sources.rows import columns_of
-
-    first = next(read_rows(prompts.path, columns_of(prompts)), None)
-    return first is not None and "goal" in first.metadata
 
 
 def _check_agents(params: Params) -> None:

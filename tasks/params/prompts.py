@@ -2,12 +2,26 @@
 
 import re
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
 from astra_core.config import Count, Section
+from astra_core.judges.code_words import CODE_WORDS
 from astra_core.rollout.metadata import CONTEXT
+
+ColumnName = Annotated[str, Field(pattern=r"^[A-Za-z_]\w{0,63}$")]
+
+
+class DrawnColumn(Section):
+    """A column whose values are drawn by ``data_seed``."""
+
+    values: tuple[Annotated[str, Field(pattern=r"\S")], ...] = Field(
+        default=tuple(CODE_WORDS), min_length=1, description="One of them; left out: code words."
+    )
+    per: Literal["prompt", "run"] = Field(
+        default="prompt", description="run: one value for all prompts."
+    )
 
 
 class PromptsConfiguration(Section):
@@ -33,6 +47,10 @@ class PromptsConfiguration(Section):
         default=None, description="Kept as context, which makes the same text another prompt."
     )
     reference_column: str | None = Field(default=None, description="Kept as reference_reply.")
+    drawn_columns: dict[ColumnName, DrawnColumn] = Field(
+        default_factory=dict,
+        description="Columns filled by data_seed where a row has none, such as a secret.",
+    )
     dataset: str | None = Field(default=None, description="The data set's id on the hub.")
     revision: str | None = Field(default=None, description="Commit hash the hub id is pinned to.")
     hub_split: str = "train"

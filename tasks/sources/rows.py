@@ -1,11 +1,12 @@
 """The rows of the source that params.yaml names: the built-in grammar, a file, or the hub."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from astra_core.rollout.metadata import Scalar
-from tasks.params.prompts import PromptsConfiguration
+from astra_core.rollout.metadata import Scalar, prompt_id_of
+from astra_core.seeding import derive_seed
+from tasks.params.prompts import DrawnColumn, PromptsConfiguration
 from tasks.sources.columns import Columns
 from tasks.sources.files import read_rows
 from tasks.sources.hub import fetch_dataset
@@ -43,6 +44,24 @@ def source_rows(
     prompts: PromptsConfiguration, columns: Columns, *, data_seed: int
 ) -> Iterator[SourceRow]:
     """The rows of the chosen source in its order; those of a dev file come first."""
+    for row in _read_rows(prompts, columns, data_seed=data_seed):
+        drawn = {
+            name: column.values[_place(column, name, row, data_seed=data_seed)]
+            for name, column in prompts.drawn_columns.items()
+            if row.metadata.get(name) is None
+        }
+        yield replace(row, metadata={**row.metadata, **drawn}) if drawn else row
+
+
+def _place(column: DrawnColumn, name: str, row: SourceRow, *, data_seed: int) -> int:
+    """Which of the values a row gets: the same for one prompt wherever it stands."""
+    own = prompt_id_of(row.text or "", row.metadata) if column.per == "prompt" else ""
+    return derive_seed(data_seed, "column", name, own) % len(column.values)
+
+
+def _read_rows(
+    prompts: PromptsConfiguration, columns: Columns, *, data_seed: int
+) -> Iterator[SourceRow]:
     if prompts.source == "builtin":
         from tasks.builtin.openers import make_openers
 

@@ -31,6 +31,13 @@ def test_the_seed_prompt_is_hidden_or_opens():
     ]
 
 
+def test_a_system_prompt_is_filled_from_the_prompts_columns():
+    said = Conversation(Prompt.of("so", {"secret": "red"})).said(Message("user", "why"))
+
+    system, _ = wire.said(said, system_prompt="Keep {secret}.", opens=False)
+    assert {"role": "system", "content": "Keep red."} == system
+
+
 def test_what_not_every_server_takes_is_sent_where_it_is_set():
     assert {"temperature": 1.0, "top_p": 1.0} == wire.sampling(GenerationConfiguration())
     given = GenerationConfiguration(

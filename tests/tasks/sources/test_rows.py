@@ -35,6 +35,28 @@ def test_openers_have_a_family_and_no_metadata():
     assert all(row.family and not row.metadata for row in found)
 
 
+def test_drawn_columns_fill_what_a_row_lacks(tmp_path):
+    path = tmp_path / "p.jsonl"
+    texts = [f"text {number}" for number in range(40)]
+    path.write_text("\n".join(json.dumps({"text": text}) for text in ["own", *texts]))
+    given = path.read_text().replace('"own"', '"own", "code": "mine"')
+    path.write_text(given)
+
+    def codes(data_seed, **column):
+        section = {"source": "file", "path": path, "drawn_columns": {"code": column}}
+        prompts = PromptsConfiguration(**section)
+        rows = source_rows(prompts, columns_of(prompts), data_seed=data_seed)
+        return [row.metadata["code"] for row in rows]
+
+    own, *words = codes(0, values=("red", "blue"))
+
+    assert "mine" == own
+    assert {"red", "blue"} == set(words)
+    assert words != codes(1, values=("red", "blue"))[1:]
+    assert 1 == len(set(codes(0, per="run")[1:]))
+    assert codes(0, per="run")[1:] != codes(1, per="run")[1:]
+
+
 HARMFUL = [
     {
         "BehaviorID": "one",

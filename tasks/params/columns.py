@@ -1,0 +1,49 @@
+"""The columns that prompts will have, and those that target and judges cannot do without."""
+
+from astra_core.errors import ConfigurationError
+from astra_core.registry import read_options
+from astra_core.rollout.slots import columns_in
+from tasks.params.prompts import PromptsConfiguration
+from tasks.params.schema import Params
+
+
+def known_columns(prompts: PromptsConfiguration) -> frozenset[str] | None:
+    """The columns of the first prompt; None where only a stage can read it, as on the hub."""
+    drawn = frozenset(prompts.drawn_columns)
+    if prompts.source == "builtin":
+        return drawn
+    if prompts.source == "hub" or prompts.path is None:
+        return None
+    from tasks.sources.files import read_rows
+    from tasks.sources.rows import columns_of
+
+    first = next(read_rows(prompts.path, columns_of(prompts)), None)
+    return drawn | frozenset(first.metadata if first else ())
+
+
+def check_columns(params: Params) -> None:
+    """Checks that the prompts have what the system prompt and the judge of secrets read.
+
+    Raises:
+        ConfigurationError: They lack a column.
+    """
+    told = getattr(read_options("target", params.system.target), "system_prompt", None)
+    asked = {"system.target.options.system_prompt": columns_in(told or "")}
+    for key, judge in (
+        ("system.scorer", params.system.scorer),
+        ("evaluation.second_judge", params.evaluation.second_judge),
+    ):
+        if judge is not None and judge.name == "secret":
+            options = read_options("scorer", judge).model_dump()
+            asked[f"{key}.options.column"] = frozenset({options["column"]})
+    # Reading a file takes a while, so it waits for a setting that asks.
+    known = known_columns(params.prompts) if any(asked.values()) else None
+    for key, columns in asked.items():
+        missing = sorted(columns - known) if known is not None else []
+        if missing:
+            msg = (
+                f"{key} must name columns of the prompts, got '{missing[0]}' besides "
+                f"{sorted(known or ())}; correct it, add the column to the file, or let "
+                "prompts.drawn_columns draw it"
+            )
+            raise ConfigurationError(msg)
