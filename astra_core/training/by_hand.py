@@ -8,25 +8,17 @@ Such a loop uses only a harness and an optimiser:
         self.optimizer.step()
         self.optimizer.zero_grad()
 
-The hooks of torch's optimisers show when an update begins and when it is done; the loop's own
-optimiser counts too, if it moves the attacker.
+Hooks of the Trainer's optimiser show when an update begins and when it is done.
 """
 
-import logging
 import math
 import time
-import weakref
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
-from torch.optim.optimizer import (
-    register_optimizer_step_post_hook,
-    register_optimizer_step_pre_hook,
-)
 
 from astra_core.algorithm import Algorithm, Batch
 from astra_core.algorithms.movement import moved_means
@@ -39,8 +31,6 @@ from astra_core.training.harness import Experience
 from astra_core.training.optimization.kl_control import is_beyond
 from astra_core.training.progress import Progress
 from astra_core.training.update import Update, Updates
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,36 +84,8 @@ class HandLoop:
         self._experience: Experience | None = None
         self._is_first = True
         self._norm, self._lr, self._start = 0.0, 0.0, 0.0
-        self._is_told_of_another = False
-        self._watch_optimizers()
-
-    def _watch_optimizers(self) -> None:
-        """Watches every step of torch's optimisers, as long as the loop exists."""
-        known = weakref.ref(self)
-
-        def ahead(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            if (loop := known()) is not None:
-                loop.before(optimizer)
-
-        def done(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-            if (loop := known()) is not None:
-                loop.after(optimizer)
-
-        for hook in (
-            register_optimizer_step_pre_hook(ahead),
-            register_optimizer_step_post_hook(done),
-        ):
-            weakref.finalize(self, hook.remove)
-
-    def _is_watched(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Whether a step of this optimiser is an update of a loop by hand."""
-        if not self._passes or self._experience is None:
-            return False
-        if optimizer is self._updates.optimizer:
-            return True
-        learned = {id(weight) for weight in self._attacker.model.parameters()}
-        groups = optimizer.param_groups
-        return any(id(weight) in learned for group in groups for weight in group["params"])
+        updates.optimizer.register_step_pre_hook(self.before)
+        updates.optimizer.register_step_post_hook(self.after)
 
     def begin(self) -> tuple[int, Sequence[Graph] | None]:
         """The next iteration, and its rollouts where they exist; the one before is learned.
@@ -220,32 +182,20 @@ class HandLoop:
         self._passes.append(_Pass(batch, float(mean.detach()), logs))
         return mean, logs
 
-    def before(self, optimizer: torch.optim.Optimizer) -> None:
+    def before(self, *_: Any) -> None:
         """Treats the gradients as in any update: frozen parts, clipping, and non-finite values."""
-        if not self._is_watched(optimizer) or self._experience is None:
+        if not self._passes or self._experience is None:
             return
-        self._warn_of_another(optimizer)
         self._scopes.close()
         self._norm = self._updates.prepare(self._experience.iteration)
-        self._lr = float(optimizer.param_groups[0]["lr"])
+        # Where the KL control scales the rates, it has done so by now.
+        self._lr = float(self._updates.optimizer.param_groups[0]["lr"])
         if not self._is_finite() or is_beyond(self._kl, self._figures()):
-            optimizer.zero_grad(set_to_none=True)
+            self._updates.optimizer.zero_grad(set_to_none=True)
 
-    def _warn_of_another(self, optimizer: torch.optim.Optimizer) -> None:
-        """Warns once that params.yaml does not decide how the attacker is moved."""
-        if optimizer is self._updates.optimizer or self._is_told_of_another:
-            return
-        self._is_told_of_another = True
-        _LOG.warning(
-            "the loop moves the attacker by an optimiser of its own, %s: training.optimizer and "
-            "training.lr are not used, and a checkpoint has its state only if Trainer.state() "
-            "returns it; use self.optimizer",
-            type(optimizer).__name__,
-        )
-
-    def after(self, optimizer: torch.optim.Optimizer) -> None:
+    def after(self, *_: Any) -> None:
         """Reports the update that is done."""
-        if not self._is_watched(optimizer) or self._experience is None:
+        if not self._passes or self._experience is None:
             return
         passes, is_skipped = self._passes, not self._is_finite()
         self._passes, is_first, self._is_first = [], self._is_first, False

@@ -202,56 +202,11 @@ def test_without_one_the_configured_schedule_moves():
     assert pytest.approx(0.005) == trainer.optimizer.param_groups[0]["lr"]
 
 
-def learn_by(optimizer, trainer):
-    """One experience, each of its batches an update by an optimiser of the loop's own."""
-    for batch in trainer.harness.experience():
-        loss, _ = trainer.harness.step(batch)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-
-def test_updates_by_an_optimiser_of_the_loops_own_are_counted_and_reported(trainer, caplog):
+def test_an_optimiser_of_ones_own_makes_no_update(trainer):
     own = torch.optim.SGD(trainer.sampler.system.attacker.model.parameters(), lr=0.25)
-    before = weights_of(trainer)
-    learn_by(own, trainer)
-    learn_by(own, trainer)
-
-    assert weights_of(trainer) != before
-    assert (2, True) == (trainer.progress.training_step, trainer.progress.step >= 2)
-    assert 1 == caplog.text.count("an optimiser of its own, SGD")
-
-
-def test_the_report_of_such_an_update_has_that_optimisers_rate(trainer):
-    own = torch.optim.SGD(trainer.sampler.system.attacker.model.parameters(), lr=0.25)
-    told = []
-    trainer.reports.to(told.append)
-    learn_by(own, trainer)
-    trainer.reports.flush()
-
-    assert trainer.progress.step == len(told)
-    assert {0.25} == {report.lr for report in told}
-
-
-def test_frozen_parts_hold_for_such_an_optimiser_too():
-    parts = {"all": {"pattern": "layers", "active": "never"}}
-    trainer = trainer_of(configured(parts=parts), is_evaluated=False, sampler=Ready)
-    model = trainer.sampler.system.attacker.model
-    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    learn_by(torch.optim.SGD(model.parameters(), lr=0.25), trainer)
-
-    moved = {name for name, weight in model.named_parameters() if not weight.equal(before[name])}
-    assert moved
-    assert not any("layers" in name for name in moved)
-
-
-def test_an_optimiser_of_other_weights_makes_no_update(trainer):
-    other = torch.nn.Parameter(torch.zeros(1))
-    critic = torch.optim.SGD([other], lr=0.1)
     for batch in trainer.harness.experience():
         trainer.harness.step(batch)[0].backward()
-        other.grad = torch.ones(1)
-        critic.step()
+        own.step()
 
     assert 0 == trainer.progress.step
 

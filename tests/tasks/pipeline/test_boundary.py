@@ -84,7 +84,7 @@ def test_what_the_core_warns_of_is_a_line_on_the_screen_once(capfd, monkeypatch)
 
     def act() -> str:
         for _ in range(2):
-            logging.getLogger("astra_core.training.by_hand").warning("%s is not used", "lr")
+            logging.getLogger("astra_core.training.team").warning("%s is not used", "lr")
         logging.getLogger("elsewhere").warning("a library talks")
         return "3 prompts"
 
